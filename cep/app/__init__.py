@@ -1,1 +1,1 @@
-"""The command `cep`: its options, its loop over the input, and what it prints."""
+"""The command `cep`: its subcommands and options, the run loop, and its output on the terminal."""

@@ -1,6 +1,6 @@
-"""Modes of writing the answers of fluents: what is written, and when."""
+"""The values of `--output-mode`, which decide how the answers of fluents are written."""
 
 ALL, NEW, CHANGES, INTERVALS = "all", "new", "changes", "intervals"
 MODES = (CHANGES, ALL, NEW, INTERVALS)
 SIGNAL, CHANGE = "signal", "change"
-"""When answers are written: at ticks with input, or at ticks with a change."""
+"""Values of `--output-every`: write answers at ticks with input (SIGNAL), or at ticks with a change (CHANGE)."""

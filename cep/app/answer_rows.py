@@ -1,4 +1,4 @@
-"""Turn changes into the answers of LARS programs: at each tick the rows that hold, or those that newly hold."""
+"""Turn changes of fluents into the answers of LARS programs: at each tick, the rows that hold or newly hold."""
 
 from __future__ import annotations
 
@@ -21,9 +21,12 @@ _SINCE, _UNTIL, _TURN = "@since", "@until", "@turn"
 
 
 class AnswerRows:
-    """Makes answers of changes. `schemas`: those of the fluents whose changes arrive, and of events, which are passed
-    on; `mode`: ALL or NEW; `every`: when answers are written, None: at every tick; `tick`: microseconds. `outputs`: the
-    schemas of the answers, which are instants. Raises CepError."""
+    """A converter from changes of fluents to rows of answers. Events pass through unchanged.
+
+    `schemas`: those of the fluents and events. `mode`: ALL or NEW. `every`: when to write answers; None: at every tick.
+    `tick`: its length in microseconds. `outputs`: the schemas of the answers, which are instants. Raises CepError if
+    `every` is invalid.
+    """
 
     def __init__(self, schemas: Mapping[str, Schema], mode: str, every: str | None, tick: int) -> None:
         self.schemas = {name: each for name, each in schemas.items() if each.fluent is not None}
@@ -42,7 +45,7 @@ class AnswerRows:
         self._done = BEGINNING
 
     def see(self, tables: Frames) -> None:
-        """Note that input has arrived."""
+        """Record the ticks at which input has arrived."""
         times = [table["time" if "time" in table.columns else "start"].drop_nulls() for table in tables.values()]
         found = np.concatenate([each.cast(pl.Int64).to_numpy() for each in times] or [self._signals[:0]])
         ticks = np.unique(found // self.tick * self.tick)
@@ -51,7 +54,7 @@ class AnswerRows:
             self._signals = np.union1d(self._signals, ticks)
 
     def take(self, changes: Frames, watermark: int, late: int) -> dict[str, pl.DataFrame]:
-        """Return the rows for changes up to a watermark. `late`: how much later they are known."""
+        """Return the answers up to a watermark. `late`: the delay in microseconds after which changes become known."""
         events = {name: table for name, table in changes.items() if name not in self.schemas}
         if self._first is None:
             return events
@@ -112,7 +115,7 @@ class AnswerRows:
 
 
 def _turn(names: Iterable[str]) -> pl.Expr:
-    """Return how many rows of each tuple came before each row."""
+    """Return an expression that counts, for each row, the earlier rows with equal values."""
     names = list(names)
     each = pl.int_range(pl.len())
     return (each.over(names) if names else each).alias(_TURN)

@@ -1,4 +1,4 @@
-"""The commands `cep alerts ...`: what people do with the alerts of a server, from a terminal."""
+"""The commands `cep alerts ...`, with which people handle the alerts of a server from a terminal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from cep.core.suggest import did_you_mean
 from cep.rules.alert import SEVERITIES
 
 WIDTH = 80
-"""The columns of a terminal into which tables fit."""
+"""The number of characters that a line of a table may have."""
 
 _FIRST = 8  # characters of an id that are shown
 _MOST = 10_000  # alerts that a server lists at a time
@@ -57,7 +57,7 @@ Expressions = Annotated[tuple[str, ...], Argument(metavar="MATCHER", help='As `s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """The connection to a server, on behalf of a person."""
+    """The connection to a server, with the token of a person."""
 
     PANEL: ClassVar = "Server"
 
@@ -70,7 +70,7 @@ class Connection:
     token_file: TokenFile = None
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
-        """Return the server's answer. CepError: the server cannot be reached, or refuses."""
+        """Send a request and return the server's answer. Raises CepError if the server cannot be reached or refuses."""
         address = self.server or os.environ.get("CEP_SERVER") or "http://127.0.0.1:8000"
         answer = ask(address, path, token_of(self.token_file), body, option="--server ", method=method)
         try:
@@ -79,7 +79,7 @@ class Connection:
             raise CepError(f"{address}: {error}", hint="`--server URL` says where `cep serve` runs") from None
 
     def alert(self, begin: str) -> str:
-        """Return the id of the alert whose id begins so. CepError: there is none, or several."""
+        """Return the id of the alert whose id begins with `begin`. Raises CepError if there is none, or several."""
         if len(begin) == 32:
             return begin
         for states in (("pending", "firing", "kept"), ("resolved", "withdrawn")):
@@ -90,7 +90,7 @@ class Connection:
         raise CepError(f"no alert has an id that begins with `{plain(begin)}`", hint="`cep alerts list --all`")
 
     def verdicts(self) -> list[dict[str, Any]]:
-        """Return the alerts that were closed, the earliest change first."""
+        """Return all closed alerts, the one whose last change is oldest first."""
         found: list[dict[str, Any]] = []
         before = ""
         while page := self.ask("GET", f"alerts/verdicts?limit=1000{before}"):
@@ -450,7 +450,8 @@ def verdicts(options: VerdictsOptions) -> None:
 
 
 def label_end(alert: dict[str, Any]) -> str:
-    """Return the end of a closed alert as a label: when it was over, else the watermark when it was closed."""
+    """Return the end of a closed alert for a label: the time at which it ended, else the watermark when it was
+    closed."""
     return str(alert["over"] or max(alert["end"], alert["closed"]))
 
 
@@ -488,7 +489,7 @@ def _time(text: str, option: str) -> datetime:
 
 
 def _minutes(span: str) -> str:
-    """Return a duration with `min` in place of the `m` of amtool and routes."""
+    """Replace the unit `m`, which amtool and routes use for minutes, by `min`."""
     return re.sub(r"(?<=\d)(\s*)m$", r"\1min", span.strip())
 
 
@@ -518,7 +519,7 @@ def _said(alert: dict[str, Any], what: str) -> None:
 
 
 def _state(alert: dict[str, Any]) -> str:
-    """Return the state of an alert, or the reason why receivers are not notified of it."""
+    """Return the state of an alert. If receivers are not notified of it, return the reason instead."""
     if alert["state"] in ("firing", "kept"):
         for word in ("inhibited", "silenced"):
             if alert[word]:
@@ -527,7 +528,7 @@ def _state(alert: dict[str, Any]) -> str:
 
 
 def _who(alert: dict[str, Any]) -> str:
-    """Return the person who has acknowledged an alert, and its assignee if that is another."""
+    """Return the person who acknowledged an alert, followed by its assignee if that is another person."""
     words = [alert["acknowledged"]] if alert["acknowledged"] else []
     if alert["assignee"] and alert["assignee"] != alert["acknowledged"]:
         words.append(f"for {alert['assignee']}")
@@ -543,7 +544,7 @@ def _alerts(found: Sequence[dict[str, Any]], nothing: str) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[object]], nothing: str) -> str:
-    """Return a table of WIDTH columns. The last column is cut, earlier ones only if they are very long."""
+    """Format a table that is WIDTH characters wide. The last column is cut; earlier ones only if they are very long."""
     if not rows:
         return nothing
     texts = [[plain(cell) for cell in row] for row in rows]

@@ -1,5 +1,4 @@
-"""`cep check`, `cep plan` and `cep convert`: find mistakes in a program, show its plan, translate it into our own
-language."""
+"""The commands `cep check`, `cep plan` and `cep convert`: find mistakes, show the plan, translate dialects."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from cep.core.errors import CepError, CepErrors
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedKnowledge(KnowledgeOptions):
-    """Knowledge, and the shapes to which it has to conform."""
+    """Options for the knowledge, and for the shapes that it must conform to."""
 
     shapes: Annotated[
         tuple[Path, ...],
@@ -51,7 +50,7 @@ class CheckOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyOptions:
-    """How rules are evaluated."""
+    """Options that decide how rules are evaluated."""
 
     PANEL: ClassVar = RULES
 

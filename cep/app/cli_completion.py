@@ -1,6 +1,6 @@
 """`cep completion`: print the script with which a shell completes commands, options, values and file names.
 
-At each Tab the shell runs `cep` itself with `_CEP_COMPLETE` in the environment, according to the protocol of typer.
+At each Tab the shell runs `cep` with `_CEP_COMPLETE` in the environment, according to the protocol of typer.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def completion(options: CompletionOptions) -> None:
 
 
 def answering() -> None:
-    """Let typer answer the shell's request."""
+    """Let typer answer if the shell has asked for completions."""
     if ASKED in os.environ:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 

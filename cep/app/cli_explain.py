@@ -1,4 +1,4 @@
-"""The command `cep explain`: why an event was derived, down to the records it comes from, or why it was not."""
+"""The command `cep explain`: show why an event was derived, down to the input records, or why it was not."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordOptions(StoredInputOptions):
-    """The records over which the program runs."""
+    """Options for the records that the program reads."""
 
     input_format: InputFormat = None
     revise: Annotated[
@@ -47,7 +47,7 @@ class RecordOptions(StoredInputOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionOptions:
-    """The event in question."""
+    """Options that name the event to explain."""
 
     PANEL: ClassVar = "Question"
 
@@ -72,7 +72,7 @@ class QuestionOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerOptions:
-    """The size and form of the answer."""
+    """Options for the size and format of the answer."""
 
     PANEL: ClassVar = "Answer"
 
@@ -123,7 +123,7 @@ class ExplainOptions:
         return self.event or self.question.absent or ""
 
     def check(self) -> None:
-        """CepError: an option is missing, or does not go with another."""
+        """Raise CepError if an option is missing, or cannot be combined with another."""
         from cep.language.reading import OWN, SUFFIXES
 
         absent = self.question.absent
@@ -164,7 +164,7 @@ def explain(options: ExplainOptions) -> int:
 
 
 def _explained(options: ExplainOptions, folder: Path) -> int:
-    """Answer the question. `folder`: for the records that a server keeps."""
+    """Answer the question, and return the exit status. `folder`: a place for records downloaded from a server."""
     from cep.app.durations import duration, revise_duration
     from cep.app.explained_run import ALWAYS, StoredRecords, is_corrected, knowing
     from cep.app.served_history import downloaded
@@ -252,7 +252,7 @@ def _why(explainer: Explainer, asked: EventQuestion | None, options: ExplainOpti
 
 
 def _not(explainer: Explainer, asked: EventQuestion, options: ExplainOptions, back: int | None) -> int:
-    """Explain why there is no such event."""
+    """Explain why an event was not derived. Return 1 if it was."""
     from cep.connectors.why import revised
     from cep.connectors.why.lines import refusals, withdrawn
 

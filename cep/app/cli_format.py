@@ -17,7 +17,7 @@ from cep.app.terminal import CLEAN, REFUSED, complain, say, text_of
 from cep.core.errors import CepError, CepErrors
 
 DIFFERS = 1
-"""The exit status of `--check` where a layout differs."""
+"""The exit status of `--check` if a file is not formatted."""
 _STDIN = "-"
 
 
@@ -89,7 +89,7 @@ def fmt(options: FormatOptions) -> int:
 
 
 def _texts(paths: tuple[Path, ...]) -> dict[Path, str]:
-    """Read the named files, and the programs below named folders."""
+    """Read the named files, and all programs in the named folders."""
     found: dict[Path, str] = {}
     for path in paths:
         if str(path) == _STDIN:

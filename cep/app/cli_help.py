@@ -1,4 +1,4 @@
-"""The layout of a command's help: sections of options, each in the order of declaration."""
+"""The layout of a command's help: options in sections, each in the order of declaration."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from cep.app.late_imports import import_late
 
 INPUT, OUTPUT, KNOWLEDGE, RULES = "Input", "Output", "Knowledge", "Rules"
 WATCHING, SPARK, OTHER = "Monitoring", "Spark", "Options"
-"""Sections that several commands have; `rich_help_panel` of an option names its section, `Options` by default."""
+"""Titles of sections that several commands share. The `rich_help_panel` of an option names its section; the default is
+`Options`."""
 
 
 class Sectioned(TyperCommand):
-    """A command whose help has sections, in the order of their first options, the default one last.
+    """A command whose help has sections, in the order of their first options, with the default section last.
 
-    Before it runs, `cep.app.conflicts` checks that it overwrites nothing that it reads; the guard is the object of its
-    context.
+    Before it runs, `cep.app.conflicts` checks that no output would overwrite an input. The guard is stored in the
+    command's context.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -37,7 +38,7 @@ class Sectioned(TyperCommand):
         return super().invoke(ctx)
 
     def reads(self) -> Iterable[tuple[str, str]]:
-        """Return the inputs that no option names, as pairs: what messages call it, path."""
+        """Return further inputs that no option names, as pairs (name in messages, path)."""
         return ()
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -75,7 +76,7 @@ class Commands(TyperGroup):
 
 
 class WithoutRecords(Sectioned):
-    """A command that reads programs. Only tables of facts need the modules for records."""
+    """A command that reads programs. It loads the packages for records only if there are tables of facts."""
 
     def invoke(self, ctx: Any) -> Any:
         import_late("polars", "pyarrow")

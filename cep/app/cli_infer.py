@@ -1,4 +1,4 @@
-"""`cep infer`: print a declaration that fits a file, as a first draft."""
+"""`cep infer`: print a first draft of an event declaration for a file of records."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cep.connectors.infer.sample import RecordSample
 
 WIDTH = 80
-"""The columns within which a note follows its attribute."""
+"""The width of a line up to which a note is written behind its attribute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ def infer(options: InferOptions) -> None:
 
 
 def _from_input(options: InferOptions) -> None:
-    """Do the same for standard input, which is copied to a file so that it can be read twice."""
+    """Infer from standard input. It is copied to a file first so that it can be read twice."""
     from cep.core.errors import CepError
 
     with TemporaryDirectory() as folder:
@@ -108,7 +108,7 @@ def _print(file: Path, options: InferOptions) -> None:
 
 
 def _seen(made: Inferred, sample: RecordSample) -> str:
-    """Return `from 2 records, 3 events`, if these are the elements of a list."""
+    """Describe the sample, e.g. `from 2 records, 3 events` if the events are elements of a list in each record."""
     from cep.connectors.records.paths import EACH, path, source_of
 
     count = sample.count if sample.records is None else sample.records
@@ -122,7 +122,7 @@ def _seen(made: Inferred, sample: RecordSample) -> str:
 
 
 def _written(made: Inferred, sample: RecordSample) -> str:
-    """Return the declaration, an attribute per line, with a note about its values after each."""
+    """Return the declaration with one attribute per line, each followed by a note about its values."""
     from cep.rules.printing import attribute, declaration
 
     schema = made.schema
@@ -161,8 +161,10 @@ def _written(made: Inferred, sample: RecordSample) -> str:
 
 
 def _wide(lengths: Sequence[tuple[int, int]]) -> int:
-    """Return the column at which notes begin, by the lengths of attributes and notes: the greatest at which the notes
-    of all shorter attributes fit."""
+    """Return the column at which notes begin, given pairs of lengths (attribute, note).
+
+    It is the greatest column at which the notes of all shorter attributes fit on the line.
+    """
     for wide in sorted({text for text, _ in lengths}, reverse=True):
         if all(8 + wide + note <= WIDTH for text, note in lengths if note and text <= wide):
             return wide

@@ -1,4 +1,4 @@
-"""The commands `cep knowledge ...`: count, query and verify knowledge, and explain a triple."""
+"""The commands `cep knowledge ...`: count, query and verify knowledge, explain a triple, fetch Things of a service."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SHOWN = 20
 """The number of classes and properties that `stats` lists."""
 SUBJECTS = 500
-"""The number of subjects that `verify` takes: owlrl needs seconds for them."""
+"""The default size of the sample of `verify`. owlrl needs seconds for as many subjects."""
 
 knowing = typer.Typer(
     cls=Commands,
@@ -43,7 +43,7 @@ FileArguments = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedKnowledge:
-    """The knowledge that a command reads."""
+    """Options for the knowledge that a command reads."""
 
     PANEL: ClassVar = KNOWLEDGE
 
@@ -218,9 +218,9 @@ for command in (fetch, stats, query, explain, verify):
 
 
 def validate_knowledge(known: Knowledge | None, shapes: Sequence[Path] | None, files: Sequence[str] = ()) -> bool:
-    """Return True if the knowledge of these files conforms to the shapes (by default those of weather stations).
+    """Return True if the knowledge in `files` conforms to the shapes. Print all violations and warnings.
 
-    Prints violations and warnings.
+    Without `shapes`, those of weather stations apply.
     """
     if known is None:
         raise CepError("--shapes: there is no --knowledge", hint="`--knowledge stations.ttl`", code="option")

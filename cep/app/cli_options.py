@@ -1,4 +1,7 @@
-"""Options that several commands take, in groups: one name, one meaning, one help text (`cep.app.command_line`)."""
+"""Groups of options that several commands share, so that each has the same name, meaning and help text everywhere.
+
+See `cep.app.command_line`.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +100,7 @@ StrictTypes = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputOptions:
-    """The input events."""
+    """Options for the input events."""
 
     PANEL: ClassVar = INPUT
 
@@ -137,20 +140,18 @@ class InputOptions:
 
     @property
     def as_they_stand(self) -> Self:
-        """Return the options for input that is read in its own order, without sorting files: with a lateness of 0
-        unless one is given.
-        """
+        """Return the options with a lateness of 0 unless one is given, so that files are read in their own order."""
         return self if self.lateness is not None else replace(self, lateness="0")
 
     @property
     def ahead_limits(self) -> AheadLimits:
-        """How far records may be ahead of the clock. CepError: it is not a duration."""
+        """Return how far records may be ahead of the clock. Raises CepError if `--ahead` is not a duration."""
         return LIVE if self.ahead is None else ahead_limits(self.ahead)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredInputOptions:
-    """The records of the past, in files or as a server keeps them (`cep.app.served_history`)."""
+    """Options for records of the past, in files or on a server that keeps them (`cep.app.served_history`)."""
 
     PANEL: ClassVar = INPUT
 
@@ -160,7 +161,7 @@ class StoredInputOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryInputOptions(StoredInputOptions):
-    """The same, for a command whose `--format` is that of its input."""
+    """Options for records of the past, for commands whose `--format` is the format of the input."""
 
     format: InputFormat = None
 
@@ -183,7 +184,7 @@ class PlaceOptions:
 
     @property
     def on_spark(self) -> bool:
-        """Return True if the program runs on Spark. CepError: `--on` names something else."""
+        """Return True if the program runs on Spark. Raises CepError if `--on` names something else."""
         if self.on not in (None, "spark"):
             raise refuse(f"--on: `{self.on}` is nothing that programs run on", "`--on spark`, or none for one process")
         return self.on is not None
@@ -208,7 +209,7 @@ class KnowledgeOptions:
 
     @property
     def predicates(self) -> tuple[str, ...]:
-        """The static predicates of the tables of facts. CepError: one has no name."""
+        """Return the static predicates that have tables of facts. Raises CepError if a table has no predicate."""
         return tuple(name_and_file(one, "--facts")[0] for one in self.facts)
 
 
@@ -230,7 +231,7 @@ class ChangingKnowledgeOptions(KnowledgeOptions):
 
     @property
     def service(self) -> str | None:
-        """The address of the first service whose Things are knowledge; None: there is none."""
+        """Return the address of the first service whose Things are knowledge, or None."""
         from cep.knowledge.load import is_service
 
         return next((name.partition("?")[0] for name in self.files if is_service(name)), None)
@@ -297,7 +298,7 @@ class DialectOptions:
 
     @property
     def dialect(self) -> str | None:
-        """The dialect, with how its windows are counted. CepError: it is wrong."""
+        """Return the dialect, with the count of ticks in its windows. Raises CepError if `--window` is invalid."""
         if self.window not in (None, "n+1", "n"):
             hint = "`--window n`, or `--window n+1`, as it is"
             raise refuse(f"--window: `{self.window}` is not a way to count", hint)
@@ -305,7 +306,7 @@ class DialectOptions:
 
     @property
     def answer_sets(self) -> tuple[int | None, int | None]:
-        """The values of `models` and `solve_limit` for the compiler. CepError: they are wrong."""
+        """Return `models` and `solve_limit` for the compiler. Raises CepError if one of them is invalid."""
         models = {None: None, "1": 1, "all": 0}
         if self.models not in models:
             raise refuse(f"--models: `{self.models}` is neither 1 nor all", "`--models 1`, or `--models all`")
@@ -316,7 +317,7 @@ class DialectOptions:
 
     @property
     def ticks(self) -> int | None:
-        """The microseconds of a tick. CepError: it is wrong."""
+        """Return the microseconds of a tick, or None. Raises CepError if `--tick` is invalid."""
         ticks = None if self.tick is None else duration(self.tick, "--tick, --clock")
         if ticks == 0:
             raise refuse("--tick, --clock: a tick of no time", "`--tick 1ms`")
@@ -325,7 +326,7 @@ class DialectOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterOptions:
-    """Values of the parameters of rules."""
+    """Options that set parameters of the rules."""
 
     PANEL: ClassVar = RULES
 
@@ -343,7 +344,7 @@ class ParameterOptions:
 
     @property
     def values(self) -> dict[str, object]:
-        """The values by name. CepError: they cannot be read."""
+        """Return the values by parameter name. Raises CepError if one cannot be read."""
         found = {} if self.params is None else _values_in(Path(self.params))
         said: set[str] = set()
         for text in self.param:
@@ -376,7 +377,7 @@ def _values_in(file: Path) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationOptions:
-    """How rules are evaluated."""
+    """Options that decide how rules are evaluated."""
 
     PANEL: ClassVar = RULES
 
@@ -393,5 +394,5 @@ class EvaluationOptions:
 
     @property
     def engine(self) -> EngineOptions:
-        """The options of an engine, to which commands add their own."""
+        """Return engine options, which commands extend."""
         return EngineOptions(max_derivations=self.max_derivations)

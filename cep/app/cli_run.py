@@ -1,4 +1,4 @@
-"""The command `cep run`: records in, derived events out, in this process or on Spark."""
+"""The command `cep run`: read records and write derived events, in this process or on Spark."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 AHEAD = 3
-"""The greatest number of batches of files that workers process while the next one is read."""
+"""The greatest number of file batches that workers process while the next one is read."""
 
 
 @takes(RunOptions)
@@ -159,7 +159,7 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
 
 
 def _named_twice(found: Sequence[Input]) -> list[str]:
-    """Return the files that are read twice for the same events."""
+    """Return the files that are named twice for the same events."""
     known: set[tuple[str, str | None]] = set()
     twice: dict[str, None] = {}
     for one in found:
@@ -171,7 +171,7 @@ def _named_twice(found: Sequence[Input]) -> list[str]:
 
 
 def _without_answer(options: RunOptions, stats: RunStats) -> list[str]:
-    """Return the message that a LARS program had no answer, so that nothing held; empty if it had one."""
+    """Return a message if a LARS program had no answer at some ticks, so that nothing held; else an empty list."""
     from cep.core.fluents import INCONSISTENT
 
     if options.dialect.models == "all" or not stats.derived[INCONSISTENT]:
@@ -182,8 +182,12 @@ def _without_answer(options: RunOptions, stats: RunStats) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Sourced:
-    """A program and its input. `shown`: the events to write, `derived`: the same with the columns of their changes;
-    `found`: the inputs; `stretch`: the span of time of what is written; `rows`: makes rows of answers from changes."""
+    """A compiled program and its input.
+
+    `shown`: the events to write. `derived`: the same events, with further columns for changes. `batches`: the records.
+    `changes`: the updates of the knowledge. `found`: the inputs. `stretch`: the time span of the output. `rows`:
+    converts changes to answers, if the output mode needs that.
+    """
 
     engine: Engine
     shown: Mapping[str, Schema]
@@ -196,7 +200,8 @@ class _Sourced:
 
 
 def _done(options: RunOptions) -> bool:
-    """Return True if an earlier run already appended the output of this one. CepError: the output is wrong."""
+    """Return True if an earlier run already appended this run's output to its table. Raises CepError if the output is
+    invalid."""
     from cep.connectors.tables.names import is_table
 
     if not is_table(options.sink.output):
@@ -224,7 +229,7 @@ def _compiling(options: RunOptions) -> Iterator[None]:
 
 
 def _sourced(options: RunOptions) -> _Sourced:
-    """Compile the program and open its input; nothing is read yet. CepError: an option is wrong."""
+    """Compile the program and open its input, without reading it. Raises CepError if an option is wrong."""
     from cep.app.durations import duration, idle_seconds, refuse, selected
     from cep.app.knowledge_updates import is_stream, knowledge_updates
     from cep.app.things import ThingsFollower, check_refreshed

@@ -1,4 +1,4 @@
-"""`cep run --on spark`: the run from its start to its summary."""
+"""`cep run --on spark`: run a query on Spark from its start to its summary."""
 
 from __future__ import annotations
 
@@ -29,8 +29,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BatchWatcher:
-    """Passes each micro-batch on to a `watch`. `files`: the number of files to read, None: the input has no end;
-    `remarks`: suspicious properties of the input, which are logged; `changes`: those of files that were listed."""
+    """A callback that reports each micro-batch to `watch`.
+
+    `files`: the number of files to read, or None if the input has no end. `remarks`: warnings about suspicious input,
+    which are logged. `changes`: detects listed files that have changed since.
+    """
 
     watch: Watch
     files: int | None
@@ -47,7 +50,7 @@ class BatchWatcher:
             self.watch.stats.done = min(1.0, done.files / self.files)
 
     def look(self, last: bool = False) -> None:
-        """Warn of files that have changed since they were listed. `last`: look even if the last look was recent."""
+        """Warn of files that have changed since they were listed. `last`: check even if the last check was recent."""
         self.tell(self.changes.take(last))
 
     def tell(self, remarks: Iterable[str]) -> None:
@@ -57,7 +60,7 @@ class BatchWatcher:
 
 
 def run_on_spark(options: RunOptions) -> int:
-    """Run the query to its end, and return the exit status. CepError: it cannot start, or it failed."""
+    """Run the query to its end, and return the exit status. Raises CepError if it cannot start, or has failed."""
     options = _of_folders(options)
     if options.source.lateness_by is not None:
         options = replace(options, source=options.source.as_they_stand)
@@ -80,8 +83,7 @@ def run_on_spark(options: RunOptions) -> int:
 
 
 def _of_folders(options: RunOptions) -> RunOptions:
-    """Return the same options, with paths for folders that are named by `file:///path`. CepError: a folder is on
-    another machine."""
+    """Return the options with `file:///path` replaced by paths. Raises CepError if a folder is on another machine."""
 
     def path(name: str | None) -> str | None:
         return None if name is None else local_path(name)
@@ -94,7 +96,7 @@ def _of_folders(options: RunOptions) -> RunOptions:
 
 
 def _run(request: JobRequest, reads: JobInputs, query: Job, start: JavaStart) -> int:
-    """Run a query that owns its checkpoint, and return the exit status. `start`: how Java is started."""
+    """Run a query that owns its checkpoint, and return the exit status. `start`: the start of Java."""
     from pathlib import Path
 
     from cep.app.meter import charts
@@ -210,7 +212,8 @@ def _report(watch: Watch, derived: Counter[str], options: RunOptions, signal: in
 def _closing(
     records: int, unmatched: int, merged: int, derived: Counter[str], dead: Counter[str], stopped: bool
 ) -> str:
-    """Return `stopped: 900 records, 12 dead letters (12 late), 120 derived events: storm 100, ...`."""
+    """Return the closing line: `stopped: 900 records, 12 dead letters (12 late), 120 derived events: storm 100,
+    ...`."""
     from cep.runtime.run_stats import REASONS, count, ranked
 
     parts = [count(records, "record")]

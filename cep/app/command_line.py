@@ -1,9 +1,9 @@
-"""Commands from dataclasses: each field is an option of the command, declared there and nowhere else.
+"""Commands declared by dataclasses: each field is an option of the command.
 
 A field is annotated with its type and a `typer.Option` (or `Argument`): `lateness: Annotated[str | None,
-typer.Option(metavar="DURATION", help="...")] = None`. The option has the name of the field unless it names itself; a
-repeatable option is a tuple. A field whose type is a dataclass is a group of options; `PANEL` of the group is their
-section in the help.
+typer.Option(metavar="DURATION", help="...")] = None`. The option has the name of the field unless it names itself. A
+tuple is a repeatable option. A field whose type is a dataclass is a group of options, and `PANEL` of the group is the
+title of its section in the help.
 """
 
 from __future__ import annotations
@@ -22,13 +22,17 @@ from cep.core.logs import LOGS, logged_warnings
 
 Options = TypeVar("Options")
 Body = Callable[..., int | None]
-"""A command's body. It takes its options and, if it has a second parameter, its `cep.app.conflicts.OutputGuard`. It
-returns the exit status; None is 0."""
+"""The body of a command. It takes its options and, optionally, its `cep.app.conflicts.OutputGuard`.
+
+It returns the exit status; None is 0.
+"""
 
 
 def takes(options: type[Any]) -> Callable[[Body], Callable[..., None]]:
-    """Make a command of typer from a function of these options, with its name and docstring. A CepError is reported,
-    and ends the command (`cep.app.terminal.reporting_errors`)."""
+    """Make a typer command from a function that takes these options, with the function's name and docstring.
+
+    A CepError is reported, and ends the command (`cep.app.terminal.reporting_errors`).
+    """
 
     def decorate(body: Body) -> Callable[..., None]:
         asks_guard = len(signature(body).parameters) > 1
@@ -51,7 +55,7 @@ def takes(options: type[Any]) -> Callable[[Body], Callable[..., None]]:
 
 
 def parse_options(options: type[Options], values: Mapping[str, Any]) -> Options:
-    """Return the options, from the values of all parameters of a command."""
+    """Create the options from the values of all parameters of a command."""
     made: dict[str, Any] = {}
     for field, type, declared in _declared(options):
         if declared is None:
@@ -63,8 +67,7 @@ def parse_options(options: type[Options], values: Mapping[str, Any]) -> Options:
 
 
 def option_values(options: Any) -> Iterator[tuple[str, Any]]:
-    """Return every option of such a dataclass, including groups, as it is written on the command line, with its
-    value."""
+    """Yield every option of a dataclass and its groups, as (name on the command line, value)."""
     for field, _, declared in _declared(type(options)):
         value = getattr(options, field.name)
         if declared is None:
@@ -74,7 +77,7 @@ def option_values(options: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _declared(options: type[Any]) -> Iterator[tuple[Field[Any], Any, ParameterInfo | None]]:
-    """Yield the fields with their types and declarations, None: it is a group."""
+    """Yield the fields with their types and declarations. The declaration of a group is None."""
     hints = get_type_hints(options, include_extras=True)
     for field in fields(options):
         hint = hints[field.name]

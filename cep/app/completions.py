@@ -1,4 +1,4 @@
-"""Completion of values in the shell: files by suffix, and the words that an option accepts."""
+"""Completion of option values in the shell: files by suffix, and words from a list."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ TRIPLES = (".ttl", ".nt", ".nq", ".trig", ".rdf", ".owl", ".xml", ".jsonld")
 COMPRESSED = (".gz", ".zst")
 
 Completion = Callable[[str], list[str]]
-"""Returns the possible completions of a value."""
+"""A function that returns the possible completions of an incomplete value."""
 
 
 def rule_files(incomplete: str) -> list[str]:
-    """List files of event rules, and folders, which may contain some."""
+    """List files of event rules, and folders."""
     return _files(incomplete, RULES)
 
 
@@ -57,7 +57,7 @@ def output_formats(incomplete: str) -> list[str]:
 
 
 def one_of(*words: str) -> Completion:
-    """Return a completion for these words."""
+    """Return a function that completes these words."""
 
     def completed(incomplete: str) -> list[str]:
         return [word for word in words if word.startswith(incomplete)]

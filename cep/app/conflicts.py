@@ -1,5 +1,7 @@
-"""Prevent commands from overwriting their input: which parameters name files that are read, and which name files that
-are written."""
+"""Prevent commands from overwriting their own input.
+
+The tables below list which command parameters name files to read, and which name files to write.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ READ: Mapping[str, str] = {
     "sparql": "the query",
     "labels": "the file of labels",
 }
-"""The parameters that name input, and their names in messages."""
+"""The parameters that name input, and how messages call that input."""
 WRITTEN: Mapping[str, str] = {
     "output": "--output",
     "dead_letter": "--dead-letter",
@@ -57,12 +59,14 @@ _OWN = ("--state", "--checkpoint")  # folders in which a run removes unknown fil
 _HINT = "name another file"
 
 Identity = tuple[int, int] | str
-"""An existing file or folder by device and inode, any other by its path; links are followed."""
+"""The identity of a file: device and inode if it exists, otherwise its path. Links are followed."""
 
 
 class OutputGuard:
-    """Checks that a command writes nothing over its input. `read`: the input, as (name in messages, path); `spark`:
-    outputs are folders."""
+    """A guard against writing over the input of a command.
+
+    `read`: the input, as pairs (name in messages, path). `spark`: outputs are folders.
+    """
 
     def __init__(self, read: Iterable[tuple[str, str]], spark: bool = False) -> None:
         self._read = [(what, path) for what, text in read for path in _paths(text)]
@@ -71,8 +75,11 @@ class OutputGuard:
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any], also: Iterable[tuple[str, str]] = ()) -> OutputGuard:
-        """Make a guard from the parameters of a command, after a check of all outputs they name. `also`: further input
-        of the command. CepError: an output would overwrite an input, or two outputs are the same file."""
+        """Create a guard from the parameters of a command, and check all outputs that they name.
+
+        `also`: further input of the command. Raises CepError if an output would overwrite an input, or two outputs are
+        the same file.
+        """
         read = [(what, text) for name, what in READ.items() for text in _texts(parameters.get(name))]
         guard = cls([*read, *also], parameters.get("on") == "spark")
         for name, option in WRITTEN.items():
@@ -81,8 +88,10 @@ class OutputGuard:
         return guard
 
     def write(self, option: str, path: str) -> None:
-        """Check a file or folder before it is opened for writing. CepError: it is read, contains what is read, or
-        belongs to another option too."""
+        """Check a file or folder before it is opened for writing.
+
+        Raises CepError if it is an input, contains an input, or is the output of another option.
+        """
         if live(path):
             return
         if is_table(path):
@@ -116,7 +125,7 @@ class OutputGuard:
             raise refuse(f"{option}: {shown} would be {place[0]} as well, by `{place[1]}`", _HINT)
 
     def _write_stored(self, option: str, path: str) -> None:
-        """Do the same for an address in a file system that is not a disk of this machine."""
+        """Check an output at an address that is not a local disk."""
         if (
             other := next((other for other, one in self._written if other != option and one == path), None)
         ) is not None:
@@ -131,16 +140,14 @@ class OutputGuard:
                 raise refuse(f"{option}: `{path}` would be {what} as well, by `{one}`", _HINT)
 
     def _beside(self, option: str, path: str) -> None:
-        """Raise CepError if an output lies in a folder that belongs to another option, or if such a folder holds
-        another output.
-        """
+        """Raise CepError if an output lies in the state or checkpoint folder of another option."""
         for other, before in self._written:
             for inner, one, outer, folder in ((option, path, other, before), (other, before, option, path)):
                 if other != option and outer in _OWN and one != "-" and _identity(folder) in _above(one):
                     raise refuse(f"{inner}: `{one}` lies in the folder of {outer}, `{folder}`", _HINT)
 
     def _is(self, wanted: tuple[int, int]) -> str | None:
-        """Return what messages call the input that is this file or folder, or None if it is not an input."""
+        """Return the message name of the input that is this file or folder, or None if it is not an input."""
         for what, path in self._read:
             if _identity(path) == wanted:
                 return what
@@ -152,8 +159,10 @@ class OutputGuard:
         return None
 
     def _conflict(self, folder: Identity, option: str) -> tuple[str, str] | None:
-        """Return the input in a folder, as (name in messages, path). In a folder that belongs to a run, input at any
-        depth counts."""
+        """Return the input that lies in a folder, as (name in messages, path), or None.
+
+        In folders that belong to a run, input at any depth counts.
+        """
         deep = self._spark or option in _OWN
         for what, path in self._read:
             above = os.path.dirname(os.path.realpath(path))
@@ -165,7 +174,8 @@ class OutputGuard:
         return None
 
     def _read_with(self, path: str) -> tuple[str, str] | None:
-        """Return the folder or pattern that would read a new file as input in the next run."""
+        """Return the input folder or pattern that would include a new file in the next run, as (name in messages,
+        path)."""
         name, above = os.path.basename(path), _identity(os.path.dirname(os.path.abspath(path)))
         for what, one in self._read:
             if what != READ["inputs"]:
@@ -206,13 +216,13 @@ def _matches(path: str, pattern: str) -> bool:
 
 
 def _texts(value: Any) -> list[str]:
-    """Return the texts in the value of a parameter: none, one, or those of a repeatable option."""
+    """Return the texts in a parameter's value, which may be None, one text, or several for a repeatable option."""
     many = value if isinstance(value, list | tuple) else [value]
     return [str(one) for one in many if isinstance(one, str | os.PathLike)]
 
 
 def _paths(text: str) -> Iterator[str]:
-    """Return the files and folders that a text may name: the text itself, the text after `name=`, and matches of a
+    """Yield the files and folders that a text may name: the text itself, the part after `name=`, or matches of a
     pattern."""
     for path in map(local_path, dict.fromkeys((text, text.partition("=")[2], text.removeprefix("@")))):
         if live(path):
@@ -229,7 +239,7 @@ def _paths(text: str) -> Iterator[str]:
 
 
 def _identity(path: str) -> Identity | None:
-    """Return the identity of a path; None: a device or a pipe."""
+    """Return the identity of a path, or None for a device or pipe."""
     if path == "-":
         return _standard(0)
     try:
@@ -239,7 +249,7 @@ def _identity(path: str) -> Identity | None:
 
 
 def _standard(descriptor: int) -> Identity | None:
-    """Return the identity of standard input (0) or output (1), if it is a file."""
+    """Return the identity of standard input (0) or output (1), or None if it is not a file."""
     stream = sys.stdout if descriptor else sys.stdin
     try:
         status = os.fstat(stream.fileno())

@@ -1,4 +1,4 @@
-"""Values of options: durations as in the language, `name=file`, names of events."""
+"""Parsers for option values: durations, times, `name=file`, and names of events."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _ISO = re.compile(
 
 
 def duration(text: str, option: str) -> int:
-    """Return the microseconds of `10min`, `10 min`, `PT10M`, `2 h`, `30` (seconds); exact, never negative."""
+    """Return the microseconds of a duration: `10min`, `10 min`, `PT10M`, `2 h`, or `30` (seconds).
+
+    The result is exact. Raises CepError if the text is not a duration.
+    """
     written = text.strip()
     try:
         if _ISO.fullmatch(written.upper()):
@@ -36,14 +39,14 @@ def duration(text: str, option: str) -> int:
 
 
 def _with_known_unit(written: str) -> str | None:
-    """Return a hint for a duration whose unit is spelled as in other languages."""
+    """Return a hint if the unit of a duration is spelled as in other languages, else None."""
     number = _PLAIN.fullmatch(written.lower())
     unit = number and FOREIGN_UNITS.get(number[2])
     return f"write `{number[1]}{unit}`; the units are `ms`, `s`, `min`, `h` and `d`" if number and unit else None
 
 
 def instant(text: str, option: str, unit: Fraction | None) -> int:
-    """Return the microseconds of `2013-02-09T03:00`, or of a bare number of units (see `read_instant`)."""
+    """Return the microseconds of a time: `2013-02-09T03:00`, or a bare number in `unit` (see `read_instant`)."""
     try:
         return read_instant(text, unit)
     except CepError as error:
@@ -51,16 +54,16 @@ def instant(text: str, option: str, unit: Fraction | None) -> int:
 
 
 def idle_seconds(idle: str, stored: bool) -> float:
-    """Return the seconds of silence after which time follows the clock. `stored`: the input consists of files, which
-    are never silent."""
+    """Return the seconds of silence after which time follows the clock. Raises CepError if the input is `stored` in
+    files, which are never silent."""
     if stored:
         raise refuse("--idle: files are never silent", "it is for what comes live: `--input -`, `--input mqtt://...`")
     return duration(idle, "--idle") / SECOND
 
 
 def ahead_limits(text: str) -> AheadLimits:
-    """Return how far records may be ahead of the clock, according to `--ahead`. CepError: it is not a duration, nor
-    `never`."""
+    """Return how far records may be ahead of the clock, as `--ahead` says. Raises CepError for anything but a duration
+    or `never`."""
     if text.strip() == "never":
         return AheadLimits(None, None)
     try:
@@ -71,7 +74,7 @@ def ahead_limits(text: str) -> AheadLimits:
 
 
 def name_and_file(text: str, option: str) -> tuple[str, str]:
-    """Split `name=file`. CepError: one of them is missing."""
+    """Split `name=file`. Raises CepError if the name or the file is missing."""
     name, equals, path = text.partition("=")
     if not (equals and name and path):
         raise refuse(
@@ -82,12 +85,12 @@ def name_and_file(text: str, option: str) -> tuple[str, str]:
 
 
 def refuse(message: str, hint: str | None = None) -> CepError:
-    """Return the error for a wrong option; it has no position in a program."""
+    """Return an error about a wrong option, which has no position in a program."""
     return CepError(message, hint=hint, code="option")
 
 
 def selected(known: Mapping[str, Schema], names: Sequence[str]) -> dict[str, Schema]:
-    """Return the events that `--only` names; all, if it names none."""
+    """Return the events that `--only` names, or all if it names none."""
     for name in names:
         if name not in known:
             derived = ", ".join(f"`{one}`" for one in known) or "nothing"
@@ -97,8 +100,7 @@ def selected(known: Mapping[str, Schema], names: Sequence[str]) -> dict[str, Sch
 
 
 def revise_duration(text: str) -> int:
-    """Return the microseconds of `--revise`. CepError: it is not a duration, or zero, which would make everything at
-    the latest time late."""
+    """Return the microseconds of `--revise`. Raises CepError if it is not a duration or is zero."""
     found = duration(text, "--revise")
     if found == 0:
         hint = "leave --revise out, or name how late records come: `--revise 6h`"
@@ -107,7 +109,7 @@ def revise_duration(text: str) -> int:
 
 
 def refuse_longer_lateness(lateness: str | None, revise: str | None) -> None:
-    """CepError: the input is sorted for longer than results may be revised."""
+    """Raise CepError if `--lateness` is longer than `--revise`."""
     if lateness is None or revise is None:
         return
     if duration(lateness, "--lateness") > revise_duration(revise):

@@ -1,4 +1,4 @@
-"""Run a program over files with its memory kept, so that what it derived, and what it did not, can be explained."""
+"""Run a program over files and keep all intermediate results, so that its answers can be explained."""
 
 from __future__ import annotations
 
@@ -32,13 +32,16 @@ if TYPE_CHECKING:
     from cep.knowledge.graph import Knowledge
 
 ALWAYS = 2**62
-"""A span of time that is longer than any input."""
+"""A duration in microseconds that is longer than any input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRecords:
-    """The files over which a program runs. `as_they_stand`: they are not sorted by time first; `updates`: files of
-    changes of the knowledge; `names`: the original names of copied files."""
+    """Files of records for a run.
+
+    `as_they_stand`: do not sort the files by time. `updates`: files of changes of the knowledge. `names`: the original
+    names of files that are copies.
+    """
 
     inputs: Sequence[str]
     format: str | None
@@ -47,20 +50,20 @@ class StoredRecords:
     names: Mapping[str, str] = field(default_factory=dict)
 
     def batches(self, schemas: Mapping[str, Schema], changes: bool) -> Iterator[Batch]:
-        """Return the records of the files. `changes`: records may withdraw and correct others."""
+        """Return the records of the files. `changes`: records may withdraw or correct others."""
         schemas = with_changes(schemas) if changes else schemas
         found: Iterator[Batch] = (read if self.as_they_stand else replay)(self.inputs, schemas, format=self.format)
         return found
 
     def times(self, schemas: Mapping[str, Schema], interrupt: Interrupt) -> str | None:
-        """Return the form of the times of records; None: no file shows it."""
+        """Return the format in which the records write times, or None if no file shows one."""
         found = find(self.inputs, schemas, self.format)
         return interrupt.next(form(found, schemas) for _ in range(1))
 
     def run(self, engine: Engine, take: Take) -> tuple[RunStats, str | None]:
         """Run an engine over all records, and pass its results to `take`.
 
-        Return the counts, and the place and reason of the first dead letter.
+        Returns the counts, and the first dead letter with its position and reason.
         """
         batches, interrupt, stats = self.batches(engine.inputs, engine.revises), Interrupt(), RunStats()
         if engine.revises:
@@ -72,10 +75,10 @@ class StoredRecords:
         return stats, named_place(dead_letters.first_told, self.names)
 
     def explained(self, engine: Engine, first: Engine | None, asked: str | None = None) -> Explainer:
-        """Run an engine that remembers over all records.
+        """Run an engine over all records, and return an explainer of its results. The engine must keep its rows.
 
-        `first`: for corrected input, an engine that revises, which reads it first; `asked`: the event whose changes are
-        explained, None: all.
+        `first`: a revising engine that reads the input first, if the input contains corrections. `asked`: the event
+        whose changes are recorded; None: all events.
         """
         origins, interrupt = Origins(names=self.names), Interrupt()
         batches = origins.noted(self.batches(engine.inputs, first is not None))
@@ -102,7 +105,7 @@ class StoredRecords:
 
 
 def knowing(explainer: Explainer, known: Knowledge | None, files: Sequence[str]) -> Explainer:
-    """Return the explainer with the knowledge behind answers of graph patterns."""
+    """Return the explainer with the knowledge, from which it explains answers to graph patterns."""
     if known is None:
         return explainer
     from cep.knowledge.provenance import Provenance
@@ -112,7 +115,7 @@ def knowing(explainer: Explainer, known: Knowledge | None, files: Sequence[str])
 
 
 def is_corrected(engine: Engine) -> bool:
-    """Return True if later records may replace earlier ones."""
+    """Return True if an input has a KEY, so that later records may replace earlier ones."""
     return any(schema.key is not None for schema in engine.inputs.values())
 
 
@@ -122,7 +125,7 @@ def _stop(interrupt: Interrupt) -> None:
 
 
 def _pieces(revisions: InputRevisions, batches: Iterator[Batch]) -> Iterator[Batch]:
-    """Split input into batches in which each record that changes an earlier one stands alone."""
+    """Split batches so that each record that changes an earlier one is alone in its batch."""
     for batch in batches:
         for tables in revisions.pieces(batch.tables):
             yield replace(batch, tables=tables, dead=[])

@@ -1,4 +1,4 @@
-"""Static predicates from tables: `--facts linked=links.csv`, a fact per row, an argument per column."""
+"""Facts of static predicates from tables (`--facts linked=links.csv`): each row is a fact, each column an argument."""
 
 from __future__ import annotations
 
@@ -51,13 +51,15 @@ def _dialect(declared: FactDeclaration | None) -> RecordFormat:
 
 
 def _leading_zeros(table: pl.DataFrame) -> set[str]:
-    """Return the columns of digits with leading zeros: names or dates, `0042`, not numbers."""
+    """Return the columns that contain digits with leading zeros, like `0042`: they are names or dates, not numbers."""
     return {column.name for column in table if column.str.strip_chars().str.contains("^0[0-9]+$").any()}
 
 
 def _texts(declared: FactDeclaration, columns: Sequence[str]) -> set[str]:
-    """Return the columns that stay as they are written: for a string, `0042` is not 42, nor is `01052024` for
-    `%d%m%Y`."""
+    """Return the columns to read as text, because the exact spelling counts.
+
+    These are strings, for which `0042` is not 42, and dates of a format such as `%d%m%Y`.
+    """
     attributes = declared.attributes
     named = by_name([attribute.name for attribute in attributes], columns)
     return {
@@ -68,7 +70,8 @@ def _texts(declared: FactDeclaration, columns: Sequence[str]) -> set[str]:
 
 
 def _numbers(column: pl.Series, thousands: str, decimal: str) -> pl.Series:
-    """Return a column of texts as numbers if all are numbers, perhaps with marks between thousands; else unchanged."""
+    """Convert a column of texts to numbers if all are numbers, with or without thousands marks; else return it
+    unchanged."""
     plain = [
         None if text is None else plain_number(text.strip(" \t"), thousands, decimal).replace(decimal, ".", 1)
         for text in column
@@ -98,8 +101,10 @@ READERS: Mapping[str, Callable[[Path, FactDeclaration | None], pl.DataFrame]] = 
 
 
 def read_facts(name: str, path: Path, declared: FactDeclaration | None = None) -> pl.DataFrame:
-    """Return the table of one predicate. A CSV file has a header; an empty or `NA` field is missing. `declared`: its
-    declaration in the program, if there is one."""
+    """Return the table of facts of one predicate. `declared`: the predicate's declaration in the program, if any.
+
+    A CSV file must have a header. Empty and `NA` fields are missing values.
+    """
     reader = READERS.get(path.suffix.lower(), None if declared is None or declared.records is None else _csv)
     if reader is None:
         raise refuse(f"--facts {name}: `{path}` is of no known kind", "name it .csv, .tsv, .parquet or .jsonl")
@@ -129,7 +134,7 @@ _WRITTEN = 'a file with other marks is declared: `fact name(...) FORMAT csv(sepa
 
 
 def _check_header(name: str, path: Path, given: RecordFormat) -> None:
-    """CepError: the first line has other separators than declared, or names a column twice."""
+    """Raise CepError if the first line uses another separator than declared, or names a column twice."""
     separator = given.option("separator") or ("\t" if path.suffix.lower() == ".tsv" else ",")
     comment = given.option("comment")
     try:
@@ -155,8 +160,10 @@ def _word(column: str) -> str:
 
 
 def unused(tables: Collection[str], predicates: Collection[str], program: str) -> list[Warning]:
-    """Return a warning for each table whose facts no condition of the program reads. `predicates`: those that are read;
-    `program`: its name."""
+    """Return a warning for each table of facts that no condition of the program uses.
+
+    `predicates`: the predicates that conditions use. `program`: the name of the program.
+    """
     warnings = []
     for name in tables:
         if name not in predicates:

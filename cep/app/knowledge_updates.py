@@ -1,4 +1,4 @@
-"""Changes of the knowledge during a run: the engine receives each at its time, in order."""
+"""Changes of the knowledge during a run, which the engine applies in order of time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Interruptible(Protocol):
-    """Waits for input until a `signal` ends the waiting (`cep.app.pipeline.Interrupt`)."""
+    """An interface to wait for input until a `signal` ends the wait (`cep.app.pipeline.Interrupt`)."""
 
     signal: int
 
@@ -31,20 +31,20 @@ class Interruptible(Protocol):
 
 
 AHEAD = 64
-"""The number of changes that an engine holds ahead of time if it takes them one by one, because each has tables."""
+"""The number of changes to apply ahead of time if the engine takes them one by one, because each has its own tables."""
 TOGETHER = 1024
-"""The number of changes that it holds if it takes all of them at once."""
+"""The number of changes to apply ahead of time if the engine takes all of them at once."""
 LARGE = 1 << 24
-"""The bytes from which on a file of N-Quads is read as a stream."""
+"""The size in bytes from which on an N-Quads file is read as a stream."""
 PIECE = 1 << 16
-"""The bytes of a stream that are read at a time."""
+"""The number of bytes of a stream that are read at a time."""
 
 
 class KnowledgeUpdates:
-    """Changes read from files, and changes arriving in streams.
+    """Changes of the knowledge from files and from streams.
 
-    A change from a file that cannot be applied is an error. A change from a stream that is late or cannot be applied is
-    a dead letter; so is any change that would give a rule's pattern values of another type.
+    A change from a file that cannot be applied is an error. A change from a stream is a dead letter if it is late or
+    cannot be applied. A change that would give a rule's pattern values of another type is always a dead letter.
     """
 
     def __init__(self, read: Sequence[Update], streams: Sequence[Arriving] = ()) -> None:
@@ -56,7 +56,7 @@ class KnowledgeUpdates:
         self._put(read)
 
     def begin(self, engine: Engine) -> None:
-        """Give an engine restored from a snapshot exactly the changes up to its watermark.
+        """Apply all changes up to the watermark to an engine that was restored from a snapshot.
 
         If few changes remain, apply them now, so that their errors are reported before the run. Raises CepError.
         """
@@ -67,7 +67,7 @@ class KnowledgeUpdates:
             self._apply(engine, [self._next() for _ in range(len({time for time, _, _ in self._due}))])
 
     def _go_on(self, engine: Engine) -> None:
-        """Apply the changes up to the watermark, without those that were refused before."""
+        """Apply the changes up to the watermark, without those that were rejected before."""
         until = engine.watermark
         for stream in self._streams:
             while not stream.over and not stream.quiet and stream.now <= until:
@@ -89,8 +89,10 @@ class KnowledgeUpdates:
             engine.know(known)
 
     def bring(self, engine: Engine, until: int, interrupt: Interruptible) -> Iterator[dict[str, pl.DataFrame]]:
-        """Advance the engine to `until`, and apply the changes up to then. Yield the results of each step. Wait for
-        each stream until it has reached that time, has ended or is silent; stop if the waiting is interrupted."""
+        """Advance the engine to `until` and apply the changes up to then. Yield the results of each step.
+
+        Wait for each stream until it has reached that time, has ended, or is silent. Stop if a signal ends the wait.
+        """
         while True:
             behind = [each for each in self._streams if not each.over and not each.quiet and each.now <= until]
             first = min(behind, key=lambda each: each.now, default=None)
@@ -109,9 +111,9 @@ class KnowledgeUpdates:
         yield engine.advance(until)
 
     def take(self, engine: Engine, change: bytes) -> None:
-        """Apply a change without a time of its own, as of just after the time that the records have reached.
+        """Apply a change that has no time of its own, just after the latest time of the records.
 
-        If it cannot be applied as a whole, apply it subject by subject; refused parts become dead letters.
+        If it cannot be applied as a whole, apply it subject by subject. Rejected parts become dead letters.
         """
         from cep.knowledge.change import Change
 
@@ -132,13 +134,13 @@ class KnowledgeUpdates:
                     self._note([about[name]], error)
 
     def take_dead(self) -> list[DeadLetter]:
-        """Return the changes refused since the last call."""
+        """Return the changes that were rejected since the last call."""
         dead, self._dead = self._dead, []
         return dead
 
     def _apply_until(self, engine: Engine, reached: int) -> int | None:
-        """Apply the changes up to a time, but not too many at once. Return the time of the last one, None if these were
-        all."""
+        """Apply changes up to a time, up to a limit on their number. Return the time of the last one, or None if no
+        more are due."""
         moments: list[list[Update]] = []
         most = self._most
         while len(moments) < most and self._due and self._due[0][0] <= reached:
@@ -155,8 +157,7 @@ class KnowledgeUpdates:
         return changes
 
     def _apply(self, engine: Engine, moments: list[list[Update]]) -> None:
-        """Apply changes, those of one time together. If some cannot be applied, apply them time by time to find
-        which."""
+        """Apply changes, grouped by time. If that fails, apply them time by time to find the invalid ones."""
         if not moments:
             return
         try:
@@ -170,8 +171,10 @@ class KnowledgeUpdates:
         self._most = TOGETHER if engine.changes is not None and engine.changes.over is not None else AHEAD
 
     def _refuse(self, changes: Sequence[Update], error: CepError) -> None:
-        """Note changes of one time as dead letters. Raise the error if they are from a file, unless their values have
-        other types."""
+        """Record the changes of one time as dead letters, or raise the error if it is fatal.
+
+        It is fatal if some of the changes are from a file, unless their values have another type.
+        """
         if error.code != "type" and not all(each.line for each in changes):
             raise error
         self._note(changes, error)
@@ -188,21 +191,23 @@ class KnowledgeUpdates:
 
 
 def _engine_update(changes: Sequence[Update]) -> tuple[int, object, object]:
-    """Return the changes of one time for an engine: the time, the added quads, and the removed ones."""
+    """Return the changes of one time in the form that an engine takes: time, added quads, removed quads."""
     added, removed = [quad for each in changes for quad in each.add], [quad for each in changes for quad in each.remove]
     return changes[0].time, added, removed
 
 
 def _about(found: dict[str, Update], time: int, quad: Quad) -> Update:
-    """Return the change for the subject of a quad."""
+    """Return the update that collects the changes of a quad's subject."""
     from cep.knowledge.updates import Update
 
     return found.setdefault(str(quad.subject), Update(time, file=str(quad.graph_name).strip("<>")))
 
 
 def knowledge_updates(engine: Engine, files: Sequence[str] | None, idle: float | None) -> KnowledgeUpdates:
-    """Return the updates in files, for an engine that has begun with them (`KnowledgeUpdates.begin`). N-Quads that are
-    large, or come through a pipe or standard input, are read as a stream, everything else at once. Raises CepError."""
+    """Return the updates in files, after `KnowledgeUpdates.begin` with the engine.
+
+    Large N-Quads files, pipes and standard input are read as streams, all other files at once. Raises CepError.
+    """
     if not files:
         updates = KnowledgeUpdates(())
         updates.begin(engine)

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LarsCheck:
-    """A program as it is written. `undeclared`: the input atoms of a program without event declarations. `others`: the
-    number of rules in files of another dialect."""
+    """A LARS program as written.
+
+    `undeclared`: the input atoms of a program without event declarations. `others`: the number of rules in files of
+    another dialect.
+    """
 
     program: LarsProgram
     source: Source
@@ -29,7 +32,7 @@ class LarsCheck:
 
     @classmethod
     def of(cls, source: ProgramSource) -> LarsCheck | None:
-        """Read a program. None: nothing of it is LARS. Raises CepError with all mistakes."""
+        """Read a program. Returns None if no part of it is LARS. Raises CepError with all mistakes."""
         from cep.compile import Written
         from cep.language.reading import LARS, dialects_of, lars_program, parameters_of, together
 
@@ -59,7 +62,7 @@ class LarsCheck:
         return len(self.program.rules) + self.others
 
     def show_circles(self) -> None:
-        """Print why components are not stratified."""
+        """Print the reason why each unstratified component is not stratified."""
         from cep.language.dialects.lars.account import circles
 
         for each in circles(self.program, self.source):
@@ -67,21 +70,21 @@ class LarsCheck:
             typer.echo(err=True)
 
     def _called(self, name: str) -> str:
-        """Return a predicate with the types of its arguments."""
+        """Return a predicate's name with the types of its arguments."""
         from cep.language.dialects.lars.undeclared import argument_types
 
         types = argument_types(self.program, name)
         return f"{name}({', '.join(types)})" if types else name
 
     def warnings(self, compiled: Sequence[Warning]) -> list[Warning]:
-        """Return the warnings of the compiler, and those of LARS."""
+        """Return the compiler's warnings and those that only apply to LARS."""
         from cep.language.dialects.lars.advice import advice
 
         known = {each.span for each in compiled}
         return [*compiled, *(each for each in advice(self.program, self.source) if each.span not in known)]
 
     def conclude(self, path: str, compiled: Sequence[Warning]) -> None:
-        """Print the warnings, including those of the compiler, and the numbers of statements."""
+        """Print all warnings, the undeclared inputs, and the numbers of statements."""
         from cep.language.dialects.lars.account import counted
         from cep.runtime.run_stats import count
 

@@ -1,4 +1,4 @@
-"""Packages that are imported at their first use."""
+"""Lazy imports: packages are loaded at their first use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class _Late(ModuleType):
-    """A placeholder for a package until an attribute is used."""
+    """A placeholder for a package, which loads the package when an attribute is used."""
 
     def __getattr__(self, name: str) -> Any:
         if name in ("__file__", "__wrapped__"):  # code that searches all modules uses none
@@ -23,8 +23,11 @@ class _Late(ModuleType):
 
 
 def import_late(*names: str) -> None:
-    """Load these packages when they are used, from now on. Useful for a command that rarely uses them, in a process of
-    its own: `polars` and `pyarrow` take a sixth of a second."""
+    """Replace these packages by placeholders, which load them at their first use.
+
+    This is for commands that rarely need them, each in its own process. Loading `polars` and `pyarrow` takes a sixth of
+    a second.
+    """
     for name in names:
         if name not in sys.modules:
             module = sys.modules[name] = _Late(name)

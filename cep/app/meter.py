@@ -1,4 +1,4 @@
-"""The metrics of a run: sums of the reports of its batches, by event, rule and goal."""
+"""The metrics of a run: sums over the reports of its batches, by event, rule and goal."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ from cep.runtime.run_stats import RevisionStats
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A rule or goal: its name as in `cep plan`, the rules that use it (for a rule: the event it derives), the node
-    whose rows are counted, and the nodes that this one reads."""
+    """A rule or goal in the metrics.
+
+    `name`: as in `cep plan`. `users`: the rules that use the goal; for a rule, the event that it derives. `node`: the
+    node whose rows are counted. `reads`: the nodes that it reads.
+    """
 
     name: str
     users: str
@@ -31,14 +34,14 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """The rules and goals of a stage, by the nodes whose rows are counted."""
+    """The rules and goals of a stage, with the nodes whose rows are counted."""
 
     rules: tuple[Named, ...]
     goals: tuple[Named, ...]
 
     @classmethod
     def of(cls, plan: Plan, stage: Stage | None = None) -> Chart:
-        """Make the chart of a whole program, or of one stage, whose plan numbers its nodes from 0 again."""
+        """Create the chart of a whole program, or of one stage. A stage numbers its nodes from 0."""
         mine = plan if stage is None else staged(plan, stage.number)
         nodes = range(len(plan.nodes)) if stage is None else needed(plan, stage)
         heads = range(len(plan.heads)) if stage is None else stage.rules
@@ -56,8 +59,11 @@ class Chart:
 
 @dataclass(slots=True)
 class GoalTotals:
-    """Sums over all buckets: the rows that a node made, and the nanoseconds it took; and the rows and bytes that each
-    bucket holds."""
+    """Totals of a goal over all buckets.
+
+    `made`: the rows that it produced. `time`: the nanoseconds that it took. `state_by_bucket`: the rows and bytes in
+    the state of each bucket.
+    """
 
     made: int = 0
     time: int = 0
@@ -65,11 +71,13 @@ class GoalTotals:
 
 
 class Meter:
-    """Sums of reports, by event, and by stage and node. `charts`: the nodes of each stage, from stage 1.
+    """Sums of reports, by event, and by stage and node. `charts`: the nodes of each stage, beginning with stage 1.
 
-    `batches`: the number of batches, which took so many `seconds`. `revision`: the revised results; None: results are
-    final; `withdrawn`: by event, if reports have it. `keys`: frequent keys of the rows that were dealt out in the last
-    batch that dealt some. Several threads add reports and read: hold the `lock` while you read.
+    `batches`, `seconds`: the number of batches and their total time. `revision`: statistics of revision, or None if
+    results are final. `withdrawn`: withdrawn rows by event. `keys`: frequent keys among the rows of the last batch that
+    was partitioned.
+
+    Several threads add reports and read. Readers must hold the `lock`.
     """
 
     def __init__(self, charts: Sequence[Chart]) -> None:
@@ -92,7 +100,7 @@ class Meter:
         self.state_by_bucket: dict[tuple[int, int], tuple[int, int]] = {}
 
     def take(self, reports: Iterable[Report], seconds: float) -> None:
-        """Add the reports of a batch that took so many seconds."""
+        """Add the reports of a batch, and the seconds that it took."""
         with self.lock:
             self.batches += 1
             self.seconds += seconds
@@ -134,7 +142,7 @@ class Meter:
                 goal.state_by_bucket[report.bucket] = count.rows, count.bytes
 
     def _add_revised(self, revised: Sequence[RevisionStats]) -> None:
-        """Add what the buckets of a batch have revised."""
+        """Add the revision statistics of a batch, one per bucket."""
         if revised:
             done = sum(revised, self.revision or RevisionStats())
             before = 0 if self.revision is None else self.revision.revisions
@@ -148,18 +156,18 @@ class Meter:
         )
 
     def made(self, stage: int, units: Iterable[PlanUnit]) -> int:
-        """Return how many rows these nodes of a stage made."""
+        """Return the number of rows that these nodes of a stage produced."""
         found = (self.goals.get((stage, unit)) for unit in units)
         return sum(goal.made for goal in found if goal is not None)
 
 
 def charts(plan: Plan, stages: Sequence[Stage] | None = None) -> tuple[Chart, ...]:
-    """Return the charts of a program that runs in these stages; None: as a whole."""
+    """Return the charts of a program's stages, or one chart of the whole program if `stages` is None."""
     return (Chart.of(plan),) if stages is None else tuple(Chart.of(plan, stage) for stage in stages)
 
 
 def _rules(plan: Plan) -> Mapping[int, str]:
-    """Return names of rules: the label or line; if a line has several rules, the column too."""
+    """Return names of rules: the label or the line, with the column if a line has several rules."""
     names = {number: rules(plan, [number]) for number in range(len(plan.heads))}
     several = Counter(names.values())
     spans = [rule.span for rule in plan.rules.rules]

@@ -1,4 +1,4 @@
-"""The metrics of a run for Prometheus: its text format, on a port, during the run."""
+"""Metrics of a run for Prometheus, served on a port while the run lasts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HERE = "127.0.0.1"
 
 
 class MetricsCollector(Collector):
-    """A meter as Prometheus metrics. Each scrape sees the state between two batches."""
+    """A Prometheus collector for a meter. Each scrape shows the state between two batches."""
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
@@ -74,7 +74,7 @@ class MetricsCollector(Collector):
         return family
 
     def _revision(self) -> Iterator[Metric]:
-        """Yield the metrics of revision, if results may be withdrawn."""
+        """Yield the metrics of revision if the run revises results."""
         if (stats := self._meter.revision) is None:
             return
         for name, text, number in (
@@ -122,7 +122,7 @@ class MetricsCollector(Collector):
 
 
 def host_and_port(text: str) -> tuple[str, int]:
-    """Return host and port of `9464`, `0.0.0.0:9464`, `[::]:9464`. CepError: there is no port."""
+    """Return host and port of `9464`, `0.0.0.0:9464` or `[::]:9464`. Raises CepError if there is no port."""
     host, colon, port = text.rpartition(":")
     if not port.isascii() or not port.isdigit() or int(port) > 65_535 or (colon and not host):
         hint = "a port, `--metrics 9464`, or where others may look too, `--metrics 0.0.0.0:9464`"
@@ -132,7 +132,7 @@ def host_and_port(text: str) -> tuple[str, int]:
 
 @contextmanager
 def serving(meter: Meter, text: str) -> Iterator[str]:
-    """Answer on a port while the block runs, and yield the URL. CepError: the port cannot be used."""
+    """Serve the metrics while the block runs, and yield the URL. Raises CepError if the port cannot be used."""
     host, port = host_and_port(text)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(MetricsCollector(meter))

@@ -1,4 +1,4 @@
-"""Open a program with its facts and knowledge, and its input records."""
+"""Open a program with its facts and knowledge, and open its input records."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class ProgramSource:
     """The source of a program.
 
-    `text` holds several files together, `name` is how messages call them. `options` are what the program is compiled
-    with; `known` is the knowledge among them.
+    `text`: all files, joined. `name`: the program's name in messages. `options`: the options of the compiler. `known`:
+    the knowledge among these options.
     """
 
     name: str
@@ -52,9 +52,11 @@ class ProgramSource:
         known: Knowledge | None = None,
         fetching: bool = False,
     ) -> ProgramSource:
-        """Read the files that the options name. `texts`: the contents of files that are already read. `known`: the
-        knowledge, if it is already loaded. `fetching`: knowledge may come from services. Raises CepError if something
-        cannot be read, or the policy does not exist.
+        """Read the files that the options name.
+
+        `texts`: the contents of files that were already read. `known`: the knowledge, if it was already loaded.
+        `fetching`: knowledge may come from services. Raises CepError if something cannot be read, or the policy does
+        not exist.
         """
         from cep.compile import policy_choice
 
@@ -75,7 +77,7 @@ class ProgramSource:
         parameters: ParameterOptions | None = None,
         texts: Mapping[Path, str] | None = None,
     ) -> ProgramSource:
-        """The same, without facts and knowledge."""
+        """Read the rules only, without facts and knowledge. The parameters are those of `read`."""
         return cls.of([(str(path), _text(path, texts or {})) for path in rules], dialect, policy, parameters)
 
     @classmethod
@@ -86,7 +88,7 @@ class ProgramSource:
         policy: str | None = None,
         parameters: ParameterOptions | None = None,
     ) -> ProgramSource:
-        """The same, for files that have been read, as (name, text)."""
+        """Create the source from the texts of files, given as (name, text), without facts and knowledge."""
         from cep.compile import CompileOptions
         from cep.language.files import joined
 
@@ -100,17 +102,20 @@ class ProgramSource:
         return cls(name, text, options)
 
     def knowing(self, facts: Mapping[str, DataFrame], known: Knowledge | None) -> ProgramSource:
-        """The same, with facts and knowledge."""
+        """Return the source with these facts and this knowledge."""
         return replace(self, options=replace(self.options, facts=facts, knowledge=known), known=known)
 
     def engine(self, options: EngineOptions | None = None, alerts: bool = False) -> Engine:
-        """Return an engine. CepError: the program is wrong."""
+        """Compile the program and return an engine. Raises CepError if the program is wrong."""
         from cep.engine import Engine
 
         return Engine(self.compiled(alerts), options)
 
     def checked(self, name: str) -> tuple[CompiledProgram, tuple[Warning, ...]]:
-        """Return the compiled program, and its warnings, which call it `name`. CepError: it is wrong."""
+        """Compile the program, and return it with its warnings. `name`: the program's name in these warnings.
+
+        Raises CepError if the program is wrong.
+        """
         from cep.connectors.formats.known import check_declared
 
         program = self.compiled(alerts=True)
@@ -118,7 +123,7 @@ class ProgramSource:
         return program, warnings_of(program, name, self.options.facts or ())
 
     def compiled(self, alerts: bool = False) -> CompiledProgram:
-        """Return the compiled program, from which engines are made. CepError: the program is wrong."""
+        """Compile the program, so that engines can be created from it. Raises CepError if it is wrong."""
         from cep.compile import compiled
 
         return compiled(self.text, self.name, replace(self.options, alerts=alerts))
@@ -138,8 +143,11 @@ def open_batches(
     first: int = 0,
     readers: ChunkReaders | None = None,
 ) -> Iterator[Batch]:
-    """Yield the records of the inputs, about `rows` at a time: files together in the order of time, or with a lateness
-    in the order of the input. For the other parameters see `cep.connectors.files.read`."""
+    """Yield the records of the inputs, about `rows` at a time.
+
+    Files are merged in order of time. With a lateness, they are read in their own order. For the other parameters see
+    `cep.connectors.files.read`.
+    """
     from cep.connectors.files import read, replay
 
     return (read if source.lateness else replay)(

@@ -1,4 +1,4 @@
-"""The run loop: pushes batches of records through an engine until the input ends or a signal stops it."""
+"""The run loop: push batches of records through an engine until the input ends or a signal stops it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from cep.runtime.run_stats import RunStats
 
 Piece = TypeVar("Piece")
 Take = Callable[[Batch | None, dict[str, pl.DataFrame]], None]
-"""Receives the batch that was pushed (None at the end of the input) and the newly derived events."""
+"""A function that receives each batch (None at the end of the input) and the events newly derived from it."""
 
 
 class DeadLetterSink(Protocol):
-    """Receives dead letters: records that could not be read, and rows of a batch that the engine refused."""
+    """A sink for dead letters: unreadable records, and rows of a batch that the engine rejected."""
 
     def add(self, records: Iterable[DeadLetter]) -> None: ...
 
@@ -41,10 +41,10 @@ class DeadLetterSink(Protocol):
 
 
 class Interrupt:
-    """Ctrl-C and SIGTERM as a request to stop: obeyed at once while input is awaited (`cep.core.signals`), else after
-    the current batch, or some seconds later between two parts of it.
+    """Ctrl-C and SIGTERM as requests to stop.
 
-    `signal`: the number of the signal, 0 before any.
+    While the loop waits for input, a request takes effect at once (`cep.core.signals`). Otherwise it takes effect after
+    the current batch or, after some seconds, in the middle of it. `signal`: the number of the signal, or 0.
     """
 
     def __init__(self) -> None:
@@ -52,12 +52,13 @@ class Interrupt:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Take signals as requests while the block runs."""
+        """Treat signals as requests while the block runs."""
         with stops.listening(self._request):
             yield
 
     def next(self, batches: Iterator[Piece]) -> Piece | None:
-        """Return the next batch of events or changes; None at the end of the input, or if a signal comes first."""
+        """Return the next batch of events or changes. Returns None at the end of the input, or if a signal arrives
+        first."""
         try:
             stops.awaiting = True
             return None if self.signal else next(batches, None)
@@ -71,7 +72,7 @@ class Interrupt:
     def steps(self, made: Iterator[Piece]) -> Iterator[Piece]:
         """Yield the results of an engine's steps.
 
-        A request that has waited for some seconds ends a step in the middle. Nothing is yielded after that, and the
+        A request that has waited for some seconds ends a step in the middle. Then nothing more is yielded, and the
         engine is `broken`.
         """
         while True:
@@ -104,14 +105,18 @@ def flow(
     watch: Watch | None = None,
     updates: KnowledgeUpdates | None = None,
 ) -> None:
-    """Receive every batch and advance. `updates` steps the engine (`KnowledgeUpdates.bring`), so that changes of the
-    knowledge take effect at their time. Derived events go to `take`, dead letters to `dead_letters`, counts to `stats`,
-    and a report of each batch to `watch`, if there is one.
+    """Push every batch into the engine and advance it, until the input ends or a signal arrives.
 
-    If batches carry watermarks, nothing is late. During a silence, time follows the clock from where it was; records
-    that end before that and arrive later are late. The end of the input closes every open window and deadline. A signal
-    does not, because the input was not over. If a signal has ended a step in the middle (`Interrupt.steps`), the rows
-    of that batch are not counted, further results of the step are dropped, and the source is not read any more.
+    Derived events go to `take`, dead letters to `dead_letters`, counts to `stats`, and a report of each batch to
+    `watch`. `updates` advances the engine (`KnowledgeUpdates.bring`), so that changes of the knowledge take effect at
+    their time.
+
+    If batches carry watermarks, no record is late. During a silence, event time follows the clock from its last value;
+    records that arrive later and end before the new time are late.
+
+    The end of the input closes every open window and deadline. A signal does not, because more input could follow. If a
+    signal ended a step in the middle (`Interrupt.steps`), the rows of that batch are not counted, further results of
+    the step are dropped, and reading stops.
     """
     twice, said = stats.twice, stats.remarks  # those of an earlier program
     doubtful, units = Doubtful.of(engine.inputs), SmallUnits.of(engine.inputs)
@@ -214,7 +219,7 @@ def _record_refused(updates: KnowledgeUpdates, dead_letters: DeadLetterSink, sta
 
 
 def _read(batch: Batch, engine: Engine) -> Report:
-    """Return the report of a read batch."""
+    """Return a report on the records of a batch."""
     read = {event: table.height for event, table in batch.tables.items()}
     dead = Counter(record.code for record in batch.dead)
     latest = engine.latest if any(read.values()) else None
@@ -222,12 +227,12 @@ def _read(batch: Batch, engine: Engine) -> Report:
 
 
 def _no_records(batch: Batch) -> int:
-    """Count the dead letters of a batch that are files, or the rest of files."""
+    """Count the dead letters of a batch that stand for a file or the rest of a file."""
     return sum(one.of_file for one in batch.dead)
 
 
 def _stepped(engine: Engine, made: Mapping[str, int], refused: Iterable[RefusedRow]) -> Report:
-    """Return the report of the engine's results."""
+    """Return a report on the engine's results."""
     return Report.of(
         engine,
         made,
@@ -237,7 +242,7 @@ def _stepped(engine: Engine, made: Mapping[str, int], refused: Iterable[RefusedR
 
 
 def added(derived: Mapping[str, pl.DataFrame]) -> Counter[str]:
-    """Return the number of events of each type, without withdrawn ones."""
+    """Count the derived events of each type, without withdrawn ones."""
     found = {name: (table[CHANGE] > 0).sum() if CHANGE in table else table.height for name, table in derived.items()}
     return Counter({name: int(number) for name, number in found.items() if number})
 

@@ -1,4 +1,4 @@
-"""A program in a thread of its own, for a server: it can be stopped between two batches, and its state saved."""
+"""A program in its own thread, for a server, which can stop it between two batches and save its state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
 
 OFTEN, SELDOM = 1.0, 10.0
-"""Seconds between two snapshots of a program that reads live input: as often as it costs little of the time."""
+"""The least and greatest number of seconds between snapshots of a program with live input.
+
+Snapshots are as frequent as their cost allows.
+"""
 
 _SHARE = 20  # times as long as a snapshot takes there is none
 _ENDING = 5.0  # seconds that a batch may take to end
@@ -36,8 +39,11 @@ _WRITTEN = 5.0  # seconds in which what was derived is mostly written
 
 
 class JournaledBatches:
-    """Batches, one at a time; each is written to the journal, if there is one, before it is given out. The consumer
-    holds the `lock` while it works and releases it while it waits. After `stopping` is set, no batch comes."""
+    """An iterator of batches, which writes each batch to the journal, if there is one, before it returns it.
+
+    The consumer holds the `lock` while it works; the lock is released while it waits. After `stopping` is set, the
+    iterator ends.
+    """
 
     def __init__(self, batches: Iterator[Batch], journal: Journal | None = None) -> None:
         self._batches, self._journal = batches, journal
@@ -65,7 +71,8 @@ class JournaledBatches:
         return self._taken(batch)
 
     def _taken(self, batch: Batch) -> Batch:
-        """Write a batch to the journal, if there is one, and return it. A silence counts from the latest handover."""
+        """Write a batch to the journal, if there is one, and return it. Silences are counted from the latest
+        handover."""
         self._silence = batch.silence
         if batch.handover is None:
             if not batch.silence:
@@ -81,37 +88,40 @@ class JournaledBatches:
         return batch
 
     def read_by(self, events: Iterable[str]) -> None:
-        """The consumer reads these events; what comes of others stands `beside`, and is in the journal, too."""
+        """Restrict batches to these events. Records of other events are put in `beside`; the journal keeps all."""
         self._events = frozenset(events)
 
     def hand_over(self, events: Iterable[str]) -> None:
-        """Give nothing more to the consumer of now; the next one reads these events. Called with the `lock`."""
+        """End the iteration for the current consumer; the next consumer reads these events. The caller holds the
+        `lock`."""
         self._before, self._ends = self._silence, True
         self.read_by(events)
 
     def go_on(self) -> bool:
-        """Return True if another consumer was given its turn (`hand_over`)."""
+        """Return True if another consumer takes over (`hand_over`)."""
         ended, self._ends = self._ends, False
         return ended
 
     def close(self) -> None:
-        """Close the source, once all batches given out are processed. Not to be called with the `lock`."""
+        """Close the source, once all batches are processed. The caller must not hold the `lock`."""
         if isinstance(self._batches, Generator):
             self._batches.close()
 
 
 class Follower(Protocol):
-    """Follows a program: is given each batch, and what the program derived."""
+    """An observer that receives each batch, and the events that the program derived from it."""
 
     def take(self, batch: Batch | None, derived: Mapping[str, pl.DataFrame]) -> None: ...
 
     def begin(self, served: Engine) -> None:
-        """Another program goes on from here."""
+        """Continue with another program, run by this engine."""
 
 
 class Acknowledgements:
-    """Asked between two polls of brokers: whether messages may be acknowledged. Those that a failed program did not
-    process may not."""
+    """The decision, between two polls of a broker, if messages may be acknowledged.
+
+    Messages that a failed program did not process may not.
+    """
 
     def __init__(self, journal: Journal | None = None) -> None:
         self.run: ProgramThread | None = None
@@ -131,7 +141,10 @@ class Acknowledgements:
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """One that was taken at a point of the journal, to be saved when these are done; `cost`: seconds it has taken."""
+    """A snapshot and the journal's position when it was taken. It may be saved once all of `written` are done.
+
+    `cost`: the seconds that it took.
+    """
 
     blob: bytes
     point: JournalMark
@@ -140,10 +153,12 @@ class _Snapshot:
 
 
 class ProgramThread(threading.Thread):
-    """A program in a thread of its own. `failed`: why it ended early, of which `on_failure` is notified; `may_pass`:
-    a restart may help; `journal`: where its state is kept, if it is; `rest`: acknowledges messages to
-    brokers, if there are any. `keep_input`: how long before the watermark input is kept, where a journal keeps it.
-    `follower`: is given all that the program is given, if there is one."""
+    """A thread that runs a program.
+
+    `failed`: the reason why it ended early; `on_failure` is called then. `may_pass`: a restart may help. `journal`: the
+    place of its state, if any. `rest`: acknowledges messages to brokers, if any. `keep_input`: how long before the
+    watermark the journal keeps input. `follower`: receives all batches and results, if any.
+    """
 
     def __init__(
         self,
@@ -185,8 +200,8 @@ class ProgramThread(threading.Thread):
         self.batches.close()
 
     def adopt(self, engine: Engine, service: Service, first: Batch) -> None:
-        """Go on with another program, which begins with a batch that is in the journal. Called with the lock of the
-        batches."""
+        """Continue with another program. `first`: its first batch, which is in the journal. The caller holds the
+        batches' lock."""
         if not self.interrupt.signal:  # else the run ends
             self.interrupt.signal, self.interrupt = _HANDED, Interrupt()
         self.engine, self.service, self._taken = engine, service, None
@@ -222,8 +237,10 @@ class ProgramThread(threading.Thread):
                 self.log("input_ended", text, **self.stats.numbers())
 
     def fail(self, error: BaseException) -> None:
-        """End the program, for any thread: the first error is logged, and decides whether a restart may help: where a
-        disk was full, or where the error says so (code `failed`)."""
+        """End the program because of an error; any thread may call this. Only the first error is logged.
+
+        It decides if a restart may help: after a full disk, or if the error has the code `failed`.
+        """
         if self.error is not None:
             return
         self.error = error
@@ -239,14 +256,15 @@ class ProgramThread(threading.Thread):
         self.on_failure()
 
     def _tell_remarks(self) -> None:
-        """Log what looks wrong with the input, each once."""
+        """Log each remark about the input once."""
         for remark in self.stats.remarks:
             if remark not in self._told:
                 self._told.add(remark)
                 self.log("remark", f"warning: {remark}", "warning")
 
     def end(self) -> None:
-        """After the batch at hand; what is open stays open, and is kept where there is a place for it."""
+        """Stop after the current batch. Open windows and deadlines stay open, and the state is saved if there is a
+        journal."""
         if self.ident is None:
             return
         self.interrupt.signal = self.interrupt.signal or 2
@@ -262,8 +280,9 @@ class ProgramThread(threading.Thread):
         self.join(0.5)
 
     def _keep(self, journal: Journal) -> None:
-        """Take a snapshot from time to time, also during a replay. It is saved once everything derived until then is
-        written; nothing waits for that.
+        """Take a snapshot from time to time, also during a replay.
+
+        The snapshot is saved once all results derived before it are written. Processing does not wait for that.
         """
         began = monotonic()
         taken = self._taken
@@ -283,8 +302,11 @@ class ProgramThread(threading.Thread):
             self._due = monotonic() + min(SELDOM, max(OFTEN, _SHARE * cost))
 
     def _save(self) -> None:
-        """Keep the program as it is, unless there is no place for it, or the journal is still needed: what was derived
-        is not written within some seconds."""
+        """Save the state, if there is a journal.
+
+        Do not save it if derived events are still not written after some seconds, because the journal is then still
+        needed.
+        """
         if self.journal is None:
             return
         try:

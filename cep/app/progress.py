@@ -1,4 +1,4 @@
-"""The progress of a run, shown on a terminal."""
+"""The progress display of a run on a terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ OUR_DAYS = (315_532_800_000_000, 4_102_444_800_000_000)  # 1980 to 2100
 
 @contextmanager
 def progress_display(stats: RunStats, quiet: bool = False) -> Iterator[None]:
-    """Show the stats on standard error while the block runs, if it is a terminal; leaves nothing behind."""
+    """Show the statistics on standard error while the block runs, if it is a terminal. Remove the display
+    afterwards."""
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield
         return

@@ -1,4 +1,4 @@
-"""The options of `cep run`, and those of them that do not work on Spark."""
+"""The options of `cep run`, and checks of combinations that Spark does not support."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from cep.core.storage.urls import is_url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions(InputOptions):
-    """The input events, and how they are read."""
+    """Options for the input events and for reading them."""
 
     strict: Annotated[bool, Option(help="Exit with status 1 if there were dead letters.")] = False
     revise: Annotated[
@@ -48,7 +48,7 @@ class SourceOptions(InputOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulesOptions(EvaluationOptions):
-    """How rules are evaluated, and by how many processes."""
+    """Options for the evaluation of rules, and the number of processes."""
 
     workers: Annotated[
         int,
@@ -63,7 +63,7 @@ class RulesOptions(EvaluationOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """Which derived events are written, where and how."""
+    """Options for the output: which derived events are written, to which place and in which format."""
 
     PANEL: ClassVar = OUTPUT
 
@@ -133,13 +133,13 @@ class SinkOptions:
 
     @property
     def asks_changes(self) -> bool:
-        """Return True if an option asks for the changes of fluents."""
+        """Return True if an option requests the changes of fluents."""
         return self.changes or self.output_mode == CHANGES
 
     def stretch(self, unit: Fraction | None) -> tuple[int | None, int | None]:
-        """Return the times of --from and --until in microseconds, None where there is no bound.
+        """Return the times of --from and --until in microseconds; None means unbounded.
 
-        `unit`: the size of bare numbers (see `read_instant`). CepError: one is not a time.
+        `unit`: the unit of bare numbers (see `read_instant`). Raises CepError if one is not a time.
         """
         since, until = (
             None if text is None else instant(text, option, unit)
@@ -152,7 +152,7 @@ class SinkOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchOptions:
-    """How a run can be watched."""
+    """Options for monitoring a run."""
 
     PANEL: ClassVar = WATCHING
 
@@ -165,7 +165,7 @@ class WatchOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkOptions(PlaceOptions):
-    """How a program runs on Spark."""
+    """Options for running on Spark."""
 
     master: Annotated[
         str | None, Option(metavar="URL", help="Spark master. Default: that of spark-submit, else `local[*]`.")
@@ -236,13 +236,13 @@ class SparkOptions(PlaceOptions):
 
     @property
     def settings(self) -> dict[str, str]:
-        """The settings of the session. CepError: one is not valid."""
+        """Return the settings of the Spark session. Raises CepError if one is not valid."""
         return dict(_setting(one) for one in self.conf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """The options of `cep run`, as they were given."""
+    """All options of `cep run`."""
 
     rules: RuleFiles
     source: SourceOptions
@@ -256,17 +256,20 @@ class RunOptions:
 
     @property
     def name(self) -> str:
-        """The program's name: its files."""
+        """Return the program's name: its files."""
         return ", ".join(map(str, self.rules))
 
     @property
     def log(self) -> Log:
-        """The log for the run's events."""
+        """Return the log for the run's events."""
         return LOGS[self.watch.log]
 
     @property
     def on_spark(self) -> bool:
-        """Return True if the program runs on Spark. CepError: `--on` names something else, or an option needs Spark."""
+        """Return True if the program runs on Spark.
+
+        Raises CepError if `--on` names something else, or an option that needs Spark is used without it.
+        """
         if self.spark.on_spark:
             if self.evaluation.workers > 1:
                 raise refuse("--workers is for one machine", "on Spark, `--buckets` and the cores of its workers")
@@ -278,7 +281,10 @@ class RunOptions:
 
     @property
     def output_mode(self) -> str:
-        """The mode in which fluents are written. CepError: it is not a mode, or is incompatible with other options."""
+        """Return the mode in which fluents are written.
+
+        Raises CepError if the mode is unknown, or cannot be combined with other options.
+        """
 
         from cep.language.reading import LARS, dialect_of, dialect_of_file
 
@@ -305,8 +311,10 @@ class RunOptions:
 
     @property
     def revised(self) -> int | None:
-        """The age in microseconds up to which results are revised; None: they are not. CepError: it is not a
-        duration."""
+        """Return the age in microseconds up to which results are revised, or None if they are not.
+
+        Raises CepError if `--revise` is not a duration.
+        """
         if self.source.revise is None:
             if self.sink.final:
                 raise refuse("--final is for --revise", "without it all that is written is final")
@@ -315,7 +323,8 @@ class RunOptions:
         return revise_duration(self.source.revise)
 
     def checked(self) -> tuple[tuple[str, ...], Path]:
-        """Return the inputs and the checkpoint. CepError: an option is missing, or Spark cannot do what it asks for."""
+        """Return the inputs and the checkpoint. Raises CepError if an option is missing, or is not supported on
+        Spark."""
         if self.sink.explain:
             raise refuse("--explain is not for Spark", "run it in one process, without `--on spark`")
         self._revisable()

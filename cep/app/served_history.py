@@ -1,4 +1,4 @@
-"""Inputs from the records that a running server keeps (`--readings`): `server:URL`, downloaded to files."""
+"""Inputs `server:URL`: records that a running server keeps (`--readings`), downloaded to files."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _NUMBERS = {"integer": int, "double": float, "float": float, "decimal": float}
 
 @dataclass(frozen=True, slots=True)
 class LocalInputs:
-    """Inputs with files in place of servers. `servers`: the input `reading=server:URL` for each such file."""
+    """Inputs in which files replace servers. `servers`: the original input, like `reading=server:URL`, of each file."""
 
     inputs: tuple[str, ...]
     servers: Mapping[str, str]
 
 
 def named_place(told: str | None, names: Mapping[str, str]) -> str | None:
-    """Replace the path at the start of a message, `FILE:7: ...`, by the name that stands for that file in `names`."""
+    """Replace the path at the start of a message, `FILE:7: ...`, by the file's name in `names`."""
     path = next((each for each in names if told is not None and told.startswith(f"{each}:")), None)
     return told if told is None or path is None else names[path] + told[len(path) :]
 
@@ -40,8 +40,11 @@ def named_place(told: str | None, names: Mapping[str, str]) -> str | None:
 def downloaded(
     inputs: Sequence[str], schemas: Mapping[str, Schema], token_file: Path | None, folder: Path
 ) -> LocalInputs:
-    """Return the inputs with files in a folder in place of servers. `schemas`: of the events that are read. CepError: a
-    server cannot be asked, or an event cannot be taken from it."""
+    """Download the records of servers into `folder`, and return the inputs with these files in place of servers.
+
+    `schemas`: those of the events that the program reads. Raises CepError if a server does not answer, or an event's
+    records cannot be downloaded.
+    """
     found: list[str] = []
     named: dict[str, str] = {}
     servers: dict[str, _Server] = {}
@@ -71,7 +74,7 @@ def downloaded(
 
 @dataclass(frozen=True, slots=True)
 class _Server:
-    """A server, and the token for requests to it."""
+    """A server, with the token for requests to it."""
 
     address: str
     token: str
@@ -79,8 +82,10 @@ class _Server:
 
     @property
     def words(self) -> EventVocabulary:
-        """Return the names that the server uses in RDF for undeclared things, according to its `--base`. CepError: it
-        does not give them."""
+        """Return the server's RDF vocabulary for names without IRIs, which depends on its `--base`.
+
+        Raises CepError if the server does not return it.
+        """
         if not self._words:
             found = self._asked("api/program")
             base = found.get("base") if isinstance(found, dict) else None
@@ -90,7 +95,7 @@ class _Server:
         return self._words[0]
 
     def rows(self, query: str) -> list[Any]:
-        """Return the answers to a query. CepError: it cannot be asked."""
+        """Return the results of a SPARQL query. Raises CepError if the server does not answer it."""
         found = self._asked("sparql", urlencode({"query": query}).encode())
         try:
             rows: list[Any] = found["results"]["bindings"]
@@ -110,7 +115,7 @@ class _Server:
 
 
 def _save(path: Path, schema: Schema, server: _Server) -> int:
-    """Save the records of an event, as the program reads them, and return their number."""
+    """Save the records of an event in the form that the program reads, and return their number."""
     time = schema.time or "time"
     columns = {f"a{number}": each.source or each.name for number, each in enumerate(schema.attributes)}
     if not schema.point or schema.format is not None or schema.further or schema.when or schema.fluent is not None:
@@ -134,7 +139,7 @@ def _unreadable(schema: Schema, why: str) -> CepError:
 
 
 def _query(schema: Schema, words: EventVocabulary) -> str:
-    """Return the query for the records of an event, in order of time."""
+    """Return the SPARQL query for the records of an event, in order of time."""
     lines = []
     for number, attribute in enumerate(schema.attributes):
         pattern = f"?r <{words.property(schema, number)}> ?a{number} ."

@@ -1,4 +1,4 @@
-"""Requests to a running server, with the user's token."""
+"""HTTP requests to a running server, with the user's token."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ TokenFile = Annotated[
 _SECONDS = 30.0  # seconds in which a server has to answer
 _SERVER = "server:"
 LARGEST = 1 << 26
-"""The default limit for the bytes of an answer."""
+"""The default limit for the size of an answer in bytes."""
 
 
 def served_address(source: str) -> tuple[str | None, str] | None:
-    """Return the event, if one is named, and the address of an input `server:URL` or `name=server:URL`; None: it is
-    another kind of input."""
+    """Split an input `server:URL` or `name=server:URL` into the event (or None) and the address.
+
+    Returns None for inputs of other kinds.
+    """
     if source.startswith(_SERVER):
         return None, source.removeprefix(_SERVER)
     name, equals, rest = source.partition("=")
@@ -46,9 +48,9 @@ def ask(
     form: bytes | None = None,
     largest: int = LARGEST,
 ) -> bytes:
-    """Return the answer of the server at an address, which is given by `option` of the command.
+    """Send a request to a server, and return its answer. `option`: the command's option that named the address.
 
-    `body` is sent as JSON, `form` as it is. CepError: it cannot be reached, or refuses.
+    `body` is sent as JSON, `form` unchanged. Raises CepError if the server cannot be reached, or refuses.
     """
     from urllib.error import HTTPError, URLError
     from urllib.request import Request, build_opener
@@ -81,7 +83,8 @@ def ask(
 
 
 def token_of(file: Path | None) -> str:
-    """Return the token in a file, or that of the environment. CepError: the file has none."""
+    """Return the token in a file, or else that in the environment. Raises CepError if the file does not contain one
+    token."""
     if file is None:
         return os.environ.get("CEP_TOKEN", "").strip()
     try:
@@ -96,12 +99,13 @@ def token_of(file: Path | None) -> str:
 
 
 def plain(text: object) -> str:
-    """Return a text of a server on one line, without control characters."""
+    """Return a server's text on one line, without control characters."""
     return " ".join("".join(each if each.isprintable() else " " for each in str(text)).split())
 
 
 def _no_redirections() -> HTTPRedirectHandler:
-    """Refuse redirections: another server must not learn the token, and a POST would become a GET."""
+    """Return a handler that refuses redirections: another server must not learn the token, and a POST would become a
+    GET."""
     from urllib.request import HTTPRedirectHandler
 
     class Refusing(HTTPRedirectHandler):

@@ -1,4 +1,4 @@
-"""A run on Spark whose checkpoint and output are at addresses: it works in local folders, which are mirrored."""
+"""Spark runs whose checkpoint and output are at addresses: they work in local folders, which are mirrored there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cep.spark.working_folder import working_folder
 
 RETAINED = "spark.sql.streaming.minBatchesToRetain"
 FEW = "10"
-"""The number of micro-batches whose logs Spark keeps; they are in each manifest."""
+"""The number of micro-batches whose logs Spark keeps. Each manifest lists them."""
 
 
 ALONE = "do it on one machine, `--master 'local[*]' --once`; the cluster goes on from there"
@@ -25,8 +25,11 @@ ALONE = "do it on one machine, `--master 'local[*]' --once`; the cluster goes on
 
 @contextmanager
 def mirrored(options: RunOptions) -> Iterator[tuple[RunOptions, Mirror | None]]:
-    """Yield the options with local folders, and the mirror; without addresses, the same options and None. CepError: an
-    address holds something else, or cannot be read; errors inside the block show the addresses."""
+    """Yield the options with local folders in place of addresses, and the mirror. Without addresses, yield the same
+    options and None.
+
+    Raises CepError if an address holds something else, or cannot be read. Errors inside the block show the addresses.
+    """
     checkpoint, dead = options.spark.checkpoint, options.source.dead_letter
     if checkpoint is None or not is_url(checkpoint):
         yield options, None
@@ -55,7 +58,7 @@ def mirrored(options: RunOptions) -> Iterator[tuple[RunOptions, Mirror | None]]:
 
 
 def _refused(options: RunOptions) -> None:
-    """Refuse options that do not work on several machines without a shared folder."""
+    """Raise CepError for options that do not work on several machines without a shared folder."""
     checkpoint, dead = options.spark.checkpoint, options.source.dead_letter
     if dead is not None and not is_url(dead):
         hint = f"an address beside {checkpoint}"

@@ -1,4 +1,4 @@
-"""A run on Spark, from its options to a query that is ready to start: program, input, checkpoint and output."""
+"""Prepare a run on Spark: turn its options into a query with program, input, checkpoint and output."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ if TYPE_CHECKING:
 
 EVERY = "1s"
 FILES_AT_ONCE = 4096
-"""The greatest number of files in a micro-batch if more follow, so that the first results of many files arrive soon."""
+"""The greatest number of files in a micro-batch if more files follow. It keeps the time to the first results short."""
 MESSAGES = 500_000
-"""About how many messages of a live input a micro-batch has at most."""
+"""The approximate greatest number of messages of a live input in a micro-batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """A request for a Spark job, from the options and the rules alone.
+    """A request for a Spark job, made from the options and rules.
 
-    `wanted`: the events to write; `checkpoint`: its folder; `settings`: those of the session; `mirror`: the copies of
-    checkpoint and output, if these are addresses.
+    `wanted`: the events to write. `checkpoint`: its folder. `settings`: those of the Spark session. `mirror`: keeps
+    copies of checkpoint and output, if these are at addresses.
     """
 
     options: RunOptions
@@ -72,7 +72,7 @@ class JobRequest:
 
     @classmethod
     def of(cls, options: RunOptions) -> JobRequest:
-        """CepError: a rule or an option is wrong, or Java is not installed."""
+        """Create the request. Raises CepError if a rule or option is wrong, or Java is not installed."""
         inputs, checkpoint = options.checked()
         settings = session.with_packages(options.spark.packages, options.spark.settings)
         strict_types = options.source.strict_types
@@ -102,12 +102,12 @@ class JobRequest:
 
     @property
     def engine(self) -> Engine:
-        """The whole program as one engine, for checks."""
+        """Return the whole program as one engine, for checks."""
         return self.rules.engine
 
     @property
     def program(self) -> ShippedProgram:
-        """The program from which workers make theirs."""
+        """Return the program that is sent to workers."""
         return self.rules.program
 
     @property
@@ -117,28 +117,31 @@ class JobRequest:
 
     @property
     def schemas(self) -> dict[str, Schema]:
-        """The schemas of the events that are written."""
+        """Return the schemas of the events that are written."""
         return {event: self.program.outputs[event] for event in self.wanted}
 
     @property
     def sent_schemas(self) -> dict[str, Schema]:
-        """The schemas of the messages to a broker."""
+        """Return the schemas of the messages that a broker receives."""
         return self.schemas if self.program.window is None else changelog_schemas(self.schemas)
 
     def named(self, folder: str) -> str:
-        """Return the address of a folder, if it has one."""
+        """Return the address that a local folder is a copy of, or the folder itself."""
         return folder if self.mirror is None else self.mirror.named(folder)
 
     @property
     def output(self) -> Path:
-        """The folder of the sink."""
+        """Return the folder that Spark writes to."""
         return self.checkpoint / OUTGOING if self.sent else Path(self.options.sink.output).absolute()
 
 
 @dataclass(frozen=True, slots=True)
 class JobInputs:
-    """The input: new `files`, and the number of those that were read before (`known`); live inputs by their position,
-    read by us (`live`) or by Spark's own connector (`beside`)."""
+    """The input of a job.
+
+    `files`: new files. `known`: the number of files that were read earlier. `live`: live inputs by position, read by
+    this project. `beside`: live inputs by position, read by Spark's own connector.
+    """
 
     files: list[str]
     known: int
@@ -147,7 +150,7 @@ class JobInputs:
 
     @classmethod
     def of(cls, request: JobRequest) -> JobInputs:
-        """CepError: an input is wrong or missing."""
+        """Find the input. Raises CepError if an input is wrong or missing."""
         options, schemas = request.options, request.engine.inputs
         with checkpoints.checkpoint_errors(request.checkpoint):
             known = FileList(str(request.checkpoint / FILES)).known
@@ -188,7 +191,7 @@ class JobInputs:
 
 
 def planned(request: JobRequest, reads: JobInputs) -> Job:
-    """Return the query, before its checkpoint is opened. CepError: an option is wrong."""
+    """Return the query, before its checkpoint is opened. Raises CepError if an option is wrong."""
     options = request.options
     if request.mirror is not None and request.mirror.apart and request.program.lateness_by is not None:
         hint = "a folder as --checkpoint, which all workers share; or `--lateness` of all records together"
@@ -224,8 +227,10 @@ def planned(request: JobRequest, reads: JobInputs) -> Job:
 
 
 def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
-    """Return the query, after locking its checkpoint (until `locks` closes) and removing what killed runs left behind.
-    CepError: the checkpoint belongs to another program or is in use, there is nothing to continue, or no disk space."""
+    """Return the query, with its checkpoint locked until `locks` closes, and without the remains of killed runs.
+
+    Raises CepError if the checkpoint belongs to another program or is in use, cannot be continued, or the disk is full.
+    """
     options, query, folder = request.options, planned(request, reads), request.checkpoint
     warn(warnings_of(request.engine, options.name, options.knowledge.predicates), options.rules, options.log)
     announce_compiling(options.log)
@@ -266,8 +271,10 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
 
 
 def warm(spark: SparkSession, request: JobRequest, query: Job) -> None:
-    """Have new rules read the input files of before, unless they have, and tell how far back these go. CepError and
-    Spark's errors: see `cep.spark.warming.warmed`."""
+    """Let new rules read the earlier input files, unless they have, and log how far back these go.
+
+    Raises CepError and Spark's errors as `cep.spark.warming.warmed` does.
+    """
     options, start = request.options, query.generation.start
 
     def begins(files: int) -> None:
@@ -289,7 +296,8 @@ def warm(spark: SparkSession, request: JobRequest, query: Job) -> None:
 
 
 def _tell_lacking(options: RunOptions, engine: Engine, start: StartingPoint, seen: str, why: str) -> None:
-    """Warn of new rules that may lack results. `seen`: the input that they have seen, or have not; `why`."""
+    """Warn of new rules that may lack results. `seen`: a text about the input that they have or have not seen. `why`:
+    the reason, appended to the warning."""
     if not (lacking := start.lacking(engine)):
         return
     until = {rule: "for good" if time is None else f"until {iso(time)}" for rule, time in lacking.items()}
@@ -301,13 +309,13 @@ def _tell_lacking(options: RunOptions, engine: Engine, start: StartingPoint, see
 
 
 def _times(request: JobRequest) -> str:
-    """Return the form of times in the files that exist when a checkpoint begins."""
+    """Return the format in which the input files write times, for a new checkpoint."""
     schemas, absent = request.engine.inputs, ("no-file", "no-files")
     return form(data_source.new_files(schemas, request.inputs, request.options.source.format, absent), schemas) or ISO
 
 
 def _check_end(request: JobRequest, reads: JobInputs, query: Job) -> None:
-    """CepError: the input has ended already."""
+    """Raise CepError if the input of the checkpoint has ended but more input exists; otherwise log what was skipped."""
     options, own = request.options, query.generation.spark(request.checkpoint)
     end_sent = spark_files.ends_sent(own) > 0
     over = spark_files.input_ended(own) or (end_sent and not query.closing)
@@ -325,7 +333,7 @@ def _check_end(request: JobRequest, reads: JobInputs, query: Job) -> None:
 
 
 def _report_missing(options: RunOptions, gone: list[Path]) -> None:
-    """Warn of files of derived events that are missing."""
+    """Warn of missing files of derived events."""
     if gone:
         these = f"{', '.join(map(str, gone[:3]))}{', ...' if len(gone) > 3 else ''}"
         message = (
@@ -336,7 +344,7 @@ def _report_missing(options: RunOptions, gone: list[Path]) -> None:
 
 
 def _judgeable(program: ShippedProgram) -> None:
-    """CepError: lateness cannot be judged by keys, as requested."""
+    """Raise CepError if Spark cannot measure lateness separately by key for this program."""
     if program.lateness_by is None:
         return
     program.clocks(0)
@@ -349,7 +357,7 @@ def _judgeable(program: ShippedProgram) -> None:
 
 
 def _stretch(options: RunOptions, schemas: Mapping[str, Schema]) -> tuple[int | None, int | None]:
-    """Return the times between which events are written, in the units of the existing inputs."""
+    """Return the times of --from and --until, in the units of the existing inputs."""
     names, format, absent = options.source.inputs, options.source.format, ("no-file", "no-files")
     found = data_source.new_files(schemas, names, format, absent)
     found += [one for name in names for one in data_source.alive(schemas, name, format)]
@@ -357,7 +365,8 @@ def _stretch(options: RunOptions, schemas: Mapping[str, Schema]) -> tuple[int | 
 
 
 def _planned(options: RunOptions, source: ProgramSource, buckets: int) -> PlannedRules:
-    """Return the program as it runs, in so many buckets. CepError: it is wrong, or cannot run as requested."""
+    """Return the plan of the program for this number of buckets. Raises CepError if it is wrong, or cannot run as
+    requested."""
     program = source.compiled()
     until = _stretch(options, inputs_of(program.plan))[1]
     running = replace(

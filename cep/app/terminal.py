@@ -1,4 +1,4 @@
-"""Shared by all commands: exit statuses, messages, and readers for the values of options."""
+"""Functions that all commands share: exit statuses, messages, and readers of option values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cep.rules.static.typed_facts import FactDeclaration
 
 OFTEN = 5.0
-"""The seconds between two lines about kernels being compiled."""
+"""The number of seconds between two lines about the compilation of kernels."""
 
 CLEAN, DEAD_LETTERS, REFUSED, FAILED = 0, 1, 2, 3
 
@@ -37,13 +37,16 @@ DATA = {
     **dict.fromkeys((".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".gz", ".zst"), "--input "),
     **dict.fromkeys((".ttl", ".owl", ".rdf", ".nt", ".nq", ".trig"), "--knowledge "),
 }
-"""Suffixes of data files, and the option that takes such a file."""
+"""Suffixes of data files, each with the option that takes such a file."""
 
 
 @contextmanager
 def reporting_errors(log: Log = plain) -> Iterator[None]:
-    """Turn errors into messages and exit statuses: a CepError is reported and exits with 2, a query that failed with 3,
-    Ctrl-C with 130; a closed pipe, as after `head`, exits quietly."""
+    """Turn errors into messages and exit statuses.
+
+    A CepError is reported and exits with 2, or with 3 if a query failed. Ctrl-C exits with 130. A closed pipe, as after
+    `head`, exits quietly.
+    """
     try:
         yield
     except CepError as error:
@@ -69,14 +72,14 @@ def reporting_errors(log: Log = plain) -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """Write a text to standard output. CepError: it cannot be written."""
+    """Write a text to standard output. Raises CepError if it cannot be written."""
     from cep.connectors.writing.sinks import Sink
 
     Sink("-").write(text.encode("utf-8", "replace") + b"\n")
 
 
 def drain() -> None:
-    """Drop what standard output still holds and cannot write, because Python would try again at exit."""
+    """Drop buffered output that cannot be written, because Python would try again at exit."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -85,7 +88,10 @@ def drain() -> None:
 
 
 def text_of(path: Path, wanted: str | None = None) -> str:
-    """Read the text of a program. CepError: it cannot be read. `wanted`: the hint if its name is that of data."""
+    """Read the text of a program. Raises CepError if it cannot be read.
+
+    `wanted`: the hint if the file has a suffix of data files.
+    """
     from cep.language.reading import LONGEST, too_long
 
     if (option := DATA.get(path.suffix)) is not None:
@@ -110,7 +116,7 @@ def text_of(path: Path, wanted: str | None = None) -> str:
 
 
 def _programs_in(folder: Path) -> str:
-    """Return a hint for a folder in place of a program."""
+    """Return a hint for a folder that was named in place of a program."""
     from cep.language.reading import OWN, SUFFIXES
 
     near = next((each for each in sorted(folder.iterdir()) if each.suffix in (OWN, *SUFFIXES) and each.is_file()), None)
@@ -118,8 +124,10 @@ def _programs_in(folder: Path) -> str:
 
 
 def facts_of(options: Sequence[str], program: str, name: str, compiling: CompileOptions) -> dict[str, DataFrame]:
-    """Read the tables of facts, as the text of the program declares them: {predicate: table}. CepError: one cannot be
-    read, or the text is not a program."""
+    """Read the tables of facts by predicate, as the program declares them.
+
+    Raises CepError if a table cannot be read, or the text is not a program.
+    """
     if not options:
         return {}
     from cep.app.durations import name_and_file
@@ -131,7 +139,7 @@ def facts_of(options: Sequence[str], program: str, name: str, compiling: Compile
 
 
 def _facts(name: str, file: str, declared: FactDeclaration | None) -> DataFrame:
-    """Return a table of facts, which may be at an address. CepError: it cannot be read."""
+    """Read a table of facts, from a file or an address. Raises CepError if it cannot be read."""
     from cep.app.facts import read_facts
 
     if not is_url(file):
@@ -143,10 +151,11 @@ def _facts(name: str, file: str, declared: FactDeclaration | None) -> DataFrame:
 def knowledge_of(
     files: Sequence[str] | None, reasoning: str | None, fetching: bool = False, folder: Path | None = None
 ) -> Knowledge | None:
-    """Load the files and apply the reasoning; return None if there are no files.
+    """Load the knowledge files and apply the reasoning; return None if there are no files. Warn of imports that were
+    not loaded.
 
-    `fetching`: addresses of services are fetched instead of refused; `folder`: it keeps what is fetched, or has it from
-    an earlier run. Warns of imports that were not loaded.
+    `fetching`: fetch the addresses of services instead of rejecting them. `folder`: keeps the fetched files, and those
+    of an earlier run are used again.
     """
     if not files:
         if reasoning is not None:
@@ -168,8 +177,10 @@ def knowledge_of(
 
 
 def warnings_of(program: Engine | CompiledProgram, rules: str, facts: Collection[str] = ()) -> tuple[Warning, ...]:
-    """Return the warnings of the program, including that it derives nothing, and which of the tables `facts` no rule
-    reads. A program that runs without alerts does not count them."""
+    """Return the program's warnings, and a warning for each table in `facts` that no rule reads.
+
+    A program that derives nothing gets a warning too. Alerts only count if the program was compiled with them.
+    """
     from cep.app.facts import unused
 
     empty = (
@@ -181,7 +192,7 @@ def warnings_of(program: Engine | CompiledProgram, rules: str, facts: Collection
 
 
 def undeclared(inputs: Mapping[str, Schema]) -> list[str]:
-    """Return a note for each undeclared input event, with the attributes of its records."""
+    """Return a note for each undeclared input event that lists the attributes of its records."""
     notes = []
     for name, schema in inputs.items():
         if schema.attributes and not schema.declared:
@@ -193,7 +204,7 @@ def undeclared(inputs: Mapping[str, Schema]) -> list[str]:
 
 
 def warn(warnings: Sequence[Warning], rules: Sequence[Path], log: Log = plain) -> None:
-    """Before a run, log the first line of the first warnings, except those of unbounded state."""
+    """Log the first line of up to three warnings before a run, except those of unbounded state."""
     from cep.runtime.run_stats import count
 
     likely = [warning for warning in warnings if warning.code != "unbounded"]
@@ -204,7 +215,7 @@ def warn(warnings: Sequence[Warning], rules: Sequence[Path], log: Log = plain) -
 
 
 def announce_compiling(log: Log = plain) -> None:
-    """Report that kernels are compiled, before the first one and then every few seconds."""
+    """Log the compilation of kernels: before the first one, and then every few seconds."""
     from cep.core.compilation import LIKELY, compilation
 
     said, begun = 0.0, False
@@ -224,13 +235,13 @@ def announce_compiling(log: Log = plain) -> None:
 
 
 def announce_spark() -> None:
-    """Report on a terminal that Spark is starting, which takes a while without any output."""
+    """Announce on a terminal that Spark is starting, which takes a while without any output."""
     if sys.stderr is not None and sys.stderr.isatty():
         typer.echo("starting Spark: some seconds", err=True)
 
 
 def complain(message: CepError | Warning | str) -> None:
-    """Write a whole message to standard error; in colours on a terminal."""
+    """Write a message to standard error, in colours on a terminal."""
     for line in str(message).splitlines():
         if line.startswith("hint: "):
             typer.secho(line, err=True, fg="cyan")
@@ -241,7 +252,7 @@ def complain(message: CepError | Warning | str) -> None:
 
 
 def source_log(log: Log) -> SourceListener:
-    """Return a listener that logs each source that is lost, and each that is back."""
+    """Return a listener that logs each source that is lost or has recovered."""
 
     def write(source: str, text: str, /, *, lost: bool) -> None:
         log("source", f"{source}: {text}", "warning" if lost else "info", source=source, lost=lost)

@@ -1,4 +1,4 @@
-"""Things of SensorThings services as knowledge: fetched when a run begins, and again at intervals while it runs."""
+"""Things of SensorThings services as knowledge: fetched at the start of a run, and again at intervals."""
 
 from __future__ import annotations
 
@@ -31,15 +31,14 @@ _EVERY = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ThingsService:
-    """A service by its address. `every`: the seconds between two fetches during a run, None: it is fetched only at the
-    start."""
+    """A SensorThings service. `every`: the seconds between two fetches during a run; None: fetch at the start only."""
 
     address: Address
     every: float | None
 
     @classmethod
     def of(cls, text: str) -> ThingsService:
-        """CepError: it is not the address of a service, or an option is wrong."""
+        """Parse an address. Raises CepError if it is not the address of a service, or an option is wrong."""
         place = address(text)
         place = replace(place, text=place.text.removesuffix("/Observations"))
         if place.kind != "sensorthings":
@@ -55,28 +54,29 @@ class ThingsService:
 
     @property
     def name(self) -> str:
-        """The address of the service, which is also the name of the graph that its triples are in."""
+        """Return the address of the service, which is also the name of the graph of its triples."""
         return service_iri(self.address)
 
     def triples(self) -> str:
-        """Fetch the service's Things, and return them as N-Triples. CepError: it does not answer as it should."""
+        """Fetch the service's Things, and return them as N-Triples. Raises CepError if the service fails to answer."""
         from cep.knowledge.things import things_to_rdf
 
         return things_to_rdf(self.name, things(self.address))
 
     def quads(self) -> frozenset[str]:
-        """Fetch the same as lines of N-Quads in the service's graph. CepError: see `triples`."""
+        """Fetch the Things as lines of N-Quads in the service's graph. Raises CepError as `triples` does."""
         from cep.knowledge.things import in_graph
 
         return in_graph(self.triples(), self.name)
 
     def file(self, folder: Path) -> Path:
-        """Return the file for what was fetched first."""
+        """Return the file that keeps the first fetched contents."""
         return folder / f"things-{blake2b(self.name.encode(), digest_size=8).hexdigest()}.nq"
 
 
 def services(names: Sequence[str]) -> list[ThingsService]:
-    """Return the services among names of knowledge. CepError: an address is wrong, or a service is named twice."""
+    """Return the services among knowledge names. Raises CepError if an address is wrong, or a service is named
+    twice."""
     found = [ThingsService.of(name) for name in names if is_service(name)]
     for one in found:
         if sum(other.name == one.name for other in found) > 1:
@@ -86,8 +86,11 @@ def services(names: Sequence[str]) -> list[ThingsService]:
 
 @contextmanager
 def as_files(names: Sequence[str], folder: Path | None = None) -> Iterator[list[str]]:
-    """Yield the names with a file in place of each service, which is fetched. `folder`: it keeps these files, and
-    existing ones are used instead. CepError: a service does not answer as it should."""
+    """Fetch each service into a file, and yield the names with these files in place of services.
+
+    `folder`: keeps the files; a file that exists there is not fetched again. Raises CepError if a service fails to
+    answer.
+    """
     by_name = {text: ThingsService.of(text) for text in names if is_service(text)}
     services(names)
     with TemporaryDirectory(prefix="semcep-") as temporary:
@@ -100,7 +103,7 @@ def as_files(names: Sequence[str], folder: Path | None = None) -> Iterator[list[
 
 
 def _write(file: Path, lines: frozenset[str]) -> None:
-    """Write the quads of a service into a file. CepError: it cannot be written."""
+    """Write the quads of a service to a file. Raises CepError if it cannot be written."""
     try:
         private_folder(file.parent)
         write_whole(file, "".join(f"{line}\n" for line in sorted(lines)).encode())
@@ -110,7 +113,7 @@ def _write(file: Path, lines: frozenset[str]) -> None:
 
 
 def check_refreshed(names: Sequence[str], live: bool) -> None:
-    """CepError: a service would have to be fetched again during a run that reads files."""
+    """Raise CepError if a service must be fetched repeatedly although the input is files."""
     for one in services(names):
         if one.every is not None and not live:
             hint = "without `every`; or with an input that is live"
@@ -119,16 +122,20 @@ def check_refreshed(names: Sequence[str], live: bool) -> None:
 
 
 class ThingsFollower:
-    """Fetches services again in threads, and adds the differences to the batches of a run.
+    """A follower of services, which fetches them in threads and adds the differences to the batches of a run.
 
-    A change is part of the batch before whose records it takes effect. So the journal has it, and a run that continues
-    from there repeats it. `kept`: the first contents were kept by an earlier run, so each service is fetched at once.
+    A change is part of the batch before whose records it takes effect. So the journal contains it, and a run that
+    continues from the journal repeats it.
     """
 
     def __init__(
         self, names: Sequence[str], known: Knowledge | None, changes: KnowledgeChanges | None, kept: bool, log: Log
     ) -> None:
-        """`known`: the loaded knowledge; `changes`: its changes so far."""
+        """Compare with the triples that are known now.
+
+        `known`: the loaded knowledge. `changes`: its changes so far. `kept`: the first contents are from an earlier
+        run, so each service is fetched at once.
+        """
         self._services = [one for one in services(names) if kept or one.every is not None]
         self._kept, self._log = kept, log
         self._fetched: dict[str, frozenset[str]] = {}
@@ -141,7 +148,7 @@ class ThingsFollower:
             self._known = {one.name: known_in_graph(known, past, one.name) for one in self._services}
 
     def repeated(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Pass on batches that come again, with the changes that they had."""
+        """Pass on batches that are replayed from the journal, and apply the changes that they contain."""
         from cep.knowledge.change import Change
 
         for batch in batches:
@@ -153,7 +160,7 @@ class ThingsFollower:
             yield batch
 
     def followed(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Pass on batches, each with the changes since the one before."""
+        """Pass on batches, each with the changes since the previous one."""
         for one in self._services:
             threading.Thread(target=self._run, args=(one,), name="things", daemon=True).start()
         try:
@@ -164,7 +171,7 @@ class ThingsFollower:
             self._over.set()
 
     def _change(self) -> bytes:
-        """Return what was fetched since the last call as a change of the known triples; empty if nothing differs."""
+        """Return the difference between the fetched and the known triples as a change; empty if there is none."""
         from cep.knowledge.change import Change
 
         gone, come = set[str](), set[str]()
@@ -180,7 +187,7 @@ class ThingsFollower:
         return Change(frozenset(gone), frozenset(come)).written()
 
     def _run(self, service: ThingsService) -> None:
-        """Fetch a service repeatedly until the run is over; a failing one at longer and longer intervals."""
+        """Fetch a service repeatedly until the run is over. After failures, wait longer and longer."""
         every, shown = service.every, service.address.text
         wait, failing = 0.0 if self._kept else every or 0.0, FIRST
         lost = False

@@ -1,4 +1,4 @@
-"""Rephrase mistakes on the command line like other errors: what was found, and what to write instead."""
+"""Rephrase errors on the command line in the style of other errors: what is wrong, and what to write instead."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UsageError: Any = typer.BadParameter.__bases__[0]  # typer does not export it
 
 @contextmanager
 def own_words(context: Any) -> Iterator[None]:
-    """Report a mistake of the command line, and exit with 2."""
+    """Report an error on the command line, and exit with 2."""
     try:
         yield
     except _UsageError as error:

@@ -1,4 +1,4 @@
-"""Observe a run: its numbers go to the terminal, to a log and to Prometheus."""
+"""Monitor a run: send its numbers to the terminal, to a log and to Prometheus."""
 
 from __future__ import annotations
 
@@ -15,16 +15,21 @@ from cep.runtime.report import Report
 from cep.runtime.run_stats import RunStats, revised_numbers
 
 OFTEN = 10.0
-"""The seconds between two lines of progress of a run in one process."""
+"""The number of seconds between two log entries of progress, for a run in one process."""
 MANY, SLOW, MOST = 10_000, 1.5, 100
-"""There is a warning of a key that gives a batch so many rows, and makes it so many times as long; of so many keys at
-most."""
+"""Limits for warnings about hot keys: a key must have MANY rows in a batch and make it SLOW times as long.
+
+At most MOST keys are reported.
+"""
 _TOLD = 3
 
 
 class Watch:
-    """The numbers of a run, shown while it lasts. `pause`: seconds between two log entries of progress, 0: one per
-    batch; `partitions`: the number of partitions among which keys are dealt out."""
+    """The numbers of a run, shown while it lasts.
+
+    `pause`: the seconds between two log entries of progress; 0: one per batch. `partitions`: the number of partitions
+    that share the keys.
+    """
 
     def __init__(
         self, charts: Sequence[Chart], stats: RunStats, log: Log, pause: float = OFTEN, partitions: int = 1
@@ -41,8 +46,11 @@ class Watch:
 
     @contextmanager
     def watching(self, port: str | None, quiet: bool, **start: object) -> Iterator[None]:
-        """Show the run while the block runs. `port`: that for Prometheus, None: none; `quiet`: show nothing on the
-        terminal; `start`: fields of the first log entry."""
+        """Show the run while the block runs.
+
+        `port`: the port for Prometheus, or None. `quiet`: show nothing on the terminal. `start`: fields of the first
+        log entry.
+        """
         with ExitStack() as stack:
             if port is not None:
                 from cep.app.metrics import serving
@@ -54,7 +62,7 @@ class Watch:
             yield
 
     def batch(self, reports: Sequence[Report], seconds: float, **more: object) -> None:
-        """Record a batch that took so many seconds; `more`: further fields of the log entry."""
+        """Record a batch. `seconds`: the time that it took. `more`: further fields of the log entry."""
         self.stats.tasks = None
         self.meter.take(reports, seconds)
         meter = self.meter
@@ -91,7 +99,7 @@ class Watch:
         self._reported, self._before = now, meter.records
 
     def working(self, done: int, tasks: int) -> None:
-        """Show how many of the tasks of the current batch are done; nothing for a single task."""
+        """Show how many tasks of the current batch are done, unless there is only one."""
         self.stats.tasks = (done, tasks) if tasks > 1 else None
         now = perf_counter()
         if self.stats.tasks is not None and now - max(self._reported, self._worked) >= OFTEN:
@@ -99,7 +107,7 @@ class Watch:
             self.log("working", None, batches=self.meter.batches, tasks=tasks, done=done)
 
     def _warn_of_hot_keys(self, reports: Sequence[Report]) -> None:
-        """Warn once of each key that makes a batch of many rows much longer than evenly distributed keys would."""
+        """Warn once of each key that makes a large batch much slower than evenly distributed keys would."""
         for one in merged(share for report in reports for share in report.keys):
             if one.rows < MANY or self._partitions < 2:
                 continue
@@ -114,7 +122,7 @@ class Watch:
                     self.log("hot_key", text, "warning", of=one.event, key=key, share=round(share, 4))
 
     def show(self) -> None:
-        """Copy the meter's numbers to the display, if nothing else counts."""
+        """Copy the meter's numbers to the display. This is for runs whose display nothing else updates."""
         stats, meter = self.stats, self.meter
         stats.records, stats.dead, stats.derived = meter.records, meter.dead, meter.derived
         stats.batches, stats.watermark = meter.batches, meter.watermark
@@ -122,7 +130,7 @@ class Watch:
 
 
 def _hottest(keys: Sequence[KeyShares]) -> dict[str, dict[str, float]]:
-    """Return by event the most frequent of its keys, and the share of its rows that each has."""
+    """Return the most frequent keys of each event, each with its share of the rows."""
     found: dict[str, dict[str, float]] = {}
     for one in keys:
         for key, share in list(one.shares().items())[:_TOLD]:

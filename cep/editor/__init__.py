@@ -1,1 +1,1 @@
-"""Help while a program is written: a server of the Language Server Protocol."""
+"""Support for editors: a language server (LSP) for programs."""

@@ -1,4 +1,4 @@
-"""Answers about a place in a program: what stands there, what may stand there, where else it stands."""
+"""Answers to an editor about a position in a program: hover texts, completions, definitions, references, renaming."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NAME = {"parameter": r"[^\W\d_]\w*", "variable": r"[^\W\d]\w*", "prefix": r"[^\
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A word that may stand at a place. `rank`: those of a lower one come first."""
+    """A word that completes the text at a position. `rank`: proposals with a lower rank come first."""
 
     word: str
     kind: str
@@ -38,7 +38,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A stretch of a file."""
+    """A range of text in a file."""
 
     path: Path
     start: int
@@ -47,7 +47,7 @@ class Place:
 
 @dataclass(slots=True)
 class Program:
-    """The files of a program as they are now, and what was understood of it last."""
+    """The current files of a program, and the results of the last check that succeeded."""
 
     indexes: Mapping[Path, Index]
     understood: Understood = field(default_factory=Understood)
@@ -56,7 +56,7 @@ class Program:
     # -- places
 
     def places(self, path: Path, offset: int) -> list[Place]:
-        """All occurrences of what stands at a place, in all files; of a variable those of its statement."""
+        """Return all occurrences of the name at an offset, in all files. A variable is limited to its statement."""
         one = self.indexes[path].at(offset)
         if one is None or one.kind in ("keyword", "type", "function"):
             return []
@@ -64,7 +64,8 @@ class Program:
         return [Place(each, found.start, found.end) for each in files for found in self.indexes[each].same(one)]
 
     def definitions(self, path: Path, offset: int) -> list[Place]:
-        """The declaration of what stands at a place; of what has none, or from there, the rules that derive it."""
+        """Return the declaration of the name at an offset. If the name has none, or this is it, return the rules that
+        derive it."""
         index = self.indexes[path]
         one = index.at(offset)
         if one is None:
@@ -87,7 +88,7 @@ class Program:
         return derived if not declared or (declared == [here] and derived) else declared
 
     def rename(self, path: Path, offset: int, name: str) -> list[Place]:
-        """The places that change with a name. ValueError: it cannot be called so."""
+        """Return the ranges to change for a new name. Raises ValueError if the name is not allowed."""
         one = self.indexes[path].at(offset)
         if one is None or one.kind not in RENAMED:
             raise ValueError(
@@ -128,7 +129,8 @@ class Program:
         return ""
 
     def _attributes(self, event: str) -> dict[str, str]:
-        """Attributes of an event with their declarations, written now or understood last."""
+        """Return the attributes of an event with their declarations, from the text or from the last successful
+        check."""
         schema = self.understood.schemas.get(event)
         found = {} if schema is None else {each.name: print_attribute(each) for each in schema.shown}
         for index in self.indexes.values():
@@ -140,7 +142,7 @@ class Program:
     # -- what stands there
 
     def hover(self, path: Path, offset: int) -> tuple[str, Occurrence] | None:
-        """Return a description of a name, in Markdown."""
+        """Return the hover text for the name at an offset, in Markdown, and the name."""
         index = self.indexes[path]
         one = index.at(offset)
         if one is None:
@@ -180,7 +182,7 @@ class Program:
                     yield index, each
 
     def _named(self, one: Occurrence) -> str:
-        """An event, a fluent or a predicate: its declaration, with types where it has none, and its comments."""
+        """Describe an event, fluent, predicate or alert: its declaration, or inferred types, and its comments."""
         made = sorted(self._statements(one.name), key=lambda each: each[1].kind in ("rule", "static", "while"))
         shown = ""
         if made and made[0][1].kind in ("event", "fluent", "fact", "alert"):
@@ -232,7 +234,10 @@ class Program:
         return "" if bound is None else f"{_code(bound)}"
 
     def _variable_type(self, index: Index, one: Occurrence) -> tuple[str, str, str]:
-        """The type of a variable, by the first event that has it as an argument, that event, and the attribute."""
+        """Return the type of a variable, with the event and attribute that it comes from.
+
+        The first event that has the variable as an argument counts.
+        """
         statement = index.statements[int(one.scope)]
         for event, place, token in _arguments(statement.tokens):
             schema = self.understood.schemas.get(event)
@@ -261,7 +266,7 @@ class Program:
     # -- what may stand there
 
     def complete(self, path: Path, offset: int) -> list[Proposal]:
-        """Words that may stand at a place."""
+        """Return the words that may follow at an offset."""
         index = self.indexes[path]
         line = index.text[index.text.rfind("\n", 0, offset) + 1 : offset]
         if _in_comment(line):
@@ -384,7 +389,7 @@ def _in_aggregate(tokens: Sequence[Token]) -> bool:
 
 
 def _arguments(tokens: Sequence[Token]) -> Iterator[tuple[str, int | str, Token]]:
-    """Variables that are arguments of what is called, with their places or names."""
+    """Yield the variables that are arguments of a call, as (name of the call, position or attribute, token)."""
     called: list[str] = []
     places: list[int] = []
     for at, token in enumerate(tokens[:-1]):
@@ -404,7 +409,7 @@ def _arguments(tokens: Sequence[Token]) -> Iterator[tuple[str, int | str, Token]
 
 
 def _bindings(index: Index, statement: Statement, name: str) -> Iterator[str]:
-    """`X = ...` as it is written."""
+    """Yield the text of each assignment `X = ...` to this variable."""
     tokens = statement.tokens
     for at, token in enumerate(tokens[:-1]):
         if token.text == name and tokens[at + 1].key in ("=", "IS"):

@@ -1,7 +1,7 @@
-"""Mistakes of a program that is being written, as `cep check` says them, and what was understood of it last.
+"""Errors of a program in an editor, as `cep check` reports them, and the results of the last successful check.
 
-A program is one file, or those that a test file beside it names together, with the knowledge, the facts and the
-dialect that it names.
+A program is one file, or all files that a test file in the same folder lists. The test file also names the knowledge,
+the facts and the dialect.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from cep.rules.parameters import Parameter
 
 TextOf = Callable[[Path], str]
-"""Gives the text of a file as it is being written."""
+"""A function that returns the current text of a file in the editor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A mistake or a warning. `severity`: error, warning or note; `path`: the file; `span`: its place there."""
+    """An error or warning. `severity`: error, warning or note. `span`: the position in the file `path`."""
 
     severity: str
     message: str
@@ -40,7 +40,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """The files of a program and what it is compiled with. `test_file`: the one that says so."""
+    """The files of a program and its compiler options. `test_file`: the test file that lists them, if any."""
 
     files: tuple[Path, ...]
     knowledge: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Understood:
-    """A program as far as it is known: its events with types, its parameters, and what it asks."""
+    """The results of checking a program: its events with types, its parameters, its knowledge, and the findings."""
 
     schemas: Mapping[str, Schema] = field(default_factory=dict)
     parameters: tuple[Parameter, ...] = ()
@@ -63,7 +63,7 @@ class Understood:
 
 
 class Checker:
-    """Checks programs. `knowledge`: files that every program knows, besides those that test files name."""
+    """A checker of programs. `knowledge`: files for every program, in addition to those that test files name."""
 
     def __init__(self, knowledge: Sequence[str] = (), reasoning: str | None = None) -> None:
         self.knowledge = tuple(knowledge)
@@ -72,7 +72,7 @@ class Checker:
         self._last: dict[tuple[Path, ...], Understood] = {}
 
     def setup(self, path: Path) -> Setup:
-        """The program that a file belongs to."""
+        """Return the program that a file belongs to."""
         from cep.connectors.records.times import of_duration
         from cep.testing.rule_files import SUFFIX, read_test_file
 
@@ -97,7 +97,7 @@ class Checker:
         return Setup((path,), self.knowledge, self.reasoning)
 
     def check(self, setup: Setup, text_of: TextOf) -> Understood:
-        """Check a program; where it is wrong, what was understood before stays."""
+        """Check a program. If it has errors, keep the results of the last check that succeeded."""
         from cep.compile import ReadProgram
 
         before = self._last.get(setup.files, Understood())
@@ -137,7 +137,8 @@ class Checker:
         return Understood(schemas, tuple(program.written.parameters), self.known(setup), tuple(findings))
 
     def known(self, setup: Setup) -> Knowledge | None:
-        """The knowledge of a program, loaded again when a file has changed. CepError: it cannot be loaded."""
+        """Return the knowledge of a program, loaded again if a file has changed. Raises CepError if it cannot be
+        loaded."""
         key = self._key(setup)
         if key not in self._known:
             self._known = {key: knowledge_of(setup.knowledge, setup.reasoning)}
@@ -159,7 +160,7 @@ def _findings(error: CepError, setup: Setup) -> tuple[Finding, ...]:
 
 
 def _told(told: CepError | Warning, setup: Setup) -> Finding:
-    """A mistake or a warning at its place in its file; without a place at the beginning of the first."""
+    """Return an error or warning with its position in its file; without one, at the start of the first file."""
     path, span = setup.files[0], told.span or NOWHERE
     if told.span is not None and told.source is not None:
         name, line = told.source.place(told.span.line)

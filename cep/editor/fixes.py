@@ -1,4 +1,4 @@
-"""Changes that follow from hints: "write X instead", "did you mean X?"."""
+"""Quick fixes: changes of the text that hints propose, like "write X instead" or "did you mean X?"."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _QUOTED = re.compile(r"`([^`]+)`")
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A change of a text: what to put in the place of `text[start:end]`."""
+    """A change of a text: replace `text[start:end]` by `new`."""
 
     title: str
     start: int
@@ -36,8 +36,10 @@ class Fix:
 
 
 def fixes(index: Index, finding: Finding, name: str, beside: Mapping[str, str]) -> list[Fix]:
-    """Changes that a hint proposes, those that leave the mistake where it is left out. `beside`: the texts of the
-    program's files by name, which may declare parameters."""
+    """Return the changes that a hint proposes, except those that would not remove the error.
+
+    `beside`: the texts of all files of the program by name, because they may declare parameters.
+    """
     if finding.hint is None:
         return []
     begin, end = extent(index, finding)
@@ -46,7 +48,7 @@ def fixes(index: Index, finding: Finding, name: str, beside: Mapping[str, str]) 
 
 
 def extent(index: Index, finding: Finding) -> tuple[int, int]:
-    """Return the offsets at which a finding begins and ends."""
+    """Return the start and end offset of a finding."""
     starts, span = index.line_starts, finding.span
 
     def offset(line: int, column: int) -> int:
@@ -85,7 +87,7 @@ def _proposed(index: Index, finding: Finding, begin: int, end: int) -> Iterator[
 
 
 def _wrong_word(index: Index, finding: Finding, instead: str, begin: int, end: int) -> tuple[int, int] | None:
-    """The word that a hint replaces: what is marked, or near it what the message quotes and is like the new word."""
+    """Return the range of the word that a hint replaces: the marked text, or a similar word quoted in the message."""
     quoted = nearest(instead, [each for each in _QUOTED.findall(finding.message) if each != instead])
     if quoted is None or index.text[begin:end].strip('"') == quoted:
         before = [each for each in index.tokens if each.end <= begin]
@@ -102,7 +104,7 @@ def _wrong_word(index: Index, finding: Finding, instead: str, begin: int, end: i
 
 
 def _helps(text: str, fix: Fix, finding: Finding, name: str, beside: Mapping[str, str]) -> bool:
-    """Return True unless the changed text is refused for the same reason, or for an earlier one."""
+    """Return False if the changed text still has the same error, or a new one before it."""
     changed = text[: fix.start] + fix.new + text[fix.end :]
     moved = fix.new.count("\n") - text[fix.start : fix.end].count("\n")
     known = set(_refused(text, name, beside))
@@ -116,7 +118,7 @@ def _helps(text: str, fix: Fix, finding: Finding, name: str, beside: Mapping[str
 
 
 def _refused(text: str, name: str, beside: Mapping[str, str]) -> list[tuple[str, tuple[int, int]]]:
-    """Return the mistakes for which a text cannot be read, with their lines and columns."""
+    """Return the syntax errors of a text, each with its line and column."""
     try:
         read(text, name, parameters=parameters_with(Source(text, name), beside) if len(beside) > 1 else None)
     except CepError as error:

@@ -1,4 +1,4 @@
-"""Offsets into a text, and the lines and columns that an editor counts, in UTF-16 unless it asks otherwise."""
+"""Conversion between text offsets and an editor's lines and columns, in UTF-16 unless the editor chooses otherwise."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BYTES = {PositionEncodingKind.Utf8: ("utf-8", 1), PositionEncodingKind.Utf16: (
 
 
 class Positions:
-    """Positions in one text. `encoding`: the units of columns."""
+    """The positions of one text. `encoding`: the unit of columns."""
 
     def __init__(self, text: str, encoding: PositionEncodingKind | str | None = PositionEncodingKind.Utf16) -> None:
         self._text = text
@@ -20,18 +20,18 @@ class Positions:
         self._codec, self._size = _BYTES.get(PositionEncodingKind(encoding or "utf-16"), ("utf-32-le", 4))
 
     def position(self, offset: int) -> Position:
-        """The position of an offset."""
+        """Return the line and column of an offset."""
         line = bisect_right(self._starts, offset) - 1
         before = self._text[self._starts[line] : offset]
         units = len(before) if before.isascii() else len(before.encode(self._codec, "surrogatepass")) // self._size
         return Position(line, units)
 
     def range(self, start: int, end: int) -> Range:
-        """The range between two offsets."""
+        """Return the editor's range for two offsets."""
         return Range(self.position(start), self.position(end))
 
     def offset(self, position: Position) -> int:
-        """The offset of a position; one that is outside is at the nearest end."""
+        """Return the offset of a position. A position outside the text is moved to the nearest end."""
         if position.line >= len(self._starts):
             return len(self._text)
         start = self._starts[position.line]

@@ -1,4 +1,4 @@
-"""IRIs that the knowledge has, by their prefixes, with what it says of them."""
+"""IRIs of the knowledge by prefix, and their descriptions in the knowledge."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cep.knowledge.graph import Knowledge
 
 MOST = 2000
-"""How many IRIs of a prefix are proposed."""
+"""The greatest number of IRIs that are proposed for a prefix."""
 _USED = """SELECT DISTINCT ?x WHERE {{ {{ ?x ?p ?o }} UNION {{ ?s ?x ?o }} UNION {{ ?s ?p ?x }}
     FILTER(isIRI(?x) && STRSTARTS(STR(?x), "{0}")) }} ORDER BY ?x LIMIT {1}"""
 _SAID = """PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#> PREFIX qudt: <http://qudt.org/schema/qudt/>
@@ -39,7 +39,7 @@ class Said:
 
 
 class Prefixed:
-    """Answers of one knowledge, kept as long as it is the same."""
+    """A cache of answers from one knowledge, cleared when the knowledge changes."""
 
     def __init__(self) -> None:
         self._known: Knowledge | None = None
@@ -51,7 +51,7 @@ class Prefixed:
             self._known, self._names, self._said = known, {}, {}
 
     def names(self, known: Knowledge | None, prefix: str, declared: Mapping[str, str]) -> list[str]:
-        """The names behind a prefix."""
+        """Return the local names of the IRIs with a prefix."""
         self._renew(known)
         space = namespace(prefix, declared)
         if known is None or space is None or any(each in space for each in '"\\\n'):

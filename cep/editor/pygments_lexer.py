@@ -1,4 +1,4 @@
-"""A Pygments lexer for `.cep` files: documentation, notebooks and `pygmentize` colour programs with it.
+"""A Pygments lexer for `.cep` files, to highlight programs in documentation, notebooks and `pygmentize`.
 
 It uses the parser's tokeniser and the language's lists of words, so it has no grammar of its own.
 """
@@ -36,14 +36,14 @@ _BRACKETS = frozenset("()[]{}.,;:")
 
 
 class CepLexer(Lexer):  # type: ignore[misc]  # Pygments has no types
-    """Colours a program of event rules."""
+    """A lexer for programs of event rules."""
 
     name = "semcep event rules"
     aliases = ("cep",)
     filenames = ("*.cep",)
 
     def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, object, str]]:
-        """Yield the offset, kind and text of each stretch; the texts joined are the program."""
+        """Yield the offset, token type and text of each piece. The joined texts are the program."""
         tokens = [token for token in tokenise(text, line_starts(text)) if token.kind != "end"]
         end = 0
         for index, token in enumerate(tokens):

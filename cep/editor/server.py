@@ -1,4 +1,4 @@
-"""The server of the Language Server Protocol: what editors ask, over standard input and output."""
+"""A language server (LSP), which answers an editor's requests over standard input and output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from cep.editor.symbols import Index, Statement
 from cep.language.reading import OWN, dialect_of, formatted
 
 PAUSE = 0.25
-"""Seconds without a change after which a program is checked."""
+"""The seconds without a change after which a program is checked."""
 _SEVERITIES = {
     "error": lsp.DiagnosticSeverity.Error,
     "warning": lsp.DiagnosticSeverity.Warning,
@@ -59,12 +59,12 @@ _SYMBOLS = {
 
 
 def _is_unexpected(record: logging.LogRecord) -> bool:
-    """Return True unless a record of the log is about a refusal that the editor is told, such as that of a name."""
+    """Return False for log records about a refusal that the editor is told about, such as an invalid name."""
     return record.exc_info is None or not isinstance(record.exc_info[1], JsonRpcInvalidParams)
 
 
 class RuleServer(LanguageServer):
-    """A server with the programs that are open."""
+    """A language server with the programs that are open in the editor."""
 
     def __init__(self, checker: Checker) -> None:
         try:
@@ -77,19 +77,19 @@ class RuleServer(LanguageServer):
         self.checker = checker
         self.prefixed = Prefixed()
         self.opened: dict[Path, str] = {}
-        """The addresses of the documents that are open."""
+        """The addresses of the open documents."""
         self.setups: dict[Path, Setup] = {}
         self.understood: dict[tuple[Path, ...], Understood] = {}
         self._indexes: dict[Path, tuple[tuple[str, ...], Index]] = {}
         self._positions: dict[str, Positions] = {}
-        """Those of the last texts."""
+        """The positions of recent texts."""
         self._waiting: dict[tuple[Path, ...], asyncio.Task[None]] = {}
         self._checks = ThreadPoolExecutor(1, "check")
 
     # -- documents
 
     def path(self, uri: str) -> Path:
-        """The file of a document; one that is not saved yet is called by its address."""
+        """Return the file of a document. A document that is not saved yet gets a path from its address."""
         found = uris.to_fs_path(uri)
         return Path(found) if found and uri.startswith("file:") else Path(re.sub(r"^\w+:", "", uri) + OWN)
 
@@ -107,7 +107,7 @@ class RuleServer(LanguageServer):
         self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, []))
 
     def text(self, path: Path) -> str:
-        """The text of a file, as it is being written. CepError: it cannot be read."""
+        """Return the current text of a file. Raises CepError if it cannot be read."""
         uri = self.opened.get(path)
         return text_of(path) if uri is None else self.workspace.get_text_document(uri).source
 
@@ -115,14 +115,14 @@ class RuleServer(LanguageServer):
         return self.setups.get(path) or Setup((path,))
 
     def is_own(self, path: Path) -> bool:
-        """Return True if a file holds our own language."""
+        """Return True if a file is in the project's own language, not in another dialect."""
         try:
             return dialect_of(str(path), self.setup(path).dialect) is None
         except CepError:
             return False
 
     def program(self, path: Path) -> Program:
-        """The program of a file, as it is now."""
+        """Return the current program that a file belongs to."""
         setup = self.setup(path)
         texts: dict[Path, str] = {}
         for each in dict.fromkeys((path, *setup.files)):
@@ -146,7 +146,7 @@ class RuleServer(LanguageServer):
 
     @property
     def encoding(self) -> lsp.PositionEncodingKind | str | None:
-        """The units of columns that the editor counts."""
+        """Return the unit of columns that the editor uses."""
         return self.workspace.position_encoding
 
     def location(self, place: Place) -> lsp.Location:
@@ -157,7 +157,7 @@ class RuleServer(LanguageServer):
     # -- what is wrong
 
     def check_later(self, path: Path) -> None:
-        """Check the program of a file when nothing has changed for a moment."""
+        """Check the program of a file once it has not changed for a moment."""
         setup = self.setup(path)
         if (before := self._waiting.pop(setup.files, None)) is not None:
             before.cancel()
@@ -177,7 +177,7 @@ class RuleServer(LanguageServer):
                 self.publish(path, found)
 
     def publish(self, path: Path, found: Understood) -> None:
-        """Send what is wrong with an open file."""
+        """Send the findings in an open file to the editor."""
         index = Index(self.text(path))
         sent = [self._diagnostic(index, each) for each in found.findings if each.path == path]
         self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(self.opened[path], sent))
@@ -197,7 +197,7 @@ class RuleServer(LanguageServer):
         )
 
     def fixes(self, path: Path, range: lsp.Range) -> list[lsp.CodeAction]:
-        """Changes that hints propose in a stretch of a file."""
+        """Return the quick fixes for the findings in a range of a file."""
         text = self.text(path)
         index, positions, uri = Index(text), self.positions(text), self.opened[path]
         begin, end = positions.offset(range.start), positions.offset(range.end)
@@ -222,7 +222,7 @@ class RuleServer(LanguageServer):
 
 
 def rule_server(knowledge: Sequence[str] = (), reasoning: str | None = None) -> RuleServer:
-    """Return a server. `knowledge`: files that every program knows."""
+    """Create a server. `knowledge`: files for every program."""
     server = RuleServer(Checker(knowledge, reasoning))
     trigger = [".", ":", "(", ",", " "]
 

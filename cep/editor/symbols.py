@@ -1,7 +1,6 @@
-"""The names in a program's text: which there are, what each names, and where.
+"""The names in a program's text: what each one names, and its positions.
 
-Found from tokens alone, statement by statement, so that a text that is half written loses no more than the part that
-is wrong.
+They are found from the tokens alone, statement by statement. So a text that is half written loses only the broken part.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ BUILT_IN = {
     "is_a": "`is_a(Thing, Class)`: what belongs to a class",
     "held": "`held(fluent(X), T)`: that a fluent held at a time",
 }
-"""Words that conditions may ask besides the functions."""
+"""Predicates and functions that conditions may use besides FUNCTIONS."""
 _BEGINNINGS = frozenset(("EVENT", "FLUENT", "FACT", "PARAM", "ALERT", "PREFIX", "INITIATE", "TERMINATE", "INITIALLY"))
 _DECLARING = {"EVENT": "event", "FLUENT": "fluent", "FACT": "predicate"}
 _ACTING = ("INITIATE", "TERMINATE", "INITIALLY")
 _NO_STATEMENT = ("(", "<-", ":-", ".", ":")
-"""Tokens behind a name that begins no statement of its own."""
+"""Tokens that show, after a keyword, that it does not begin a statement."""
 _VALUE = frozenset(("=", "==", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "//", "**"))
 _IN_TEXT = re.compile(r"\{([A-Z_]\w*)\}")
 _PREFIXED = re.compile(r"(?<![\w:<?$])((?:[^\W\d_][\w-]*)?):([\w][\w.-]*\w|\w)")
@@ -42,9 +41,12 @@ _COMMENT = re.compile(r"^\s*[#%]+ ?(.*)$")
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """A name in a text. `kind`: event, fluent, predicate, name (one that nothing defines), attribute, parameter,
-    variable, prefix, iri, function, keyword, type or label; `scope`: the event of an attribute, the number of the
-    statement of a variable, the prefix of an IRI. `defines`: it is declared, or derived, here."""
+    """A name in a text.
+
+    `kind`: event, fluent, predicate, name (undefined), attribute, parameter, variable, prefix, iri, function, keyword,
+    type or label. `scope`: the event of an attribute, the statement number of a variable, or the prefix of an IRI.
+    `defines`: the name is declared or derived here.
+    """
 
     kind: str
     name: str
@@ -56,8 +58,11 @@ class Occurrence:
 
 @dataclass(slots=True)
 class Statement:
-    """A stretch of tokens up to the end of a statement. `kind`: event, fluent, fact, prefix, parameter, policy, alert,
-    rule, static or while; `name`: the token with its name, that of the head of a rule."""
+    """The tokens of a statement.
+
+    `kind`: event, fluent, fact, prefix, parameter, policy, alert, rule, static or while. `name`: the token of its name;
+    for a rule, the name of the head.
+    """
 
     number: int
     tokens: Sequence[Token]
@@ -76,7 +81,7 @@ class Statement:
 
 @dataclass(eq=False)
 class Index:
-    """The statements of a text and the names in it, sorted by place. `others`: those of the program's other files."""
+    """The statements of a text, and the names in it sorted by position. `others`: the program's other files."""
 
     text: str
     others: Sequence[Index] = ()
@@ -91,7 +96,7 @@ class Index:
 
     @cached_property
     def tokens(self) -> list[Token]:
-        """All tokens. Where a brace is not closed they go on behind it."""
+        """Return all tokens. After a brace that is not closed, tokenising resumes behind the brace."""
         found: list[Token] = []
         begin = 0
         while True:
@@ -103,7 +108,7 @@ class Index:
 
     @cached_property
     def own_names(self) -> dict[str, str]:
-        """Kinds of the names that this text declares or derives."""
+        """Return the kinds of the names that this text declares or derives."""
         found: dict[str, str] = {}
         for each in self.statements:
             if each.name is None or each.declares not in ("event", "fluent", "predicate"):
@@ -118,7 +123,7 @@ class Index:
 
     @property
     def names(self) -> dict[str, str]:
-        """Kinds of the names of the program."""
+        """Return the kinds of all names of the program."""
         return {name: kind for each in (*self.others, self) for name, kind in each.own_names.items()}
 
     @property
@@ -127,7 +132,7 @@ class Index:
 
     @cached_property
     def prefixes(self) -> dict[str, str]:
-        """Declared prefixes with their IRIs."""
+        """Return the declared prefixes with their IRIs."""
         found = {}
         for each in self.statements:
             if each.kind == "prefix":
@@ -148,18 +153,18 @@ class Index:
         return [each.start for each in self.occurrences]
 
     def at(self, offset: int) -> Occurrence | None:
-        """The name at an offset, or just before it; None: there is none."""
+        """Return the name at an offset or just before it, or None."""
         place = bisect_right(self._starts, offset)
         near = self.occurrences[max(0, place - 3) : place]
         return next((each for each in reversed(near) if each.start <= offset <= each.end), None)
 
     def statement_at(self, offset: int) -> Statement | None:
-        """The statement that an offset is in, or the last one before it; None: there is none before."""
+        """Return the statement at an offset, or the last one before it, or None."""
         place = bisect_right([each.start for each in self.statements], offset)
         return self.statements[place - 1] if place else None
 
     def same(self, one: Occurrence) -> list[Occurrence]:
-        """All occurrences in this text of what an occurrence of the program names."""
+        """Return all occurrences in this text of the same name."""
         kinds = ("event", "fluent", "predicate", "name")
         return [
             each
@@ -170,7 +175,7 @@ class Index:
         ]
 
     def comment_of(self, statement: Statement) -> str:
-        """The lines of comments directly above a statement."""
+        """Return the comment lines directly above a statement."""
         lines = self.text.splitlines()
         at = statement.tokens[0].line - 2
         found: list[str] = []
@@ -180,7 +185,7 @@ class Index:
         return "\n".join(found)
 
     def comment_behind(self, offset: int) -> str:
-        """The comment at the end of the line of an offset, and those that go on with it."""
+        """Return the comment at the end of the line of an offset, or an empty text."""
         end = self.text.find("\n", offset)
         line = self.text[offset : len(self.text) if end < 0 else end]
         match = re.search(
@@ -203,7 +208,7 @@ def _statements(tokens: Sequence[Token]) -> Iterator[Statement]:
 
 
 def _described(statement: Statement) -> Statement:
-    """A statement with its kind and its name."""
+    """Set the kind and name of a statement, and return it."""
     tokens = statement.tokens
     first, after = tokens[0], tokens[1] if len(tokens) > 1 else None
     if after is not None and after.key not in _NO_STATEMENT:
@@ -246,12 +251,12 @@ def _described(statement: Statement) -> Statement:
 
 
 def ends(statement: Statement) -> bool:
-    """Return True if a statement has its dot."""
+    """Return True if a statement ends with a dot."""
     return statement.tokens[-1].key == "."
 
 
 class _Reader:
-    """Reads the names of one statement."""
+    """A reader that finds the names in one statement."""
 
     def __init__(self, text: str, statement: Statement, names: dict[str, str], parameters: frozenset[str]) -> None:
         self.text = text
@@ -260,7 +265,7 @@ class _Reader:
         self.parameters = parameters
         self.scope = str(statement.number)
         self.called: list[str | None] = []
-        """Return the name that is called, by the parentheses that are open."""
+        """The name called by each open parenthesis, or None for parentheses that are not calls."""
 
     def read(self) -> Iterator[Occurrence]:
         tokens = self.statement.tokens
