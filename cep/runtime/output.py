@@ -1,4 +1,4 @@
-"""The output of an engine: derived events and fluents, in the form that was asked for."""
+"""The output of an engine: derived events and fluents, in the requested form."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ from cep.runtime.revision.row_window import RowChanges
 
 
 def refuse_impossible(tables: Mapping[str, pl.DataFrame], impossible: Mapping[str, Span], source: Source) -> None:
-    """CepError where some of what must not hold does: the rule, the values of its variables, and when."""
+    """Check that nothing holds that must not hold. CepError: something does; the error names the rule, values and
+    time."""
     for name, span in impossible.items():
         if name not in tables or not tables[name].height:
             continue
@@ -62,15 +63,19 @@ _CHANGES = np.zeros(KINDS, np.bool_)
 _BEGINS[BEGINNINGS] = _CLOSED[[BEGINS_AT, ENDS]] = 1
 _CHANGES[[*BEGINNINGS, ENDS, ENDS_AT]] = True
 _WORDS, _HALVES = ("ends", "begins"), (")", "]", "(", "[")
-"""The words for a change that ends and one that begins. Then the bracket that a change decides, by whether it begins
-and whether its end belongs."""
+"""The words for a change that is an end or a beginning, and the brackets that a change decides.
+
+The bracket depends on whether the change is a beginning and whether its time belongs to the interval.
+"""
 FEW_WORDS = 32
-"""Changes: so many are written word by word."""
+"""The number of changes up to which their words are written one by one."""
 
 
 def as_changes(found: Frames, schemas: Mapping[str, Schema], outputs: Mapping[str, Schema]) -> Frames:
-    """Tables as `frames` gives them, with those of when fluents begin and end under the names of these, as they are
-    written. `schemas`: of the tables, `outputs`: of what is given."""
+    """Replace tables of beginnings and ends by the written changes of their fluents. Other tables of events stay.
+
+    `found`: frames of `frames`. `schemas`: the schemas of these tables. `outputs`: those of the output.
+    """
     out = {}
     for name, table in found.items():
         fluent = schemas[name].fluent
@@ -82,7 +87,7 @@ def as_changes(found: Frames, schemas: Mapping[str, Schema], outputs: Mapping[st
 
 
 def with_begun(found: Frames, schemas: Mapping[str, Schema], outputs: Mapping[str, Schema]) -> Frames:
-    """The same, with the intervals that begin and are not complete before those that are."""
+    """Add intervals that have begun, without an end, to frames of `frames`. They come before the complete intervals."""
     out = {name: table for name, table in found.items() if not _of_edges(schemas[name])}
     for name, table in found.items():
         fluent = schemas[name].fluent
@@ -109,7 +114,7 @@ def _of_edges(schema: Schema) -> bool:
 
 
 def changes_of(made: DerivedTables, schemas: Mapping[str, Schema], outputs: Mapping[str, Schema], pool: Pool) -> Frames:
-    """The same of what a step gives, at once."""
+    """Return the output of a step as `as_changes` does, without intermediate frames."""
 
     def as_frame(table: Table, schema: Schema, pool: Pool) -> pl.DataFrame:
         if schema.fluent is None:
@@ -127,7 +132,7 @@ def changes_of(made: DerivedTables, schemas: Mapping[str, Schema], outputs: Mapp
 
 
 def _change_frame(table: Table, schema: Schema, given: Schema, pool: Pool) -> pl.DataFrame:
-    """The changes of a fluent of this schema, of a table of when it begins and ends."""
+    """Convert a table of a fluent's beginnings and ends to a frame of changes."""
     types = {each.name: (place, each.type) for place, each in enumerate(schema.attributes)}
     what, _ = types[beside("what", [each.name for each in given.attributes])]
     some = _CHANGES[table[FIRST + what]]
@@ -141,8 +146,11 @@ def _change_frame(table: Table, schema: Schema, given: Schema, pool: Pool) -> pl
 
 
 def changed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
-    """When a fluent begins and ends as it is written: `@edge`, `time` (null: before all time), the attributes, and of
-    `bounds` the half that it decides. `table` is one of `frames`."""
+    """Return a fluent's changes as they are written, from one of the frames of `frames`.
+
+    The columns are `@edge`, `time` (null: before all time), the attributes, and `bounds` with the bracket that the
+    change decides.
+    """
     what = beside("what", [each.name for each in schema.attributes])
     kinds = table[what].to_numpy()
     if not _CHANGES[kinds].all():
@@ -157,7 +165,7 @@ def changed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
 def _written(
     kinds: Ints, end: Ints, schema: Schema, attributes: Sequence[pl.Series], more: Sequence[pl.Series] = ()
 ) -> pl.DataFrame:
-    """Changes of these kinds that are known at these times, as they are written."""
+    """Return changes as they are written, given their kinds, and the times at which they become known."""
     late = 0 if schema.fluent is None else schema.fluent.late
     time, ever = pl.Series("time", end - late if late else end), (end == SINCE_EVER) | (kinds == BEFORE)
     if ever.any():
@@ -168,7 +176,7 @@ def _written(
 
 
 def _said(name: str, words: Sequence[str], which: Ints) -> pl.Series:
-    """The words of these numbers."""
+    """Return a column of words, given their numbers."""
     if len(which) <= FEW_WORDS:  # a column of some words takes less than to gather them
         return pl.Series(name, [words[number] for number in which.tolist()], dtype=pl.String)
     return pl.Series(name, words, dtype=pl.String).gather(which)
@@ -176,12 +184,15 @@ def _said(name: str, words: Sequence[str], which: Ints) -> pl.Series:
 
 Frames: TypeAlias = "dict[str, pl.DataFrame]"
 Origins: TypeAlias = "Callable[[str, Table], Sequence[pl.Series]]"
-"""The columns that say where occurrences of an event come from."""
+"""A function that returns the columns of origin for occurrences of an event."""
 
 
 class EngineOutput:
-    """`schemas`: the events and fluents that are given, as they are given; `alerts`: the tables of alerts, which are
-    given as tables of their own; `lineage`: where it is kept, numbers of equal occurrences are there."""
+    """Converts derived tables to the output of an engine.
+
+    `schemas`: the events and fluents of the output, in their output form. `alerts`: the tables of alerts, which are
+    separate tables of the output. `lineage`: the lineage, which also has the numbers of equal occurrences.
+    """
 
     def __init__(self, plan: Plan, pool: Pool, alerts: Collection[str], lineage: Lineage | None) -> None:
         self.plan, self.pool, self._lineage = plan, pool, lineage
@@ -197,15 +208,15 @@ class EngineOutput:
 
     @property
     def given(self) -> tuple[str, ...]:
-        """The tables of the plan that are given, and not only help."""
+        """The derived tables of the plan that are output. Auxiliary tables are excluded."""
         return tuple(name for name in self.plan.derived if name not in self._hidden)
 
     def shown(self, made: Mapping[str, list[Table]]) -> dict[str, list[Table]]:
-        """Return the output without events that only help to define the program's meaning."""
+        """Return the tables without auxiliary ones, which only serve to derive others."""
         return {name: tables for name, tables in made.items() if name not in self._hidden}
 
     def frames(self, made: Mapping[str, list[Table]]) -> Frames:
-        """Tables of what was made. CepError: some of it must not hold."""
+        """Convert tables to frames. CepError: something holds that must not hold."""
         out = frames(made, self.plan.schemas, self.pool)
         if self._impossible:
             rules = {name: self._impossible[name] for name in out if name in self._impossible}
@@ -252,7 +263,8 @@ class EngineOutput:
         return {name: _one_after_another([out[name] for out in both if name in out]) for name in names}
 
     def _row_by_row(self, changes: Mapping[str, RowChanges], meanings: Mapping[str, str]) -> Frames:
-        """The same where each row is one of what is given: what is withdrawn and what is added are one table."""
+        """Return the same if rows of tables and of the output correspond one to one. One conversion then serves both
+        signs."""
         shown = {name: changes[name] for name in sorted(changes) if name not in self._hidden}
         tables = {name: concat([each.going, each.coming]) for name, each in shown.items()}
         out = self.frames({name: [table] for name, table in tables.items()})
@@ -272,8 +284,7 @@ class EngineOutput:
         meanings: Mapping[str, str],
         lineage: Origins | None,
     ) -> None:
-        """Add the intervals again that were complete, have lost their end, and began before everything that has
-        changed."""
+        """Add intervals again that were complete, lost their end, and began before everything that has changed."""
         withdrawn, added = both
         gone: dict[str, pl.Series] = {}
         for name, table in withdrawn.items():
@@ -295,7 +306,7 @@ class EngineOutput:
     def _named(
         self, name: str, frame: pl.DataFrame, tables: Mapping[str, Table], meanings: Mapping[str, str]
     ) -> list[pl.Series]:
-        """The `@id` of each row, made of tables that are given as they are; the tables of alerts have none."""
+        """Return the `@id` of each row, from tables that are output unchanged. Tables of alerts have no `@id`."""
         if name not in self.schemas:
             return []
         if name not in self._identities:
@@ -307,8 +318,11 @@ class EngineOutput:
         return [told_apart(ids, numbers(tables[name], self._lineage)) if name in self._several else ids]
 
     def handed(self, changes: Mapping[str, RowChanges], withdraws: bool, lineage: Origins | None = None) -> Frames:
-        """The same of a stage, for others that take it: rows with their places, and with `@change` if they may be
-        withdrawn; with `lineage`, also rows of which nothing has changed, in both."""
+        """Return the output of a stage for other stages: rows with their order, and with `@change` if they may be
+        withdrawn.
+
+        With `lineage`, unchanged rows are included as withdrawn and added.
+        """
         found: dict[str, Frames] = {}
         for sign, part in ((-1, "going"), (1, "coming")):
             tables = {name: getattr(each, part) for name, each in changes.items()}
@@ -320,7 +334,7 @@ class EngineOutput:
         return {name: stacked(list(both.values())) for name, both in sorted(found.items())}
 
     def changes_asked(self, changes: Frames, meanings: Mapping[str, str]) -> Frames:
-        """Tables with `@change`, first what is withdrawn, as they are asked for, with the `@id` of each row."""
+        """Convert frames with `@change` to the requested form, withdrawn rows first, with the `@id` of each row."""
         both: list[Frames] = []
         for sign in (-1, 1):
             parts = {name: table.filter(pl.col(CHANGE) == sign).drop(CHANGE) for name, table in changes.items()}
@@ -333,26 +347,25 @@ class EngineOutput:
         return {name: _one_after_another([out[name] for out in both if name in out]) for name in names}
 
     def placed(self, name: str, frame: pl.DataFrame, table: Table) -> pl.DataFrame:
-        """Return rows of a stage with where they stand among all of their event, and how many equal ones come before
-        each."""
+        """Add columns for the order of a stage's rows and, if needed, for the number of equal rows before each one."""
         number = [pl.Series(NUMBER, numbers(table, self._lineage))] if name in self._several else []
         return frame.with_columns(*places(table), *number)
 
     def as_asked(self, out: Frames) -> Frames:
-        """These tables, in which fluents are their intervals, these and what begins, or what changes."""
+        """Convert frames to the requested form of fluents: intervals, intervals and beginnings, or changes."""
         if self.plan.changes:
             return as_changes(out, self.plan.schemas, self.schemas)
         return with_begun(out, self.plan.schemas, self.schemas) if self.plan.begins else out
 
     def of_step(self, made: Mapping[str, list[Table]]) -> Frames:
-        """Return the output of a step in the form that was asked for. Raises CepError if some of it must not hold."""
+        """Return the output of a step in the requested form. CepError: something holds that must not hold."""
         if self.plan.changes and not self._impossible:
             return changes_of(made, self.plan.schemas, self.schemas, self.pool)
         return self.as_asked(self.frames(made))
 
 
 def _one_after_another(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Tables of one event, in the columns of the first."""
+    """Concatenate frames of one event, with the columns of the first."""
     columns = tables[0].columns
     if len(tables) == 1:
         return tables[0]
@@ -367,7 +380,7 @@ def _signs(sign: int, count: int) -> list[pl.Series]:
 
 
 def _apart(withdrawn: Frames, added: Frames) -> tuple[Frames, Frames]:
-    """Changes without the rows that are in both."""
+    """Remove the rows that are both withdrawn and added."""
 
     def without(table: pl.DataFrame, other: pl.DataFrame | None) -> pl.DataFrame:
         own = [column for column in table.columns if column != CHANGE]
@@ -380,5 +393,5 @@ def _apart(withdrawn: Frames, added: Frames) -> tuple[Frames, Frames]:
 
 @cache
 def _same_sign(sign: int) -> pl.Series:
-    """The same sign often: a frame has a part of them, and shares its memory."""
+    """Return `FEW` equal signs in a cached column. Frames slice it and share its memory."""
     return pl.Series(CHANGE, [sign], dtype=pl.Int8).new_from_index(0, FEW)

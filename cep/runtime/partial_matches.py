@@ -1,7 +1,7 @@
-"""Partial matches: which occurrences wait in the goals of an event's rules, how far they are, and what they wait for.
+"""Partial matches: the occurrences that wait in the goals of an event's rules, their progress, and what they wait for.
 
-Goals are only read. A row that waits is an occurrence of a part of a pattern; the goals above it say what else the rule
-needs.
+Goals are only read. A waiting row is an occurrence of a part of a pattern. The goals above it determine what else the
+rule needs.
 """
 
 from __future__ import annotations
@@ -37,21 +37,25 @@ from cep.runtime.decode import values
 Ints: TypeAlias = NDArray[np.int64]
 
 DEADLINE, FILTER, UNION, FLUENT = "deadline", "filter", "union", "fluent"
-"""Kinds of nodes (`NodeProperties.kind`) that are told in a way of their own."""
+"""The kinds of nodes (`NodeProperties.kind`) that are described in a special way."""
 LONGEST = 200
-"""Characters of a pattern that is awaited, as its author wrote it."""
+"""The maximum length of an awaited pattern in the source text."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartialMatch:
-    """An occurrence of a part of a rule's pattern, which waits for the rest.
+    """An occurrence of a part of a rule's pattern, which waits for the rest. Times are in microseconds.
 
-    `rule`: its label, or `line 5`; `line`: where it begins. `have` of `of` constituents have come: `constituents`, as
-    patterns with their values. They lie between `start` and `end`, and bind `values` to the rule's variables. A part of
-    an AND of fluents lies at the watermark, at which it holds.
-    `waits_for`: the next part of the pattern; after UNLESS and AND NOT `no` and what must not be; what time alone
-    brings as it is written. `until`: the last time at which it can come, or when it comes by time alone, None: there
-    is no bound; `left`: how long that is after the watermark. Times are microseconds.
+    - `rule`: the label of the rule, or `line 5`. `line`: the line where it begins.
+    - `have`, `of`: the number of constituents that have occurred, and the number needed.
+    - `constituents`: those that have occurred, as patterns with their values.
+    - `start`, `end`: the interval of these. A part of an AND of fluents has the watermark, at which it holds.
+    - `values`: the values of the rule's variables so far.
+    - `waits_for`: the next part of the pattern. For UNLESS and AND NOT it is `no` and the absent part. If only time
+      must pass, it is the source text.
+    - `until`: the last time at which that part can occur, or the time at which time alone completes it. None: no
+      bound.
+    - `left`: the time from the watermark to `until`.
     """
 
     rule: str
@@ -75,7 +79,7 @@ class PartialMatch:
 
 @dataclass(frozen=True, slots=True)
 class PartialMatches:
-    """The partial matches of an event at a watermark, those that lack least first; `more`: how many are left out."""
+    """The partial matches of an event at a watermark, the most complete first. `more`: the number of omitted ones."""
 
     event: str
     watermark: int
@@ -94,14 +98,18 @@ class PartialMatches:
 
 
 Key = Mapping[str, Value]
-"""Values by the names of attributes of the event, or of variables of its rules."""
+"""Values by name of an attribute of the event, or of a variable of its rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A goal's input that waits, as one rule needs it: `names` of the columns of the node, and those `wanted` to have a
-    value; `lacks`: how many constituents are missing beside those that wait; `within`: the least WITHIN around it.
-    `rule`: the number of the rule in the program; `turn`: of the place in it."""
+    """An input of a goal in which rows wait, as one rule uses it.
+
+    - `rule`: the number of the rule in the program. `turn`: the number of the place within the rule.
+    - `number`, `side`: the node of the goal, and the input.
+    - `names`: the names of the input's columns. `wanted`: the values that some columns must have.
+    - `lacks`: the number of constituents that a match still needs. `within`: the smallest WITHIN around the input.
+    """
 
     head: Head
     rule: int
@@ -115,12 +123,12 @@ class _Place:
 
 
 Rank = tuple[int | str, ...]
-"""The order of partial matches: how much they lack, their times, rule and part, order of arrival, values."""
+"""The order of partial matches: missing constituents, times, rule and part, arrival, and values."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankedMatches:
-    """The first of the partial matches in one place, with their ranks, and how many there are."""
+    """The first partial matches of one engine, with their ranks, and the number of all."""
 
     matches: tuple[tuple[Rank, PartialMatch], ...]
     count: int
@@ -128,7 +136,7 @@ class RankedMatches:
 
 @dataclass(frozen=True, slots=True)
 class StagePart:
-    """A stage of a program whose goals are those at hand. `copies`: what is in each of its buckets is to be listed."""
+    """A stage of a program, whose goals are at hand. `copies`: also list rows that every bucket of the stage has."""
 
     stage: Stage
     copies: bool
@@ -143,8 +151,10 @@ def partial_matches(
     key: Key | None,
     limit: int,
 ) -> PartialMatches:
-    """The partial matches of an event of the plan, at most `limit`. CepError: the event has none, or the key names
-    nothing that it has."""
+    """Return the partial matches of an event, at most `limit`.
+
+    CepError: the event is not derived, or the key has an unknown name.
+    """
     check_asked(plan, event, key or {}, limit)
     return merged(event, watermark, [ranked_matches(plan, goals, pool, watermark, event, key or {}, limit)], limit)
 
@@ -159,20 +169,25 @@ def ranked_matches(
     limit: int,
     part: StagePart | None = None,
 ) -> RankedMatches:
-    """The same of what was checked (`check_asked`), to be `merged`; `part`: the plan is a part of a program's."""
+    """Return the partial matches of one engine, to be combined by `merged`. Call `check_asked` before.
+
+    `part`: the stage that the plan is of; None: the plan is that of a whole program.
+    """
     return _Search(plan, goals, pool, watermark, part).ranked(event, key, limit)
 
 
 def merged(event: str, watermark: int, places: Sequence[RankedMatches], limit: int) -> PartialMatches:
-    """The partial matches of several places."""
+    """Combine the partial matches of several engines."""
     ranked = sorted((each for place in places for each in place.matches), key=lambda each: each[0])[:limit]
     count = sum(place.count for place in places)
     return PartialMatches(event, watermark, tuple(match for _, match in ranked), count - len(ranked))
 
 
 def check_asked(plan: Plan, event: str, key: Key, limit: int) -> None:
-    """CepError: no rule derives the event, the key names neither an attribute of it nor a variable of its rules, or the
-    limit is not one."""
+    """Check a request. CepError: no rule derives the event, the limit is negative, or a name of the key is unknown.
+
+    The key may name attributes of the event and variables of its rules.
+    """
     if limit < 0:
         raise CepError(f"limit: {limit} is negative", hint="the number of partial matches to list, 100 by default")
     names = [name for name in plan.derived if name not in plan.rules.helpers]
@@ -202,7 +217,7 @@ def _rendering(plan: Plan) -> Rendering:
 
 
 def _heads(plan: Plan, event: str) -> list[Head]:
-    """The rules of an event; of a fluent those that begin and end it, and what makes it of them, with its deadlines."""
+    """Return the rules of an event. For a fluent, these include its transitions, deadlines and edges."""
     if plan.schemas[event].fluent is None:
         return [head for head in plan.heads if head.event == event]
     tables = {
@@ -219,7 +234,7 @@ def _hidden(name: str) -> bool:
 
 
 class _Search:
-    """The goals of a plan, to be looked through."""
+    """A search through the goals of a plan."""
 
     def __init__(
         self, plan: Plan, goals: Mapping[PlanUnit, Goal], pool: Pool, watermark: int, part: StagePart | None
@@ -268,7 +283,7 @@ class _Search:
     # --- what is asked ---
 
     def _wanted(self, head: Head, key: Key) -> dict[int, Value] | None:
-        """The values that columns of a head's node are to have; None: the head always has another value."""
+        """Return the values that columns of a rule's node must have; None if the rule always has another value."""
         names, fluent = self.rendering.names[head.child], self.plan.schemas[head.event].fluent
         attributes = self.plan.schemas[head.event if fluent is None else fluent.name].attributes
         arguments = dict(zip([attribute.name for attribute in attributes], head.arguments))
@@ -292,7 +307,7 @@ class _Search:
     # --- what waits ---
 
     def _waiting(self, event: str, key: Key) -> list[tuple[_Place, WaitingRows]]:
-        """The rows that wait for something, by goal and side."""
+        """Return the waiting rows, by goal and input."""
         found = []
         heads = _heads(self.plan, event)
         for rule, head in zip(self.rules, self.plan.heads, strict=True):
@@ -315,8 +330,10 @@ class _Search:
     def _places(
         self, head: Head, number: int, names: Sequence[str], wanted: Mapping[int, Value], lacks: int, within: int
     ) -> Iterator[_Place]:
-        """The inputs of goals that wait, from a node of a rule down. `lacks`: the constituents that are needed beside
-        those of the node."""
+        """Yield the inputs in which rows wait, from a node of a rule downwards.
+
+        `lacks`: the number of constituents that the rule needs in addition to those of the node.
+        """
         properties, parts = self.rendering.properties[number], self.plan.nodes[number].parts
         if not properties.constituents:
             return
@@ -339,7 +356,7 @@ class _Search:
         return sum(self._size(self.plan.nodes[number].parts[part]) for part in properties.constituents)
 
     def _below(self, number: int, names: Sequence[str]) -> list[list[str]]:
-        """The names, or the texts, that columns of a node's parts have where its own have these."""
+        """Return the names or texts of the columns of a node's parts, given those of the node's own columns."""
         properties = self.rendering.properties[number]
         found = [["_"] * len(self.plan.names[part]) for part in self.plan.nodes[number].parts]
         for name, places in zip(names, properties.shows):
@@ -352,7 +369,7 @@ class _Search:
         return found
 
     def _wanted_below(self, number: int, wanted: Mapping[int, Value]) -> list[dict[int, Value]]:
-        """The values that columns of a node's parts are to have where its own are to have these."""
+        """Return the values that columns of a node's parts must have, given those of the node's own columns."""
         properties = self.rendering.properties[number]
         found: list[dict[int, Value]] = [{} for _ in self.plan.nodes[number].parts]
         for own, value in wanted.items():
@@ -364,7 +381,7 @@ class _Search:
         return found
 
     def _rows(self, place: _Place) -> WaitingRows | None:
-        """The rows that wait there and have the values that are wanted; None: the goal keeps none."""
+        """Return the waiting rows of an input that have the required values; None if the goal keeps none."""
         goal = self.goals.get(place.number)
         if not isinstance(goal, KeepsWaiting) or self._copied(self._part(place)):
             return None
@@ -388,7 +405,7 @@ class _Search:
         return replace(rows, until=last).taken(np.flatnonzero(keep))
 
     def _copied(self, number: int) -> bool:
-        """Return True if each bucket has the occurrences of a node, and another one lists them."""
+        """Return True if every bucket has the occurrences of a node, and another bucket lists them."""
         event, parts = self.rendering.properties[number].event, self.plan.nodes[number].parts
         return event in self.copied if event is not None else bool(parts) and all(map(self._copied, parts))
 
@@ -436,7 +453,7 @@ class _Search:
             )
 
     def _constituents(self, number: int, shown: Sequence[str]) -> Iterator[str]:
-        """The constituents of a node, whose columns have these texts."""
+        """Yield the constituents of a node as texts, given the texts of its columns."""
         properties = self.rendering.properties[number]
         if not properties.constituents or properties.kind == UNION:
             yield self._text(number, shown)
@@ -446,7 +463,7 @@ class _Search:
             yield from self._constituents(self.plan.nodes[number].parts[part], below[part])
 
     def _awaited(self, place: _Place, texts: Sequence[str]) -> str:
-        """The other side of a goal, with what the waiting side has under the names that both know."""
+        """Return the text of the other input of a goal, with the known values of shared variables."""
         node, properties = self.plan.nodes[place.number], self.rendering.properties[place.number]
         shown = ["_"] * len(self.plan.names[place.number])
         for own, places in enumerate(properties.shows):
@@ -467,7 +484,7 @@ class _Search:
         return f"no {text}" if other == properties.negated else text
 
     def _text(self, number: int, shown: Sequence[str]) -> str:
-        """A node, an event with these texts for its columns; other patterns as they are written."""
+        """Return the text of a node: events with the given texts of columns, other patterns as in the source."""
         node, properties = self.plan.nodes[number], self.rendering.properties[number]
         fluent = None if properties.event is None else self.plan.schemas[properties.event].fluent
         if fluent is not None and fluent.part == TRANSITIONS:
@@ -511,12 +528,12 @@ def _ends_all(effect: Expression) -> bool:
 
 
 def _rounded(duration: int) -> int:
-    """A duration in whole seconds, since watermarks lie a microsecond before a record; a shorter one as it is."""
+    """Round a duration to whole seconds, because watermarks are a microsecond before a record. Shorter ones stay."""
     return duration if duration < SECOND else (duration + SECOND // 2) // SECOND * SECOND
 
 
 def _written(value: Value, type: str) -> str:
-    """A value as a program has it."""
+    """Return a value as a program writes it."""
     if value is None:
         return "null"
     if type not in ("time", "duration"):
@@ -525,13 +542,13 @@ def _written(value: Value, type: str) -> str:
 
 
 def _check_text(given: Value, type: str, name: str) -> None:
-    """CepError: a value that is compared with texts is none."""
+    """Check that a value can be compared with texts. CepError: it is not a text."""
     if given is not None and not isinstance(given, str):
         raise CepError(f"`{name}` is of type {type}, not `{given}`", hint=f'a text: `"{given}"`', code="type")
 
 
 def _equal(held: Value, given: Value, type: str, name: str) -> bool:
-    """Compare a value that is held with one that is given, perhaps as text. CepError: it is not of the type."""
+    """Compare a stored value with a value in a request, which may be a text. CepError: the value has another type."""
     if held is None or given is None:
         return held is given
     if isinstance(held, str):

@@ -23,10 +23,14 @@ from cep.runtime.revision.revision import Revision
 
 @dataclass(slots=True)
 class EngineParts:
-    """`plan`: of the program or of one stage of it. `position`: how many events have come; `dead`: those refused that
-    nobody has taken yet; `sweep_at`: at so many values the pool is swept; `merged`: how many records of an
-    event were left out before the goals, since they are equal to others; `alike`: for each event that is read, the
-    first whose records are checked in the same way."""
+    """The state of a running program or of one of its stages.
+
+    - `plan`: the plan of the program, or of the stage.
+    - `position`: the number of events received. `dead`: the refused rows that nobody has taken yet.
+    - `sweep_at`: the size of the pool at which unused values are next removed.
+    - `merged`: by event, the number of records that were dropped before the goals because they equal others.
+    - `alike`: for each input event, the first event whose records have the same checks.
+    """
 
     plan: Plan
     pool: Pool
@@ -52,11 +56,11 @@ class EngineParts:
 
     @property
     def lineage(self) -> Lineage | None:
-        """The lineage of occurrences, or None if it was not asked for."""
+        """The lineage of occurrences, or None if it is not requested."""
         return None if self.history is None else self.history.lineage
 
     def schema(self, name: str) -> Schema:
-        """Return the schema of an event that is read. Raises CepError if the program reads none of this name."""
+        """Return the schema of an input event. CepError: the program has no such input."""
         schema = self.plan.schemas.get(name)
         if schema is None or name not in self.plan.inputs:
             known = ", ".join(f"`{n}`" for n in sorted(self.plan.inputs)) or "none"
@@ -65,12 +69,12 @@ class EngineParts:
         return schema
 
     def admitted(self, columns: PushedColumns, schema: Schema, first: int | Ints) -> Admitted:
-        """A pushed table as occurrences (`cep.runtime.encode`)."""
+        """Convert a pushed table to occurrences (`cep.runtime.encode`)."""
         named, handed = self.history is not None, schema.name in self.plan.handed
         return admit(columns, schema, self.pool, first, named, handed)
 
     def take_merged(self) -> Counter[str]:
-        """By event, how many records were one with an equal one since the last call."""
+        """Return by event how many records were merged with an equal one since the last call."""
         found, self.merged = self.merged, Counter()
         for goal, event in self.machine.events():
             found[event] += goal.merged if event not in self.plan.handed else 0
@@ -78,12 +82,11 @@ class EngineParts:
         return +found
 
     def names(self) -> list[Ints]:
-        """The identities of all that is held, for lineage."""
+        """Return the handles of all stored occurrences, for lineage."""
         return [*self.machine.names(), *([] if self.revision is None else self.revision.names())]
 
     def sweep(self) -> None:
-        """Drop history that nothing waiting goes back to, and values that nothing holds, when there is twice as much
-        as after the last time."""
+        """Drop history and values that nothing needs, once there is twice as much as after the last time."""
         history, pool = self.history, self.pool
         if history is not None:
             history.forget(self.names, min(self.buffer.watermark, self.buffer.latest))

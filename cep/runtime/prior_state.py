@@ -1,4 +1,4 @@
-"""State of one program for another: goals that mean the same go on with it, the others start empty."""
+"""Transfer of state from one program to another: goals with the same meaning continue, others start empty."""
 
 from __future__ import annotations
 
@@ -26,10 +26,15 @@ from cep.runtime.snapshot import Fetch
 
 @dataclass(frozen=True, slots=True)
 class PriorState:
-    """A snapshot of another program. `goals`: the names of those whose state may be taken over (None: all); `waits`:
-    so may what waits for the watermark; `watermark`: time has come so far at least (microseconds). `segments`: the
-    names of its segments, and how they are read, where it has some. `warm`: the state of the program that goes on,
-    after input of before alone, from which goals start that are not in `state`; None: they start empty."""
+    """A snapshot of another program.
+
+    - `goals`: the names of the goals whose state may be kept. None: all.
+    - `waits`: True if rows that wait for the watermark are kept.
+    - `watermark`: a lower bound of the time reached, in microseconds.
+    - `segments`: the names of the snapshot's segments and a function that reads them, if it has any.
+    - `warm`: a state of the new program after the same earlier input. Goals that are not in `state` start from it.
+      None: they start empty.
+    """
 
     state: bytes
     goals: frozenset[str] | None = None
@@ -41,8 +46,11 @@ class PriorState:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotParts:
-    """Content of a snapshot: `values` of the pool; the tables that `waiting` events have; states of `goals` by name;
-    `changes` of the `knowledge`; `lineage`, if that was asked for."""
+    """The contents of a snapshot.
+
+    `values`: the values of the pool. `waiting`: waiting rows by event. `goals`: states by name of the goal. `changes`:
+    the changes of the knowledge. `lineage`: the lineage, if the engine had it.
+    """
 
     header: Mapping[str, Any]
     values: pl.DataFrame | None
@@ -53,7 +61,7 @@ class SnapshotParts:
 
     @classmethod
     def of(cls, before: PriorState) -> SnapshotParts:
-        """The parts of a snapshot. CepError: it is damaged, or of a stage and made with `explain`."""
+        """Read the contents of a snapshot. CepError: it is damaged, or from a stage with `explain`."""
         with snapshot.restoring():
             return cls._of(before, *snapshot.load(before.state, None))
 
@@ -84,7 +92,7 @@ class SnapshotParts:
         return cls(header, values, waiting if before.waits else {}, goals, changes, lineage)
 
     def waits(self, inputs: Mapping[str, Schema]) -> dict[str, Table]:
-        """Return what waits of the events that are still read. CepError: they are declared otherwise."""
+        """Return the waiting rows of events that are still inputs. CepError: such an event has other attributes now."""
         for name, types in self.header["waiting"].items():
             if name in inputs and [a.type for a in inputs[name].attributes] != types:
                 raise CepError(
@@ -97,7 +105,7 @@ class SnapshotParts:
 
 @dataclass(frozen=True, slots=True)
 class _Segments:
-    """The segments of a snapshot: `values` of the pool, and the `parts` of the window that wait."""
+    """The segments of a snapshot: `values` of the pool, and the `parts` of the window with waiting rows."""
 
     values: list[pa.RecordBatch]
     parts: list[pa.RecordBatch]
@@ -114,7 +122,7 @@ class _Segments:
 
 
 def _waiting(runs: Mapping[str, int], parts: Sequence[pa.RecordBatch]) -> dict[str, Table]:
-    """Return what waits in a window of revision, by event, of which the first `parts` have so many `runs` each."""
+    """Return the waiting rows of a revision window, by event. `runs`: how many of the `parts` each event has."""
     rest = iter(parts)
     tables = {event: [*chain(*(from_arrow(each).values() for each in islice(rest, n)))] for event, n in runs.items()}
     return {event: concat(each) for event, each in tables.items() if each}
@@ -123,7 +131,8 @@ def _waiting(runs: Mapping[str, int], parts: Sequence[pa.RecordBatch]) -> dict[s
 def rules_with(
     plan: Plan, names: Mapping[PlanUnit, str], rules: Collection[int] | None = None
 ) -> dict[str, frozenset[str]]:
-    """The rules (of these numbers) that remember something, each with the names of its goals that do."""
+    """Return the rules with state, each with the names of its goals with state. `rules`: only rules of these
+    numbers."""
     found: dict[str, frozenset[str]] = {}
     for number, nodes in enumerate(Dependencies(plan).nodes):
         goals = {names[n] for n in nodes if plan.nodes[n].properties().remembers or plan.nodes[n].once()}
@@ -140,5 +149,5 @@ def rule_name(plan: Plan, number: int) -> str:
 
 
 def shortened(names: Sequence[str], batches: Sequence[pa.RecordBatch]) -> list[str]:
-    """The names of goals, empty for those without a state."""
+    """Return the names of goals, with empty names for those without state."""
     return [name if batch.schema.names != ["nothing"] else "" for name, batch in zip(names, batches, strict=True)]

@@ -1,4 +1,4 @@
-"""Time: what arrives waits here until the watermark has passed it, and leaves sorted."""
+"""The reorder buffer: occurrences wait until the watermark has passed them, and leave in order."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ from cep.runtime.key_clocks import KeyClocks
 
 
 class ReorderBuffer:
-    """The watermark, and the occurrences that end after it. `lateness` in microseconds, None: only `release` moves it.
-    `until`: to where what goes on by itself goes at least at the end of the input, `start`: what goes back. `first` and
-    `latest`: the first and the last end of what has come here; `begun` and `of_input`: those of the whole input where
-    it is dealt to several engines. `clocks`: those of keys, where lateness is judged by them.
+    """The watermark, and the occurrences that end after it.
 
-    The watermark promises: nothing that ends at or before it will come. After an occurrence that ends at t it is
-    at least t - lateness - 1, since another of that very instant may follow (M9).
+    - `lateness`: in microseconds. None: only `release` moves the watermark.
+    - `until`, `start`: how far endless recursion into the future and the past must run at the end of the input.
+    - `first`, `latest`: the first and the last end of the occurrences received here.
+    - `begun`, `of_input`: the same for the whole input, if it is distributed to several engines.
+    - `clocks`: the clocks of keys, if lateness is judged by key.
+
+    The watermark promises that no occurrence will arrive that ends at or before it. After an occurrence that ends at t,
+    it is at least t - lateness - 1, because another one may end at the same instant.
     """
 
     def __init__(
@@ -46,18 +49,18 @@ class ReorderBuffer:
         self.clocks = clocks
 
     def receive(self, tables: dict[str, Table]) -> None:
-        """Occurrences in any order, none of them late."""
+        """Add occurrences in any order. None of them may be late."""
         for name, table in tables.items():
             if rows(table):
                 self.waiting.setdefault(name, []).append(table)
                 self.count(*span(table))
 
     def count(self, first: int, last: int) -> None:
-        """Occurrences have come, of which these are the first and the last end."""
+        """Record that occurrences have arrived. `first` and `last`: the first and the last of their ends."""
         self.first, self.latest = min(self.first, first), max(self.latest, last)
 
     def frontier(self, watermark: int) -> Frontier:
-        """How far time has come there."""
+        """Return the frontier at a watermark."""
         first = self.first if self.of_input is None else self.begun
         if watermark < END_OF_TIME:
             return Frontier.at(watermark, END_OF_TIME, first, min(first, self.start))
@@ -65,18 +68,18 @@ class ReorderBuffer:
         return Frontier.at(watermark, max(latest, self.until), first, min(first, self.start))
 
     def reached(self) -> int:
-        """The watermark that what has come allows."""
+        """Return the watermark that follows from the occurrences received."""
         if self.moving == BEGINNING or self.lateness is None:
             return self.watermark
         return max(self.watermark, self.moving - self.lateness - 1)
 
     @property
     def moving(self) -> int:
-        """The time that the watermark follows: the latest end, or where the clocks of keys are."""
+        """The time that the watermark follows: the latest end, or the time of the keys' clocks."""
         return self.latest if self.clocks is None else self.clocks.time
 
     def release(self, watermark: int) -> dict[str, Table]:
-        """Move the watermark on; gives what it has passed, by type, sorted by arrival."""
+        """Move the watermark. Return the occurrences that it has passed, by event and sorted by arrival."""
         assert watermark >= self.watermark, "the watermark never goes back"
         self.watermark = watermark
         out: dict[str, Table] = {}
@@ -104,27 +107,30 @@ class ReorderBuffer:
         return sum(rows(table) for tables in self.waiting.values() for table in tables)
 
     def codes(self, coded: dict[str, list[int]]) -> list[NDArray[np.int64]]:
-        """The pool codes that wait, given each type's rows of codes."""
+        """Return the waiting pool codes. `coded`: the rows of each event's tables that hold codes."""
         return [table[row] for name, tables in self.waiting.items() for table in tables for row in coded.get(name, ())]
 
     def fits(self, heights: Mapping[str, int]) -> None:
-        """See that what waits is of events of tables so high. CepError: it is not."""
+        """Check that the waiting tables belong to known events. `heights`: the number of rows of each event's tables.
+
+        CepError: they do not.
+        """
         for name, tables in self.waiting.items():
             demand(all(table.ndim == 2 and len(table) == heights.get(name) for table in tables))
 
     def snapshot(self) -> dict[str, Table]:
-        """Return the waiting rows, by type."""
+        """Return the waiting rows, by event."""
         return {name: concat(tables) for name, tables in self.waiting.items()}
 
     def times(self) -> dict[str, Any]:
-        """Return the times reached, in the form that `restore` reads."""
+        """Return the state of time, in the form that `restore` reads."""
         found: dict[str, Any] = {"watermark": self.watermark, "latest": self.latest, "first": self.first}
         if self.clocks is not None:
             found["clocks"] = self.clocks.save()
         return found if self.of_input is None else found | {"of_input": self.of_input, "begun": self.begun}
 
     def later(self, times: Mapping[str, Any]) -> None:
-        """Advance to the latest of these times."""
+        """Advance to the later of the current and these times."""
         self.latest = max(self.latest, times["latest"])
         self.first = min(self.first, times["first"])
         if self.of_input is not None:
@@ -132,7 +138,7 @@ class ReorderBuffer:
             self.begun = min(self.begun, times["begun"])
 
     def restore(self, waiting: dict[str, Table], times: Mapping[str, Any]) -> None:
-        """Restore the waiting rows and the times reached. Raises CepError if these are not times."""
+        """Restore the waiting rows and the state of time. CepError: it is not valid."""
         watermark, latest, first = times["watermark"], times["latest"], times["first"]
         of_input, begun = None, END_OF_TIME
         if self.of_input is not None:

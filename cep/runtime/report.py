@@ -1,4 +1,4 @@
-"""Reports of a piece of work, as values that can be sent: a batch in one process, or a file or bucket on Spark."""
+"""Reports about work on a batch, file or bucket, as values that can be sent between processes."""
 
 from __future__ import annotations
 
@@ -17,41 +17,45 @@ READING = 0
 
 
 class Counted(Protocol):
-    """The subject of a report: an engine, which has steps."""
+    """An engine, as far as a report needs it."""
 
     @property
     def watermark(self) -> int:
-        """No event that ends at or before it will come any more (microseconds)."""
+        """The watermark in microseconds: no event that ends at or before it will arrive."""
 
     @property
     def state_rows(self) -> int:
-        """The number of rows held."""
+        """The number of stored rows."""
 
     @property
     def state_bytes(self) -> int:
-        """In how many bytes."""
+        """The bytes of the stored rows."""
 
     def take_counts(self) -> list[Count]:
         """Return each goal's counts since the last call, and its size."""
 
     def take_key_shares(self) -> Sequence[KeyShares]:
-        """Return the keys with many of the rows that were dealt since the last call."""
+        """Return the keys that had many of the rows distributed since the last call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Numbers are those since the last report of this stage and bucket, but `rows` and `bytes`: what is held now.
+    """A report of a stage and bucket. Numbers count since its last report, except `rows` and `bytes`, the current
+    state.
 
-    `read`: events from outside, by type; `latest`: the last end among them, `place`: the file and line of that
-    record. `dead`: dead letters by code, those of
-    `late` events, by type, among them, and whole files, which are `unread`, each with its reason; `no_records`: how
-    many of them are files, their rests, or changes of the knowledge. `unmatched`: records that are no event; `merged`:
-    records that were one with an equal one.
-    `derived`: by type, before identical ones of several buckets are made one. `counts`: the goals that did something
-    or hold something. `revised`: what was put right, where what is derived may be withdrawn, and `withdrawn`: how much
-    of it was, by type. `remarks`: what looks wrong with an input; `lacking`: the attributes that none of the records
-    read has, by event, with where the value may be. `keys`: which keys have many of the rows that were dealt.
-    Times in microseconds, None: there is none (yet, or any more: after the end of the input).
+    - `read`: input events, by type. `latest`: the last end among them. `place`: the file and line of that record.
+    - `dead`: dead letters, by code. They include `late` events, here by type, and the `unread` files with their
+      reasons.
+    - `no_records`: how many of the dead letters are files, remainders of files, or changes of the knowledge.
+    - `unmatched`: records that are not events. `merged`: records that were merged with an equal one.
+    - `derived`: derived events by type, before identical ones of several buckets are merged.
+    - `counts`: the goals that did something or hold something.
+    - `revised`: the counts of revision, if output may be withdrawn. `withdrawn`: the withdrawn output, by type.
+    - `remarks`: what looks wrong with an input.
+    - `lacking`: by event, the attributes that no record has, with the likely place of the value.
+    - `keys`: the keys that had many of the distributed rows.
+
+    Times are in microseconds. None: there is none yet, or the input has ended.
     """
 
     stage: int = READING
@@ -90,7 +94,7 @@ class Report:
         withdrawn: Mapping[str, int] | None = None,
         merged: int = 0,
     ) -> Report:
-        """Report a step of an engine, and reset the counts of its goals."""
+        """Make a report of an engine's step, and reset the counts of its goals."""
         return cls(
             stage=stage,
             bucket=bucket,
@@ -117,7 +121,7 @@ class Report:
 
     @classmethod
     def of_line(cls, line: str) -> Report:
-        """The report again."""
+        """Read a report from the JSON of `line`."""
         fields = json.loads(line)
         revised = None if fields["revised"] is None else RevisionStats(*fields["revised"])
         keys = [KeyShares(*one) for one in fields["keys"]]

@@ -1,4 +1,4 @@
-"""Counts of a run so far, and the line that closes it."""
+"""Counts of a run, and its closing line."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from cep.plan.order import PlanUnit
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The counts of one unit of a plan: rows `made` since the last time, and the nanoseconds that took; the `rows`
-    that wait in it now, and their `bytes`. A recursion's time is counted at the first of its nodes."""
+    """The counts of one unit of a plan.
+
+    `made`: the rows of output since the last time, and `time` the nanoseconds spent. `rows` and `bytes`: the waiting
+    rows. The time of a recursion is counted at the first of its nodes.
+    """
 
     unit: PlanUnit
     made: int
@@ -24,9 +27,12 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class RevisionStats:
-    """Sums. `late`: rows of the input that came, or went, when the watermark had passed them, within the window;
-    `revisions`: pushes that had such rows; `withdrawn`: derived rows that were withdrawn; `keys_replayed`: keys that
-    stages were run again for, in each stage anew, one where it was run again for all; `seconds`: the time that took.
+    """Sums over revisions.
+
+    - `late`: rows of the input that were added or withdrawn within the window, after the watermark had passed them.
+    - `revisions`: pushes with such rows. `withdrawn`: the derived rows that were withdrawn.
+    - `keys_replayed`: keys for which a stage ran again, counted per stage. A run for all keys counts as one.
+    - `seconds`: the time of this.
     """
 
     late: int = 0
@@ -36,7 +42,7 @@ class RevisionStats:
     seconds: float = 0.0
 
     def __sub__(self, other: RevisionStats) -> RevisionStats:
-        """Return the counts since these."""
+        """Return the difference to earlier counts."""
         return RevisionStats(
             self.late - other.late,
             self.revisions - other.revisions,
@@ -78,22 +84,22 @@ REASONS = {  # the codes of dead letters in words, where the code is not one
 
 @dataclass(slots=True)
 class RunStats:
-    """Counts of one run. `records` are all that were read; `dead` are those that became no event, and files that could
-    not be read to their end, by reason; `derived` by event type.
+    """Counts of one run.
 
-    `written` are those of the derived events that were asked for, None: all.
-    `unseen` are the events that the program reads and does not derive of which the input held none.
-    `seen` are the events of which there were tables.
-    `batches` are those that are through; `with_records` are the files that held records, `empty` those that
-    held none.
-    `no_records`: how many dead letters are files, or the rest of files. `unmatched`: how many records are no event;
-    `merged`: how many were left out as they are equal to others.
-    `twice`, by time zone: how many times it has twice of which no FOLD says which is meant.
-    `remarks`: what else looks wrong with the input.
-    `revision`: what was done for what came late or was withdrawn, None: what is given is never withdrawn.
-    `busy`: seconds spent on batches, not on waiting for them.
-    `watermark` is None until there is one; `done` is the part of the input that has been read, None: not known.
-    `tasks`: on Spark, how many tasks of the micro-batch at work are done, and how many there are, None: not known.
+    - `records`: all records read. `dead`: dead letters by reason, including files that could not be read to the
+      end.
+    - `derived`: derived events by type. `written`: those of them that were requested; None: all.
+    - `unseen`: input events of which no record was read. `seen`: events of which there were tables.
+    - `batches`: finished batches. `with_records`: the files with records. `empty`: the files without.
+    - `no_records`: how many dead letters are files or remainders of files. `unmatched`: records that are not
+      events.
+    - `merged`: records that were dropped because they equal others.
+    - `twice`: by time zone, the ambiguous times of a clock change for which no FOLD was given.
+    - `remarks`: what else looks wrong with the input.
+    - `revision`: the counts of revision. None: output is never withdrawn.
+    - `busy`: seconds spent on batches, without waiting for them.
+    - `watermark`: None until there is one. `done`: the share of the input that was read; None: unknown.
+    - `tasks`: on Spark, the finished tasks of the current micro-batch and their total. None: unknown.
     """
 
     records: int = 0
@@ -121,17 +127,17 @@ class RunStats:
 
     @property
     def seconds(self) -> float:
-        """The duration of the run."""
+        """The duration of the run so far."""
         return perf_counter() - self.began
 
     def spent(self, since: float) -> float:
-        """Count the time since then as `busy`; return the time now."""
+        """Count the time since `since` as `busy`, and return the current time."""
         now = perf_counter()
         self.busy += now - since
         return now
 
     def closing(self) -> str:
-        """`26,115 records, 6 dead letters (5 missing, 1 out of range), 120 derived events: ..., 0.8 s`."""
+        """Return `26,115 records, 6 dead letters (5 missing, 1 out of range), 120 derived events: ..., 0.8 s`."""
         parts = [count(self.records, "record")]
         if self.unmatched:
             parts.append(f"{self.unmatched:,} of no event")
@@ -165,7 +171,7 @@ class RunStats:
         return ", ".join(parts) + f", {self.seconds:.1f} s"
 
     def numbers(self) -> dict[str, object]:
-        """The same for programs."""
+        """Return the counts as a dictionary, for programs to read."""
         written = self.derived if self.written is None else self.written
         return {
             "records": self.records,
@@ -186,23 +192,23 @@ def revised_numbers(done: RevisionStats) -> dict[str, object]:
 
 
 def revised_line(done: RevisionStats) -> str:
-    """`revised: 3 late changes, 2 events withdrawn, 2 keys run again in 0.1 s`."""
+    """Return `revised: 3 late changes, 2 events withdrawn, 2 keys run again in 0.1 s`."""
     changes, keys = count(done.late, "late change"), count(done.keys_replayed, "key")
     return f"revised: {changes}, {count(done.withdrawn, 'event')} withdrawn, {keys} run again in {done.seconds:.1f} s"
 
 
 def _listed(all_of_them: Sequence[str]) -> str:
-    """The first few, with `or`."""
+    """Join the first few names with `or`."""
     names = list(all_of_them)
     names[3:] = [f"{len(names) - 3} others"] if len(names) > 4 else names[3:]
     return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def count(number: int, noun: str) -> str:
-    """`1 record`, `2,000 records`, `no records`."""
+    """Return `1 record`, `2,000 records` or `no records`."""
     return f"{number or 'no':{',' if number else ''}} {noun}{'' if number == 1 else 's'}"
 
 
 def ranked(counts: Counter[str]) -> list[tuple[str, int]]:
-    """The largest first, equal ones by name."""
+    """Return counts with the largest first, and equal ones by name."""
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))

@@ -1,8 +1,8 @@
-"""The schedule of a machine: the parts that have input, and those whose time has come.
+"""The schedule of a machine: it finds the parts that have input or are due.
 
-begin, next, ran:  the events that come in a slice and its watermark -> the numbers of these parts, in their order
+    begin, next, ran:  the events in a slice and its watermark -> the numbers of the parts to run, in order
 
-What a step costs goes by what changes, not by how many rules there are.
+So the cost of a step depends on what changes, not on the number of rules.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from cep.runtime.constant_index import ConstantIndex, constant_indexes
 from cep.runtime.machine_part import GivenTables, MachinePart, SingleGoal
 
 SPARE = 64
-"""Times that are no longer those of their parts are looked for when they are so many more than the parts."""
+"""The number of outdated due times, beyond the number of parts, at which they are removed."""
 
 
 class Schedule:
-    """The parts of a machine, by number; those with units that follow the knowledge (`following`) run at every step.
-    When time makes something of what waits in a part changes only when it runs, and it is asked then; where somebody
-    else changes the state of goals, `forget` has all of them asked."""
+    """The parts of a machine, by number. Parts with a unit in `following` follow the knowledge and run at every step.
+
+    The due time of a part only changes when the part runs, and is read then. If the state of goals changes in another
+    way, `forget` makes the schedule read all due times again.
+    """
 
     def __init__(self, parts: Sequence[MachinePart], following: Collection[PlanUnit]) -> None:
         self.parts = parts
@@ -49,18 +51,18 @@ class Schedule:
             self._readers[unit] = [number for number in readers if number not in tests or number in others]
         self._due: dict[int, int | None] = {}
         self._times: list[tuple[int, int]] = []
-        """A heap of times and parts; that of a part counts where it is the part's in `_due`."""
+        """A heap of due times and parts. An entry is outdated unless `_due` has the same time for the part."""
         self._known = False
         self._waiting: list[int] = []
-        """A heap of the parts that have something to do in this slice, each once."""
+        """A heap of the parts that still have to run in this slice, each of them once."""
         self._there: set[int] = set()
 
     def forget(self) -> None:
-        """The times of all parts may be others."""
+        """Forget all due times, because they may have changed."""
         self._known = False
 
     def begin(self, events: Iterable[str], watermark: int) -> None:
-        """A slice begins, in which these events come and time goes on to a watermark."""
+        """Begin a slice with these events and this watermark."""
         found = set(self._always)
         for event in events:
             found.update(self._own.get(event, ()))
@@ -77,11 +79,11 @@ class Schedule:
         self._there, self._waiting = found, sorted(found)
 
     def next(self) -> int | None:
-        """The part that runs now; None: nothing is left to do."""
+        """Return the number of the part to run next; None if there is nothing left to do."""
         return heappop(self._waiting) if self._waiting else None
 
     def ran(self, number: int, outputs: GivenTables) -> None:
-        """A part has run; these are the outputs so far."""
+        """Record that a part has run. `outputs`: the outputs so far."""
         for unit in self._gives[number]:
             table = outputs[unit]
             if table.shape[1]:

@@ -1,4 +1,4 @@
-"""A state as bytes, sealed, and back: a header in JSON, then Arrow streams one after another."""
+"""The byte format of snapshots, with a checksum: a header in JSON, followed by Arrow streams."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from cep.operators.goals.contract import damaged
 VERSION = 3
 
 IN_PARTITIONS = " in partitions"
-"""Behind the fingerprint of a program: the snapshot is of an engine with workers."""
+"""The suffix of a program's fingerprint in a snapshot of an engine with workers."""
 
 _LENGTH = 8  # bytes of the header's own length
 
 
 def save(header: Mapping[str, Any], batches: Sequence[pa.RecordBatch], program: str) -> bytes:
-    """One blob; `program` is the fingerprint of the program that it belongs to."""
+    """Write a snapshot. `program`: the fingerprint of the program that it belongs to."""
     parts = [stream(batch) for batch in batches]
     known = {"version": VERSION, "program": program, "lengths": [len(part) for part in parts]}
     text = json.dumps({**header, **known}).encode()
@@ -35,7 +35,8 @@ def save(header: Mapping[str, Any], batches: Sequence[pa.RecordBatch], program: 
 
 
 def load(blob: bytes, program: str | None) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
-    """Header and batches. Raises CepError where the blob is of another program (None: any will do), or damaged."""
+    """Read a snapshot: its header and batches. CepError: it belongs to another program (None: accept any) or is
+    damaged."""
     header, rest = _read(blob)
     lengths = header["lengths"]
     if header["program"] != (program or header["program"]):
@@ -59,7 +60,7 @@ def load(blob: bytes, program: str | None) -> tuple[dict[str, Any], list[pa.Reco
 
 
 def streamed(data: bytes | memoryview) -> pa.RecordBatch:
-    """The batch of a stream. CepError: it is damaged."""
+    """Read the batch of an Arrow stream. CepError: it is damaged."""
     try:
         with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
             batch = reader.read_next_batch()
@@ -70,12 +71,12 @@ def streamed(data: bytes | memoryview) -> pa.RecordBatch:
 
 
 def header(blob: bytes) -> dict[str, Any]:
-    """Return the header of a snapshot. Raises CepError if it is damaged."""
+    """Return the header of a snapshot. CepError: it is damaged."""
     return _read(blob)[0]
 
 
 def program_of(blob: bytes) -> str:
-    """The fingerprint of the program that a blob belongs to. CepError: it is damaged."""
+    """Return the fingerprint of the program that a snapshot belongs to. CepError: it is damaged."""
     return str(_read(blob)[0]["program"])
 
 
@@ -89,7 +90,7 @@ def restoring() -> Iterator[None]:
 
 
 def _read(blob: bytes) -> tuple[dict[str, Any], memoryview]:
-    """The header and what is behind it, once it is known to be what was written."""
+    """Return the header of a snapshot and the bytes after it. CepError: it is damaged, or has another version."""
     try:
         whole = checksum.content(blob)
         start = _LENGTH + int.from_bytes(whole[:_LENGTH], "little")
@@ -114,7 +115,7 @@ def program_fingerprint(
     facts: Mapping[str, pl.DataFrame],
     knowledge: str | None,
 ) -> str:
-    """A name for a program with all that its state depends on: a snapshot goes with the program that made it."""
+    """Return the fingerprint of a program and of everything else that its state depends on."""
     name = hashlib.sha256(json.dumps([text, policy, sorted((types or {}).items()), knowledge]).encode())
     for predicate, table in sorted(facts.items()):
         name.update(predicate.encode())
@@ -123,12 +124,12 @@ def program_fingerprint(
 
 
 def table_name(table: pl.DataFrame) -> str:
-    """A name for what a table holds."""
+    """Return a hash of a table's contents."""
     return hashlib.sha256(table.write_ipc(None).getbuffer()).hexdigest()
 
 
 def stream(batch: pa.RecordBatch) -> bytes:
-    """A batch as an Arrow stream."""
+    """Write a batch as an Arrow stream."""
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
@@ -136,13 +137,16 @@ def stream(batch: pa.RecordBatch) -> bytes:
 
 
 Fetch = Callable[[str], bytes]
-"""The bytes of the segment of a name. CepError: there is none, or it is damaged."""
+"""A function that returns the bytes of a segment, by name. CepError: it is missing or damaged."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentedState:
-    """`head`: a snapshot without what is in segments; their `names`, in order; `new`: the bytes of those that the state
-    before had not."""
+    """A state in segments.
+
+    `head`: a snapshot of everything outside of segments. `names`: the names of the segments, in order. `new`: the bytes
+    of the segments that the previous state did not have.
+    """
 
     head: bytes
     names: Sequence[str] = ()
@@ -150,8 +154,10 @@ class SegmentedState:
 
 
 class SegmentBook:
-    """The segments of the last state, by what they were made of, and so of those of the next one those that are new.
-    Whoever does not keep what is new goes on with another book."""
+    """The segments of the last state, by key. They determine which segments of the next state are new.
+
+    If the new segments of a state are not stored, the next state needs another book.
+    """
 
     def __init__(self) -> None:
         self._last: dict[Hashable, tuple[object, str]] = {}
@@ -159,7 +165,11 @@ class SegmentBook:
         self._new: dict[str, bytes] = {}
 
     def name(self, key: Hashable, of: object, batch: Callable[[], pa.RecordBatch]) -> str:
-        """The name of a segment. `key`: equal while it is the same, as `of` is kept; `batch`: what is in it."""
+        """Return the name of a segment, and write it if it is new.
+
+        `key`: equal for an unchanged segment, as long as `of` is kept alive. `batch`: a function that returns the
+        contents.
+        """
         known = self._now.get(key) or self._last.get(key)
         if known is None:
             data = stream(batch())
@@ -170,11 +180,11 @@ class SegmentBook:
         return known[1]
 
     def know(self, key: Hashable, of: object, name: str) -> None:
-        """The segment of this name was read, and is that."""
+        """Record the key of a segment that was read. Its parameters are those of `name`."""
         self._now[key] = of, name
 
     def taken(self) -> dict[str, bytes]:
-        """The new segments of the state that was made; the next one begins."""
+        """Return the new segments of the current state, and begin the next state."""
         before = {name for _, name in self._last.values()}
         new = {name: data for name, data in self._new.items() if name not in before}
         self._last, self._now, self._new = self._now, {}, {}

@@ -1,7 +1,7 @@
-"""State by key: what an engine holds of some keys as bytes.
+"""State by key: the state of an engine for selected keys, as bytes.
 
-All that the goals of a stage hold of a key (`cep.runtime.keyed_stage`) can be taken out and put back, into the same
-engine or into another of the same stage.
+The complete state of a key in a stage (`cep.runtime.keyed_stage`) can be extracted and put back, into the same engine
+or into another one of the same stage.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from cep.runtime.parts import EngineParts, coded
 
 @dataclass(frozen=True, slots=True)
 class StateByKey:
-    """The state of an engine by key. `program`: the program that its states belong to."""
+    """The state of an engine by key. `program`: the fingerprint of the program that the state belongs to."""
 
     stage: KeyedStage
     parts: EngineParts
     program: str
 
     def check(self) -> None:
-        """Raise CepError if the state of some goal has no key."""
+        """Check that the state of all goals has a key. CepError: it does not."""
         self._goals()
 
     def read(self, state: bytes) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
-        """Return the result of `extract`. Raises CepError if it is of another program, stage or time, or damaged."""
+        """Read the result of `extract`. CepError: it belongs to another program, stage or time, or is damaged."""
         header, batches = snapshot.load(state, self.program)
         if not self._new() and header["watermark"] != self.parts.buffer.watermark:
             raise CepError(
@@ -54,7 +54,7 @@ class StateByKey:
         return header, batches
 
     def extract(self, keys: KeySelection) -> bytes:
-        """Extract these keys' state and waiting rows."""
+        """Return the state and the waiting rows of these keys, and remove them from the engine."""
         goals = [(goal, self.stage.selection(sides, keys, self.parts.pool)) for goal, sides in self._goals()]
         waiting = {name: self._waiting(name, keys) for name in self.parts.buffer.waiting}
         states = [goal.extract(chosen) for goal, chosen in goals]
@@ -75,7 +75,7 @@ class StateByKey:
         return snapshot.save(header | {"values": len(values)}, [*values, to_arrow(gone), *states], self.program)
 
     def replace(self, keys: KeySelection, header: Mapping[str, Any], batches: Sequence[pa.RecordBatch]) -> None:
-        """Replace these keys' state by one that was read."""
+        """Replace the state of these keys by one that `read` returned."""
         if self._new():
             self.parts.buffer.restore({}, header)
         values, (waiting, *states) = batches[: header["values"]], batches[header["values"] :]
@@ -97,11 +97,11 @@ class StateByKey:
         self.parts.position = max(self.parts.position, header["position"])
 
     def _new(self) -> bool:
-        """Return True if nothing has arrived yet."""
+        """Return True if the engine has not received anything yet."""
         return self.parts.buffer.watermark == self.parts.buffer.latest == BEGINNING
 
     def _goals(self) -> list[tuple[Goal, tuple[KeySide, ...]]]:
-        """The goals with their inputs."""
+        """Return the goals with the key columns of their inputs."""
         found, origin, chained = [], self.parts.plan.origin, set(self.parts.machine.compiled)
         for unit, goal in self.parts.machine.goals():
             if isinstance(unit, str):
@@ -111,8 +111,10 @@ class StateByKey:
         return found
 
     def _waiting(self, name: str, keys: KeySelection, others: bool = False) -> tuple[Table, list[Table]]:
-        """Return an event's waiting rows of these keys, and the tables of those that stay. `others`: only other keys'
-        rows."""
+        """Return an event's waiting rows of these keys, and the tables of the rows that stay.
+
+        `others`: only rows of other keys stay. Otherwise, rows that belong to every key stay as well.
+        """
         schema, route = self.parts.plan.schemas[name], self.stage.stage.inputs[name]
         tables = self.parts.buffer.waiting.get(name)
         if not tables:
@@ -140,7 +142,7 @@ def recode(tables: Mapping[str, Table], codes: Translation, places: Mapping[str,
 
 
 def translation(moved: Ints) -> Translation:
-    """Codes of another pool as those that `Pool.load` gave for them."""
+    """Return a function that translates codes of another pool. `moved`: the new codes, from `Pool.load`."""
 
     def translated(codes: Ints) -> Ints:
         known = (codes >= 0) & (codes < len(moved))
@@ -154,7 +156,7 @@ def translation(moved: Ints) -> Translation:
 
 
 class Bucket(Protocol):
-    """An engine, as far as it is asked here."""
+    """An engine, as far as this module needs it."""
 
     def extract(self, keys: KeySelection) -> bytes:
         """See `Engine.extract`."""
@@ -170,7 +172,7 @@ GROUPS = 1024
 
 @dataclass(frozen=True, slots=True)
 class KeyGroups(HashedKeys):
-    """The keys of the groups from `first` to before `stop`."""
+    """The keys in the key groups from `first` to before `stop`."""
 
     first: int
     stop: int
@@ -184,30 +186,31 @@ class KeyGroups(HashedKeys):
 
 
 def groups_of(hashed: NDArray[np.uint64]) -> Ints:
-    """The group of each hash (`cep.runtime.buckets.hashes`)."""
+    """Return the key group of each hash (`cep.runtime.buckets.hashes`)."""
     groups: Ints = (hashed & np.uint64(GROUPS - 1)).astype(np.int64)
     return groups
 
 
 def first_group(partition: int, count: int) -> int:
-    """The first group of a partition of so many; of the one after the last, the number of groups."""
+    """Return the first key group of a partition. `partition` may be `count`; the result is then the number of
+    groups."""
     return -(-partition * GROUPS // count)
 
 
 def groups_in(partition: int, count: int) -> KeyGroups:
-    """The groups of a partition of so many: neighbours, and of no two partitions does one have two more."""
+    """Return the key groups of a partition. They are consecutive; the sizes of partitions differ by at most one."""
     check_partitions(count)
     return KeyGroups(first_group(partition, count), first_group(partition + 1, count))
 
 
 def check_partitions(count: int) -> None:
-    """Raise CepError unless `count` is between 1 and the number of key groups."""
+    """Check that `count` is between 1 and the number of key groups. CepError: it is not."""
     if not 1 <= count <= GROUPS:
         raise CepError(f"{count} partitions", hint=f"keys are in {GROUPS:,} groups: 1 to {GROUPS:,}", code="option")
 
 
 def partition_of(groups: Ints, count: int) -> Ints:
-    """The partition of so many that has each group."""
+    """Return the partition of each key group, for `count` partitions."""
     return groups * count // GROUPS
 
 
@@ -218,8 +221,10 @@ def deal_groups(
     count: int,
     keys: KeyCounter | None = None,
 ) -> list[dict[str, pl.DataFrame]]:
-    """For each of `count` partitions of a stage the tables that its engine takes; rows keep their order. Tables that
-    are no input of the stage are passed over. `keys`: counts the rows that are dealt by a key."""
+    """Distribute rows to the partitions of a stage, in their order. Return the tables of each partition.
+
+    Tables that are not inputs of the stage are ignored. `keys`: a counter of the rows that are distributed by key.
+    """
     check_partitions(count)
     dealt: list[dict[str, pl.DataFrame]] = [{} for _ in range(count)]
     for event in sorted(stage.inputs.keys() & tables.keys()):
@@ -244,9 +249,11 @@ def deal_groups(
 
 
 def gather(before: Callable[[int], Bucket | None], of: int, into: Bucket, number: int, count: int) -> None:
-    """The engine of partition `number` of `count`, which is new, takes over all that the engines of `of` partitions
-    hold of its groups. `before` gives such an engine, None where there was none; it keeps what belongs to every key.
-    CepError: the program holds what has no key."""
+    """Fill the new engine of partition `number` of `count` from the engines of another number of partitions, `of`.
+
+    `before`: a function that returns the engine of an old partition, or None. Those engines keep state that belongs to
+    every key. CepError: some state has no key.
+    """
     mine = groups_in(number, count)
     stops = [first_group(place + 1, of) for place in range(of)]
     for place in range(bisect_right(stops, mine.first), of):
@@ -259,7 +266,6 @@ def gather(before: Callable[[int], Bucket | None], of: int, into: Bucket, number
 
 
 def redeal(before: Sequence[Bucket], after: Sequence[Bucket]) -> None:
-    """All that the engines of a stage's partitions hold goes to the engines, which are new, of as many others as there
-    are to be."""
+    """Move the state of all partitions of a stage to new engines, of which there may be more or fewer."""
     for number, one in enumerate(after):
         gather(before.__getitem__, len(before), one, number, len(after))

@@ -1,5 +1,6 @@
-"""One step of a program: what the watermark has passed leaves the buffer and goes through the goals, cut where the
-knowledge changes.
+"""A step of a program: rows that the watermark passes leave the buffer and go through the goals.
+
+The step is split where the knowledge changes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from cep.runtime.time_slices import TimeSlice
 
 
 class Steppable(Protocol):
-    """An object that takes steps. `broken`: it is in the middle of a step, or a step failed there."""
+    """An object that takes steps. `broken`: it is in the middle of a step, or a step failed."""
 
     broken: bool
 
@@ -30,10 +31,10 @@ S = TypeVar("S", bound=Steppable)
 
 
 def wholly(refuses: bool = False) -> Callable[[Callable[Concatenate[S, P], T]], Callable[Concatenate[S, P], T]]:
-    """Decorate a method that is a step.
+    """Return a decorator for a method that is a step.
 
-    `refuses`: the method checks its arguments before it changes anything. Any error of it but a lack of memory is
-    then a refusal, after which the object is not broken.
+    `refuses`: the method checks its arguments before it changes anything. An error then does not break the object,
+    unless memory has run out.
     """
 
     def of(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
@@ -60,11 +61,11 @@ def wholly(refuses: bool = False) -> Callable[[Callable[Concatenate[S, P], T]], 
 
 
 TimedChange = tuple[int, Any, Any]
-"""From a time on (microseconds): triples that come, triples that go."""
+"""A change of the knowledge: the time from which it holds (microseconds), the added and the removed triples."""
 
 
 def step(parts: EngineParts, watermark: int) -> dict[str, list[Table]]:
-    """Time goes on; gives the new occurrences of every derived event that has any, a table a slice."""
+    """Advance the watermark. Return the new occurrences of every derived event that has any, one table per slice."""
     ended = parts.buffer.watermark >= END_OF_TIME
     released = parts.buffer.release(watermark)
     if parts.history is not None:
@@ -81,8 +82,10 @@ def step(parts: EngineParts, watermark: int) -> dict[str, list[Table]]:
 
 
 def step_slices(parts: EngineParts, slices: Sequence[TimeSlice]) -> dict[str, list[Table]]:
-    """The same for a push that is taken slice by slice. Rows refused come in the order in which they would of a whole
-    one: type by type, the late ones last."""
+    """Step through a push slice by slice, like `step`.
+
+    Refused rows are sorted as for a whole push: by type, with late rows last.
+    """
     made: dict[str, list[Table]] = {}
     refused = len(parts.dead)
     for number, piece in enumerate(slices):
@@ -108,13 +111,12 @@ def _stepped(parts: EngineParts, released: dict[str, Table], watermark: int) -> 
 
 
 def update(parts: EngineParts, changes_given: Sequence[TimedChange]) -> None:
-    """Take changes of the knowledge, whose times are still to come. Raises CepError, and changes nothing, where one of
-    them cannot be."""
+    """Add changes of the knowledge. CepError: one of them is late or not possible; nothing has changed then."""
     learn(parts, timely(parts, changes_given))
 
 
 def know(parts: EngineParts, changes_given: Sequence[TimedChange]) -> None:
-    """Take the changes of the knowledge until now in place of all that were taken before."""
+    """Replace all changes of the knowledge by these, whose times have passed."""
     changes, watermark = _changing(parts), parts.buffer.watermark
     assert all(time <= watermark for time, _, _ in changes_given), "the others come at their time"
     changes.know([(time, changes.loaded.change(add, remove)) for time, add, remove in changes_given], watermark)
@@ -131,7 +133,7 @@ def _changing(parts: EngineParts) -> KnowledgeChanges:
 
 
 def timely(parts: EngineParts, changes_given: Sequence[TimedChange]) -> list[tuple[int, bytes]]:
-    """Changes of the knowledge as `learn` takes them. Raises CepError where one comes too late."""
+    """Convert changes of the knowledge to the form that `learn` accepts. CepError: one of them is late."""
     changes = _changing(parts)
     stable = parts.buffer.watermark if parts.revision is None else parts.revision.stable
     for time, _, _ in changes_given:
@@ -147,8 +149,10 @@ def timely(parts: EngineParts, changes_given: Sequence[TimedChange]) -> list[tup
 
 
 def learn(parts: EngineParts, made: Sequence[tuple[int, bytes]]) -> None:
-    """Take changes of the knowledge (`KnowledgeSource.change`), none of which is late. Raises CepError, and changes
-    nothing, where one of them cannot be."""
+    """Add changes of the knowledge (`KnowledgeSource.change`) that are not late. CepError: one is not possible.
+
+    If one is not possible, nothing has changed.
+    """
     changes = parts.changes
     assert changes is not None, "who gives changes gives knowledge"
     if any(time <= parts.buffer.watermark for time, _ in made):

@@ -1,7 +1,8 @@
-"""A large push in slices of time, each taken just before it is run: what it becomes is still in the processor's cache.
+"""Division of a large push into slices of time. A slice is converted just before it runs, so that it stays in the
+cache.
 
-Only of tables that are sorted by time, so that the slices are those which the machine would cut. What comes out is the
-same, and so are rows refused, positions and the watermark.
+Only tables that are sorted by time are divided, at the same instants at which the machine would divide them. So the
+output, the refused rows, the positions and the watermark do not change.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from cep.runtime.parts import EngineParts
 
 @dataclass(frozen=True, slots=True)
 class TimeSlice:
-    """`tables`: the rows of each type; `since`: all of them end after it, and nothing of the push that ends until then
-    is still to come.
+    """A slice of time of a push.
 
-    `positions`: of each type the position in the input of its first row here; `end`: the position after all rows of
-    the push.
+    - `tables`: its rows, by event.
+    - `since`: all its rows end after this time, and all other rows that end by then have come before.
+    - `positions`: by event, the position in the input of its first row.
+    - `end`: the position after all rows of the push.
     """
 
     tables: Mapping[str, PushedColumns]
