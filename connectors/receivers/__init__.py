@@ -1,1 +1,1 @@
-"""Feeds of alerts: documents for systems that read the outbox, and messages to receivers."""
+"""Feeds of alerts: documents that other systems read, and messages that are sent to receivers."""

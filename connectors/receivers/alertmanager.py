@@ -1,7 +1,8 @@
-"""Prometheus Alertmanager, API v2: every change in order, and open alerts repeatedly while they are open.
+"""Send alerts to Prometheus Alertmanager, API v2: every change in order, and open alerts repeatedly while they are
+open.
 
-Alertmanager uses the clock; alerts use the time of events, which is behind it, or long ago. So open alerts are sent
-with an end after now, whatever their time says, and resolved ones end now.
+Alertmanager uses the wall clock. Alerts use the time of events, which may be long ago. So an open alert is sent with an
+end in the future, and a resolved one with the current time as its end.
 """
 
 from __future__ import annotations
@@ -21,19 +22,22 @@ from cep.connectors.receivers.http_post import HttpConnections
 from cep.connectors.receivers.targets import Target
 
 LASTS = 10
-"""Periods of sending after which Alertmanager ends an alert that is not sent again: longer than a restart takes."""
+"""The number of sending periods after which Alertmanager ends an alert that is not sent again. They must last longer
+than a restart."""
 
 PATH = "/api/v2/alerts"
 
 
 class Alertmanager:
-    """Every change is sent as it was, in order, one of each key in a POST, so that short alerts fire before they are
-    resolved. After trouble and after a start, when some may have arrived already, each alert is sent in its current
-    state.
+    """Sends alerts to an Alertmanager.
 
-    An Alertmanager forgets an alert that it is not sent for a while, and all alerts when it restarts. So open alerts
-    are sent again every `target.every` seconds, the first time at the start. That includes alerts that are silenced or
-    inhibited here by now, as they were before; otherwise Alertmanager would end them.
+    Every change is sent in order, and a POST contains one change of each key, so that short alerts fire before they are
+    resolved. After a failure or a restart, some changes may have arrived already. Then only the current state of each
+    alert is sent.
+
+    An Alertmanager forgets all alerts when it restarts, and any alert that is not sent again for a while. So open
+    alerts are sent again every `target.every` seconds, the first time at the start. This includes alerts that are now
+    silenced or inhibited, in their state before; otherwise Alertmanager would end them.
     """
 
     most, lanes, states = 64, 1, True
@@ -44,7 +48,7 @@ class Alertmanager:
         self._last_sent: float | None = None
 
     def key(self, entry: OutboxEntry) -> str:
-        """All in one order, many in a POST."""
+        """Return the same key for all entries, so that they are sent in one order, many in a POST."""
         return ""
 
     def give(self, entries: Sequence[OutboxEntry]) -> None:
@@ -57,7 +61,7 @@ class Alertmanager:
         self._send(list(pending.values()))
 
     def again(self, entry: OutboxEntry, now: AlertChange) -> None:
-        """Return the current state: a refused change would open an alert that is over."""
+        """Send the current state, because the refused change could reopen an alert that is over."""
         self._send([now])
 
     def _send(self, changes: Sequence[AlertChange]) -> None:
@@ -81,30 +85,30 @@ class Alertmanager:
 
 
 def former(change: AlertChange) -> list[AlertChange]:
-    """Yield the end of the same alert with each other severity that it can have, because Alertmanager takes these for
-    other alerts."""
+    """Return the end of the same alert with each other possible severity, because Alertmanager regards these as other
+    alerts."""
     others = sorted({*change.severities} - {change.severity})
     return [replace(change, severity=severity, state="resolved") for severity in others]
 
 
 def lasts(entry: OutboxEntry) -> int:
-    """Return the clock time at which an alert ends unless it is updated."""
+    """Return the wall-clock time at which an alert ends unless it is updated."""
     change = entry.change
     return change.until if entry.came is None else entry.came + change.until - change.end
 
 
 def starts_at(change: AlertChange, now: int) -> str:
-    """Return when the alert fired, as Prometheus defines it, and not after `now`."""
+    """Return the time when the alert fired, which Prometheus calls its start, but not after `now`."""
     return rfc3339(min(change.start if change.fired is None else change.fired, now))
 
 
 def alertmanager_alert(
     change: AlertChange, origin: Publisher, now: int, every: float, lost: Sequence[str] = ()
 ) -> dict[str, object]:
-    """Return an alert as Alertmanager takes it.
+    """Return an alert as Alertmanager expects it.
 
-    Its labels (`alert_labels`) identify it. `now`: microseconds of Unix time; `every`: seconds until it is sent again;
-    `lost`: the sources that are lost.
+    Its labels (`alert_labels`) identify it. `now`: microseconds of Unix time. `every`: the seconds until it is sent
+    again. `lost`: the sources that are lost.
     """
     labels = alert_labels(change, origin.title, origin.status)
     open_until = max(change.until, now + int(LASTS * every * 1_000_000))

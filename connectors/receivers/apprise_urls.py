@@ -1,8 +1,8 @@
-"""Apprise: messages to the services of its URLs, each a receiver of its own (`apprise+file://PATH`,
+"""Send messages to services through Apprise. Each URL in a file or variable is a receiver (`apprise+file://PATH`,
 `apprise+env://NAME`).
 
-Apprise resolves hosts and connects by itself, bypassing the rules for private addresses. So a URL is accepted if its
-service has one address for everybody, which the URL cannot change; others only with `#private=yes`.
+Apprise resolves host names and connects on its own, so the rules about private addresses cannot be enforced. A URL is
+accepted if its service has a fixed public address; others need `#private=yes`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ HOSTED = frozenset(
         "workflows", "xmpp", "xmpps", "zulip",
     )
 )  # fmt: skip
-"""Schemes whose URL names a host. It cannot be checked, because Apprise resolves it again."""
+"""Schemes whose URL names a host. It cannot be checked, because Apprise resolves the name again."""
 
 PAGING: Mapping[str, str] = {
     "firehydrant": "dedup",
@@ -63,10 +63,10 @@ PAGING: Mapping[str, str] = {
     "squadcast": "dedup",
     "victorops": "entity_id",
 }
-"""Services with an incident for each key, which they end on request; and Apprise's name for the key."""
+"""Services that open an incident for each key and close it on request, with Apprise's name of the key."""
 
 CRITICAL = ("splunk", "victorops")
-"""Paging services in which a warning may not begin an incident, depending on their settings."""
+"""Paging services whose settings may ignore warnings when opening an incident."""
 
 CHATS = frozenset(
     (
@@ -75,10 +75,10 @@ CHATS = frozenset(
         "webex", "workflow", "workflows", "wxteams", "xmpp", "xmpps", "zulip",
     )
 )  # fmt: skip
-"""Services in which `@name` or `<…>` notifies somebody."""
+"""Services in which `@name` or `<…>` in a text notifies somebody."""
 
 MARKDOWN = frozenset(("discord", "guilded", "mmost", "mmosts", "ryver", "zulip"))
-"""Services that read every text as Markdown, for which Apprise does not escape it."""
+"""Services that read every text as Markdown. Apprise does not escape texts for them."""
 
 _NO_KEY = "Apprise gives its incidents no key, so each change would be another one: `--feed cloudevents+https://` does"
 OTHERS: Mapping[str, str] = {
@@ -101,8 +101,8 @@ _STATUS = re.compile(r"error=(\d{3})\b")
 
 
 def apprise_targets(text: str, environment: Mapping[str, str] = os.environ) -> list[Target]:
-    """Return a target for each URL in a file or a variable. CepError: there is none, or one is refused; the message
-    shows only the scheme of a URL."""
+    """Return a target for each URL in a file or a variable. Raises CepError if there is none, or one is refused. The
+    message shows only the scheme of a URL."""
     place, _, options = text.partition("#")
     if find_spec("apprise") is None:
         raise CepError("--feed apprise: needs the package apprise", hint=install_command("notify"), code="option")
@@ -133,12 +133,12 @@ def _urls(place: str, environment: Mapping[str, str]) -> list[str]:
 
 
 def _name(url: str) -> str:
-    """Return a receiver's name, which shows only the scheme of its URL."""
+    """Return the name of a receiver, which shows only the scheme of its URL."""
     return f"{url.partition('://')[0].lower()}://…{sha256(url.encode()).hexdigest()[:8]}"
 
 
 def _check(where: str, target: Target) -> None:
-    """Raise CepError if messages may not go to the URL."""
+    """Raise CepError if messages to the URL are not allowed."""
     from apprise import Apprise
 
     url = target.path
@@ -162,7 +162,7 @@ def _check(where: str, target: Target) -> None:
 
 
 def _quiet() -> None:
-    """Keep what Apprise logs from the log of the process: it may hold parts of URLs."""
+    """Keep Apprise's log messages out of the process log, because they may contain parts of URLs."""
     logger = logging.getLogger("apprise")
     logger.propagate = False
     if not logger.handlers:
@@ -170,15 +170,17 @@ def _quiet() -> None:
 
 
 def _public_ntfy(scheme: str, url: str) -> bool:
-    """Return True for `ntfy://topic`, which is a topic of ntfy.sh: a URL without a path names no host."""
+    """Return True for `ntfy://topic`, which is a topic of ntfy.sh: such a URL without a path names no host."""
     parts = urlsplit(url)
     return scheme in ("ntfy", "ntfys") and not parts.path.strip("/") and not parts.query and "@" not in parts.netloc
 
 
 class AppriseMessages:
-    """Messages to one URL. Apprise reports no more than a failure, so failed messages are repeated, and are given up
-    only when the service accepts others. A paging service is sent the state of each alert, with the alert's id as its
-    key."""
+    """Sends messages to one URL.
+
+    Apprise only reports that a message failed. So failed messages are repeated, and given up only when the service
+    accepts others. A paging service is sent the current state of each alert, with the alert's id as key.
+    """
 
     most, lanes = 100, 1
 
@@ -216,7 +218,7 @@ class AppriseMessages:
             raise ServerError(f"the service has not taken it{f': {status}' if status else ''}")
 
     def _safe(self, text: str) -> str:
-        """Return a text that the service shows as it is: it notifies nobody, and has no links with other names."""
+        """Return the text escaped for the service, so that it notifies nobody and contains no disguised links."""
         if self.scheme in MARKDOWN:
             text = _MARKUP.sub(r"\\\g<0>", text)
         return _MENTION.sub("\\g<0>\u200b", text) if self.scheme in CHATS else text
@@ -225,13 +227,13 @@ class AppriseMessages:
         self.give([replace(entry, change=now) if self.states else entry])
 
     def rest(self, outbox: Outbox, told: Callable[[], list[OutboxEntry]]) -> None:
-        """Do nothing: nothing is sent again."""
+        """Do nothing: open alerts are not sent again."""
 
     def close(self) -> None:
-        """Do nothing: Apprise connects for each message."""
+        """Do nothing: Apprise opens a connection for each message."""
 
     def _service(self, key: str = "") -> Apprise:
-        """Return the service. `key`: that of the incident."""
+        """Return the Apprise object of the service. `key`: the key of the incident, if any."""
         from apprise import Apprise, AppriseAsset, PersistentStoreMode
         from apprise.plugins import url_to_dict
 

@@ -1,4 +1,5 @@
-"""Atom (RFC 4287) with archives (RFC 5005): `prev-archive` leads from the newest document to all older ones."""
+"""Atom feeds (RFC 4287) with archives (RFC 5005): `prev-archive` links lead from the newest document to all older
+ones."""
 
 from __future__ import annotations
 
@@ -12,14 +13,13 @@ from cep.connectors.alerts.text import rfc3339
 from cep.connectors.receivers.document import Publisher, shown_values
 
 PAGE = 100
-"""The entries of an archive document, which never changes. The newest document has at most as many."""
+"""The number of entries in an archive document, which never changes, and the greatest number in the newest document."""
 
 TYPE = "application/atom+xml; charset=utf-8"
 
 
 def newest_document(outbox: Outbox, origin: Publisher, feed: str = "") -> bytes:
-    """Return the document to subscribe to. `feed`: its name in links to archives, so that they belong to no
-    other feed."""
+    """Return the document to subscribe to. `feed`: the name of the feed, which its links to archives contain."""
     last = outbox.last
     pages = last // PAGE
     entries = outbox.between(last - PAGE + 1, last)
@@ -28,10 +28,11 @@ def newest_document(outbox: Outbox, origin: Publisher, feed: str = "") -> bytes:
 
 
 def archive(outbox: Outbox, origin: Publisher, page: int, feed: str = "") -> bytes | None:
-    """Return an archive document, from 1 for the oldest; None if it is not full yet, or no longer kept.
+    """Return an archive document, numbered from 1 for the oldest. None if it is not full yet, or no longer kept.
 
-    Its contents do not depend on the time of the request. It links to the one before even if that is no longer kept, so
-    that a client that reads everything notices the gap; it does not link to the next one, which may not exist yet.
+    Its contents do not depend on the time of the request. It links to the previous document even if that is no longer
+    kept, so that a client that reads everything notices the gap. It does not link to the next one, which may not exist
+    yet.
     """
     if page * PAGE > outbox.last:
         return None
@@ -54,7 +55,7 @@ def _at(page: int, feed: str) -> str:
 def _feed(
     entries: Sequence[OutboxEntry], origin: Publisher, id: str, links: dict[str, str | None], archived: bool
 ) -> bytes:
-    """Return a feed. `id`: that of the outbox, so that no two feeds share it."""
+    """Return a feed document. `id`: the id of the outbox, which makes the feed's id unique."""
     root = ET.Element(
         "feed", {"xmlns": "http://www.w3.org/2005/Atom", "xmlns:fh": "http://purl.org/syndication/history/1.0"}
     )
@@ -74,7 +75,8 @@ def _feed(
 
 
 def _entry(root: ET.Element, entry: OutboxEntry, origin: Publisher) -> None:
-    """Add an entry for a change of an alert. A withdrawal updates the entry of the alert's first change."""
+    """Add an entry for a change of an alert. The entry of a withdrawal has the id of the alert's first change, which it
+    updates."""
     change = entry.change
     made = ET.SubElement(root, "entry")
     taken_back = change.withdrawn and bool(change.note)

@@ -1,8 +1,9 @@
-"""The Common Alerting Protocol 1.2 (OASIS, July 2010): an Alert when an alert fires, Updates, and a Cancel when it is
-over.
+"""Messages of the Common Alerting Protocol 1.2 (OASIS, July 2010): an Alert when an alert fires, then Updates, and a
+Cancel at its end.
 
-The time of a message is when its change was added to the outbox, by the clock of the machine, so it does not depend on
-the request. Receivers expire it by the clock, too: it expires as long after that as the alert lasts.
+The time of a message is the wall-clock time when its change was added to the outbox, so it does not depend on the
+request. Receivers expire messages by the clock, too. A message therefore expires as long after its time as the alert
+lasts.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ WITHDRAWN = "The rules have changed, and this alert with them; what it warned of
 
 
 def message(outbox: Outbox, origin: Publisher, alert: str, revision: int | None = None) -> bytes | None:
-    """Return the message of a change, by default the latest; None if receivers are not sent the change."""
+    """Return the message for a change, by default the latest, or None if receivers are not sent the change."""
     entry = outbox.revision(alert, revision)
     if revision is None:
         entry = _sent_last(outbox, entry)
@@ -36,7 +37,7 @@ def message(outbox: Outbox, origin: Publisher, alert: str, revision: int | None 
 
 
 def _sent_last(outbox: Outbox, entry: OutboxEntry | None) -> OutboxEntry | None:
-    """Return the last change of an alert up to this one that receivers are sent."""
+    """Return the last change of an alert, up to this one, that has a message."""
     while entry is not None and _unsaid(entry):
         number = entry.change.revision - 1
         entry = outbox.revision(entry.change.alert, number) if number >= (entry.change.sent or 0) else None
@@ -44,12 +45,13 @@ def _sent_last(outbox: Outbox, entry: OutboxEntry | None) -> OutboxEntry | None:
 
 
 def _unsaid(entry: OutboxEntry) -> bool:
-    """Return True if a change has no message: receivers are not sent it, or it only records who has the alert."""
+    """Return True if a change has no message, because receivers are not sent it, or it only records an action of a
+    person."""
     return entry.change.quiet or entry.change.remark
 
 
 def to_xml(entry: OutboxEntry, origin: Publisher, before: Sequence[OutboxEntry]) -> bytes:
-    """Return a change as XML. `before`: the messages that it refers to, the first one and the one before it."""
+    """Return a change as XML. `before`: the messages that it references, which are the first and the previous one."""
     change, sent = entry.change, _sent(entry)
     root = ET.Element("alert", {"xmlns": "urn:oasis:names:tc:emergency:cap:1.2"})
     _text(root, "identifier", change.id)
@@ -109,12 +111,12 @@ def _info(root: ET.Element, change: AlertChange, origin: Publisher, sent: int) -
 
 
 def _time(ticks: int) -> str:
-    """Return a time in UTC, to the second, as CAP writes it."""
+    """Return a time in the format of CAP: UTC, to the second."""
     return at(ticks).isoformat(timespec="seconds").removesuffix("+00:00")[:19] + "-00:00"
 
 
 def _degrees(number: float) -> str:
-    """Return a decimal without an exponent."""
+    """Return a number as a decimal without an exponent."""
     return f"{number:.6f}".rstrip("0").rstrip(".")
 
 

@@ -1,4 +1,4 @@
-"""A change of an alert as JSON: one document for event streams, CloudEvents and MQTT."""
+"""A change of an alert as a JSON document, for event streams, CloudEvents and MQTT."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cep.connectors.alerts.text import clean, rfc3339, value_text
 from cep.core.errors import CepError
 
 STATUSES = ("Actual", "Exercise", "Test")
-"""The statuses of CAP 1.2 for public messages: real, an exercise, or a technical test."""
+"""The statuses of public messages in CAP 1.2."""
 
 _NAMED = re.compile(r"(.*\S)\s*<([^<>]*)>")
 _NO_SENDER = re.compile(r"[\s,<&\x00-\x1f\x7f]")
@@ -24,8 +24,11 @@ _NO_SENDER = re.compile(r"[\s,<&\x00-\x1f\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class Publisher:
-    """The publisher of alerts: the name of the program, the beginning of IRIs, the sender in CAP (no spaces or commas),
-    one of STATUSES, the sender for people (empty: the program), and the address of the page (empty: unknown)."""
+    """The publisher of alerts.
+
+    It has the name of the program, the base of IRIs, the sender in CAP (without spaces or commas), one of STATUSES, the
+    sender for people (empty: the program), and the address of the web page (empty: unknown).
+    """
 
     program: str
     base: str = "urn:semcep:"
@@ -39,7 +42,7 @@ class Publisher:
         return clean(self.program, 200)
 
     def page(self, change: AlertChange) -> str:
-        """The alert's address for people, empty if unknown."""
+        """Return the address of the alert's web page, or "" if it is unknown."""
         return self.address and f"{self.address}#alert={change.alert}"
 
     @property
@@ -48,14 +51,14 @@ class Publisher:
 
 
 def parse_sender(text: str) -> tuple[str, str]:
-    """Return the sender for people, and the name for CAP: `Weather Service <alerts@example.org>`, or the latter alone.
-    CepError: there is none."""
+    """Return the sender for people and the sender for CAP. The text is `Weather Service <alerts@example.org>`, or only
+    the address. Raises CepError if it contains no sender."""
     found = _NAMED.fullmatch(text)
     return ("", sender(text)) if found is None else (found[1], sender(found[2]))
 
 
 def sender(name: str) -> str:
-    """Return a name that is valid in CAP. CepError: it is not."""
+    """Return a name after checking that it is a valid sender in CAP. Raises CepError if it is not."""
     if not name or _NO_SENDER.search(name) or len(name) > 200:
         hint = "a word that nobody else has, perhaps behind a name: `--sender 'Weather Service <alerts@example.org>'`"
         raise CepError(
@@ -65,7 +68,7 @@ def sender(name: str) -> str:
 
 
 def own_name(base: str) -> str:
-    """The default sender: the host in `base`, else this machine's name."""
+    """Return the default sender: the host in `base`, or this machine's name."""
     try:
         host = urlsplit(base).hostname or socket.gethostname()
     except ValueError:
@@ -98,12 +101,15 @@ SCHEMA: Mapping[str, Any] = {
         "status": {"type": "string", "enum": list(STATUSES)},
     },
 }
-"""The JSON Schema of `document`."""
+"""The JSON Schema of the results of `document`."""
 
 
 def document(change: AlertChange, status: str = STATUSES[0], link: str = "", reminder: int = 0) -> dict[str, Any]:
-    """Return the change for JSON, with times in RFC 3339. `link`: the alert's address for people, empty if unknown;
-    `reminder`: the number of the reminder of this change, 0: it is not a reminder."""
+    """Return a change as an object for JSON, with times in RFC 3339.
+
+    `link`: the address of the alert's web page, or "". `reminder`: the number of a reminder, or 0 for the change
+    itself.
+    """
     return {
         "id": change.id,
         "alert": change.alert,
@@ -150,12 +156,12 @@ def document(change: AlertChange, status: str = STATUSES[0], link: str = "", rem
 
 
 def shown_values(change: AlertChange) -> list[tuple[str, str]]:
-    """Return the values and LABELS of an alert as text. A label that is a value too is there once."""
+    """Return the values and LABELS of an alert as text. A label that equals a value is listed once."""
     values = [(name, value_text(value)) for name, value in change.values.items()]
     return [*values, *(label for label in change.labels.items() if label not in values)]
 
 
 def to_json(entry: OutboxEntry, origin: Publisher) -> bytes:
-    """Return the document on one line, in ASCII."""
+    """Return the document of an entry as one line of ASCII."""
     found = document(entry.change, origin.status, origin.page(entry.change), entry.reminder)
     return json.dumps(found, separators=(",", ":")).encode()

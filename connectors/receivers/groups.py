@@ -1,7 +1,7 @@
-"""Groups of alerts in one message to a receiver, as in Alertmanager, by the clock of the machine.
+"""Grouping of alerts into messages to a receiver, as in Alertmanager, by the wall clock.
 
-The outbox records what is sent together, and when, before it is sent. So after a kill the same changes are sent
-together again, and a group does not wait longer than it would have.
+The outbox records the contents and the time of a message before it is sent. So after a crash, the message is repeated
+with the same contents, and a group does not wait longer than planned.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from cep.connectors.receivers.notices import as_people_know_it
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The times of a group. `wait`: how long after its first change a group is sent, `interval`: how long after that it
-    is sent again, both in microseconds."""
+    """A group of alerts. `wait`: the delay between its first change and its first message. `interval`: the least time
+    between further messages. Both are in microseconds."""
 
     key: str
     wait: int = 0
@@ -29,13 +29,13 @@ GroupOf = Callable[[AlertChange], Group]
 
 
 def by_alert(change: AlertChange) -> Group:
-    """Group the changes of each alert by themselves, without waiting."""
+    """Return a group for each alert, without a delay."""
     return Group(change.slot)
 
 
 class Groups:
-    """The groups of the receiver `name`. `has`: returns which numbers of the outbox the receiver has; `wants`: returns
-    which changes it is sent."""
+    """The groups of the receiver `name`. `has` returns True for the number of an entry that the receiver has. `wants`
+    returns True for a change that it should be sent."""
 
     def __init__(
         self,
@@ -66,16 +66,16 @@ class Groups:
         self._over = self._sent.keys() - self._batches.keys() - self._open.keys()
 
     def key(self, entry: OutboxEntry) -> str:
-        """Return the key of the group in which a change was begun before this start, or else of its own group."""
+        """Return the key of the group in which a change was sent before this start, or else its current group."""
         return self._begun.get(entry.number) or self._group_of(entry.change).key
 
     def begun(self, key: str) -> Sequence[int]:
-        """Return the numbers of the changes that are sent together and are not done."""
+        """Return the numbers of the changes in the current message of a group that are not done."""
         return self._batches.get(key, ())
 
     def due(self, key: str, waiting: Iterable[OutboxEntry]) -> int:
-        """Return when a group may be sent in which these changes wait, in microseconds of Unix time. Some of them may
-        have come from another group of the same alert."""
+        """Return the time when a group with these waiting changes may be sent, in microseconds of Unix time. Some of
+        them may have moved here from another group of the same alert."""
         entry, group = None, None
         for each in waiting:
             entry = entry or each
@@ -92,8 +92,8 @@ class Groups:
         return last - (last - entry.came) // group.interval * group.interval
 
     def batch(self, key: str, waiting: Sequence[OutboxEntry], now: int) -> list[OutboxEntry]:
-        """Return the waiting changes that are sent together, in order, and record which they are. CepError: the disk
-        cannot be written."""
+        """Return the waiting changes for the next message in order, and record them. Raises CepError if the disk cannot
+        be written."""
         begun = self._batches.get(key, [])
         if not any(entry.number in begun for entry in waiting):  # none; or other routes apply since the start
             numbers = [entry.number for entry in waiting]
@@ -106,14 +106,14 @@ class Groups:
         return [replace(entry, composed=self._sent[key], group=self._messages.get(key)) for entry in batch]
 
     def send_alone(self, key: str) -> None:
-        """Record that the changes of a group are sent one by one, each in a message of its own name. CepError: the disk
+        """Record that the changes of a group are sent one by one, as separate messages. Raises CepError if the disk
         cannot be written."""
         if key in self._messages:
             self._outbox.note_group(self._name, key, self._sent[key], self._batches[key], None)
             del self._messages[key]
 
     def done(self, key: str, entries: Sequence[OutboxEntry]) -> None:
-        """Record that the receiver has these changes, or has refused them for good."""
+        """Record that the receiver has accepted these changes, or has refused them finally."""
         numbers = self._batches.get(key, [])
         for entry in entries:
             if entry.number in numbers:
@@ -127,7 +127,7 @@ class Groups:
             self._over.add(key)
 
     def _tell(self, key: str, change: AlertChange) -> None:
-        """Record that the receiver was notified of an alert in this group, so that the alert is open in no other."""
+        """Record that the receiver was notified of an alert in this group. The alert is then open in no other group."""
         before = self._group.pop(change.alert, None)
         if before is not None and (change.over or before != key):
             alerts = self._open[before]
@@ -141,7 +141,7 @@ class Groups:
             self._over.discard(key)
 
     def drop(self, key: str, entries: Sequence[OutboxEntry]) -> None:
-        """Drop changes that will not be sent."""
+        """Remove changes that will not be sent."""
         numbers = self._batches.get(key, [])
         for entry in entries:
             self._begun.pop(entry.number, None)
@@ -151,8 +151,8 @@ class Groups:
             self._messages.pop(key, None)
 
     def settle(self) -> None:
-        """Forget the groups that are over; the receiver's position is in the outbox. CepError: the disk cannot be
-        written."""
+        """Forget the groups that are over, after the receiver's position has been stored in the outbox. Raises CepError
+        if the disk cannot be written."""
         over = self._over - self._batches.keys()
         if over:
             self._outbox.forget_groups(self._name, over)

@@ -1,5 +1,5 @@
-"""HTTP requests to allowed addresses. A name is resolved for each connection, and only the checked address is used.
-Connections are kept and reused."""
+"""HTTP requests to permitted addresses. The host name is resolved for each connection, and only the checked address is
+used. Connections are kept and reused."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from cep.connectors.receivers.sender import DeliveryRefused, ServerError, Unreac
 from cep.connectors.receivers.targets import Target, reachable
 
 TIMEOUT = 10.0
-"""Seconds for connecting, and for each step of an answer."""
+"""The time limit for connecting and for each part of a response, in seconds."""
 
 _LATER = frozenset((408, 425, 429, 502, 503, 504))
-"""Responses that ask to wait, or that come from a gateway: the content is not the reason."""
+"""Status codes that ask to wait, or that come from a gateway. The content is not their cause."""
 
 _ADDRESS = frozenset((401, 403, 404, 405, 407, 410))
-"""Responses about address and authorization. Like redirections and errors from 500 on, their reason is rarely the
-content."""
+"""Status codes about the address or the authorization. Like redirections and codes from 500 on, they are rarely caused
+by the content."""
 
 _LONGEST_WAIT = 3600.0
 _READ = 4096  # bytes of a response that are read
@@ -35,7 +35,7 @@ _IDLE, _OLD = 30.0, 300.0  # seconds for which an unused connection is kept, and
 
 
 class HttpConnections:
-    """Connections to a target, for several threads; each uses one at a time."""
+    """Connections to a target. Several threads may use them, each one connection at a time."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -44,16 +44,17 @@ class HttpConnections:
         self._tls = ssl.create_default_context() if target.tls else None
 
     def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> None:
-        """Send a request, and return when the target has accepted it. Raises Unreachable or ServerError if it may be
-        sent again later, and DeliveryRefused if the target refuses it.
+        """Send a POST request, and return when the target has accepted it.
+
+        Raises Unreachable or ServerError if it may be sent again later, and DeliveryRefused if the target refuses it.
         """
         self.request("POST", path, body, headers)
 
     def request(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Message:
-        """Return the headers of a successful response. Raises as `post`.
+        """Send a request, and return the headers of a successful response. Raises the errors of `post`.
 
-        Redirections are not followed, since they could lead anywhere. A kept connection may have been closed just now;
-        then a new one repeats the request, which may therefore arrive twice.
+        Redirections are not followed, because they could lead to any host. If a kept connection turns out to be closed,
+        the request is repeated on a new one, so it may arrive twice.
         """
         headers = {**headers, **_authorization(self.target), "User-Agent": "semcep"}
         kept = self._kept()
@@ -98,7 +99,7 @@ class HttpConnections:
         raise DeliveryRefused(reason)
 
     def _kept(self) -> _Kept | None:
-        """Return the connection that was used last, unless it is too old or was closed at the other end."""
+        """Return the connection that was used last, unless it is too old or was closed by the target."""
         now = time.monotonic()
         while True:
             with self._lock:
@@ -110,7 +111,7 @@ class HttpConnections:
             kept.connection.close()
 
     def _connected(self) -> _Kept:
-        """Return a new connection. OSError: there is no such host, it does not answer, or it is not allowed."""
+        """Open a connection. Raises OSError if the host does not exist, does not answer, or is not permitted."""
         target, error = self.target, OSError("no address")
         connection = http.client.HTTPConnection(target.host, target.port, timeout=TIMEOUT)
         for address in reachable(target):
@@ -130,7 +131,7 @@ class HttpConnections:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A connection: when it was made, and since when it is unused, by the monotonic clock."""
+    """A connection, with the times when it was opened and last used (monotonic clock)."""
 
     connection: http.client.HTTPConnection
     made: float
@@ -138,7 +139,7 @@ class _Kept:
 
 
 def _readable(connection: socket.socket | None) -> bool:
-    """Return True if unrequested data have arrived, which is usually the end."""
+    """Return True if unexpected data have arrived on an idle connection, which usually means that it was closed."""
     if connection is None:
         return True
     poll = select.poll()

@@ -1,4 +1,4 @@
-"""Lanes: threads that work side by side for another one, which collects their results."""
+"""Threads that run steps in parallel for a controlling thread, which collects the results."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from queue import SimpleQueue
 
 Step = Callable[[], None]
 Then = Callable[[Exception | None], None]
-"""Receives the failure of a step, None: there was none."""
+"""A function that is called with the exception of a finished step, or None."""
 
 
 class Lanes:
-    """Threads for up to `most` steps at once. `busy`: the steps that were begun and are not `finished`. `bell` is set
-    when one ends. The threads end with the process: a receiver that hangs does not delay it."""
+    """Threads for up to `most` steps at once.
+
+    `busy`: the number of steps that were begun and not yet returned by `finished`. `bell` is set whenever a step ends.
+    The threads end with the process, so a receiver that hangs does not delay it.
+    """
 
     def __init__(self, most: int, name: str, bell: threading.Event) -> None:
         self.most, self.busy = most, 0
@@ -24,7 +27,7 @@ class Lanes:
         self._threads = 0
 
     def begin(self, step: Step, then: Then) -> None:
-        """Begin a step. `then` is returned when it has ended."""
+        """Run a step in a thread. `finished` yields `then` after the end of the step."""
         self.busy += 1
         self._steps.put((step, then))
         if self._threads < min(self.most, self.busy):
@@ -32,13 +35,13 @@ class Lanes:
             threading.Thread(target=self._work, name=f"{self._name} {self._threads}", daemon=True).start()
 
     def finished(self) -> Iterator[tuple[Then, Exception | None]]:
-        """Return the steps that have ended since the last call."""
+        """Yield `then` and the exception (or None) of each step that has ended since the last call."""
         while self._ended:
             self.busy -= 1
             yield self._ended.popleft()
 
     def close(self) -> None:
-        """End the threads as soon as they have nothing to do."""
+        """End the threads when they have finished their steps."""
         for _ in range(self._threads):
             self._steps.put(None)
 

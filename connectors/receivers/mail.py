@@ -1,4 +1,4 @@
-"""E-mail (RFC 5322): a message for each group of changes; the messages about an alert are a thread."""
+"""Send alerts by e-mail (RFC 5322): one message per group of changes. All messages about an alert form a thread."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from cep.connectors.receivers.targets import MAILBOX, Target, reachable
 from cep.core.errors import CepError
 
 TIMEOUT = 20.0
-"""Seconds for connecting, and for each answer of the server."""
+"""The time limit for connecting and for each answer of the server, in seconds."""
 
 _IDLE = 10.0  # seconds for which an unused connection is kept
 _WIRE = SMTP.clone(cte_type="7bit")  # a length that every server accepts
@@ -33,12 +33,13 @@ _DOMAIN = re.compile(r"[A-Za-z0-9.-]+")
 
 
 class Mail:
-    """Messages to one mailbox. A change has the Message-ID `<its id@domain>`, a message with several that of its first
-    one; a repetition has the same, also if it leaves out the first. `References` name the first message of each alert
-    in it.
+    """Sends messages to one mailbox.
 
-    Responses from 400 on are temporary, as is an unreachable server. From 500 on they are final for a message that the
-    server has seen; the reason may also be the login or the mailbox, which can be corrected.
+    The Message-ID is `<id@domain>` with the id of the first change in the message. A repetition has the same
+    Message-ID, even if it leaves out the first change. `References` names the first message about each alert.
+
+    Status codes from 400 to 499 are temporary errors, like an unreachable server. Codes from 500 on are final for a
+    message that the server has seen. Their cause may also be the login or the mailbox, which can be corrected.
     """
 
     most, lanes, states = 100, 1, False
@@ -59,8 +60,8 @@ class Mail:
         self._send(self.message(entries))
 
     def message(self, entries: Sequence[OutboxEntry]) -> EmailMessage:
-        """Return the message of a group of changes, and record it as the first one of alerts that had none. CepError:
-        the disk cannot be written."""
+        """Return the message for a group of changes, and record it as the first message about alerts that had none.
+        Raises CepError if the disk cannot be written."""
         first = entries[0]
         id = _id(first, self.origin)
         alerts = list(dict.fromkeys(entry.change.alert for entry in entries))
@@ -90,7 +91,7 @@ class Mail:
         self._used = time.monotonic()
 
     def close_now(self) -> None:
-        """Drop the connection without QUIT."""
+        """Close the connection without QUIT."""
         if self._smtp is not None:
             self._smtp.close()
             self._smtp = None
@@ -115,7 +116,7 @@ class Mail:
             raise _refused(code, text, stage)
 
     def _kept(self) -> smtplib.SMTP | None:
-        """Return the earlier connection, if the server still answers."""
+        """Return the existing connection if the server still answers."""
         if self._smtp is None:
             return None
         with suppress(OSError, smtplib.SMTPException):
@@ -125,7 +126,7 @@ class Mail:
         return None
 
     def _connected(self) -> smtplib.SMTP:
-        """Return a new connection, encrypted and logged in as the target says."""
+        """Open a connection, with encryption and login as the target requires."""
         target = self.target
         smtp = _Checked(target, self._tls)
         self._smtp = smtp
@@ -144,7 +145,7 @@ class Mail:
 
 
 class _Checked(smtplib.SMTP):
-    """Connects to a checked address, because resolving the name again could give another one."""
+    """An SMTP connection to a checked address. Resolving the host name again could return another one."""
 
     def __init__(self, target: Target, tls: ssl.SSLContext) -> None:
         self._target, self._context = target, tls
@@ -164,7 +165,7 @@ class _Checked(smtplib.SMTP):
 
 
 def message(entries: Sequence[OutboxEntry], to: str, origin: Publisher, threads: Sequence[str] = ()) -> EmailMessage:
-    """Return the message of a group of changes. `threads`: for each alert in it its first message, if there is one
+    """Return the message for a group of changes. `threads`: the first message about each alert in it, if there is one
     already."""
     made = EmailMessage(policy=_WIRE)
     made["From"] = Address(clean(origin.speaker, 100), addr_spec=origin.sender)
@@ -195,7 +196,7 @@ def _domain(origin: Publisher) -> str:
 
 
 def _refused(code: int, text: bytes | str, stage: str) -> Exception:
-    """Return the failure for a response."""
+    """Return the exception for an error response."""
     said = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
     reason = f"{code} {clean(said, 200)}".strip()
     if 400 <= code < 500 or code < 0:

@@ -15,7 +15,7 @@ from cep.connectors.receivers.sse import Stream
 
 
 class ProgramMetrics(Collector):
-    """Metrics of the program. `up`: returns True if it has not failed."""
+    """Metrics of the program. `up` returns True if it has not failed."""
 
     def __init__(self, up: Callable[[], bool]) -> None:
         self.up = up
@@ -26,7 +26,8 @@ class ProgramMetrics(Collector):
 
 
 class MaintenanceMetrics(Collector):
-    """`up`: returns False while the calendar cannot be read, None without one."""
+    """The metric of maintenance windows. `up` returns False while the calendar cannot be read, and None if there is no
+    calendar."""
 
     def __init__(self, up: Callable[[], bool | None]) -> None:
         self.up = up
@@ -38,7 +39,7 @@ class MaintenanceMetrics(Collector):
 
 
 class SourceMetrics(Collector):
-    """Metrics of live inputs: which of them are available."""
+    """Metrics of live inputs: their availability and losses."""
 
     def __init__(self, sources: Sources) -> None:
         self.sources = sources
@@ -53,7 +54,7 @@ class SourceMetrics(Collector):
 
 
 class AlertMetrics(Collector):
-    """Metrics of alerts. `unplaced`: occurrences with an invalid place, by alert."""
+    """Metrics of alerts. `unplaced`: the number of occurrences with an invalid place, by alert."""
 
     def __init__(self, outbox: Outbox, stream: Stream, unplaced: Mapping[str, int]) -> None:
         self.outbox = outbox

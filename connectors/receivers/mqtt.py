@@ -1,5 +1,5 @@
-"""MQTT: an open alert is a retained message at `alerts/<name>/<key>`. Its end is sent there, then the message is
-cleared."""
+"""Send alerts to MQTT. An open alert is a retained message at `alerts/<name>/<key>`. At its end, a final message is
+sent there, then the retained message is cleared."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from paho.mqtt.client import Client
 
 TIMEOUT = 10.0
-"""Seconds in which a broker has to answer."""
+"""The time limit for an answer of a broker, in seconds."""
 
 _LONGEST = 200  # characters of a key in a topic
 
 
 class Topics:
-    """Sends every message with QoS 1; it counts as delivered when the broker has acknowledged it."""
+    """Sends every message with QoS 1. It counts as delivered when the broker has acknowledged it."""
 
     most, lanes, states = 32, 1, False
 
@@ -38,14 +38,14 @@ class Topics:
         self._client: Client | None = None
 
     def key(self, entry: OutboxEntry) -> str:
-        """All in one order, that of the connection."""
+        """Return the same key for all entries, so that they are sent in order."""
         return ""
 
     def give(self, entries: Sequence[OutboxEntry]) -> None:
         self._give(entries, retain=True)
 
     def again(self, entry: OutboxEntry, now: AlertChange) -> None:
-        """Send a change again; it is retained only if it is the current one."""
+        """Send a change again. It is retained only if it is the current one."""
         self._give([entry], retain=entry.change.id == now.id)
 
     def _give(self, entries: Sequence[OutboxEntry], retain: bool) -> None:
@@ -67,7 +67,7 @@ class Topics:
             self._lost("the broker does not answer")
 
     def rest(self, outbox: Outbox, told: Callable[[], list[OutboxEntry]]) -> None:
-        """Do nothing: the client keeps the connection by itself."""
+        """Do nothing: the client keeps the connection open."""
 
     def close(self) -> None:
         if self._client is not None:
@@ -109,7 +109,7 @@ class Topics:
         return client
 
     def _reach(self, client: Client) -> None:
-        """Connect to a checked address, because resolving the name again could give another one."""
+        """Connect to a checked address. Resolving the host name again could return another one."""
         reason: Exception = OSError("no address")
         try:
             for address in reachable(self.target):
@@ -128,7 +128,7 @@ class Topics:
 
 
 class _Named(ssl.SSLContext):
-    """TLS that requires the certificate of a host name, while it connects to an address of the host."""
+    """A TLS context that verifies the certificate for a host name while connecting to an IP address."""
 
     host: str
 
@@ -144,7 +144,8 @@ class _Named(ssl.SSLContext):
 
 
 def topic_end(change: AlertChange) -> str:
-    """Return the end of a topic: the alert's name, then a level for each value of its key; a digest for a long key."""
+    """Return the end of a topic: the alert's name, then a level for each value of its key. A long key is replaced by a
+    digest."""
     levels = [quote(value_text(value), safe="") or "-" for value in change.key.values()]
     key = "/".join(levels)
     return f"{change.name}/{key if len(key) <= _LONGEST and '…' not in key else change.slot}" if levels else change.name

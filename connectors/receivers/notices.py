@@ -1,4 +1,4 @@
-"""Changes of alerts for people, in mail and chats: a subject, plain text, HTML."""
+"""Texts about changes of alerts for mail and chats: a subject, plain text, HTML."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ASIDES = ("updated", "commented", "assigned")
 
 
 def news(change: AlertChange, outbox: Outbox) -> bool:
-    """Return False for changes that nobody wants a message of: one more occurrence of an alert that is known."""
+    """Return False for changes that people are not sent: a further occurrence of an open alert."""
     if change.word != "updated" or change.note or change.sent == change.revision:
         return True
     before = outbox.revision(change.alert, change.revision - 1)
@@ -26,7 +26,8 @@ def news(change: AlertChange, outbox: Outbox) -> bool:
 
 
 def as_people_know_it(entry: OutboxEntry, outbox: Outbox) -> OutboxEntry:
-    """Call a change an escalation if the alert escalated while it was inhibited or silenced, when nobody was told."""
+    """Present a change as an escalation if the alert escalated while it was inhibited or silenced, because nobody was
+    notified then."""
     change = entry.change
     if change.word not in ("updated", "unsilenced") or not change.escalated or change.sent == change.revision:
         return entry
@@ -37,7 +38,7 @@ def as_people_know_it(entry: OutboxEntry, outbox: Outbox) -> OutboxEntry:
 
 
 def subject(entries: Sequence[OutboxEntry], origin: Publisher) -> str:
-    """Return one line that begins with the most severe open alert: its state and severity, and its title."""
+    """Return a subject line about the most severe open alert: its state, severity and title."""
     status = "" if origin.status == "Actual" else f"{origin.status}: "
     first, *others = (_heading(_turn(own)) for own in _by_alert(entries))
     more = f"; {len(others)} more: {'; '.join(dict.fromkeys(others))}" if others else ""
@@ -45,19 +46,19 @@ def subject(entries: Sequence[OutboxEntry], origin: Publisher) -> str:
 
 
 def plain(entries: Sequence[OutboxEntry], origin: Publisher, safe: Callable[[str], str] = str) -> str:
-    """Return the alerts as in the subject, each with its changes one after another, separated by lines. `safe` escapes
-    texts for a service, except for addresses."""
+    """Return a plain text with a section for each alert, which lists its changes. `safe` escapes texts for a service,
+    except for addresses."""
     line = f"\n\n{'-' * 40}\n\n"
     return line.join(_plain(entry, origin, safe) for own in _by_alert(entries) for entry in own) + "\n"
 
 
 def plain_body(entry: OutboxEntry, origin: Publisher, safe: Callable[[str], str] = str) -> str:
-    """Return one change without its heading, which is the title of the message."""
+    """Return the text of one change without its heading, which is the title of the message."""
     return _plain(entry, origin, safe, headed=False) + "\n"
 
 
 def html(entries: Sequence[OutboxEntry], origin: Publisher) -> str:
-    """Return the notice as an HTML document, without styles, scripts or remote pictures."""
+    """Return the changes as an HTML document, without styles, scripts or remote images."""
     return (
         '<!DOCTYPE html><html><head><meta charset="utf-8"></head><body>'
         + "<hr>".join(_html(entry, origin) for own in _by_alert(entries) for entry in own)
@@ -66,7 +67,7 @@ def html(entries: Sequence[OutboxEntry], origin: Publisher) -> str:
 
 
 def _by_alert(entries: Sequence[OutboxEntry]) -> list[list[OutboxEntry]]:
-    """Return the changes of each alert: the most severe open one first, resolved ones last."""
+    """Group changes by alert: the most severe open alert first, resolved ones last."""
     alerts: dict[str, list[OutboxEntry]] = {}
     for entry in entries:
         alerts.setdefault(entry.change.alert, []).append(entry)
@@ -83,14 +84,14 @@ def _by_alert(entries: Sequence[OutboxEntry]) -> list[list[OutboxEntry]]:
 
 
 def _turn(own: Sequence[OutboxEntry]) -> OutboxEntry:
-    """Return the change that describes an alert: the last one, unless it only adds details to an earlier one."""
+    """Return the change that best describes an alert: the last one, unless it only adds details to an earlier one."""
     if own[-1].change.over:
         return own[-1]
     return next((entry for entry in reversed(own) if _word(entry.change) not in _ASIDES), own[-1])
 
 
 def _word(change: AlertChange) -> str:
-    """Return the word for a change. The first one that receivers are sent says that the alert fires."""
+    """Return the word for a change. The first change that receivers are sent is called firing."""
     return "firing" if change.sent == change.revision and not change.over else change.word
 
 
@@ -113,7 +114,7 @@ def _paragraphs(change: AlertChange) -> list[str]:
 
 
 def _fields(entry: OutboxEntry, origin: Publisher) -> list[tuple[str, str]]:
-    """Return names with values; the last ones are addresses."""
+    """Return the names and values of the details of a change. Addresses come last."""
     change = entry.change
     more = [text for text in (change.certainty, change.urgency) if text != "Unknown"]
     over = change.time if change.ended is None else change.ended

@@ -1,4 +1,4 @@
-"""The position of a receiver that accepts entries out of order: all up to a number, and some beyond it."""
+"""The position of a receiver that accepts entries out of order: a number up to which it has all, and ranges beyond."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ from collections.abc import Sequence
 from itertools import islice
 
 Ranges = Sequence[tuple[int, int]]
-"""Numbers of entries, from and to, both included."""
+"""Ranges of entry numbers. Both ends are included."""
 
 MOST = 1000
-"""The greatest number of recorded ranges. Entries beyond them are sent again after a start."""
+"""The greatest number of recorded ranges. Entries in further ranges are sent again after a restart."""
 
 
 class Position:
-    """A position. `changed`: it has advanced since it was recorded. It stores the entries that are not done, because a
-    refused entry may have a million done ones after it."""
+    """The position of a receiver. `changed`: it has advanced since it was last recorded.
+
+    It stores the entries that are not done, because one refused entry may precede a million accepted ones.
+    """
 
     def __init__(self, cursor: int, ahead: Ranges = ()) -> None:
-        """The receiver has all up to `cursor`, and at the last start it had those in `ahead`."""
+        """`cursor`: the receiver has all entries up to this number. `ahead`: the ranges beyond it that the receiver had
+        at the last start."""
         self.changed = False
         self._last = cursor  # the last one that was taken
         self._waiting: dict[int, None] = {}  # taken and not done, in order
@@ -26,11 +29,11 @@ class Position:
 
     @property
     def cursor(self) -> int:
-        """The receiver has all entries up to this number."""
+        """The number up to which the receiver has all entries."""
         return next(iter(self._waiting), self._last + 1) - 1
 
     def take(self, number: int) -> bool:
-        """Take the next entry, in order; False: the receiver has it already."""
+        """Add the next entry, in order. Return False if the receiver has it already."""
         self._last = number
         while self._before and self._before[0][1] < number:
             self._before.popleft()
@@ -41,14 +44,13 @@ class Position:
         return True
 
     def done(self, number: int) -> None:
-        """Note that the receiver has an entry that was taken, or needs it no more. It may have had it before."""
+        """Note that the receiver has an entry or no longer needs it. Entries that are already done are ignored."""
         if number in self._waiting:
             del self._waiting[number]
             self.changed = True
 
     def ahead(self) -> list[tuple[int, int]]:
-        """Return the ranges beyond the cursor that it has, including those of the last start: everything between two
-        that wait."""
+        """Return the ranges of done entries beyond the cursor, including those of the last start."""
         waiting = list(islice(self._waiting, MOST + 1))
         ends = [*waiting[1:], *([self._last + 1] if len(waiting) <= MOST else [])]
         between = [(low + 1, high - 1) for low, high in zip(waiting, ends) if high > low + 1]

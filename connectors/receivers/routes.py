@@ -1,5 +1,4 @@
-"""Routes: a TOML file that selects the receivers of alerts, and the alerts that are sent together, as in
-Alertmanager."""
+"""Routes: a TOML file that selects the receivers of alerts, and groups the alerts into messages, as in Alertmanager."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ WAIT, INTERVAL = 30_000_000, 300_000_000
 """The default `group_wait` and `group_interval` in microseconds, as in Alertmanager."""
 
 EACH = "..."
-"""In `group_by`: all labels, so that each alert is a group of its own."""
+"""The value of `group_by` that stands for all labels, so that each alert is a separate group."""
 
 _KEYS = ("receiver", "matchers", "continue", "group_by", "group_wait", "group_interval")
 _UNITS = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "min": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
@@ -37,8 +36,11 @@ _USUAL = ("alertname", "severity", "program", "urgency", "certainty", "status")
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A route. `goes_on`: later routes are tried, too. `group_by`: labels, None: all of them. `wait` and `interval`: in
-    microseconds. `grouped`: the file has settings for groups."""
+    """A route to a receiver.
+
+    `goes_on`: later routes are tried even if this one matches. `group_by`: labels; None: all. `wait` and `interval`: in
+    microseconds. `grouped`: the file sets group options for this route.
+    """
 
     receiver: str
     matchers: Matchers = field(default_factory=Matchers)
@@ -57,10 +59,10 @@ class Route:
 
 @dataclass(frozen=True)
 class Routes:
-    """The routes of a file. `receivers`: by name, their addresses as in `--feed`. The first matching route applies to
-    an alert; after one with `continue`, later ones do, too.
+    """The routes of a file. `receivers`: the addresses of each receiver, as in `--feed`.
 
-    An alert whose severity rises is still sent to its earlier receivers, so that all of them are notified of its end.
+    An alert takes the first matching route. After a route with `continue`, later ones are tried, too. An alert whose
+    severity rises is still sent to its earlier receivers, so that all of them are notified of its end.
     """
 
     receivers: Mapping[str, tuple[str, ...]]
@@ -69,7 +71,7 @@ class Routes:
 
     @classmethod
     def read(cls, file: Path) -> Routes:
-        """Read a file. CepError: it cannot be read, or is inconsistent."""
+        """Read a file. Raises CepError if it cannot be read or is inconsistent."""
         where = f"--routes {file}"
         try:
             document = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -91,7 +93,7 @@ class Routes:
         return cls(receivers, routes, file)
 
     def reached(self, labels: Mapping[str, str]) -> Iterator[Route]:
-        """Return the routes of an alert with these labels."""
+        """Yield the routes that an alert with these labels takes."""
         for route in self.routes:
             if route.matchers.matches(labels):
                 yield route
@@ -99,15 +101,15 @@ class Routes:
                     return
 
     def for_people(self, receiver: str) -> bool:
-        """Return True if a receiver gets messages in groups, which others do not."""
+        """Return True if a receiver is sent grouped messages for people."""
         return any(text.startswith(("smtp", "apprise")) for text in self.receivers[receiver])
 
     def of(self, receiver: str, origin: Publisher) -> ReceiverRoutes:
-        """Return the routes that lead to one receiver."""
+        """Return the routes to one receiver."""
         return ReceiverRoutes(self, receiver, origin)
 
     def check_names(self, alerts: Sequence[Alert], origin: Publisher) -> None:
-        """CepError: a route uses a label that no alert of the program has."""
+        """Raise CepError if a route uses a label that no alert of the program has."""
         known = known_labels(alerts, origin)
         for number, route in enumerate(self.routes, 1):
             asked = [matcher.name for matcher in route.matchers]
@@ -119,7 +121,7 @@ class Routes:
 
 
 class ReceiverRoutes:
-    """Tells which changes a receiver gets, and in which groups."""
+    """Determines the changes that a receiver is sent, and their groups."""
 
     def __init__(self, routes: Routes, receiver: str, origin: Publisher) -> None:
         self._routes, self._receiver, self._origin = routes, receiver, origin
@@ -134,8 +136,10 @@ class ReceiverRoutes:
         return found
 
     def _found(self, change: _Labelled, severities: tuple[str, ...]) -> Group | None:
-        """Return the group for an alert's current severity; if that does not lead here, for the last earlier one that
-        does."""
+        """Return the group for an alert's current severity, or None if the receiver does not get the alert.
+
+        If no route for the current severity leads to the receiver, the last earlier severity that does counts.
+        """
         for severity in reversed(severities):
             labels = change.labels(severity, self._origin)
             for route in self._routes.reached(labels):
@@ -146,7 +150,7 @@ class ReceiverRoutes:
 
 @dataclass(frozen=True, slots=True)
 class _Labelled:
-    """A change, of which only the labels count."""
+    """A change of an alert, compared by its alert only. It is the cache key for the alert's labels."""
 
     change: AlertChange = field(compare=False, hash=False)
     alert: str
@@ -166,7 +170,7 @@ def known_labels(alerts: Iterable[Alert], origin: Publisher) -> set[str]:
 
 
 def possible_labels(alert: Alert, severity: str, origin: Publisher) -> dict[str, str | None]:
-    """The labels of an ALERT's alerts; None: the value depends on the event."""
+    """Return the labels of an alert. None: the value depends on the event."""
     names = dict.fromkeys(alert.keys)
     labels = {name: _value(template) for name, template in alert.labels}
     some = AlertChange(
@@ -256,7 +260,7 @@ def _wrong(message: str, hint: str | None) -> CepError:
 
 
 def lines(routes: Routes, alerts: Iterable[Alert], origin: Publisher, write: Callable[[int], str]) -> list[str]:
-    """Return lines for people about the receivers of each alert of a program. `write` formats a duration."""
+    """Return lines of text about the receivers of each alert of a program. `write` formats a duration."""
     lines: list[str] = []
     lost: list[str] = []
     for alert in alerts:
@@ -296,7 +300,7 @@ def lines(routes: Routes, alerts: Iterable[Alert], origin: Publisher, write: Cal
 
 
 def unreached(routes: Routes, alerts: Iterable[Alert], origin: Publisher) -> list[str]:
-    """Return the names of the alerts that reach no receiver, whatever their values."""
+    """Return the names of the alerts that cannot reach any receiver, whatever their values."""
     return [
         alert.name
         for alert in alerts
@@ -309,7 +313,8 @@ def unreached(routes: Routes, alerts: Iterable[Alert], origin: Publisher) -> lis
 
 
 def _reach(routes: Routes, labels: Mapping[str, str | None]) -> tuple[list[tuple[Route, str]], bool]:
-    """Return the routes that alerts with these labels may take, each with its condition; True: without a receiver."""
+    """Return the routes that alerts with these labels may take, each with its condition. Also return True if one of
+    them applies unconditionally."""
     reached: list[tuple[Route, str]] = []
     certain = False
     before = False

@@ -1,4 +1,5 @@
-"""Send entries of the outbox to one receiver: each at least once, and those of one key in order."""
+"""Send entries of the outbox to one receiver. Each is sent at least once, and the entries of a key are sent in
+order."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ from cep.connectors.receivers.position import Position
 from cep.core.errors import CepError
 
 ATTEMPTS = 20
-"""The refusals after which an entry is given up. The waits between the attempts add up to more than ten minutes."""
+"""The number of refusals after which an entry is given up. The waits between the attempts add up to more than ten
+minutes."""
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 60.0
 _LOOK = 0.5  # seconds in which a sender notices that it has to stop
@@ -32,13 +34,14 @@ _HELD = 10_000  # the most entries in the queues, so that a refused one does not
 
 
 class ReportTrouble(Protocol):
-    """Reports trouble with a receiver: its name, and a text; `fields`: `alert`, `change`, `reason`."""
+    """Reports trouble with a receiver: its name and a text. `fields`: `alert`, `change`, `reason`."""
 
     def __call__(self, receiver: str, text: str, /, **fields: str) -> None: ...
 
 
 class Unreachable(Exception):
-    """The receiver did not answer, or asked to wait (`wait` seconds). The entries are sent again, without a limit."""
+    """Raised if the receiver does not answer, or asks to wait (`wait` seconds). The entries are sent again without a
+    limit."""
 
     def __init__(self, reason: str, wait: float = 0.0) -> None:
         super().__init__(reason)
@@ -46,45 +49,51 @@ class Unreachable(Exception):
 
 
 class ServerError(Unreachable):
-    """The receiver answered with an error that may be its own. The entries are sent again, unless it accepts others."""
+    """Raised if the receiver answers with an error that may not be caused by the content. The entries are sent again,
+    until the receiver accepts others but not these."""
 
 
 class DeliveryRefused(Exception):
-    """The receiver refuses the content. It is sent again a limited number of times."""
+    """Raised if the receiver refuses the content, which is then sent again a limited number of times."""
 
 
 class _AloneNot(Exception):
-    """The receiver accepts the next entry, but not this one."""
+    """Raised if the receiver accepts the next entry, but not this one."""
 
 
 class Delivery(Protocol):
-    """The way of entries to one receiver: up to `most` at once, in `lanes` in parallel. `states`: only the state of an
-    alert matters, so that after trouble outdated changes are not sent. Raises Unreachable, ServerError or
-    DeliveryRefused."""
+    """Sends entries to one receiver: up to `most` at once, in up to `lanes` threads.
+
+    `states`: only the current state of an alert matters, so outdated changes are not sent after a failure. Raises
+    Unreachable, ServerError or DeliveryRefused.
+    """
 
     most: int
     lanes: int
     states: bool
 
     def key(self, entry: OutboxEntry) -> str:
-        """Return the key of an entry. Entries of one key are sent in order, one after another."""
+        """Return the key of an entry. Entries with the same key are sent in order."""
 
     def give(self, entries: Sequence[OutboxEntry]) -> None: ...
 
     def again(self, entry: OutboxEntry, now: AlertChange) -> None:
-        """Send a dead letter again on request. `now`: the current entry of its key."""
+        """Send a dead letter again on request. `now`: the current change of its key."""
 
     def rest(self, outbox: Outbox, told: Callable[[], list[OutboxEntry]]) -> None:
-        """Called every half second. `told` returns the open alerts in the state of which the receiver was notified
-        last."""
+        """Do periodic work, called every half second. `told` returns the last change of each open alert that the
+        receiver was sent."""
 
     def close(self) -> None: ...
 
 
 @dataclass(slots=True)
 class _Trouble:
-    """The failures of the first entry of a key: their number; `wait`: seconds until it is sent again; `since`: the
-    number of steps begun before that; `alone`: so many entries are sent one by one."""
+    """The failures of the first entry of a key.
+
+    `answers`: the number of refusals. `wait`: the seconds until it is sent again. `since`: the number of steps begun
+    before the first failure. `alone`: the number of entries that are sent one by one.
+    """
 
     since: int
     answers: int = 0
@@ -94,7 +103,8 @@ class _Trouble:
 
 @dataclass(slots=True)
 class _Waiting:
-    """The queued entries of an alert: their key and their number. Those before the number `hushed` will not be sent."""
+    """The queued entries of an alert: their key and their number. Entries before the number `hushed` will not be
+    sent."""
 
     key: str
     count: int = 0
@@ -103,21 +113,23 @@ class _Waiting:
 
 @dataclass(frozen=True, slots=True)
 class _Reminder:
-    """A reminder to be sent. `due`: by the clock; `number`: 1 for the first after the receiver was sent the alert, then
-    2, and so on."""
+    """A reminder that will be sent at the wall-clock time `due`. `number`: 1 for the first reminder about a change,
+    then 2, and so on."""
 
     due: int
     number: int
 
 
 class Sender:
-    """A thread that sends. `start` begins it; after `halt` or `stop` it finishes what is in progress.
+    """A thread that sends entries to a receiver. `start` starts it. After `halt` or `stop`, it finishes the steps in
+    progress.
 
-    Entries wait in a queue for each key. The first entries of a queue are sent, unless others of it are in progress. A
-    receiver that does not answer is tried with one of them, and again after twice the time, until it does. While it
-    refuses an entry, it gets those of other keys. `wants`: returns the changes that are for this receiver; `news`:
-    those of which it is notified. `group_of`: people are notified in these groups, whose keys replace those of the
-    delivery.
+    Entries wait in a queue per key. The first entries of a queue are sent when no earlier ones of the same queue are in
+    progress. If the receiver does not answer, one queue is tried repeatedly, with the wait doubling each time. If it
+    refuses an entry, the queues of other keys continue.
+
+    `wants` returns True for changes that belong to this receiver, and `news` for those of which it is notified.
+    `group_of`: the groups of messages for people; their keys replace those of the delivery.
     """
 
     def __init__(
@@ -202,14 +214,14 @@ class Sender:
         self._acknowledge()
 
     def _settle(self) -> None:
-        """Process the steps that have ended."""
+        """Process the results of finished steps."""
         for then, error in self._lanes.finished():
             if isinstance(error, Closed):
                 raise error
             then(error)
 
     def _acknowledge(self) -> None:
-        """Record the progress of the receiver, while it is sent more."""
+        """Record the progress of the receiver, while further entries are being sent."""
         position = self.position
         if position.changed:
             noted = self._note(
@@ -220,7 +232,7 @@ class Sender:
                 self._note(self._groups.settle)
 
     def _patience(self) -> float:
-        """Return the seconds until there may be something to do."""
+        """Return the seconds until there may be work."""
         now = time.monotonic()
         times = [self._resume] if self._resume > now else [due for due, _ in self._later[:1]]
         return min([_LOOK, *(max(0.0, due - now) for due in times)])
@@ -254,8 +266,10 @@ class Sender:
             self._behind = False
 
     def _leave_out(self) -> None:
-        """Keep only the current state of each alert, so that no older state is sent after a newer one. The receiver may
-        have the older one: the end is sent even if nothing else is."""
+        """Keep only the current state of each alert, so that no older state is sent after a newer one.
+
+        The end of an alert is always kept, because the receiver may have an earlier state.
+        """
         for key, queue in self._queues.items():
             last = {entry.change.alert: entry.number for entry in queue}
             self._queues[key] = deque(entry for entry in queue if entry.number == last[entry.change.alert])
@@ -265,7 +279,7 @@ class Sender:
         return not (change.remark and self.delivery.states) and self._wants(change) and self._news(change)
 
     def _drop(self, entries: Sequence[OutboxEntry]) -> None:
-        """Drop entries that were removed from their queue."""
+        """Note that entries were removed from their queue without being sent."""
         for entry in entries:
             if entry.change.over:
                 self._unsent.pop(entry.change.alert, None)
@@ -274,7 +288,7 @@ class Sender:
         self._gone(entries)
 
     def _gone(self, entries: Sequence[OutboxEntry]) -> None:
-        """Note that entries are in no queue any more."""
+        """Note that entries are no longer in any queue."""
         for entry in entries:
             self.position.done(entry.number)
             waiting = self._waiting[entry.change.alert]
@@ -284,9 +298,11 @@ class Sender:
         self._held -= len(entries)
 
     def _sift(self, key: str) -> bool:
-        """Remove from a queue what will not be sent: changes of alerts that were silenced or inhibited while they
-        waited, the end of an alert unknown to the receiver, and reminders of something that has changed since. Return
-        True if that changes the queue."""
+        """Remove the entries from a queue that should not be sent, and return True if there are any.
+
+        These are changes of alerts that were silenced or inhibited in the meantime, the end of an alert that the
+        receiver does not know, and reminders about alerts that have changed since.
+        """
         queue = self._queues[key]
         if self.outbox.last > self._read:  # so many wait that not all were read
             for entry in islice(queue, self.delivery.most):
@@ -332,7 +348,7 @@ class Sender:
         return True
 
     def _hush(self, entry: OutboxEntry) -> None:
-        """Do not send a change of an alert that is silenced or inhibited, nor the waiting changes of the alert."""
+        """Do not send a change of an alert that is silenced or inhibited, nor the queued changes of the alert."""
         waiting = self._waiting.get(entry.change.alert)
         if waiting is not None:
             waiting.hushed = entry.number
@@ -341,16 +357,18 @@ class Sender:
     def _last_told(
         self, change: AlertChange, before: int, has: Callable[[int], bool] = lambda number: True
     ) -> OutboxEntry | None:
-        """Return the last change of an alert before a revision that the receiver was sent. `has`: returns which numbers
-        it has."""
+        """Return the last change of an alert before a revision that the receiver was sent. `has` returns True for entry
+        numbers that it has."""
         for entry in self.outbox.loud(change.alert, before):
             if has(entry.number) and self._wanted(entry.change):
                 return entry
         return None
 
     def _told_of(self, sent: int, unsent: Mapping[str, int]) -> list[OutboxEntry]:
-        """Return the open alerts as the receiver was last notified of them, if it has all entries up to `sent`, except
-        for those in `unsent`, which has by alert the first revision that is missing."""
+        """Return, for each open alert, the last change that the receiver was sent.
+
+        The receiver has all entries up to `sent`, except for those in `unsent`: by alert, the first missing revision.
+        """
         found: list[OutboxEntry] = []
         for latest in self.outbox.live():
             change = latest.change
@@ -360,7 +378,8 @@ class Sender:
         return found
 
     def _give(self) -> None:
-        """Begin steps while there are lanes; while the receiver is in trouble, one step when it is time to retry."""
+        """Begin steps while lanes are free. If the receiver does not answer, begin one step when it is time to
+        retry."""
         now = time.monotonic()
         while self._later and self._later[0][0] <= now:
             self._ready.append(heapq.heappop(self._later)[1])
@@ -408,7 +427,8 @@ class Sender:
             self._begin(lambda: self.delivery.rest(self.outbox, told), self._rested)
 
     def _await_reminders(self, has: Callable[[int], bool]) -> None:
-        """Schedule the reminders of open alerts after a start. `has`: the entries that the receiver has."""
+        """Schedule the reminders of open alerts after a start. `has` returns True for entry numbers that the receiver
+        has."""
         for latest in [] if self.delivery.states else self.outbox.live():
             change = latest.change
             if not change.repeat or not self._wants(change):
@@ -418,8 +438,8 @@ class Sender:
                 self._heard(change, told.came)
 
     def _heard(self, change: AlertChange, when: int, number: int = 0) -> None:
-        """Note that the receiver was notified of an alert. It is reminded later, unless it is notified again. `number`:
-        0 for a change, else that of the reminder (`_Reminder`)."""
+        """Note that the receiver was notified of an alert, and schedule the next reminder. `number`: the number of the
+        reminder that was sent, or 0 for a change."""
         if not change.repeat or change.over or self.delivery.states:
             self._reminders.pop(change.alert, None)
             return
@@ -427,7 +447,7 @@ class Sender:
         self._reminders[change.alert] = _Reminder(when + passed * change.repeat, number + passed)
 
     def _remind(self) -> None:
-        """Queue the open alerts of which the receiver is due a reminder, in their current state."""
+        """Queue the open alerts that are due for a reminder, in their current state."""
         now = _now()
         for alert, reminder in list(self._reminders.items()):
             if reminder.due > now or alert in self._waiting or self.outbox.ended:
@@ -456,8 +476,8 @@ class Sender:
                 self._line_up(key)
 
     def _regroup(self, groups: Groups, entry: OutboxEntry, key: str, waiting: _Waiting) -> None:
-        """Queue a change of an alert whose earlier changes wait in another group: they move with it. It follows later
-        if some of them are in progress."""
+        """Move the queued changes of an alert to the group of its newest change. If some are in progress, the others
+        follow later."""
         alert, begun = entry.change.alert, groups.begun(waiting.key)
         queue = self._queues[waiting.key]
         moved = [each for each in queue if each.change.alert == alert and each.number not in begun]
@@ -468,7 +488,8 @@ class Sender:
         self._follow()
 
     def _follow(self) -> None:
-        """Queue the changes of alerts that have moved to another group and have nothing in progress any more."""
+        """Queue the changes of alerts that have moved to another group, once nothing of them is in progress in the old
+        one."""
         for alert, entries in list(self._following.items()):
             waiting = self._waiting[alert]
             if waiting.count > len(entries):
@@ -480,7 +501,7 @@ class Sender:
             self._set_queue(self._groups, key, [*self._queues.get(key, ()), *entries])
 
     def _set_queue(self, groups: Groups, key: str, entries: Sequence[OutboxEntry]) -> None:
-        """Replace the queue of a group: first the entries in progress, then the rest in the order of the outbox."""
+        """Replace the queue of a group: first the entries in progress, then the others in the order of the outbox."""
         begun = groups.begun(key)
         first = [entry for entry in entries if entry.number in begun]
         rest = sorted((entry for entry in entries if entry.number not in begun), key=lambda entry: entry.number)
@@ -497,7 +518,7 @@ class Sender:
             del self._queues[key]
 
     def _line_up(self, key: str) -> None:
-        """Have the first entries of a key sent, or wait until its group is due."""
+        """Mark a queue as ready to be sent, or schedule it for the time when its group is due."""
         seconds = 0.0 if self._groups is None else (self._groups.due(key, self._queues[key]) - _now()) / 1_000_000
         if seconds > 0:
             heapq.heappush(self._later, (time.monotonic() + seconds, key))
@@ -536,7 +557,7 @@ class Sender:
             self._refused(key, entries[0], trouble, error)
 
     def _refused(self, key: str, entry: OutboxEntry, trouble: _Trouble, error: Exception) -> None:
-        """Give up the first entry of a key, which was refused, or send it again."""
+        """Give up the first entry of a key, which was refused, or schedule it to be sent again."""
         following = list(islice(self._queues[key], 1, 2))
         if trouble.answers < self._attempts:
             self._wait(key, trouble)
@@ -554,7 +575,8 @@ class Sender:
             self._wait(key, trouble)
 
     def _give_beyond(self, entry: OutboxEntry, following: OutboxEntry) -> None:
-        """Try the next entry. _AloneNot: the receiver accepts it, but still not the first one."""
+        """Send the next entry, then the first one again. Raises _AloneNot if the receiver accepts the next one, but
+        still not the first."""
         self.delivery.give([following])
         try:
             self.delivery.give([entry])
@@ -568,7 +590,8 @@ class Sender:
         trouble.wait = min(2 * trouble.wait, _LONGEST_WAIT)
 
     def _fail(self, error: Exception, known: bool = False) -> None:
-        """Note a failure. `known`: the entry failed before. The first failure in a row is reported."""
+        """Note a failure. `known`: the same entry has failed before. Only the first of consecutive failures is
+        reported."""
         self._counts.failures += 1
         self._counts.failing = True
         if not self._reported and not known:
@@ -593,7 +616,7 @@ class Sender:
         self._reported = False
 
     def _finish(self, key: str, count: int, taken: bool = True) -> None:
-        """Finish the first entries of a key: the receiver has `taken` them, or never will."""
+        """Remove the first entries of a key from the queue: the receiver has accepted them (`taken`), or never will."""
         queue = self._queues[key]
         entries = [queue.popleft() for _ in range(count)]
         for entry in entries:
@@ -613,7 +636,7 @@ class Sender:
             del self._queues[key]
 
     def _reminded(self, entry: OutboxEntry) -> RecordedAction:
-        """Return a reminder in the form of the journal."""
+        """Return a record of a reminder that was sent."""
         details: dict[str, JsonValue] = {"receiver": self.name, "reminder": entry.reminder, "id": entry.change.id}
         return RecordedAction(
             _now(), self.outbox.farthest(), MACHINE, REMINDED, entry.change.alert, None, None, details
@@ -624,8 +647,8 @@ class Sender:
             self._finish(key, 1, taken=False)
 
     def _bury(self, entry: OutboxEntry, reason: str) -> bool:
-        """Turn an entry into a dead letter; not a reminder, which is followed by another one. Return False if that
-        could not be recorded before the sender had to stop."""
+        """Turn an entry into a dead letter, and report it. A reminder is only reported, because another one follows.
+        Return False if the sender had to stop before the dead letter was recorded."""
         if not entry.reminder and not self._note(lambda: self.outbox.reject(self.name, entry.number, reason)):
             return False
         change = entry.change
@@ -634,7 +657,7 @@ class Sender:
         return True
 
     def _repeat(self, letter: RefusedEntry) -> None:
-        """Send a dead letter again on request. If that fails, the failure is its new reason."""
+        """Send a dead letter again on request. If that fails, its reason is replaced."""
         entry = letter.entry
         now = self.outbox.standing(entry.change)
 
@@ -657,12 +680,14 @@ class Sender:
         self._begin(lambda: self.delivery.again(entry, now), then)
 
     def _note(self, write: Step) -> bool:
-        """Record the progress of the receiver. Return False if the sender has to stop. While the disk cannot be
-        written, nothing else is sent, because it would be sent twice after the next start."""
+        """Record the progress of the receiver. Return False if the sender has to stop.
+
+        While the disk cannot be written, nothing else is sent, because it would be sent twice after the next start.
+        """
         return self._until(write, "how far it is cannot be noted: {}; nothing more is sent until it can")
 
     def _until(self, step: Step, trouble: str) -> bool:
-        """Repeat a step until it succeeds or the sender is stopped. The first failure is reported, and the recovery."""
+        """Repeat a step until it succeeds or the sender is stopped. The first failure and the recovery are reported."""
         wait = _FIRST_WAIT
         while True:
             try:
@@ -687,5 +712,5 @@ def _now() -> int:
 
 
 def _may_be_content(failed: Exception) -> bool:
-    """Return True if the failure may be due to the content that was sent."""
+    """Return True if the content may be the cause of the failure."""
     return isinstance(failed, ServerError) or not isinstance(failed, Unreachable)

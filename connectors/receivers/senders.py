@@ -24,15 +24,15 @@ from cep.core.errors import CepError
 from cep.core.extras import install_command
 
 CLOSING_TIMEOUT = 5.0
-"""Seconds in which all senders together may finish what is on its way."""
+"""The time limit for all senders together to finish the steps in progress, in seconds."""
 
 PEOPLE = ("smtp", "apprise")
-"""Kinds of targets for people: a message has several changes, and further occurrences have none."""
+"""Kinds of targets for people: a message may contain several changes, and further occurrences are not sent."""
 
 
 def targets(feeds: Sequence[str], routes: Routes | None = None) -> list[Target]:
-    """Return the targets that `--feed` and a file of routes name. CepError: one is not valid, occurs twice, or lacks
-    its library."""
+    """Return the targets in `--feed` options and in a file of routes. Raises CepError if one is not valid, occurs
+    twice, or needs a library that is not installed."""
     found = [one for text in feeds for one in _targets(text)]
     for receiver, texts in () if routes is None else routes.receivers.items():
         assert routes is not None, "it has receivers"
@@ -76,8 +76,8 @@ def sending(
     report: ReportTrouble,
     routes: Routes | None = None,
 ) -> Iterator[list[Sender]]:
-    """Run senders while the block does. Enter it before the program runs: a new receiver gets what is added from then
-    on."""
+    """Run senders during the block. Enter it before the program runs, because a new receiver is sent the changes added
+    from then on."""
     found = [_sender(one, outbox, origin, report, routes) for one in targets]
     try:
         for sender in found:
@@ -112,7 +112,7 @@ def _sender(target: Target, outbox: Outbox, origin: Publisher, report: ReportTro
 
 
 def delivery(target: Target, origin: Publisher, outbox: Outbox) -> Delivery:
-    """Return the delivery for the protocol of a target."""
+    """Create the delivery for the protocol of a target."""
     match target.kind:
         case "cloudevents":
             return Webhook(target, origin)

@@ -1,4 +1,4 @@
-"""Server-Sent Events: every change as it is added. After an interruption a client continues where it was."""
+"""Server-Sent Events: every change as it is added. After an interruption, a client continues at its last event."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from cep.connectors.alerts.outbox_entries import OutboxEntry
 from cep.connectors.receivers.document import Publisher, to_json
 
 PULSE = 15.0
-"""Seconds of silence after which a comment is sent, so that no proxy takes the connection for dead."""
+"""The seconds of silence after which a comment is sent, so that proxies keep the connection open."""
 
 _NEWEST = 4096  # entries that are kept ready
 _MOST = 500  # entries that are sent at once
 
 
 class Stream:
-    """The newest entries, written once for all clients. Clients wait here for more."""
+    """The newest entries as messages, formatted once for all clients. Clients wait here for more."""
 
     def __init__(self, outbox: Outbox, origin: Publisher) -> None:
         self.outbox, self.origin = outbox, origin
@@ -35,14 +35,14 @@ class Stream:
         outbox.listen(self._came)
 
     def begin(self, after: int | None) -> int:
-        """Return the number after which a client begins. Without a number, or with an unknown one, it gets
-        everything."""
+        """Return the number after which a client starts. Without a number, or with an unknown one, it gets all
+        entries."""
         if after is None:
             return self.outbox.last
         return after if after <= self.outbox.last else 0
 
     async def frames(self, number: int) -> AsyncIterator[bytes]:
-        """Yield the frames for a client, from after a number on, without an end."""
+        """Yield the messages for a client after a number, without an end."""
         self.clients += 1
         try:
             yield b"retry: 2000\n\n"
@@ -69,12 +69,12 @@ class Stream:
         self._ring()
 
     def _bell(self) -> asyncio.Event:
-        """Return an event of this loop that is set when something new has arrived."""
+        """Return an event of the current loop that is set when a new entry has arrived."""
         with self._lock:
             return self._waiting.setdefault(asyncio.get_running_loop(), asyncio.Event())
 
     def _ready(self, number: int) -> list[tuple[int, bytes]] | None:
-        """Return the entries after a number, None if the oldest of them are no longer held here."""
+        """Return the messages after a number, or None if the oldest of them are no longer in memory."""
         with self._lock:
             if number >= self._number:
                 return []
@@ -84,7 +84,7 @@ class Stream:
             return list(islice(self._newest, first, first + _MOST))
 
     def _came(self) -> None:
-        """Take new entries; called by the thread that adds to the outbox."""
+        """Add new entries. The thread that adds to the outbox calls this."""
         last = self.outbox.last
         few = self.clients and last - self._number <= _NEWEST
         found = self.outbox.between(self._number + 1, last) if few else []
@@ -105,6 +105,6 @@ class Stream:
 
 
 def sse_message(entry: OutboxEntry, origin: Publisher) -> bytes:
-    """Return an event with its number, its state as type, and the document on one line."""
+    """Return an event with its number, the state of the alert as its type, and the document on one line."""
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (
         entry.number, entry.change.word.encode(), to_json(entry, origin))  # fmt: skip

@@ -1,4 +1,5 @@
-"""Targets of feeds: `--feed cloudevents+https://host/hook`, `mqtt://broker/alerts`, `smtp://host/team@example.org`."""
+"""Parse the targets of feeds: `--feed cloudevents+https://host/hook`, `mqtt://broker/alerts`,
+`smtp://host/team@example.org`."""
 
 from __future__ import annotations
 
@@ -40,26 +41,32 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "smtp": ("from", "attempts", "private", "tls", "password-file"),
     "apprise": ("from", "attempts", "private"),
 }
-"""Options after a `#`, `#from=start&attempts=20`; they are not sent."""
+"""The options after `#`, as in `#from=start&attempts=20`, by kind of target. They are not sent to the target."""
 
 GUARDED = ("cloudevents", "smtp")
-"""Kinds that are sent to private networks only with `#private=yes`."""
+"""Kinds of targets that may be in private networks only with `#private=yes`."""
 
 MAILBOX = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9]([A-Za-z0-9.-]{0,250}[A-Za-z0-9])?")
-"""A mailbox that every server accepts: in ASCII, without quotation marks."""
+"""A mailbox name that every server accepts: ASCII, without quotes."""
 
 _OPTION = re.compile(r"([a-z-]+)=([^&]*)")
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`name`: what it is called where anyone may read, and by which the outbox knows it, so without user and password,
-    and with a digest in place of a path, which may be a secret; `path`: with its query. `start`: send what came before
-    the target was known, too. `attempts`: answers that refuse an entry, after which it is a dead letter. `private`: the
-    address may be one of the own network. `every`: seconds until open alerts are sent again. `origin`: the name by
-    which a webhook is asked first whether it accepts events, None: it is not asked. `parallel`: alerts that are sent to
-    it side by side. `secrets`: each signs what it is sent. `plain`: mail goes there without encryption.
-    `receiver`: its name in the file of routes, None: it gets every alert."""
+    """A target of a feed.
+
+    `name` identifies it in the outbox and in public places. It contains no user or password, and a digest instead of
+    the path, which may be secret. `path` includes the query. `receiver`: its name in the file of routes; None: it gets
+    every alert.
+
+    `start`: also send changes from before the target was known. `attempts`: the number of refusals after which an entry
+    becomes a dead letter. `every`: the seconds until open alerts are sent again. `parallel`: the number of alerts that
+    are sent in parallel. `private`: addresses in private networks are permitted.
+
+    `origin`: the name under which a webhook is first asked for permission to send events; None: it is not asked.
+    `secrets`: keys for signatures of each message. `plain`: mail is sent without encryption.
+    """
 
     name: str
     kind: str
@@ -82,7 +89,7 @@ class Target:
 
 
 def target(text: str, environment: Mapping[str, str] = os.environ) -> Target:
-    """Parse a `--feed`. CepError: it is not one, has an unknown option, or may not be used.
+    """Parse a `--feed` option. Raises CepError if it is not valid, has an unknown option, or is not permitted.
 
     User and password, or a bearer token, may come from the environment: SEMCEP_CLOUDEVENTS_USER, ..._PASSWORD,
     ..._TOKEN.
@@ -151,8 +158,8 @@ def target(text: str, environment: Mapping[str, str] = os.environ) -> Target:
 
 
 def apprise_target(place: str, name: str, url: str, options: str) -> Target:
-    """Return a URL of Apprise as a target. `options`: those after the `#` of its source. CepError: an option is
-    unknown."""
+    """Return the target for a URL of Apprise. `options`: the text after the `#` of its source. Raises CepError if an
+    option is unknown."""
     found = _options(place, "apprise", options)
     return Target(
         name=name,
@@ -179,7 +186,7 @@ def _mailbox(shown: str, path: str) -> str:
 def _mail_login(
     shown: str, name: str | None, options: Mapping[str, str], environment: Mapping[str, str]
 ) -> dict[str, str | None]:
-    """Return user and password; None: mail is sent without a login."""
+    """Return the user and password for mail. None: mail is sent without a login."""
     user = unquote(name) if name else environment.get("SEMCEP_SMTP_USER")
     password = environment.get("SEMCEP_SMTP_PASSWORD")
     file = options.get("password-file") or environment.get("SEMCEP_SMTP_PASSWORD_FILE")
@@ -196,7 +203,7 @@ def _mail_login(
 
 
 def _secrets(text: str) -> tuple[bytes, ...]:
-    """Return secrets of Standard Webhooks, `whsec_` and base64, separated by blanks."""
+    """Parse secrets of Standard Webhooks, each `whsec_` and base64, separated by blanks."""
     found = []
     for word in text.split():
         try:
@@ -218,7 +225,7 @@ def _named(scheme: str, place: str, path: str, kind: str) -> str:
 
 
 def known_private(host: str) -> bool:
-    """Return True if the name of a host shows that it is local. Other hosts are checked by their address."""
+    """Return True if the name of a host shows that it is local. Other hosts are checked by their addresses."""
     name = host.rstrip(".").lower()
     if name == "localhost" or name.endswith((".localhost", ".local", ".internal")):
         return True
@@ -229,14 +236,13 @@ def known_private(host: str) -> bool:
 
 
 def public(address: str) -> bool:
-    """Return True if an IP address is public. ValueError: the text is not an IP address."""
+    """Return True if an IP address is public. Raises ValueError if the text is not an IP address."""
     found = inner(address)
     return found.is_global and not found.is_multicast and not any(found in network for network in _NOBODYS)
 
 
 def reachable(target: Target) -> list[str]:
-    """Return the addresses of a target's host, all of which are allowed. OSError: one is not allowed, or there
-    is none."""
+    """Return the addresses of a target's host. Raises OSError if there is none, or one is not permitted."""
     found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
     addresses = list(dict.fromkeys(str(place[4][0]) for place in found))
     for address in addresses:
@@ -256,8 +262,8 @@ _NOBODYS: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = (
     ipaddress.IPv6Network("5f00::/16"),
     ipaddress.IPv6Network("fec0::/10"),
 )
-"""Networks for protocols, translation and documentation (RFC 6890, registries of IANA), not all of which are known to
-every version of Python."""
+"""Networks for protocols, translation and documentation (RFC 6890, registries of IANA). Not every version of Python
+knows all of them."""
 
 
 def _unknown(scheme: str, text: str) -> CepError:
@@ -304,14 +310,14 @@ def _origin(shown: str, name: str | None) -> str | None:
 
 
 def _flag(shown: str, option: str, text: str, choices: tuple[str, str]) -> bool:
-    """Return True for the second of two choices."""
+    """Return True if an option has the second of two values."""
     if text not in choices:
         raise _refused(shown, f"`{option}={text}` is not known", f"`{option}` is one of {', '.join(choices)}")
     return text == choices[1]
 
 
 def _number(shown: str, options: Mapping[str, str], option: str, usual: int, least: int, most: int = 1_000_000) -> int:
-    """Return the number that an option has, or the usual one."""
+    """Return the number of an option, or its default."""
     text = options.get(option, str(usual))
     if not text.isdecimal() or not least <= int(text) <= most:
         reason = f"`{option}={text}` is not a whole number from {least} to {most:,}"

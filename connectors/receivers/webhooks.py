@@ -1,4 +1,5 @@
-"""CloudEvents 1.0 to a webhook: each change is one POST of structured JSON with an idempotency key, signed if asked."""
+"""Send CloudEvents 1.0 to a webhook. Each change is one POST of structured JSON with an idempotency key, signed if the
+target has secrets."""
 
 from __future__ import annotations
 
@@ -23,12 +24,12 @@ TYPE = "application/cloudevents+json; charset=utf-8"
 
 
 class Webhook:
-    """Each message has an `Idempotency-Key`, the same for a repetition; a reminder has another key than its change.
-    Alerts are sent in parallel, the changes of one alert in order.
+    """Sends alerts in parallel, but the changes of each alert in order.
 
-    A target with an `origin` is asked once, at first, whether it accepts events (HTTP 1.1 Web Hooks for Event Delivery,
-    version 1.0.2, section 4); nothing is sent before. A target with secrets gets the headers of Standard Webhooks
-    1.0.0, with signatures of the id, the time of the attempt and the body.
+    Each message has an `Idempotency-Key`, which is the same in a repetition; a reminder has a different key. A target
+    with an `origin` is first asked for permission (HTTP 1.1 Web Hooks for Event Delivery, version 1.0.2, section 4).
+    Messages to a target with secrets have the headers of Standard Webhooks 1.0.0, with signatures of the id, the time
+    of the attempt and the body.
     """
 
     most, states = 1, False
@@ -56,7 +57,7 @@ class Webhook:
         self.give([entry])
 
     def _ask(self) -> None:
-        """Ask for permission. Unreachable: the target does not grant it, or not yet."""
+        """Ask for permission. Raises Unreachable if the target does not grant it, or not yet."""
         name = self.target.origin or ""
         try:
             allowed_by = self.http.request("OPTIONS", self.target.path or "/", None, {"WebHook-Request-Origin": name})
@@ -68,14 +69,14 @@ class Webhook:
         self._allowed = True
 
     def rest(self, outbox: Outbox, told: Callable[[], list[OutboxEntry]]) -> None:
-        """Do nothing: nothing is sent again."""
+        """Do nothing: open alerts are not sent again."""
 
     def close(self) -> None:
         self.http.close()
 
 
 def signed(secrets: Sequence[bytes], id: str, second: int, body: bytes) -> dict[str, str]:
-    """Return the headers of a body that is sent at a second of Unix time, with a signature for each secret."""
+    """Return the headers of a body that is sent at a second of Unix time, with one signature per secret."""
     content = f"{id}.{second}.".encode() + body
     signatures = [b64encode(hmac.digest(secret, content, "sha256")).decode() for secret in secrets]
     return {
@@ -86,7 +87,7 @@ def signed(secrets: Sequence[bytes], id: str, second: int, body: bytes) -> dict[
 
 
 def cloudevent(entry: OutboxEntry, origin: Publisher) -> dict[str, object]:
-    """Return the change in its envelope, which also marks reminders."""
+    """Return a change as a CloudEvent, which also marks reminders."""
     change = entry.change
     return {
         "specversion": "1.0",
