@@ -1,4 +1,4 @@
-"""Triples as readable JSON-LD: with a context, an object for each subject, and lists and blank nodes in place."""
+"""Triples as readable JSON-LD: with a context, one object per subject, and lists and blank nodes written in place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FIRST, _REST, _NIL, _TYPE = (ox.NamedNode(RDF + name) for name in ("first", "re
 
 
 def to_json_ld(triples: Iterable[ox.Triple], prefixes: Mapping[str, str]) -> bytes:
-    """Return JSON-LD 1.1 in the order of the triples. The context has the prefixes that are used."""
+    """Return JSON-LD 1.1 in the order of the triples. The context contains the prefixes that are used."""
     return json.dumps(_Document(triples, prefixes).document(), ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -46,7 +46,8 @@ class _Document:
         return {"@context": {name: self.prefixes[name] for name in sorted(self.used)}, "@graph": graph}
 
     def _within(self) -> set[Subject]:
-        """Find blank nodes that can be written inside the only node that refers to them; circles need names."""
+        """Return the blank nodes that can be written inside the only node that refers to them. Nodes in a cycle need
+        names."""
         once = {node for node, times in self.referred.items() if times == 1 and node in self.nodes}
         reached: set[Subject] = set()
         waiting: list[Subject] = [subject for subject in self.nodes if subject not in once]
@@ -75,7 +76,7 @@ class _Document:
         return self.node(term) if term in self.within else {"@id": self.name(term)}
 
     def members(self, term: Any) -> list[Any] | None:
-        """Return the members of a list, or None if the term is not a list or something else refers to a part of it."""
+        """Return the members of a list, or None if the term is not a list or another node refers to a part of it."""
         found: list[Any] = []
         while term != _NIL:
             parts = self.nodes.get(term, {})

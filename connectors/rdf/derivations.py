@@ -1,4 +1,4 @@
-"""The provenance of events in PROV: the rules that derived them, an activity each, and their constituents."""
+"""The provenance of events in PROV: their constituents, and an activity for each rule that derived them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ from cep.runtime.history import CONSTITUENTS
 class Derivations:
     """The derivations of one program in PROV.
 
-    Rules have their numbers in `plan`. `meanings` is a fingerprint of each event's meaning, from which its IRIs are
-    made, so that changes elsewhere in the program do not affect them (`Engine.meanings`). `written`: the events that
-    are described.
+    Rules are numbered as in `plan`. `meanings`: a fingerprint of each event's meaning (`Engine.meanings`). IRIs contain
+    these, so they do not change with other parts of the program. `written`: the events that are described.
     """
 
     plan: Plan
@@ -34,8 +33,8 @@ class Derivations:
     _activities: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def events(self, tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema]) -> str:
-        """Return derived occurrences with `@id`; with `constituents` (`cep.runtime.history`), also what each was
-        derived from."""
+        """Describe derived occurrences, which have an `@id`. If they have `constituents` (`cep.runtime.history`),
+        describe also from what each was derived."""
         led = [name for name, table in tables.items() if CONSTITUENTS in table.columns]
         derived = [
             triples.Derived(table, schemas[name], None if name in led else self._activity_of(name))
@@ -44,7 +43,8 @@ class Derivations:
         return triples.event_triples(derived, self.vocabulary) + "".join(self._led(tables[name], name) for name in led)
 
     def rules(self) -> str:
-        """Return all rules with their activities, and for events with several rules the activity of an unknown one."""
+        """Describe all rules with their activities. An event with several rules also has an activity for "one of
+        them"."""
         made: dict[str, None] = {}
         for event in (name for name in self.plan.derived if name in self.meanings):
             rules = self.rules_of(event)
@@ -59,8 +59,8 @@ class Derivations:
         return own or [number for number, rule in enumerate(self.plan.rules.rules) if rule.event == event]
 
     def _activity_of(self, event: str) -> str:
-        """Return the activity of an occurrence whose rule is unknown: that of its only rule, else that of all
-        of them."""
+        """Return the activity of an occurrence whose rule was not recorded: that of the event's only rule, else of any
+        rule."""
         if event not in self._activities:
             rules = self.rules_of(event)
             self._activities[event] = self.activity(event, rules if len(rules) == 1 else [])
@@ -68,7 +68,7 @@ class Derivations:
 
     @property
     def _statements(self) -> dict[str, str]:
-        """Return the tables of what statements say of fluents, by fluent."""
+        """The tables of the transitions of fluents, by fluent."""
         schemas = self.plan.schemas.values()
         return {
             each.fluent.name: each.name
@@ -77,12 +77,14 @@ class Derivations:
         }
 
     def activity(self, event: str, rules: Sequence[int]) -> str:
-        """Return the IRI of the activity that derived an occurrence: one rule, or several with the same result; without
-        rules, an unknown one."""
+        """Return the IRI of the activity that derived an occurrence: one rule, or several with the same result.
+
+        Without rules, it is the activity of an unknown rule.
+        """
         return self.vocabulary.derivation(self.meanings[event], event, [self._name(rule) for rule in rules])
 
     def described(self, event: str, rules: Sequence[int]) -> Iterator[str]:
-        """Describe an activity with its rules as plans; if the rules are not known, with all possible ones."""
+        """Describe an activity, with its rules as plans. If its rules are unknown, name all possible ones."""
         activity = self.activity(event, rules)
         yield triples.triple_line(activity, RDF + "type", PROV + "Activity")
         for rule in rules or self.rules_of(event):

@@ -1,9 +1,9 @@
-"""Filters by distance: exclude places whose latitudes are too far apart, without measuring their distance.
+"""Filters by distance: a comparison of latitudes excludes distant places before their distance is computed.
 
-A measurement calls Python, a comparison of numbers does not. No line on the ellipsoid between two latitudes is shorter
-than the same angle at the most curved place of a meridian. So all solutions of `FILTER(distance(..) < 20000)` differ by
-at most some degrees of latitude, which are compared first, and no row is lost. Text that is not clearly understood
-stays as it is.
+Computing a distance calls Python; comparing numbers does not. A path on the ellipsoid is at least as long as the same
+difference in latitude at the most curved point of a meridian. So the solutions of `FILTER(distance(..) < 20000)` differ
+by a few degrees of latitude at most. These are compared first, and no row is lost. Queries that are not clearly
+understood remain unchanged.
 """
 
 from __future__ import annotations
@@ -25,24 +25,25 @@ _OPENING, _CLOSING = ("(", "[", "{"), (")", "]", "}")
 
 @dataclass(frozen=True, slots=True)
 class DistanceLimit:
-    """Two places, each a latitude and a longitude (variables or numbers), that are at most so many metres apart."""
+    """A condition that two places are at most `metres` apart. A place is a latitude and a longitude (variables or
+    numbers)."""
 
     places: tuple[tuple[str, str], tuple[str, str]]
     metres: float
 
     @property
     def degrees(self) -> float:
-        """The maximal difference in latitude, in degrees."""
+        """The maximum difference in latitude, in degrees."""
         return degrees(self.metres)
 
 
 def degrees(metres: float) -> float:
-    """Return the maximal difference in latitude of two places at this distance, in degrees."""
+    """Return the maximum difference in latitude of two places at this distance, in degrees."""
     return metres / _DEGREE * (1 + _PART) + _SLACK
 
 
 def near(text: str, prefixes: Mapping[str, str]) -> str:
-    """Return the query with a comparison of latitudes before each distance. It has the same rows."""
+    """Return the query with a comparison of latitudes before each distance. Its result is the same."""
     if "distance" not in text.lower() or "\\" in text:
         return text
     found = tokens(text)
@@ -63,7 +64,7 @@ def near(text: str, prefixes: Mapping[str, str]) -> str:
 
 
 def shorts(filters: Sequence[str], prefixes: Mapping[str, str]) -> Iterator[DistanceLimit]:
-    """Yield the distance limits in the texts of filters, given without their outer brackets."""
+    """Yield the distance limits in filters, whose texts lack the outer brackets."""
     for text in filters:
         for each in _conjuncts(tokens(text + ")"), 0):
             if short := _short(text, each, prefixes):
@@ -79,7 +80,8 @@ def _declared(found: Sequence[SparqlToken]) -> dict[str, str]:
 
 
 def _conjuncts(found: Sequence[SparqlToken], at: int) -> Iterator[Sequence[SparqlToken]]:
-    """Yield the conditions of a filter that must all hold, from its open bracket on; nothing if it has another form."""
+    """Yield the conditions of a filter that must all hold, after its opening bracket. Yield none for other forms of
+    filters."""
     parts: list[list[SparqlToken]] = [[]]
     depth = 0
     for one in found[at:]:
@@ -98,7 +100,8 @@ def _conjuncts(found: Sequence[SparqlToken], at: int) -> Iterator[Sequence[Sparq
 
 
 def _short(text: str, condition: Sequence[SparqlToken], names: Mapping[str, str]) -> DistanceLimit | None:
-    """Return the limit of a condition such as `distance(lat, long, y, x) < 20000`, also turned round, or None."""
+    """Return the limit of a condition such as `distance(lat, long, y, x) < 20000` (or `20000 > ..`); None for
+    others."""
     if len(condition) < 4:
         return None
     if condition[0].kind == "number" and condition[1].text in (">", ">="):

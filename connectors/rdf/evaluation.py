@@ -1,4 +1,4 @@
-"""Evaluate a query with Oxigraph, first rewritten to use the index of time where it asks for a range (`time_index`)."""
+"""Evaluation of a query with Oxigraph. Queries for a range of times are first rewritten to use the time index."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from cep.rules.expressions.geodesy import geod
 
 
 def evaluate(store: ox.Store, question: Question, recent: TimeIndex | None = None) -> Answer:
-    """Return the answer to a query. `recent`: the index of time; None: the query is evaluated as it is. Raises
-    Refused."""
+    """Return the answer to a query. Raise QueryRefused if there is none.
+
+    `recent`: the index of time; None: evaluate the query as it is.
+    """
     until = time.monotonic() + question.seconds
     try:
         whole = question.default is None and question.named is None
@@ -36,7 +38,7 @@ def evaluate(store: ox.Store, question: Question, recent: TimeIndex | None = Non
 
 
 def _filled(store: ox.Store, question: Question, tried: Rewritten) -> bool:
-    """Return True if a query over a part of the events has as many rows as are wanted."""
+    """Return True if the query over a part of the events has as many rows as are wanted."""
     found: Iterable[Any] = _found(store, question, tried.text)
     return sum(1 for _ in found) == tried.enough
 
@@ -66,7 +68,7 @@ def _found(store: ox.Store, question: Question, text: str) -> Any:
 
 
 class _Bounded(io.RawIOBase):
-    """Collects what is written, up to a size and a time."""
+    """A buffer for output that is limited in size and time."""
 
     def __init__(self, most: int, until: float) -> None:
         super().__init__()
@@ -85,8 +87,7 @@ class _Bounded(io.RawIOBase):
 
 
 def _distance(*terms: Any) -> ox.Literal | None:
-    """Return the metres on the earth's ellipsoid, measured as in rules; nothing unless the four numbers are two
-    places."""
+    """Return the distance on the earth's ellipsoid in metres, as in rules; None unless the terms are two places."""
     try:
         lat, long, other_lat, other_long = (float(term.value) for term in terms)
         metres = float(geod().inv(long, lat, other_long, other_lat)[2])

@@ -1,24 +1,24 @@
-"""A fair queue of queries: clients take turns, and none has all the slots."""
+"""A fair queue of queries: clients take turns, and no client occupies all slots."""
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
 
 PLACES, SHARE = 4, 2
-"""The number of questions that are answered in parallel, and of those of one client."""
+"""The number of queries that are answered in parallel: in total, and for one client."""
 
 _WAITING, _OF_ONE = 256, 64  # questions that may wait, in total and of one client
 
 
 class FairQueue:
-    """A queue of questions by their numbers, for one thread."""
+    """A queue of queries, identified by numbers. It is not thread-safe."""
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, deque[int]] = OrderedDict()  # clients, in the order of their turns
         self._running: Counter[str] = Counter()
 
     def add(self, client: str, number: int) -> bool:
-        """Add a question that waits for its place. Return False if too many wait."""
+        """Add a query that waits for a slot. Return False if too many wait."""
         mine = self._waiting.setdefault(client, deque())
         if len(mine) >= _OF_ONE or sum(map(len, self._waiting.values())) >= _WAITING:
             return False
@@ -26,7 +26,8 @@ class FairQueue:
         return True
 
     def next(self) -> int | None:
-        """Take a question that has a place from now on. Its client's next turn comes after those of all others."""
+        """Assign a slot to a query and return its number, or None. Its client's next turn comes after those of the
+        others."""
         if self._running.total() >= PLACES:
             return None
         for client, mine in self._waiting.items():
@@ -37,7 +38,7 @@ class FairQueue:
         return None
 
     def leave(self, client: str, number: int) -> None:
-        """Remove a query that is answered, or whose client has left."""
+        """Remove a query that was answered, or whose client has left."""
         mine = self._waiting.get(client, deque())
         if number in mine:
             mine.remove(number)

@@ -1,4 +1,4 @@
-"""Refuse federated queries: no query of the server's asks another endpoint."""
+"""Refusal of federated queries: the server never queries another endpoint."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ REFUSED = "`SERVICE` is refused: this endpoint asks no other one"
 
 
 def refuse_federation(text: str, prefixes: Mapping[str, str]) -> None:
-    """Raise QueryRefused: `service` if another endpoint would be queried, `syntax` for some texts that are not
+    """Raise QueryRefused: `service` if the query would ask another endpoint, `syntax` for some texts that are not
     SPARQL."""
     try:
         check_federation(text, prefixes)

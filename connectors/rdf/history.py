@@ -1,4 +1,4 @@
-"""The history of events in the store: each round's events are added, and removed when they are too old."""
+"""The history of events in the store. Events of each round are added, and removed when they are too old."""
 
 from __future__ import annotations
 
@@ -25,16 +25,15 @@ from cep.succession import Successor
 _MINUTE = 60_000_000
 
 StoreObserver = Callable[[Sequence[str] | None], None]
-"""Called with the events that have something new to query; None: the knowledge has changed."""
+"""A callback that receives the names of events which have new occurrences, or None if the knowledge has changed."""
 
 
 class StoreListener:
-    """Fills a store with what a service derives.
+    """A listener that stores what a service derives.
 
-    `keep`: microseconds for which an event is kept after its end, by the watermark, and until its minute is over; None:
-    for ever.
-    `readings`: input records are stored, too. `again`: whatever was derived before this start will be derived again.
-    `keep_history`: withdrawn events stay, each of their revisions in a graph of its own.
+    `keep`: the microseconds for which an event is kept after its end, measured by the watermark and rounded up to a
+    full minute; None: for ever. `readings`: input records are stored too. `again`: everything derived before this start
+    will be derived again. `keep_history`: withdrawn events are kept, each revision in its own graph.
     """
 
     def __init__(
@@ -73,11 +72,10 @@ class StoreListener:
         service.written.append(store.written)
 
     def begin(self, knowledge: Knowledge | None, before: StoreListener | None = None) -> None:
-        """Load knowledge and rules in place of the earlier ones; events stay.
+        """Replace knowledge and rules; events stay. From then on, the stored knowledge follows that of the engine.
 
-        If everything is derived again, events are removed that will not come again, because the rules that derived them
-        have changed, or the knowledge that these query. From then on the knowledge follows that of the engine.
-        `before`: the knowledge of the program before, which was the same.
+        If everything is derived again, remove the events that will not be: their rules, or the knowledge of their
+        rules, have changed. `before`: the listener of the previous program, if it had the same knowledge.
         """
         if before is None:
             filled, name = (ox.Store, "") if knowledge is None else (knowledge.store, knowledge.fingerprint)
@@ -97,18 +95,18 @@ class StoreListener:
 
     @property
     def trouble(self) -> str | None:
-        """The reason why the history cannot be queried; None: it can."""
+        """The reason why the history cannot be queried now; None if it can."""
         if self._loading is not None and not self._loading.done():
             return "the knowledge is being loaded"
         return self._trouble
 
     @property
     def reached(self) -> int:
-        """The time up to which the store is final: no event that ends earlier is added or removed."""
+        """The time up to which the store is final: no event that ends earlier will be added or removed."""
         return self._reached
 
     def listen(self, listener: StoreObserver) -> None:
-        """Call an observer when events can be queried, from another thread."""
+        """Register an observer. It is called from another thread when new events can be queried."""
         self._listeners.append(listener)
 
     def _take(self, one: Round) -> None:
@@ -142,7 +140,7 @@ class StoreListener:
             self.store.settle()
 
     def _described(self, events: Mapping[str, pl.DataFrame]) -> list[str]:
-        """Describe events, those up to a change of the program by the rules of the former one."""
+        """Describe events. Those up to a change of the program are described by the former program's rules."""
         if self._former is None:
             return [self._derivations.events(events, self._service.outputs)]
         old = pl.col("end") <= self._since
@@ -153,7 +151,7 @@ class StoreListener:
         return texts
 
     def _revise(self, one: Round, text: str, come: Sequence[str]) -> Future[None] | None:
-        """Write a round, with its withdrawals before its new events. None: all of it has been written."""
+        """Write a round, its withdrawals before its new events. Return None if all of it had been written before."""
         reached = one.watermark if _finite(one.watermark) else self._service.engine.latest
         self._time = max(self._time, reached)
         gone = tuple(id for table in one.withdrawn.values() for id in table[ID].to_list())
@@ -182,7 +180,7 @@ class StoreListener:
                 self._reached = max(self._reached, watermark)
 
     def _learn(self) -> None:
-        """Forward the changes in the engine's knowledge to the store."""
+        """Forward changes of the engine's knowledge to the store."""
         changes = self._service.engine.changes
         if self._followed is None or changes is None or not (changes.news or changes.anew):
             return
@@ -204,7 +202,7 @@ class StoreListener:
 
 
 def _recent(tables: Mapping[str, pl.DataFrame], oldest: int | None) -> dict[str, pl.DataFrame]:
-    """Return the rows of tables, which have some, that end at a time or later; None: all."""
+    """Return the rows that end at `oldest` or later, of tables that have such rows; None: all rows."""
     found = {}
     for name, table in tables.items():
         least = table["end"].min()

@@ -1,4 +1,4 @@
-"""The files beside a store: the loaded knowledge, with its hash, and its later changes."""
+"""The files beside a store: the loaded knowledge, with a hash, and its later changes."""
 
 from __future__ import annotations
 
@@ -11,38 +11,43 @@ from cep.core.append_log import RecordBytes, RecordLog
 from cep.core.checksum import Broken
 
 HASH = "hash:"
-"""The prefix of the store's own note of a file's hash."""
+"""The prefix of a note that contains the hash of a file."""
 
 
 class Damaged(Exception):
-    """A file has other contents than were written."""
+    """An error for a file whose contents differ from what was written."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path} is damaged: bring the folder back from a copy, or begin anew with another one")
 
 
 def hash_path(path: str) -> str:
-    """Return the note of a file's hash."""
+    """Return the note with the hash of a file."""
     with open(path, "rb") as file:
         return HASH + hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=checksum.SIZE)).hexdigest()
 
 
 def is_intact(path: str, notes: set[str]) -> bool:
-    """Return True if a file has the noted hash."""
+    """Return True if one of the notes has the hash of the file."""
     return hash_path(path) in notes
 
 
 class StoreChangeLog:
-    """The log of changes to the knowledge since it was loaded, at `path`: the lines that each change removed and added.
-    An incomplete entry does not count."""
+    """The log at `path` of all changes to the knowledge since it was loaded: the lines that each removed and added.
+
+    An incomplete entry at the end is ignored.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
         self._log: RecordLog | None = None
 
     def append(self, gone: bytes, come: bytes) -> None:
-        """Note a change; it is on disk when this returns. Damaged: the log has other contents than were written, and
-        nothing is added. OSError: it cannot be written."""
+        """Append a change; it is on disk when this returns.
+
+        Raise Damaged, and append nothing, if the log's contents differ from what was written. Raise OSError if it
+        cannot be written.
+        """
         if self._log is None:
             log = RecordLog(self.path)
             for _ in self._unread(log):
@@ -51,11 +56,11 @@ class StoreChangeLog:
         self._log.append([(gone, come)])
 
     def changes(self) -> Iterator[RecordBytes]:
-        """Return all changes that were noted. Damaged: see `append`."""
+        """Yield all logged changes. Raise Damaged as `append` does."""
         yield from self._unread(RecordLog(self.path))
 
     def remove(self) -> None:
-        """Remove the log, to begin anew."""
+        """Delete the log, to start a new one."""
         if self._log is not None:
             self._log.close()
             self._log = None

@@ -1,4 +1,4 @@
-"""Forbid this process to open sockets, so that no query can make it ask another server."""
+"""A filter of system calls that forbids this process to open sockets, so that no query can reach another server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class _Machine(NamedTuple):
-    """Numbers of the kernel for a kind of machine: its audit architecture, and its system calls."""
+    """Numbers of the Linux kernel for one kind of machine: its audit architecture and its system calls."""
 
     architecture: int
     seccomp: int
@@ -35,8 +35,10 @@ class _Program(ctypes.Structure):
 
 
 def shut() -> bool:
-    """Forbid this process and its children to open or connect sockets (EACCES); open ones keep working. Return True on
-    success. This needs Linux on x86-64 or ARM64, and no special rights."""
+    """Forbid this process and its children to open or connect sockets (EACCES); open ones keep working.
+
+    Return True on success. This needs Linux on x86-64 or ARM64, but no special rights.
+    """
     machine = _MACHINES.get(platform.machine())
     if sys.platform != "linux" or machine is None or sys.maxsize < 2**32:
         return False
@@ -51,7 +53,7 @@ def shut() -> bool:
 
 
 def _steps(machine: _Machine) -> bytes:
-    """Return the filter. At offset 0 it finds the number of the call, at 4 its architecture."""
+    """Return the BPF program of the filter. Its input has the system call at offset 0, and the architecture at 4."""
     last = len(machine.refused) + 1  # steps from the first test of a number to the one that refuses
     steps = [
         (_LOAD, 0, 0, 4),

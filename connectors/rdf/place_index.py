@@ -1,8 +1,8 @@
-"""An index of places by latitude: a query for nearby things begins with the things that are near.
+"""An index of places by latitude, with which a query for nearby things starts from the things nearby.
 
-Oxigraph cannot search for numbers between two others, so it would look for what is within 20 km of three stations among
-everything that has a place. Here the places are sorted by latitude, and the candidates are given to the query as
-`VALUES`. They may be more than the solutions, never fewer.
+Oxigraph cannot search for numbers in a range. To find what is within 20 km of three stations, it would try everything
+that has a place. Here the places are sorted by latitude, and the query receives the candidates as `VALUES`. There may
+be more candidates than solutions, never fewer.
 """
 
 from __future__ import annotations
@@ -44,15 +44,18 @@ class _Places:
 
 @dataclass(frozen=True, slots=True)
 class _Origins:
-    """Points around which is searched, each with the terms that these variables of the query have there; without
-    variables, the points have no names."""
+    """The points around which to search, each with the terms of these variables at the point.
+
+    Without variables, points have no names.
+    """
 
     variables: tuple[str, ...]
     points: Sequence[tuple[tuple[str, ...], LatLong]]
 
 
 class PlaceIndex:
-    """The places of a store. It is read while others write: `changed` marks what was read as outdated."""
+    """The index of a store's places. It may be read while others write: `changed` marks what was read before as
+    outdated."""
 
     def __init__(self, store: ox.Store) -> None:
         self._store = store
@@ -60,14 +63,15 @@ class PlaceIndex:
         self._changes = self._reads = 0
 
     def changed(self, text: bytes | None = None) -> None:
-        """Note that triples were added; None: any. If places keep changing, they are no longer kept."""
+        """Invalidate the index for triples that were added; None: any triples. Places that keep changing are no longer
+        indexed."""
         if text is None or any(f"<{name}>".encode() in text for way in _WAYS for name in way):
             self._changes += 1
             many = [way for way, places in self._places.items() if places is None and text is not None]
             self._places = dict.fromkeys(_WAYS if self._reads > _READS else many)
 
     def read(self) -> None:
-        """Read the places, so that not every fork has to."""
+        """Read the places into the index, so that forks need not do this each."""
         for way in _WAYS:
             if way not in self._places:
                 self._reads += 1
@@ -76,8 +80,10 @@ class PlaceIndex:
                     self._places[way] = places
 
     def among(self, query: QueryParts, few: Few, ask: Callable[[str], Iterable[Any]]) -> str | None:
-        """Return the query restricted to the things that are near, or near which things are; None: they are unknown or
-        too many. `ask` answers a query."""
+        """Return the query restricted to the things that are near enough, or to pairs of a point and such a thing.
+
+        Return None if these are unknown or too many. `ask`: a function that evaluates a query.
+        """
         for short in shorts(query.filters, query.prefixes):
             sides = [(here, there) for here, there in (short.places, short.places[::-1]) if _linked(query, there)]
             for here, there in sorted(sides, key=lambda side: not _timed(query, side[0])):
@@ -97,7 +103,8 @@ class PlaceIndex:
     def _pairs(
         self, way: tuple[str, str], origins: _Origins, short: DistanceLimit
     ) -> Sequence[tuple[tuple[str, ...], str]] | None:
-        """Return which things may be near which points; None: they are too many, or one has no name."""
+        """Return pairs of points and things that may be near each other; None if they are too many, or one has no
+        name."""
         self.read()
         places = self._places.get(way)
         if places is None or any(abs(long) > _MOST_LONGITUDE for _, (_, long) in origins.points):
@@ -113,7 +120,7 @@ class PlaceIndex:
         return None if any(not name for _, name in found) else found
 
     def _known(self, query: QueryParts, place: tuple[str, str], few: Few) -> _Origins | None:
-        """Return the places of the few subjects, or None if they are not few or have no such place."""
+        """Return the places of a subject with few possible values; None if there is no such subject."""
         for subject, (lat, long) in _linked(query, place):
             if len(few.get(subject, range(_POINTS + 1))) <= _POINTS:
                 named = not any(isinstance(each, ox.BlankNode) for each in few[subject])
@@ -130,7 +137,7 @@ class PlaceIndex:
     def _queried(
         self, query: QueryParts, place: tuple[str, str], other: str, ask: Callable[[str], Iterable[Any]]
     ) -> _Origins | None:
-        """Return the possible places of a variable in the query, or None if they are unknown or too many."""
+        """Return the possible places of variables in the query; None if they are unknown or too many."""
         names = [name for name in place if name.startswith("?")]
         if not names:
             return _Origins((), [((), (float(place[0]), float(place[1])))])
@@ -146,7 +153,7 @@ class PlaceIndex:
 
 
 def _read(store: ox.Store, lat: str, long: str) -> _Places | None:
-    """Read places from a store. None: there are too many, or some have longitudes out of range."""
+    """Read all places from a store. Return None if they are too many, or some longitudes are out of range."""
     found: list[tuple[float, float, str]] = []
     longs: dict[str, list[str]] = {}
     if max(count_matches(store, f"?thing <{property}> ?value", _PLACES + 1) for property in (lat, long)) > _PLACES:
@@ -164,7 +171,7 @@ def _read(store: ox.Store, lat: str, long: str) -> _Places | None:
 
 
 def _values_of(store: ox.Store, property: str) -> Iterator[tuple[str, str]]:
-    """Yield the subjects of a property and its values; much faster than term by term."""
+    """Yield the values of a property with their subjects. This is much faster than reading single terms."""
     rows: Any = store.query(f"SELECT ?thing ?value {{ ?thing <{property}> ?value }}")
     lines = csv.reader(io.StringIO(rows.serialize(format=ox.QueryResultsFormat.CSV).decode(), newline=""))
     next(lines)
@@ -172,7 +179,7 @@ def _values_of(store: ox.Store, property: str) -> Iterator[tuple[str, str]]:
 
 
 def _point(lat: str, long: str) -> Iterator[LatLong]:
-    """Return a point; nothing unless the two are numbers that are a place."""
+    """Yield the point with these coordinates, or nothing if they are not numbers or out of range."""
     try:
         point = float(lat), float(long)
     except ValueError:
@@ -186,7 +193,7 @@ def _value(term: Any) -> str:
 
 
 def _linked(query: QueryParts, place: tuple[str, str]) -> list[tuple[str, tuple[str, str]]]:
-    """Return the variable that has a place, and the two properties of its place."""
+    """Return the variables that have this place, each with the two properties of the place."""
     return [
         (one.subject, (one.property.value, two.property.value))
         for one in query.links
@@ -199,14 +206,13 @@ def _linked(query: QueryParts, place: tuple[str, str]) -> list[tuple[str, tuple[
 
 
 def _timed(query: QueryParts, place: tuple[str, str]) -> bool:
-    """Return True if the place belongs to an event whose time the query asks for."""
+    """Return True if the place belongs to an event whose time the query restricts."""
     variables = _patterns_of(query, place[0])[1]
     return any(stamp.subject in variables for stamp in query.stamps.values())
 
 
 def _patterns_of(query: QueryParts, name: str) -> tuple[str, set[str]]:
-    """Return all patterns of the links for a variable and for what they lead to, with its times; and their
-    variables."""
+    """Return all patterns that are connected to a variable, with their times; and the variables in them."""
     variables, before = {name}, 0
     while len(variables) > before:
         before = len(variables)
@@ -230,5 +236,5 @@ def _line(link: Link) -> str:
 
 
 def _variable(name: str) -> str:
-    """Return a variable for a name; blank nodes get one too."""
+    """Return the name if it is a variable; for a blank node return a new variable."""
     return name if name.startswith("?") else "?blank" + "".join(f"{ord(letter):x}_" for letter in name)

@@ -1,4 +1,4 @@
-"""Write to a store: count all changes, and log them while the store is being rebuilt."""
+"""Writing to a store: all changes are counted, and logged while the store is being rebuilt."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from cep.connectors.rdf.store_files import StoreFiles
 from cep.connectors.rdf.time_tree import HERE
 
 MANY = 6_000
-"""The number of quads that are loaded or removed together."""
+"""The number of quads from which on bulk loading is used."""
 
 _SLICE = 50_000  # quads that are sorted in memory, about 100 MB, and loaded together
 _IN_MEMORY = 50_000  # quads added or removed, about 25 MB, after which RocksDB writes its memory to files
 
 
 class QuadWriter:
-    """Writes to a store with these files.
+    """A writer for a store with these files.
 
-    `log`: the file of all changes from now on, for a rebuild (connectors/rdf/rebuild.py). Each line is a sign, `+` or
+    `log`: a file for all changes from now on, for a rebuild (connectors/rdf/rebuild.py). Each line is a sign, `+` or
     `-`, and a quad. It becomes None if a change cannot be logged.
     """
 
@@ -31,7 +31,7 @@ class QuadWriter:
         self._in_memory = 0
 
     def load(self, text: bytes) -> None:
-        """Add lines of N-Triples, even if they exist already."""
+        """Add lines of N-Triples. Those that exist are ignored."""
         count = text.count(b"\n")
         load = self.store.bulk_load if count >= MANY else self.store.load
         load(text, ox.RdfFormat.N_TRIPLES, lenient=True)
@@ -40,7 +40,7 @@ class QuadWriter:
         self._count(count)
 
     def add(self, quads: Iterable[ox.Quad]) -> None:
-        """Add quads, even if they exist already."""
+        """Add quads. Those that exist are ignored."""
         rest = iter(quads)
         while some := list(islice(rest, _SLICE)):
             extend = self.store.bulk_extend if len(some) >= MANY else self.store.extend
@@ -50,7 +50,7 @@ class QuadWriter:
             self._count(len(some))
 
     def remove(self, quads: Sequence[ox.Quad]) -> None:
-        """Remove quads, and the graphs that are empty then."""
+        """Remove quads, and graphs that become empty."""
         for quad in quads:
             self.store.remove(quad)
         for graph in {quad.graph_name for quad in quads} - {HERE}:
@@ -62,7 +62,7 @@ class QuadWriter:
         self._count(len(quads))
 
     def remove_triples(self, quads: Sequence[ox.Quad]) -> None:
-        """Remove quads of the default graph without blank nodes, many in a transaction."""
+        """Remove quads of the default graph without blank nodes, many per transaction."""
         for start in range(0, len(quads), MANY):
             some = quads[start : start + MANY]
             text = " .\n".join(map(str, some))
@@ -73,14 +73,14 @@ class QuadWriter:
         self._count(len(quads))
 
     def replace(self, path: str) -> None:
-        """Replace all quads with those of a file of N-Quads; a rebuild that is under way is dropped."""
+        """Replace all quads by those of a file of N-Quads. This cancels a rebuild."""
         self.log = None
         self.files.removed += len(self.store)
         self.store.clear()
         self.store.bulk_extend(ox.parse(path=path, format=ox.RdfFormat.N_QUADS, lenient=True))
 
     def flush(self) -> None:
-        """Write what is in memory to files, and note their hashes."""
+        """Write data in memory to files, and record the hashes of these."""
         self._in_memory = 0
         self.store.flush()
         self.files.note()
@@ -93,7 +93,7 @@ class QuadWriter:
             self.log = None
 
     def _count(self, changes: int) -> None:
-        """Write files when there are enough changes: RocksDB by itself would wait for hundreds of megabytes."""
+        """Flush after enough changes. RocksDB by itself would wait for hundreds of megabytes."""
         self._in_memory += changes
         if self._in_memory >= _IN_MEMORY:
             self.flush()

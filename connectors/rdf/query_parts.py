@@ -16,8 +16,7 @@ WAYS = (TIME + "hasEnd", TIME + "hasBeginning")
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The minutes (`2013-02-08T21:05`) in which a variable lies, first and last included; None: there is no
-    such bound."""
+    """The minutes (`2013-02-08T21:05`) between which a variable lies, both inclusive; None: unbounded."""
 
     since: str | None = None
     until: str | None = None
@@ -25,9 +24,9 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """A place in a query that asks for a time, from the first letter of the predicate to the end of the variable.
+    """The part of a query's text that asks for a time, from the predicate's first letter to the variable's end.
 
-    `way`: the first step of a path of two, or empty; `subject`: the thing that has the time, named as in a Link.
+    `way`: the first step of a path of two steps, or empty. `subject`: the thing that has the time, named as in a Link.
     """
 
     start: int
@@ -38,8 +37,11 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A triple with a named property. `subject` and `object`: `?name`, a made-up name for brackets or a blank node, or
-    '' for anything else; `value`: the object if it is named."""
+    """A triple with a constant property.
+
+    `subject`, `object`: `?name`, an invented name for brackets or a blank node, or '' for anything else. `value`: the
+    object if it is constant.
+    """
 
     property: ox.NamedNode
     subject: str
@@ -49,7 +51,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The first variable of ORDER BY, whether it is descending, and LIMIT and OFFSET."""
+    """The first variable of ORDER BY, whether it is descending (`down`), and the numbers of LIMIT and OFFSET."""
 
     variable: str
     down: bool
@@ -59,11 +61,11 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class QueryParts:
-    """A query that asks for times.
+    """The parts of a query that asks for times.
 
-    `stamps` and `ranges`: by variable. `order`: set if it wants some of all rows. `links`: triples that hold for every
-    row, and that come before anything that reads bound variables. `filters`: the contents of each filter's brackets.
-    `open`: the offset after the brace of its group; `star`: that of the `*` that selects all variables.
+    `stamps`, `ranges`: by variable. `order`: None if the query wants all rows. `links`: triples that hold for every row
+    and precede anything that reads bound variables. `filters`: the contents of each filter's brackets. `open`: the
+    position after the opening brace of its group. `star`: the position of the `*` that selects all variables.
     """
 
     text: str
@@ -77,7 +79,7 @@ class QueryParts:
     prefixes: Mapping[str, str]
 
     def restricted(self, variable: str, path: str, spans: Iterable[str]) -> str:
-        """Return the query restricted to instants with a path to one of some spans; their time is a variable."""
+        """Return the query restricted to instants from which `path` leads to one of the spans."""
         name = "span"
         while name in self.text:
             name += "_"
@@ -95,14 +97,14 @@ class QueryParts:
         return text
 
     def events(self, variable: str) -> set[str]:
-        """Return the things that have a time, named as in a Link: the subject, and things of which it is the beginning
-        or end."""
+        """Return the things that have a time, named as in a Link: the subject, and things that begin or end at the
+        subject."""
         subject = self.stamps[variable].subject
         ways = [link.subject for link in self.links if link.object == subject and link.property.value in WAYS]
         return {subject, *ways} - {""}
 
     def among(self, variable: str, values: Iterable[str]) -> str:
-        """Return the query restricted to some values of a variable of its `links`."""
+        """Return the query restricted to some values of a variable in its `links`."""
         return f"{self.text[: self.open]} VALUES {variable} {{ {' '.join(values)} }} {self.text[self.open :]}"
 
 

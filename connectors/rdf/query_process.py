@@ -1,9 +1,8 @@
-"""Evaluate a query in a process of its own: a fork sees the store as it is at that moment, and can be killed at any
-time.
+"""Evaluation of a query in a forked process, which sees the store as it is at that moment and can be killed.
 
-A query may run for long, overflow its stack, or use up memory; all of that happens in the fork. A fork has one thread.
-If another thread of Oxigraph held a lock at that moment, the fork waits for it for ever. That is detected (it sleeps,
-although nothing else makes it), and another fork replaces it.
+A query may run for long, overflow its stack, or use up memory. All of that affects only the fork. A fork has a single
+thread. If another thread of Oxigraph held a lock at the time of the fork, the fork waits for ever. This is detected,
+because it sleeps for no other reason, and another fork replaces it.
 """
 
 from __future__ import annotations
@@ -35,8 +34,10 @@ BROKE = "the query needs more memory than it may have, or is nested so deep that
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Controls when forks may be made: while `ready` holds, with the lock of `shut`, which is notified when `ready`
-    changes."""
+    """A gate for forks. They may be made while `ready()` is True, holding the lock of `shut`.
+
+    `shut` is notified when `ready()` changes.
+    """
 
     ready: Callable[[], bool] = lambda: True
     shut: threading.Condition = field(default_factory=threading.Condition)
@@ -51,10 +52,10 @@ class QueryProcess:
         self._ended = False
 
     def answer(self, work: Callable[[], Any], gate: Gate, until: float, memory: int, shut: Sequence[int]) -> Any:
-        """Do the work in a fork and return its result.
+        """Run `work` in a fork and return its result. Raise QueryRefused if there is none.
 
-        `until`: when to stop it. `memory`: bytes that it may use beyond this process, 0 for any number. `shut`: files
-        to close in the fork. Raises Refused.
+        `until`: the deadline. `memory`: the bytes that the fork may use beyond this process; 0: no limit. `shut`: file
+        descriptors to close in the fork.
         """
         for _ in range(_TRIES):
             with gate.shut:
@@ -80,7 +81,7 @@ class QueryProcess:
         raise QueryRefused("failed", "the store is too busy for a query")
 
     def _begin(self, work: Callable[[], Any], until: float, memory: int, shut: Sequence[int]) -> int:
-        """Make the fork, and return the end from which its answer is read."""
+        """Fork, and return the file descriptor from which to read the answer."""
         with self._lock:
             if self._ended:
                 raise QueryRefused("slow", "nobody waits for the answer")
@@ -101,14 +102,13 @@ class QueryProcess:
         return reading
 
     def end(self) -> None:
-        """End the query, for which nobody waits."""
+        """End the query because nobody waits for it any more."""
         with self._lock:
             self._ended = True
         self._kill()
 
     def _read(self, reading: int, until: float) -> bytes | None:
-        """Return everything that the fork writes; None: it waits for a lock that none of its threads will ever
-        release."""
+        """Read everything that the fork writes. Return None if it waits for a lock that is never released."""
         parts: list[bytes] = []
         began, before, slow = time.monotonic(), -1, False
         ready = select.poll()
@@ -142,7 +142,7 @@ class QueryProcess:
 
 
 def _sleeping_since(process: int) -> int | None:
-    """Return the ticks of CPU that a process has used if it waits for anything but a disk, else None."""
+    """Return the CPU ticks that a process has used if it sleeps, but not for a disk; else None."""
     try:
         with open(f"/proc/{process}/stat") as file:
             fields = file.read().rpartition(")")[2].split()
@@ -154,7 +154,7 @@ def _sleeping_since(process: int) -> int | None:
 def _run_child(
     work: Callable[[], Any], writing: int, shut: Sequence[int], until: float, memory: int, parent: int
 ) -> None:
-    """Run a query in the fork, and end the fork."""
+    """Run a query in the fork, send its result, and exit."""
     try:
         end_with(parent)
         for descriptor in shut:
@@ -174,8 +174,7 @@ def _run_child(
 
 
 def end_with(parent: int) -> None:
-    """End this process when its parent ends. If Linux has to end a process because memory is used up, it is
-    this one."""
+    """End this process when its parent ends, and make it the first that Linux kills if memory is used up."""
     if _PRCTL is not None:
         _PRCTL(_PARENT_ENDS, ctypes.c_ulong(signal.SIGKILL))
     if os.getppid() != parent:  # it ended before that
@@ -185,7 +184,7 @@ def end_with(parent: int) -> None:
 
 
 def _limit(until: float, memory: int) -> None:
-    """Limit time and memory. If the system cannot end this process with its parent, it ends soon after."""
+    """Limit time and memory. Thus the process ends soon even if the system cannot end it with its parent."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 

@@ -22,9 +22,12 @@ GRAPHS = {
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A query. `table` and `graph`: the formats of a table (or yes and no) and of triples. `default` and `named`: the
-    graphs that it reads; None: all. `seconds` and `bytes`: its greatest time, counted from its arrival, and the
-    greatest size of its answer. `client`: who asks; clients take turns."""
+    """A query.
+
+    `table`, `graph`: the formats of an answer that is a table (or a boolean), and of one that is triples. `default`,
+    `named`: the graphs that the query reads; None: all. `seconds`: the time limit, counted from its arrival. `bytes`:
+    the maximum size of the answer. `client`: the sender; clients take turns.
+    """
 
     text: str
     table: str = "json"
@@ -39,7 +42,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer. `format`: that of `body`, a key of RESULTS or GRAPHS."""
+    """An answer. `format`: the format of `body`, a key of RESULTS or GRAPHS."""
 
     format: str
     body: bytes
@@ -49,9 +52,9 @@ class Answer:
 class Page:
     """A page of the events that end in a span of time.
 
-    `members`: the IRIs of events, in order of time; `body`: their description in N-Triples; `more`: the instant at
-    which the next page begins, None for the last. If there is too much for a page, there are only `parts`, the smaller
-    spans to look at.
+    `members`: the IRIs of events, in order of time. `body`: their description in N-Triples. `more`: the instant at
+    which the next page begins; None for the last page. If there are too many events for a page, it only has `parts`,
+    the smaller spans to request instead.
     """
 
     members: tuple[str, ...] = ()
@@ -61,7 +64,8 @@ class Page:
 
 
 class QueryRefused(Exception):
-    """A query without an answer. `code`: `syntax`, `service`, `large`, `slow`, `busy`, `gone`, `failed`."""
+    """An error for a query without an answer. `code`: `syntax`, `service`, `large`, `slow`, `busy`, `gone`,
+    `failed`."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)

@@ -1,8 +1,9 @@
-"""Find where a query asks for times, and between which bounds. Texts that are not clearly understood are left alone.
+"""Detection of the times that a query asks for, and of their bounds. Queries that are not clearly understood are not
+rewritten.
 
-Oxigraph does not expose the algebra of a query, so its text is read by tokens, as far as it is plain: one SELECT, ASK
-or CONSTRUCT over the default graph, and the triples and filters directly in its outermost group. Anything unknown or
-ambiguous has the result that the query is evaluated as it is.
+Oxigraph does not expose the algebra of a query, so its tokens are read. A query must be one SELECT, ASK or CONSTRUCT
+over the default graph. Only triples and filters directly in its outermost group count. If anything is unknown or
+ambiguous, the query is evaluated as it is.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class _Unclear(Exception):
 
 
 def timed(text: str, prefixes: Mapping[str, str]) -> QueryParts | None:
-    """Return the conditions of a query on times, or None if there are none or they are uncertain."""
+    """Return the parts of a query that concern times, or None if there are none or they are uncertain."""
     if not ("inXSDDateTimeStamp" in text or "distance" in text) or "\\" in text:
         return None
     try:
@@ -65,7 +66,7 @@ class _RangeReader:
         self.pairs = self._paired()
 
     def _paired(self) -> dict[int, int]:
-        """Return the closing bracket of each opening one, by token numbers."""
+        """Return the closing bracket for each opening bracket, as token numbers."""
         closing: dict[int, int] = {}
         open: list[int] = []
         for number, token in enumerate(self.tokens):
@@ -80,7 +81,7 @@ class _RangeReader:
         return closing
 
     def word(self, place: int) -> str:
-        """The token there, if it is a word or a mark, in lower case."""
+        """Return the token at a position in lower case if it is a word or a mark, else an empty text."""
         token = self.tokens[place] if place < len(self.tokens) else SparqlToken("", "", 0, 0)
         return token.text.lower() if token.kind in ("word", "mark") else ""
 
@@ -115,7 +116,7 @@ class _RangeReader:
         return QueryParts(self.text, *parts, self.tokens[at].end, star, self.prefixes)
 
     def _group(self, place: int, last: int) -> None:
-        """Read the elements directly in a group."""
+        """Read the direct elements of a group."""
         while place < last:
             word, before, bracket = self.word(place), self.word(place - 1), self.word(place + 1) == "("
             if word == "filter" and bracket:
@@ -142,7 +143,7 @@ class _RangeReader:
                 raise _Unclear
 
     def _triples(self, place: int, last: int) -> int:
-        """Read a subject with its properties and values, and return the position after them."""
+        """Read a subject with its properties and values. Return the position after them."""
         subject = self._named(place)
         place = self.pairs[place] + 1 if self.word(place) == "[" else place + 1
         while place < last and self.word(place) != ".":
@@ -160,7 +161,7 @@ class _RangeReader:
         return place
 
     def _triple(self, subject: str, verb: int, value: int, end: int) -> None:
-        """Add a triple of one property and one value."""
+        """Add a triple with one property and one value."""
         path = [self._iri(n) or self.word(n) for n in range(verb, value)]
         name, term = RDF + "type" if path == ["a"] else path[0], None
         if self.tokens[value].kind == "variable":
@@ -175,14 +176,14 @@ class _RangeReader:
             self.links.append(Link(ox.NamedNode(name), subject, self._named(value), term))
 
     def _named(self, place: int) -> str:
-        """Return the name of a variable, a blank node or the contents of brackets."""
+        """Return a name for a variable, a blank node or a pair of brackets; empty for anything else."""
         token = self.tokens[place]
         if token.kind in ("variable", "blank"):
             return f"?{token.text[1:]}" if token.kind == "variable" else token.text
         return f"[{sum(token.text == '[' for token in self.tokens[:place])}" if token.text == "[" else ""
 
     def _path(self, place: int) -> int:
-        """Return the position after a property or a path of properties."""
+        """Return the position after a property or a path."""
         while True:
             while self.word(place) in ("^", "!"):
                 place += 1
@@ -226,7 +227,7 @@ class _RangeReader:
         return self.prefixes[prefix] + local if token.kind == "name" and prefix in self.prefixes else ""
 
     def _bounds(self, at: int, last: int) -> Iterator[tuple[str, Range]]:
-        """Yield the ranges of variables in a filter that is a comparison, or several that all hold."""
+        """Yield the ranges of variables in a filter that is one comparison, or several joined by `&&`."""
         cuts, n = [at - 1], at
         while n < last:
             if self.word(n) == "||":
@@ -256,8 +257,10 @@ class _RangeReader:
             yield name, Range(None if sign[0] == "<" else stamps[0], None if sign[0] == ">" else stamps[1])
 
     def _stamps(self, start: int, end: int) -> tuple[str, str] | None:
-        """Return the first and last minute in which the value of an expression without variables lies; None: it is not
-        a time. The query itself is evaluated a little later, when `NOW()` is greater."""
+        """Return the first and last minute in which a constant expression may lie; None if it is not a time.
+
+        The minutes differ because the query is evaluated later, when `NOW()` is greater.
+        """
         for n in range(start, end):
             plain = self.tokens[n].kind in ("string", "iri", "name") or self.word(n) == "now"
             if not plain and self.tokens[n].text not in _CONSTANT:
@@ -272,7 +275,7 @@ class _RangeReader:
             return None
 
     def _order(self, at: int) -> Order | None:
-        """Return the first variable of ORDER BY, and how many rows are wanted."""
+        """Return the first variable of ORDER BY, and how many rows are wanted; None if the query wants all rows."""
         if self.word(at) != "order" or self.word(at + 1) != "by":
             return None
         at += 2
@@ -298,7 +301,7 @@ def _of(choose: Callable[[list[str]], str], bounds: Iterable[str | None]) -> str
 
 
 def _time(term: Any) -> datetime | None:
-    """Return a time with a zone, to the second."""
+    """Return a time with a zone, rounded down to a second; None for other terms."""
     if not isinstance(term, ox.Literal) or term.datatype.value != XSD + "dateTime":
         return None
     time = datetime.fromisoformat(re.sub(r"\.\d+", "", term.value))
@@ -306,5 +309,5 @@ def _time(term: Any) -> datetime | None:
 
 
 def _minute(time: datetime) -> str:
-    """Return the name of the minute, as spans are named."""
+    """Return the name of a minute, in the form of spans."""
     return time.isoformat()[:16]

@@ -1,14 +1,14 @@
-"""Load what is left of a store into a new one, which replaces it.
+"""Rebuild of a store: what is left in it is loaded into a new store, which replaces it.
 
 Oxigraph never deletes a text, such as the IRI of an event, from its files, and RocksDB keeps an index of them in
-memory. So when most of the quads have been removed, a fork of the store's process dumps the rest, and another process
-loads the dump, at a low priority. Meanwhile the store is used as before. Its changes are logged, and applied to the new
-store after loading. A change that the dump contains may be applied twice, because only the last change of a quad
+memory. When most quads have been removed, a fork of the store's process dumps the rest, and another process loads the
+dump at low priority. Meanwhile the store remains in use. Its changes are logged, and applied to the new store after
+loading. A change that is in the dump too is applied twice. This does no harm, because only the last change of a quad
 counts.
 
-Until the new store has replaced the old one, there are beside the folder `events`: `events.new` with
-`events.new.hashes`; the dump, `events.new.quads`; the log, `events.new.changes`; and, as soon as the new store is
-complete, `events.old`.
+Until the new store has replaced the old one, there are further entries beside the folder `events`. These are
+`events.new` with `events.new.hashes`, the dump `events.new.quads`, and the log `events.new.changes`. When the new store
+is complete, there is also `events.old`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ _LEFT = 1 << 28  # bytes that remain free on the disk
 
 
 class Rebuild:
-    """A new store that will replace the one at `path`. All changes of that one from now on are to be written to `log`.
-    OSError: there is not enough room."""
+    """A new store that will replace the one at `path`. From now on, the caller writes all changes to `log`.
+
+    Raise OSError if there is not enough disk space.
+    """
 
     def __init__(self, path: str) -> None:
         self._path, self._new, self.dump = Path(path), Path(f"{path}.new"), Path(f"{path}.new.quads")
@@ -55,23 +57,24 @@ class Rebuild:
         self._over = threading.Event()
 
     def load(self) -> None:
-        """Load the dump, and the changes so far, while others write changes. CalledProcessError: it failed."""
+        """Load the dump, and the changes logged so far, while others log more. Raise CalledProcessError if this
+        fails."""
         self._dumped = self.dump.stat().st_size
         command = [sys.executable, "-P", "-m", "cep.connectors.rdf.rebuild", str(self._path), str(os.getpid())]
         process = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True)
         self._applied = int(process.stdout)
 
     def end(self) -> None:
-        """Note that loading has ended or failed, so that writers need not wait."""
+        """Record that loading has ended or failed, so that writers need not wait."""
         self._over.set()
 
     def keep_pace(self) -> None:
-        """Wait if more is written than can be loaded."""
+        """Wait if changes are written faster than they can be loaded."""
         if self.log.tell() > max(_MANY, self._dumped):
             self._over.wait()
 
     def complete(self) -> None:
-        """Apply the remaining changes. The new store is on disk when this returns. Raises OSError if the log could not
+        """Apply the remaining changes; the new store is on disk when this returns. Raise OSError if the log could not
         be written."""
         self.log.close()
         files = StoreFiles(str(self._new))
@@ -84,26 +87,26 @@ class Rebuild:
 
 
 def worthwhile(left: int = 0) -> int:
-    """Return how many quads have to be removed before a rebuild pays. `left`: how many remain."""
+    """Return the number of removed quads from which on a rebuild pays. `left`: how many quads remain."""
     return max(_REMOVED, 3 * left - 2 * _REMOVED)
 
 
 def swap(path: str) -> None:
-    """Replace the old store by the new one, which is complete; neither is open."""
+    """Replace the old store by the new one. Both must be complete and closed."""
     sync_names(Path(path).parent)
     os.rename(path, f"{path}.old")
     _put_in_place(path)
 
 
 def recover(path: str) -> None:
-    """Finish or undo what a process left half done when it ended."""
+    """Finish or undo a rebuild that another process left incomplete."""
     if os.path.exists(f"{path}.old") and os.path.exists(f"{path}.new") and not os.path.exists(path):
         _put_in_place(path)
     discard(path)
 
 
 def discard(path: str) -> None:
-    """Remove all that belongs to a rebuild."""
+    """Delete all files of a rebuild."""
     for folder in (f"{path}.new", f"{path}.old"):
         rmtree(folder, ignore_errors=True)
     for file in (f"{path}.new.hashes", f"{path}.new.quads", _changes(path)):
@@ -111,7 +114,7 @@ def discard(path: str) -> None:
 
 
 def _put_in_place(path: str) -> None:
-    """Rename the hashes, and last the folder, so that it has its name only when all is done."""
+    """Rename the hashes, and the folder last, so that it gets its name only when everything else is done."""
     folder = Path(path).parent
     sync_names(folder)
     if os.path.exists(f"{path}.new.hashes"):  # otherwise they were renamed before the process ended
@@ -126,7 +129,7 @@ def _changes(path: Path | str) -> Path:
 
 
 def _sync(folder: Path) -> None:
-    """Return when the files of a store, and their hashes, are on disk."""
+    """Flush the files of a store and their hashes to disk."""
     for file in (*folder.iterdir(), Path(f"{folder}.hashes")):
         descriptor = os.open(file, os.O_RDONLY)
         try:
@@ -137,7 +140,7 @@ def _sync(folder: Path) -> None:
 
 
 def _apply(writer: QuadWriter, changes: Path, place: int) -> int:
-    """Apply the changes from a byte on, and return the byte after the last complete one."""
+    """Apply the changes from a position on. Return the position after the last complete change."""
     with changes.open("rb") as file:
         file.seek(place)
         whole = takewhile(lambda line: line.endswith(b"\n"), file)
@@ -157,7 +160,7 @@ def main(path: str, parent: str) -> None:
 
 
 def _load(path: str) -> int:
-    """Load the dump and the changes into the new store, and return how many bytes of the changes it includes."""
+    """Load the dump and the changes into the new store. Return how many bytes of the changes it includes."""
     new, dump = Path(f"{path}.new"), Path(f"{path}.new.quads")
     files = StoreFiles(str(new))
     writer = QuadWriter(ox.Store(new), files)

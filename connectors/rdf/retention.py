@@ -1,4 +1,4 @@
-"""Retention: remove old events in small steps, between which additions are written."""
+"""Retention: old events are removed in small steps, and additions are written between these."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ _DERIVED = ox.NamedNode(PROV + "wasDerivedFrom")
 
 
 class Retention:
-    """Removes events by the minutes in which they end. A minute is done once it was processed, because no older event
-    than those that are kept is added."""
+    """Removes events by the minute of their end.
+
+    A minute that has been processed needs no second look, because events older than the retention are never added.
+    """
 
     def __init__(self, writer: QuadWriter, spans: TimeTree) -> None:
         self._writer, self._store, self._spans = writer, writer.store, spans
@@ -26,8 +28,8 @@ class Retention:
         self.forgotten: Callable[[Iterable[Any]], None] = lambda instants: None  # removes what depends on instants
 
     def steps(self, until: str) -> Iterator[int]:
-        """Remove the events that end in minutes which are over before `until`, an instant. Yield their number after
-        each step."""
+        """Remove the events whose minute of ending is over before the instant `until`. Yield their number after each
+        step."""
         for hour in self._spans.hours(self._swept, until):
             for span in (hour, *self._spans.within(hour)):  # in old stores, hours contain instants
                 name = self._spans.name(span)
@@ -43,15 +45,17 @@ class Retention:
         self._swept = max(self._swept, until[:16])
 
     def _ends(self, span: ox.NamedNode) -> Iterator[tuple[Any, Any]]:
-        """Yield each instant in a span, alone and with each event that ends at it."""
+        """Yield each instant in a span alone (with None), and with each event that ends at it."""
         for inside in self._store.quads_for_pattern(span, INSIDE, None, HERE):
             yield inside.object, None
             for ended in self._store.quads_for_pattern(None, END, _named(inside.object), HERE):
                 yield inside.object, ended.subject
 
     def drop(self, events: Sequence[Any], instants: Iterable[Any] = (), times: bool = True) -> None:
-        """Remove all triples of events, and of those records and, with `times`, instants that nothing else
-        refers to."""
+        """Remove all triples of events.
+
+        Records and, if `times` is True, instants are removed too if no other event refers to them.
+        """
         going = set(events)
         quads = [q for event in going for q in self._store.quads_for_pattern(event, None, None, HERE)]
         constituents = dict.fromkeys(quad.object for quad in quads if quad.predicate == _DERIVED)
@@ -65,19 +69,20 @@ class Retention:
             self._tidy(span)
 
     def _only_named(self, constituent: Any, going: Collection[Any]) -> list[ox.Quad]:
-        """Return the triples of a record that was stored only as a constituent, if no other event comes from it."""
+        """Return the triples of a record that was stored only as a constituent, if no other event was derived from
+        it."""
         quads = list(self._store.quads_for_pattern(constituent, None, None, HERE))
         if any(quad.predicate == END for quad in quads) or self._needed(constituent, (_DERIVED,), going):
             return []
         return quads
 
     def _needed(self, term: Any, properties: Sequence[ox.NamedNode], going: Collection[Any]) -> bool:
-        """Return True if a term is the value of something that is not removed."""
+        """Return True if something that is not removed refers to the term."""
         users = (quad.subject for each in properties for quad in self._store.quads_for_pattern(None, each, term, HERE))
         return any(user not in going for user in users)
 
     def _tidy(self, span: Any) -> None:
-        """Remove a minute that is empty, and then its hour and its day if they are."""
+        """Remove a minute if it is empty, and then its hour and day if these are empty."""
         for property in (INSIDE, CONTAINS):
             if next(self._store.quads_for_pattern(span, property, None, HERE), None) is not None:
                 return

@@ -1,8 +1,8 @@
-"""Selectivity: begin a query with the variables that have few values, and find its events through these.
+"""Selectivity: a query starts from variables with few values, and reaches events through these.
 
-A query may want, of a million events of five thousand stations, those of the ten stations whose place is known.
-Oxigraph does not know how frequent a property is, and may begin with the events; given the possible values of a
-variable, it begins with these.
+A query may want those of a million events that belong to the ten stations whose place is known. Oxigraph does not know
+how frequent a property is, and may start from the events. If it receives the possible values of a variable, it starts
+from these.
 """
 
 from __future__ import annotations
@@ -21,27 +21,26 @@ _RARE, _NAMED = 500, 2_000  # how many triples are few; the same with a value th
 
 
 Few = Mapping[str, Sequence[Any]]
-"""All values of variables (and blank nodes, named as in a Link) that have few."""
+"""The variables with few values, and all these values. Blank nodes count as variables, named as in a Link."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selective:
-    """The start of a query (named as in a Link), with all its possible values and the number of events they lead to."""
+    """A variable to start a query from (named as in a Link), all its values, and the number of events they lead to."""
 
     start: str
     values: Sequence[Any]
     events: int
 
     def written(self, query: QueryParts) -> str:
-        """Return the query with this start; unchanged if a value has no name, or if the values are not those of a
-        variable."""
+        """Return the query with this start. It is unchanged if a value has no name, or the start is not a variable."""
         named = self.start.startswith("?") and not any(isinstance(value, ox.BlankNode) for value in self.values)
         return query.among(self.start, map(str, self.values)) if named else query.text
 
 
 def rare(store: ox.Store, query: QueryParts, time: str, few: Few, most: int) -> Selective | None:
-    """Return the start that leads to the fewest events; None: they are more than `most` for all of them. `time`: a
-    variable."""
+    """Return the start that leads to the fewest events for the variable `time`; None if all lead to more than
+    `most`."""
     events = query.events(time)
     found = [Selective(event, few[event], len(few[event])) for event in events if event in few]
     for link in query.links:
@@ -53,7 +52,7 @@ def rare(store: ox.Store, query: QueryParts, time: str, few: Few, most: int) -> 
 
 
 def scarce(store: ox.Store, links: Sequence[Link]) -> Few:
-    """Return the variables that have few values, with these: from rare properties, and from triples of rare things."""
+    """Return the variables with few values, found from rare properties and from triples of rare things."""
     few: dict[str, Sequence[Any]] = {}
     for link in links:
         most = _RARE if link.value is None else _NAMED
@@ -72,7 +71,7 @@ def scarce(store: ox.Store, links: Sequence[Link]) -> Few:
 
 
 def _fewer(few: dict[str, Sequence[Any]], name: str, terms: Sequence[Any]) -> None:
-    """Keep the smaller set of values if two triples restrict the same name."""
+    """Store the values of a name, unless a smaller set is stored already."""
     some = sorted(set(terms), key=str)
     if name and (name not in few or len(some) < len(few[name])):
         few[name] = some

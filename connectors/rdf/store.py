@@ -1,6 +1,6 @@
-"""The store that SPARQL queries are evaluated over: knowledge and derived events in Oxigraph on disk.
+"""The store over which SPARQL queries are evaluated: knowledge and derived events in Oxigraph on disk.
 
-Imports little: it runs in a process of its own (connectors/rdf/store_worker.py).
+It imports little, because it runs in its own process (connectors/rdf/store_worker.py).
 """
 
 from __future__ import annotations
@@ -57,13 +57,16 @@ class EventStore:
         self._indexed = self._recent.whole() and not os.path.exists(self._elsewhere) and not self._has_times()
 
     def knows(self, name: str) -> bool:
-        """Return True if the knowledge with this name (its fingerprint) is loaded."""
+        """Return True if the knowledge with this fingerprint is loaded."""
         return ox.Quad(self._mark, _MARK, ox.Literal(name)) in self.store
 
     def know(self, name: str, path: str, before: str) -> None:
-        """Load knowledge with this name, a file of N-Quads, in place of the earlier knowledge, which is in the file
-        `before`; the new file replaces that one. Without earlier knowledge, replace all that the store holds. If this
-        is interrupted, it is completed the next time."""
+        """Load the knowledge with the fingerprint `name` from the N-Quads file `path`. It replaces the earlier
+        knowledge.
+
+        The earlier knowledge is in the file `before`, which the new file replaces. Without it, all quads of the store
+        are replaced. An interrupted load is completed at the next call.
+        """
         marks = list(self.store.quads_for_pattern(self._mark, _MARK, None, HERE))
         if os.path.exists(path):  # otherwise it has replaced the earlier file already
             if marks and os.path.exists(before):
@@ -84,15 +87,17 @@ class EventStore:
         self.store.flush()
 
     def learn(self, gone: bytes, come: bytes) -> None:
-        """Remove and add quads of the knowledge. The change is logged beside the store, so that the loaded knowledge
-        can be restored (`unlearn`)."""
+        """Remove and add quads of the knowledge. The change is logged beside the store, so that `unlearn` can undo
+        it."""
         self._learned.append(gone, come)
         self._indexed = self._indexed and not self._times(come)
         self._change(gone.splitlines(keepends=True), come.splitlines(keepends=True))
 
     def unlearn(self) -> None:
-        """Restore the loaded knowledge. The first logged change of a quad shows whether it was loaded. Repeating this,
-        after a process ended in between, does no harm."""
+        """Restore the knowledge as it was loaded.
+
+        The first logged change of a quad shows whether the quad was loaded. Repeating an interrupted call does no harm.
+        """
         if not self._learned.path.exists():
             return
         first: dict[bytes, bytes] = {}
@@ -110,9 +115,11 @@ class EventStore:
         self._recent.grid.changed(b"".join(come))
 
     def derive(self, rules: bytes, meanings: Mapping[str, str], again: bool) -> None:
-        """Replace the triples of rules. `meanings`: what each event means, by the prefix of the names of its
-        activities. `again`: the rules will derive everything again, so the occurrences of events with another
-        meaning, or without rules, are removed, and so are their rules.
+        """Replace the triples of rules.
+
+        `meanings`: the meaning of each event, by the prefix of its activities' names. `again`: the rules will derive
+        everything again. Then the occurrences of events whose meaning has changed, or whose rules are gone, are
+        removed, with their rules.
         """
         marks = list(self.store.quads_for_pattern(None, self._meaning, None, HERE))
         old = [f"{_of(q)}/" for q in marks if again and meanings.get(_of(q)) != _value(q)]
@@ -140,7 +147,7 @@ class EventStore:
         self.writer.add(ox.Quad(ox.NamedNode(one), self._meaning, ox.Literal(name)) for one, name in meanings.items())
 
     def add(self, text: bytes) -> None:
-        """Add triples (connectors/rdf/triples.py), even if they exist already."""
+        """Add triples (connectors/rdf/triples.py). Those that exist are ignored."""
         lines = text.count(b"\n")
         if self._indexed and text.count(_STAMPED) > text.count(b"Z> " + _STAMPED):  # the name of an attribute
             open(self._elsewhere, "wb").close()
@@ -150,30 +157,29 @@ class EventStore:
         self._loose, self._lines = self._loose + lines, self._lines + lines
 
     def revise(self, one: StoreRevision) -> None:
-        """Remove events, and add triples, whose arrival is known."""
+        """Apply a revision: remove events, and add triples with the time of their arrival."""
         self._forgetting.drop(self._withdrawals.withdraw(one), times=False)
         if one.text:
             self.add(one.text)
         self._withdrawals.came(one)
 
     def revised(self) -> tuple[str, int] | None:
-        """Return the place of the last revision that was written (`StoreRevision.place`); None: there was none."""
+        """Return the place of the last revision that was written (`StoreRevision.place`), or None."""
         return self._withdrawals.reached
 
     @property
     def loose(self) -> bool:
-        """True if so much was written that the store should be settled."""
+        """Return True if so much was written that `settle` pays."""
         return self._loose >= max(_LOOSE, self._lines // 2)
 
     def settle(self) -> None:
-        """Merge the files that were written, which makes queries several times faster. Others may write and query
-        meanwhile."""
+        """Merge the written files, which makes queries several times faster. Others may write and query meanwhile."""
         if self._loose:
             self._loose = 0
             self.store.optimize()
 
     def _has_times(self) -> bool:
-        """Return True if the loaded or learned knowledge contains instants."""
+        """Return True if the knowledge, loaded or learned, contains instants."""
         for path in (self._known, self._learned.path):
             if os.path.exists(path) and os.path.getsize(path):
                 with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
@@ -185,21 +191,26 @@ class EventStore:
         return any(text.find(each) >= 0 for each in (_STAMPED, f"<{self.vocabulary.hour()}".encode()))
 
     def forget(self, until: str) -> Iterator[int]:
-        """Remove the events that end in minutes which are over before `until`, an instant
-        (`2013-02-08T21:00:00.000000Z`), in small steps. Yield their number after each."""
+        """Remove, in small steps, the events whose minute of ending is over before `until`. Yield their number after
+        each step.
+
+        `until`: an instant such as `2013-02-08T21:00:00.000000Z`.
+        """
         return self._forgetting.steps(until)
 
     def hours(self, since: str = "", until: str = "~") -> Iterator[ox.NamedNode]:
-        """Return the hours in which events begin or end, in order, from `since` to before `until` (texts of
+        """Yield, in order, the hours in which events begin or end, from `since` to before `until` (texts of
         instants)."""
         return self.spans.hours(since, until)
 
     def page(self, span: str, number: int, most: int, seconds: float) -> Page | None:
-        """Return at most `most` of the events that end in an hour, a minute or a second (`2013-02-08T21:05:30`); None:
-        there is no such page. Only seconds have more than one page (`number` counts from 1).
+        """Return at most `most` of the events that end in a span; None if the page does not exist.
 
-        The work grows with the events that end in the span, up to a bound; for a second, with those of its minute.
-        Raises Refused after these seconds.
+        A span is an hour, a minute or a second (`2013-02-08T21:05:30`). Only a second has more than one page; `number`
+        counts from 1. Raise QueryRefused after `seconds`.
+
+        The cost grows with the number of events that end in the span, up to a bound. For a second, those of its minute
+        count.
         """
         until = time.monotonic() + seconds
         within, whole = self.vocabulary.event(), len(span) < len("2013-02-08T21:05:30")
@@ -227,7 +238,7 @@ class EventStore:
         return Page(members, body, ordered[number * most][0] if len(ordered) > number * most else None)
 
     def _instants(self, span: str, until: float) -> Iterator[str]:
-        """Return the instants in an hour, a minute or a second, unordered."""
+        """Yield the instants in an hour, a minute or a second, in any order."""
         hour = ox.NamedNode(self.vocabulary.hour(span[:13]))
         minutes = self.spans.within(hour) if len(span) == 13 else [ox.NamedNode(self.vocabulary.hour(span[:16]))]
         start = self.vocabulary.instant()
@@ -239,7 +250,7 @@ class EventStore:
                     yield stamp
 
     def _parts(self, span: str, until: float) -> list[str]:
-        """Return the minutes of an hour, or the seconds of a minute, that have instants."""
+        """Return the minutes of an hour, or the seconds of a minute, that contain instants."""
         if len(span) > 13:
             return sorted({stamp[:19] for stamp in self._instants(span, until)})
         hour, start = ox.NamedNode(self.vocabulary.hour(span)), self.vocabulary.hour()
@@ -248,7 +259,7 @@ class EventStore:
         return sorted(minutes | {instant.removeprefix(self.vocabulary.instant())[:16] for instant in once})
 
     def described(self, subjects: Iterable[str]) -> Iterator[ox.Quad]:
-        """Return all triples of some subjects, and the times of their instants."""
+        """Yield all triples of some subjects, then those of their instants."""
         instants: dict[ox.NamedNode, None] = {}
         for subject in subjects:
             own = list(self.store.quads_for_pattern(ox.NamedNode(subject), None, None, HERE))
@@ -260,11 +271,11 @@ class EventStore:
             yield from self.store.quads_for_pattern(instant, None, None, HERE)
 
     def places(self) -> None:
-        """Read the places of things, before a fork queries what is near."""
+        """Load the index of places, before a fork evaluates a query that needs it."""
         self._recent.grid.read()
 
     def ask(self, question: Question) -> Answer:
-        """Return the answer to a query. Raises Refused."""
+        """Return the answer to a query. Raise QueryRefused if there is none."""
         return evaluate(self.store, question, self._recent if self._indexed else None)
 
     def _objects(self, subject: ox.NamedNode, property: ox.NamedNode) -> list[Any]:
@@ -278,7 +289,7 @@ def _in_time(until: float) -> None:
 
 
 def _different(before: str, now: str) -> tuple[set[bytes], set[bytes]]:
-    """Return the lines that are only in the first, and those that are only in the second of two files."""
+    """Return the lines that only the first file has, and those that only the second has."""
     new = set()
     with open(before, "rb") as file:
         gone = set(file)

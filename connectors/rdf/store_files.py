@@ -1,8 +1,8 @@
-"""Hashes of the files that RocksDB writes for a store. RocksDB checks a block only when it reads it, and takes damage
-in a log for its end.
+"""Hashes of the files that RocksDB writes for a store, which detect damage.
 
-The hashes are in a file beside the folder. A complete file never changes (`.sst`), or only grows (logs and manifests),
-so that its beginning has a hash. Files without a hash are new: the process may have ended before it was noted.
+RocksDB itself checks a block only when it reads it, and takes damage in a log for the log's end. The hashes are in a
+file beside the folder. Complete tables (`.sst`) never change, and logs and manifests only grow, so the hash of their
+beginning stays valid. Files without a hash are new: the process may have ended before their hash was recorded.
 """
 
 from __future__ import annotations
@@ -30,19 +30,21 @@ _NOTES = 5_000  # after so many notes, the valid ones are written anew
 _REMOVED = b""  # the beginning of a note of how much was removed
 
 Note: TypeAlias = tuple[int, str, str]
-"""The number of bytes from the beginning of a file, their hash, and the start of the machine for which they are certain
-("" for any)."""
+"""The hash of a file's first bytes: their number, the hash, and the boot of the machine for which it is certain.
+
+An empty text means any boot.
+"""
 
 
 class Corruption(Exception):
-    """A file of the store has other contents than were written."""
+    """An error for a file of the store whose contents differ from what was written."""
 
 
 class StoreFiles:
-    """The files in a folder. Corruption: a log or a manifest is damaged. Create it before the store is opened, which
-    changes them.
+    """The files in a folder. Create this object before the store is opened, because opening changes files.
 
-    `removed`: how many quads were removed from the store. The number is noted with the hashes.
+    `removed`: the number of quads removed from the store, which is saved with the hashes. Raise Corruption if a log or
+    a manifest is damaged.
     """
 
     def __init__(self, folder: str) -> None:
@@ -61,14 +63,16 @@ class StoreFiles:
                 self._verify(name, size, hash)
 
     def verify(self) -> None:
-        """Compare the noted tables with their hashes, while others may write. Corruption: one is damaged."""
+        """Compare the tables with their hashes, while others may write. Raise Corruption if one is damaged."""
         for name, (size, hash, _) in list(self._notes.items()):
             if name.endswith(".sst"):
                 self._verify(name, size, hash)
 
     def note(self) -> None:
-        """Note what was written since the last time, while nothing else is written to logs. OSError: it cannot be
-        noted."""
+        """Save the hashes of what was written since the last call. Nothing may write to logs meanwhile.
+
+        Raise OSError if this fails.
+        """
         new: dict[str, Note] = {}
         for name in os.listdir(self._folder):
             with suppress(FileNotFoundError):  # it was merged into another
@@ -85,7 +89,7 @@ class StoreFiles:
             self._forget()
 
     def _new(self, name: str) -> Note | None:
-        """Return the note to make for a file; None: nothing is new."""
+        """Return the hash to save for a file; None if nothing is new."""
         kind, path = os.path.splitext(name)[1], self._folder / name
         if kind == ".sst":
             if name in self._notes:
@@ -125,7 +129,7 @@ class StoreFiles:
             raise Corruption(f"{name} is not what was written")
 
     def _forget(self) -> None:
-        """Drop the notes of files that are gone, so that others may have their names."""
+        """Drop the hashes of deleted files, so that new files may reuse their names."""
         here = set(os.listdir(self._folder))
         self._notes = {name: note for name, note in self._notes.items() if name in here}
         self._growing = {name: grown for name, grown in self._growing.items() if name in here}
@@ -145,7 +149,7 @@ def _record(name: str, note: Note) -> RecordBytes:
 
 
 def _hashed(file: BinaryIO, hashed: blake2b, most: int | None = None) -> tuple[int, blake2b]:
-    """Hash at most so many bytes. Return their number, and the hash with them."""
+    """Hash at most `most` bytes. Return their number, and the updated hash."""
     count = 0
     while part := file.read(_READ if most is None else min(_READ, most - count)):
         hashed.update(part)
@@ -162,7 +166,7 @@ def _end(file: BinaryIO, start: int, number: int) -> int:
 
 
 def _parts(file: BinaryIO, place: int, number: int) -> Iterator[tuple[int, int]]:
-    """Yield places and sizes of the parts of records from a place on."""
+    """Yield positions and sizes of the parts of records, from a position on."""
     size = file.seek(0, os.SEEK_END)
     while place + _HEADER.size <= size:
         if (left := _BLOCK - place % _BLOCK) < _HEADER.size:
@@ -178,8 +182,10 @@ def _parts(file: BinaryIO, place: int, number: int) -> Iterator[tuple[int, int]]
 
 @cache
 def _boot() -> str:
-    """Return an identifier of the machine's start. What a process has written to a log survives the process, but not
-    the end of the machine."""
+    """Return an identifier of the machine's boot.
+
+    Data that a process wrote to a log survives the end of the process, but not the end of the machine.
+    """
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return "unknown"

@@ -1,8 +1,7 @@
-"""The store in a process of its own. Clients take turns with queries; each is evaluated in a fork (`query_process`).
+"""The store in its own process. Clients take turns with queries, and each query runs in a fork (`query_process`).
 
-Oxigraph has no way to stop a query, but a process can be ended: that of a query whose time is over, or for which nobody
-waits any more. If the process of the store ends, which it should not, another one opens the store again, and receives
-the pending changes and queries.
+Oxigraph cannot stop a query, but a process can be killed, when the time of its query is over or nobody waits for it. If
+the store's process ends unexpectedly, another one opens the store and receives the pending changes and queries.
 """
 
 from __future__ import annotations
@@ -37,27 +36,33 @@ _LOOKING = 10.0  # seconds for reading a page of events
 _GRACE = 0.5  # seconds in which the process of the store may still report that a query has no answer
 _TRIES = 2  # a query during which so many processes ended by themselves is refused
 _ALLOCATING = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": "524288", "MALLOC_TRIM_THRESHOLD_": "4194304"}
-"""How the C library gives memory to the process of the store: memory that RocksDB frees after writing a file returns to
-the system at once. By default each thread keeps some."""
+"""Settings of the C library's memory allocation for the store's process.
+
+With these, memory that RocksDB frees after writing a file returns to the system at once. By default, each thread would
+keep some.
+"""
 _STOPPING = "the server is stopping"
 _ENDING = 60.0  # seconds for writing what was added when the store closes
 
 
 def is_damage(text: str) -> bool:
-    """Return True if an error of the store means that its files have other contents than were written."""
+    """Return True if an error of the store means that its files are damaged."""
     return "Corruption" in text  # the words of RocksDB
 
 
 def damaged(what: str) -> CepError:
-    """Return the error for damaged files."""
+    """Return an error for damaged files."""
     hint = "bring the whole folder back from a copy; or remove `events`, to go on without the events until now"
     return CepError(what, hint=hint, code="store")
 
 
 @dataclass(slots=True)
 class _Request:
-    """A request to the process. For a query: `seconds`, how long it may take; `until`, when that is over; `client`,
-    whose it is; `sent`: it has a slot."""
+    """A request to the process.
+
+    For a query: `seconds` is its time limit, `until` its deadline, `client` its sender, and `sent` is True if it has a
+    slot.
+    """
 
     call: tuple[Any, ...]
     future: Future[Any]
@@ -69,9 +74,9 @@ class _Request:
 
 
 class StoreProcess:
-    """A store at `path` for several threads. `memory`: the bytes that its process may have; None: no limit.
+    """A store at `path`, for several threads. `memory`: the maximum memory of its process in bytes; None: no limit.
 
-    `warn` is called with the reason when the store could not be rebuilt. Raises CepError if it cannot be opened.
+    `warn` is called with the reason if the store could not be rebuilt. Raise CepError if it cannot be opened.
     """
 
     def __init__(
@@ -97,11 +102,12 @@ class StoreProcess:
         self._reader.start()
 
     def know(self, name: str, knowledge: Callable[[], ox.Store]) -> Future[None] | None:
-        """Load knowledge with this name (its fingerprint) in place of the earlier knowledge, unless it is loaded
-        already (None). Queries wait until it is loaded.
+        """Load the knowledge with the fingerprint `name` in place of the earlier knowledge. Queries wait until it is
+        loaded.
 
-        The knowledge is kept beside the store, so that only the differences of the next one are loaded. Changes that
-        the store has learned since are dropped. CepError: the log of these is damaged.
+        Return None if it is loaded already. A copy of the knowledge is kept beside the store, so that next time only
+        differences are loaded. Changes that the store has learned since are dropped. Raise CepError if their log is
+        damaged.
         """
         try:
             self._command("unlearn").result()
@@ -123,13 +129,13 @@ class StoreProcess:
         self._command("derive", rules.encode(), dict(meanings), again)
 
     def add(self, text: str) -> Future[None]:
-        """Do as EventStore.add for a text; wait only while a lot is not yet written. The future is done when the text
-        is written."""
+        """Call EventStore.add without waiting for it, unless too much is waiting to be written. The future is done when
+        the text is written."""
         lines = text.encode()
         return self._written("add", lines, len(lines))
 
     def _written(self, name: str, what: object, size: int) -> Future[None]:
-        """Write so many bytes."""
+        """Call a method that writes about `size` bytes."""
         with self._room:
             self._room.wait_for(lambda: not self._waiting or self._waiting + size <= _WRITING)
             self._waiting += size
@@ -148,7 +154,7 @@ class StoreProcess:
         return self._written("revise", one, len(one.text))
 
     def revised(self) -> tuple[str, int] | None:
-        """Call EventStore.revised for what was written before this start."""
+        """Call EventStore.revised, for what was written before this start."""
         found: tuple[str, int] | None = self._command("revised").result()
         return found
 
@@ -157,7 +163,7 @@ class StoreProcess:
         return self._command("learn", gone, come)
 
     def forget(self, until: str) -> Future[None]:
-        """Call EventStore.forget in small steps between additions; the future is done when all steps are."""
+        """Call EventStore.forget in small steps between additions. The future is done after the last step."""
         self._forgotten = self._command("forget", until)
         return self._forgotten
 
@@ -174,12 +180,14 @@ class StoreProcess:
         return self._ask("page", span, number, most, _LOOKING, seconds=_LOOKING, client=client)
 
     def ask(self, question: Question) -> Future[Answer]:
-        """Ask a query. The future may raise Refused. Clients take turns; the seconds of the query count from now.
-        Cancelling the future ends the query."""
+        """Send a query. The future may raise QueryRefused; cancelling it ends the query.
+
+        Clients take turns. The time limit of the query starts now.
+        """
         return self._ask("ask", question, seconds=question.seconds, client=question.client)
 
     def refuse_questions(self) -> None:
-        """Refuse all current and future questions, because the server is stopping."""
+        """Refuse all current and future queries, because the server is stopping."""
         with self._sending:
             self._asking = False
         for number, request in list(self._requests.items()):
@@ -187,7 +195,7 @@ class StoreProcess:
                 self._refuse(number, QueryRefused("busy", _STOPPING))
 
     def flush(self) -> None:
-        """Return when everything that was added can be queried, and everything to forget is removed."""
+        """Wait until everything that was added can be queried, and everything that was to be removed is gone."""
         if self._forgotten is not None:
             self._forgotten.result()
         self._command("flush").result()
@@ -197,12 +205,15 @@ class StoreProcess:
         return self._command("flush")
 
     def verify(self) -> Future[None]:
-        """Compare the files from before this start with their hashes. QueryRefused, for which `is_damage`: one is
-        damaged."""
+        """Compare files that existed before this start with their hashes.
+
+        The future raises QueryRefused if one is damaged; `is_damage` is True for its text.
+        """
         return self._command("verify")
 
     def close(self) -> None:
-        """Write everything that was added and end the process, in bounded time even if it cannot be reopened."""
+        """Write everything that was added and end the process. This takes a bounded time even if the store cannot be
+        reopened."""
         self._closing = True
         with contextlib.suppress(QueryRefused, TimeoutError):
             self._command("flush").result(_ENDING)
@@ -217,12 +228,12 @@ class StoreProcess:
 
     @property
     def alive(self) -> bool:
-        """True if the process is running."""
+        """Return True if the process is running."""
         return not self._closed and self._process.poll() is None
 
     @property
     def process(self) -> int:
-        """The number of the process in the operating system, until another replaces it."""
+        """The process id, until another process replaces it."""
         return self._process.pid
 
     def _ask(self, *call: Any, seconds: float, client: str) -> Future[Any]:
@@ -253,7 +264,7 @@ class StoreProcess:
         return self._count
 
     def _next(self) -> None:
-        """Send the queries for which there is a place."""
+        """Send the queries for which there is a slot."""
         while (number := self._places.next()) is not None:
             request = self._requests[number]
             request.sent = True
@@ -264,7 +275,8 @@ class StoreProcess:
             self._connection.send((number, request.call, request.until - time.monotonic()))
 
     def _leave(self, number: int) -> _Request | None:
-        """Remove a request that is done or abandoned; the process of a query ends then. None: it was removed before."""
+        """Remove a request that is done or abandoned, and end the process of a query. Return None if it was removed
+        before."""
         with self._sending:
             request = self._requests.pop(number, None)
             if request is None or request.seconds is None:
@@ -309,7 +321,7 @@ class StoreProcess:
         return process, connection
 
     def _read(self) -> None:
-        """Read the process's messages until it is closed; start a new one if it ends earlier."""
+        """Receive the process's messages until the store is closed. Start a new process if it ends earlier."""
         try:
             while True:
                 try:
@@ -347,14 +359,14 @@ class StoreProcess:
                 self._refuse(number, self._late(request))
 
     def _end(self) -> None:
-        """End the process, and those of its queries."""
+        """Kill the process and those of its queries."""
         self._process.kill()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def _restart(self) -> bool:
-        """Start a new process, and give it what is not yet done. Return whether that is worth trying."""
+        """Start a new process and send it all pending requests. Return False if it is not worth trying again."""
         with self._sending:
             self._end()
             self._connection.close()

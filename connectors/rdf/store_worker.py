@@ -1,4 +1,4 @@
-"""The process that owns the store: it serves requests over a socket, whose other end is `store_process`."""
+"""The process that owns the store. It serves requests from `store_process` over a socket."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from cep.connectors.rdf.withdrawals import StoreRevision
 from cep.rules.expressions.geodesy import geod
 
 QUESTIONS = ("ask", "page", "hours")
-"""Requests that only read, with a time limit."""
+"""Requests that only read, and have a time limit."""
 
 _FILLS = ("know", "derive")  # requests that fill a store at the beginning
 _BESIDE = ("settle", "verify")  # requests that are handled while others write
@@ -66,7 +66,8 @@ def main(descriptor: str, path: str, base: str, memory: str) -> None:
 
 
 class _Worker:
-    """One thread writes, one merges files, and each of the others waits for the fork of a query."""
+    """The server of requests. One thread writes, one merges files, and each of the others waits for the fork of a
+    query."""
 
     def __init__(self, path: str, store: EventStore, connection: Connection, memory: int) -> None:
         self.path, self.connection, self.memory = path, connection, memory
@@ -157,8 +158,11 @@ class _Worker:
             self._reply(number, kind, value)
 
     def _write(self) -> None:
-        """Write the waiting texts together, up to a revision, or write that revision. Then remove some expired events,
-        more after writing more."""
+        """Write the waiting texts together up to the next revision, or write that revision. Then remove some expired
+        events.
+
+        The more was written, the more events are removed.
+        """
         if self.rebuild is not None:
             self.rebuild.keep_pace()
         taken: list[tuple[int, bytes]] = []
@@ -187,7 +191,7 @@ class _Worker:
         self._look()
 
     def _forget(self) -> None:
-        """Make one step of removing expired events. Waiting texts are written before the next one."""
+        """Remove one step of expired events. Waiting texts are written before the next step."""
         self._step()
         self._look()
         if self.expired:
@@ -205,13 +209,13 @@ class _Worker:
                 self._reply(number, kind, value)
 
     def _look(self) -> None:
-        """Rebuild the store if enough was removed."""
+        """Start a rebuild of the store if enough was removed."""
         if not self.rebuilding and self.store.files.removed >= self.enough:
             self.rebuilding = True
             self.settler.submit(self._rebuild)
 
     def _rebuild(self) -> None:
-        """Rebuild the store if little is left in it; if that fails, try again when a quarter more was removed."""
+        """Rebuild the store if little is left in it. If that fails, try again after another quarter was removed."""
         try:
             removed, left = self.store.files.removed, self._forked(lambda: len(self.store.store))
             self.enough = max(worthwhile(left), removed + removed // 4)
@@ -226,13 +230,13 @@ class _Worker:
         self.rebuilding = False
 
     def _begin(self) -> Rebuild:
-        """Log all changes from now on."""
+        """Start a rebuild: log all changes from now on."""
         self.rebuild = Rebuild(self.path)
         self.store.writer.log = self.rebuild.log
         return self.rebuild
 
     def _loaded(self, rebuild: Rebuild) -> bool:
-        """Dump and load what is left, while the store is used. Return whether that succeeded."""
+        """Dump what is left and load it into the new store, while the old one is in use. Return True on success."""
         try:
             self._forked(lambda: self.store.store.dump(rebuild.dump, ox.RdfFormat.N_QUADS))
             self.store.files.verify()  # without this, damage would be hidden: the new files have hashes of their own
@@ -249,7 +253,7 @@ class _Worker:
             rebuild.end()
 
     def _replace(self, rebuild: Rebuild, loaded: bool) -> None:
-        """Continue with the new store, unless something has failed. Queries wait for a moment."""
+        """Switch to the new store, unless something has failed. Queries wait meanwhile."""
         logged, self.store.writer.log, self.rebuild = self.store.writer.log is not None, None, None
         if not (loaded and logged):
             return

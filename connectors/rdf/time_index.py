@@ -1,8 +1,8 @@
-"""The index of time: a query for a range of times, or for the newest events, reads only the spans of these.
+"""The time index: a query for a range of times, or for the newest events, reads only the spans that it needs.
 
-Each instant is inside one minute, each minute in an hour, each hour in a day. So a query over the instants of all spans
-that a range touches has the same rows as the query over all instants, each equally often. If there are instants outside
-of minutes (from the knowledge, or written in another way), the query is evaluated as it is.
+Each instant is in one minute, each minute in an hour, each hour in a day. So a query over the instants in all spans
+that a range touches has the same rows as one over all instants, each the same number of times. If instants exist
+outside of minutes, for example in the knowledge, the query is evaluated as it is.
 """
 
 from __future__ import annotations
@@ -32,28 +32,29 @@ _INTO = [f"^{INSIDE}", f"^{INSIDE}/^{CONTAINS}", f"^{INSIDE}/^{CONTAINS}/^{CONTA
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A query over a part of the events. `enough`: with so many rows it has those of the whole; None: it always has."""
+    """A query over a part of the events. `enough`: its rows are the result if there are this many; None: they always
+    are."""
 
     text: str
     enough: int | None = None
 
 
 class TimeIndex:
-    """The index of a store."""
+    """The time index of a store."""
 
     def __init__(self, store: ox.Store, spans: TimeTree, grid: PlaceIndex | None = None) -> None:
         self._store, self._spans = store, spans
         self.grid = grid or PlaceIndex(store)
 
     def whole(self) -> bool:
-        """Return True if all instants are in minutes of days whose names sort by time; old stores differ."""
+        """Return True if all instants are in minutes, and the names of days sort by time. Old stores differ."""
         named = all(
             re.fullmatch(r"\d{4}-\d\d-\d\d", self._spans.name(day)) for day in self._spans.within(self._spans.days)
         )
         return named and not any(self._inside(hour, 1) for hour in self._spans.hours())  # as in old stores
 
     def rewritten(self, question: Question) -> Iterator[Rewritten]:
-        """Yield restricted queries to try in turn, until one has enough rows."""
+        """Yield restricted queries to try one after the other, until one has enough rows."""
         found = timed(question.text, dict(question.prefixes))
         if found is None:
             return
@@ -84,7 +85,7 @@ class TimeIndex:
             yield from self._within(found, bound[0], few)
 
     def _within(self, found: QueryParts, variable: str, few: Few) -> Iterator[Rewritten]:
-        """Return the query over all events in a range."""
+        """Yield the query restricted to the events in a range."""
         times = found.ranges[variable]
         spans = self._hours(times, False)
         hours = list(islice(spans, _HOURS + 1))
@@ -103,7 +104,7 @@ class TimeIndex:
         yield Rewritten(found.restricted(variable, path, map(str, some)))
 
     def _newest(self, found: QueryParts, order: Order, few: Few) -> Iterator[Rewritten]:
-        """Yield the query over more and more spans at one end."""
+        """Yield the query over more and more spans, beginning with the newest (or oldest)."""
         times, name = found.ranges.get(order.variable, Range()), order.variable
         begun = rare(self._store, found, name, few, _BY)
         most = _MOST if begun is None else min(_MOST, begun.events // _MORE)

@@ -1,4 +1,4 @@
-"""A tree of days, hours and minutes over the instants in the store, by which events are found by time."""
+"""A tree of days, hours and minutes over the instants in the store, to find events by time."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ HERE = ox.DefaultGraph()
 
 
 def count_matches(store: ox.Store, pattern: str, most: int) -> int:
-    """Return how often a pattern matches, up to `most`, without reading the matches."""
+    """Count the matches of a pattern, up to `most`, without reading them."""
     found: Any = store.query(f"SELECT (COUNT(*) AS ?n) {{ SELECT * {{ {pattern} }} LIMIT {most} }}")
     return int(next(found)["n"].value)
 
 
 class TimeTree:
-    """Days contain hours, hours contain minutes, and minutes contain instants."""
+    """The tree. Days contain hours, hours contain minutes, and minutes contain instants."""
 
     def __init__(self, store: ox.Store, vocabulary: EventVocabulary) -> None:
         self._store, self._vocabulary = store, vocabulary
         self.days = ox.NamedNode(vocabulary.days)
 
     def hours(self, since: str = "", until: str = "~", down: bool = False) -> Iterator[ox.NamedNode]:
-        """Yield the hours in which events begin or end, in order, from `since` to `until` (texts of instants)."""
+        """Yield the hours in which events begin or end, from `since` to `until` (texts of instants), in order."""
         for day in self.within(self.days, down):
             if since[:10] <= day.value[-10:] <= until:
                 for hour in self.within(day, down):
@@ -37,12 +37,12 @@ class TimeTree:
                         yield hour
 
     def within(self, span: ox.NamedNode, down: bool = False) -> list[Any]:
-        """Return the spans inside a larger one, in order."""
+        """Return the spans directly inside a larger one, in order."""
         found = (quad.object for quad in self._store.quads_for_pattern(span, CONTAINS, None, HERE))
         return sorted(found, key=lambda term: term.value, reverse=down)
 
     def around(self, span: ox.NamedNode) -> ox.NamedNode:
-        """Return the hour of a minute, the day of an hour, or all days of a day."""
+        """Return the next larger span: the hour of a minute, the day of an hour, or the root for a day."""
         return self.days if "T" not in self.name(span) else ox.NamedNode(span.value[:-3])
 
     def name(self, span: ox.NamedNode) -> str:

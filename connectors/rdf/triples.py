@@ -1,6 +1,7 @@
-"""Occurrences as triples, column by column: N-Triples, which N-Quads, Turtle and TriG include.
+"""Occurrences as triples, column by column, in N-Triples, a subset of N-Quads, Turtle and TriG.
 
-Literals are in the form that the store returns, so that a file and a server agree (decisions/2026-11-22-forms.md).
+Literals have the form in which the store returns them, so that a file and a server agree
+(decisions/2026-11-22-forms.md).
 """
 
 from __future__ import annotations
@@ -27,9 +28,8 @@ _SECOND = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """Derived occurrences of one event, with `@id`. `activity`: the activity that derived all of them, or None if that
-    is stated elsewhere.
-    """
+    """Derived occurrences of one event, with `@id`. `activity`: the activity that derived all of them; None if it is
+    described elsewhere."""
 
     table: pl.DataFrame
     schema: Schema
@@ -37,7 +37,7 @@ class Derived:
 
 
 def event_triples(derived: Sequence[Derived], vocabulary: EventVocabulary) -> str:
-    """Return class, activity, beginning, end and arguments of each occurrence, then all their instants."""
+    """Write class, activity, beginning, end and arguments of each occurrence, then all instants."""
     name, head = vocabulary.event(), PROV + "wasGeneratedBy"
     made = [[] if each.activity is None else [(head, f"<{each.activity}>")] for each in derived]
     return _written(
@@ -46,8 +46,10 @@ def event_triples(derived: Sequence[Derived], vocabulary: EventVocabulary) -> st
 
 
 def reading_triples(table: pl.DataFrame, schema: Schema, vocabulary: EventVocabulary) -> str:
-    """Return input records as observations: each at its instant or interval, with its result at the end of that. Equal
-    records are one."""
+    """Write input records as observations, each at its instant or interval, with its result time at the end.
+
+    Equal records become a single observation.
+    """
     ids = pl.Series(ID, reading_ids(table, schema), dtype=pl.String)
     table = table.with_columns(ids).unique(ID, maintain_order=True)
     stamps = table.select(_stamp(pl.col("start")).alias("start"), _stamp(pl.col("end")).alias("end"))
@@ -71,12 +73,12 @@ def reading_triples(table: pl.DataFrame, schema: Schema, vocabulary: EventVocabu
 
 
 def reading_ids(table: pl.DataFrame, schema: Schema) -> list[str]:
-    """Return the names of input records, which are made from their contents."""
+    """Return names of input records, derived from their contents."""
     return identity_hashes(occurrence_texts(table, schema), "")
 
 
 def stamp(time: int) -> str:
-    """Return an instant, given in microseconds, as in IRIs, which sort like times: `2013-02-08T21:00:00.000000Z`."""
+    """Write an instant in microseconds in the form of IRIs, which sort by time: `2013-02-08T21:00:00.000000Z`."""
     return str(pl.select(_stamp(pl.lit(time, dtype=pl.Int64))).item())
 
 
@@ -85,8 +87,10 @@ def stamp(time: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Occurrences:
-    """Occurrences of one event with `@id`, the beginning of their names, and further properties: a term for all rows,
-    or one for each."""
+    """Occurrences of one event with `@id`.
+
+    `name`: the beginning of their IRIs. `more`: further properties, each with one term for all rows, or one per row.
+    """
 
     table: pl.DataFrame
     schema: Schema
@@ -95,9 +99,9 @@ class _Occurrences:
 
 
 def _written(occurrences: Sequence[_Occurrences], vocabulary: EventVocabulary) -> str:
-    """Convert values to terms, all values of one type at once.
+    """Write occurrences. All values of one type are converted together.
 
-    Most of a hundred rules derive a row or two, and starting an operation of polars takes as long as hundreds of rows.
+    Most of a hundred rules derive a row or two, and starting an operation of polars costs as much as hundreds of rows.
     """
     occurrences = [each for each in occurrences if each.table.height]
     if not occurrences:
@@ -122,7 +126,7 @@ def _written(occurrences: Sequence[_Occurrences], vocabulary: EventVocabulary) -
 def _lines(
     name: str, ids: Sequence[str], properties: Sequence[tuple[str, str | Sequence[str | None]]]
 ) -> Iterator[str]:
-    """Return the triples of each occurrence, whose subject is `name` and its id; none where there is no term."""
+    """Yield the triples of all occurrences. A subject is `name` followed by the id. None stands for no triple."""
     template, columns = "", list[Sequence[str]]()
     for property, terms in properties:
         line = f"<{_literal(name)}%s> <{_literal(property)}> "
@@ -142,12 +146,12 @@ def _lines(
 
 
 def _literal(text: str) -> str:
-    """Return a text for use in a `%` template."""
+    """Escape a text for use in a `%` template."""
     return text.replace("%", "%%")
 
 
 def _terms(columns: Sequence[tuple[pl.Series, str]]) -> list[list[str | None]]:
-    """Return columns of values of these types as terms, None if a value is missing."""
+    """Convert columns of values to terms; None if a value is missing."""
     alike: defaultdict[tuple[str, object], list[int]] = defaultdict(list)
     for place, (column, type) in enumerate(columns):
         alike[type, column.dtype if type != "any" else place].append(place)
@@ -162,14 +166,14 @@ def _terms(columns: Sequence[tuple[pl.Series, str]]) -> list[list[str | None]]:
 
 
 def _stamps(columns: Sequence[pl.Series]) -> dict[int, str]:
-    """Return the times in some columns, sorted, as in IRIs."""
+    """Return the form in IRIs of all times in the columns, in order of time."""
     times = sorted({time for column in columns for time in column.to_list() if time is not None})
     stamps = pl.Series("t", times, dtype=pl.Int64).to_frame().select(_stamp(pl.col("t"))).to_series().to_list()
     return dict(zip(times, stamps, strict=True))
 
 
 def _instants(stamps: Sequence[str], vocabulary: EventVocabulary) -> Iterator[str]:
-    """Return instants with their times, in their minutes, in their hours, in their days."""
+    """Yield triples of instants, with their times, and of the minutes, hours and days that contain them."""
     minutes = dict.fromkeys(stamp[:-11] for stamp in stamps)  # without `:00.000000Z`
     hours = dict.fromkeys(minute[:-3] for minute in minutes)
     span, within = vocabulary.hour(), f"<{TIME}intervalContains>"
@@ -190,12 +194,12 @@ def _stamp(ticks: pl.Expr) -> pl.Expr:
 
 
 def _moment(ticks: pl.Expr) -> pl.Expr:
-    """Return a time as in a literal."""
+    """Write times in the form of literals."""
     return _stamp(ticks).str.replace(r"\.?0+Z$", "Z")
 
 
 def _period(ticks: pl.Expr) -> pl.Expr:
-    """Return a duration: `-P1DT2H3M4.5S`, `PT0S`."""
+    """Write durations: `-P1DT2H3M4.5S`, `PT0S`."""
     whole, nothing = ticks.abs() // _SECOND, pl.lit("")
     rest = (
         ("." + (ticks.abs() % _SECOND).cast(pl.String).str.zfill(6)).str.strip_chars_end("0").str.strip_chars_end(".")
@@ -220,14 +224,14 @@ def _numbers(column: pl.Series) -> pl.Series:
 
 
 def _number(value: float) -> str:
-    """Return a float without an exponent, as the store writes it."""
+    """Write a float without an exponent, as the store does."""
     if not math.isfinite(value):
         return str(value).replace("inf", "INF").replace("nan", "NaN")
     return format(Decimal(repr(value)), "f").removesuffix(".0")
 
 
 def _value(column: pl.Series, kind: str) -> pl.Series:
-    """Return values of a type as terms, null if a value is missing."""
+    """Convert values of one type to terms, null if a value is missing."""
     name = column.name
     if kind == "any":
         return _mixed(column)
@@ -260,7 +264,7 @@ def _text(of: pl.Expr) -> pl.Expr:
 
 
 def _mixed(column: pl.Series) -> pl.Series:
-    """Return values of several types."""
+    """Convert values of several types to terms."""
     return pl.Series(column.name, [_term(value) for value in column.to_list()], dtype=pl.String)
 
 
@@ -279,10 +283,10 @@ def _term(value: Any) -> str | None:
 
 
 def triple_line(subject: str, property: str, object: str) -> str:
-    """Return a triple of three IRIs."""
+    """Write a triple of three IRIs."""
     return f"<{subject}> <{property}> <{object}> .\n"
 
 
 def quoted(text: str) -> str:
-    """Return a text as a literal."""
+    """Write a text as a literal."""
     return '"' + "".join(_ESCAPES.get(letter, letter) for letter in text) + '"'

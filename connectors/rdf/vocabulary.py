@@ -1,4 +1,5 @@
-"""The vocabulary of derived events in RDF: IRIs declared by AS, those of standards, and our own under a base."""
+"""The vocabulary of derived events in RDF: IRIs declared by AS, those of standards, and further ones under a base
+IRI."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from cep.core.schema import Schema
 
 BASE = "urn:semcep:"
 DISTANCE = BASE + "distance"
-"""The SPARQL function for the distance of two places in metres: lat, long, lat, long."""
+"""The SPARQL function for the distance between two places in metres. Arguments: latitude, longitude, latitude,
+longitude."""
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 RDFS = "http://www.w3.org/2000/01/rdf-schema#"
@@ -23,17 +25,17 @@ TREE = "https://w3id.org/tree#"
 AS = "https://www.w3.org/ns/activitystreams#"
 
 PREFIXES: Mapping[str, str] = {"rdf": RDF, "xsd": XSD, "time": TIME, "prov": PROV, "sosa": SOSA}
-"""The prefixes that events are written with."""
+"""The prefixes in RDF that contains events."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventVocabulary:
-    """The IRIs under a base, which ends in `:`, `/` or `#`."""
+    """The IRIs under a base IRI, which ends in `:`, `/` or `#`."""
 
     base: str = BASE
 
     def event(self, id: str = "") -> str:
-        """Return the IRI of a derived occurrence; without an id, the beginning of all of them."""
+        """Return the IRI of a derived occurrence; without an id, the common prefix."""
         return f"{self.base}event/{id}"
 
     def reading(self, id: str = "") -> str:
@@ -45,11 +47,11 @@ class EventVocabulary:
         return f"{self.base}instant/{time}"
 
     def interval(self) -> str:
-        """Prefix of intervals, followed by the beginning and end in ISO 8601 with a `/` between them."""
+        """Return the prefix of intervals. Beginning and end in ISO 8601 follow it, with a `/` between them."""
         return f"{self.base}interval/"
 
     def hour(self, hour: str = "") -> str:
-        """Return the IRI of a minute, `2013-02-08T21:05`, or of an hour or day, `2013-02-08T21` and `2013-02-08`."""
+        """Return the IRI of a minute `2013-02-08T21:05`, an hour `2013-02-08T21`, or a day `2013-02-08`."""
         return f"{self.base}hour/{hour}"
 
     @property
@@ -63,7 +65,7 @@ class EventVocabulary:
 
     @property
     def position(self) -> str:
-        """Return the property of a change: the number of records that had arrived."""
+        """The property of a change whose value is the number of records that had arrived."""
         return f"{self.base}position"
 
     def type(self, schema: Schema) -> str:
@@ -71,13 +73,15 @@ class EventVocabulary:
         return schema.iri or f"{self.base}type/{quote(schema.name)}"
 
     def property(self, schema: Schema, number: int) -> str:
-        """Return the property of an attribute."""
+        """Return the IRI of an attribute's property."""
         attribute = schema.attributes[number]
         return attribute.iri or f"{self.base}attribute/{quote(schema.name)}/{quote(attribute.name)}"
 
     def derivation(self, meaning: str = "", event: str = "", rules: Sequence[str] = ()) -> str:
-        """Return the activity that derives an event with this meaning by these of its rules; without rules, by an
-        unknown one; without an event, the beginning of all of them."""
+        """Return the activity that derives an event of this meaning by some of its rules.
+
+        Without rules, it is the activity of an unknown rule. Without an event, return the common prefix of activities.
+        """
         by = "/" + "+".join(map(quote, rules)) if rules else ""
         return f"{self.base}derivation/" + (f"{meaning}/{quote(event)}{by}" if event else "")
 

@@ -1,8 +1,8 @@
-"""Withdraw events from the store: remove their triples, and leave tombstones, which pages of events show.
+"""Withdrawal of events from the store: their triples are removed, and tombstones remain, which pages of events show.
 
-Each revision has its own graph, so the default graph contains what holds. In its graph, every withdrawn event has an
-activity that is an `as:Delete`, and every event that returned an `as:Create`. If the history is kept, the graph also
-contains the triples of the withdrawn events.
+Each revision has its own graph, so that the default graph contains only what holds. In the graph, each withdrawn event
+has an activity of the class `as:Delete`, and each event that came back one of the class `as:Create`. If history is
+kept, the graph also contains the triples of withdrawn events.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _TIME, _NUMBER = ox.NamedNode(XSD + "dateTime"), ox.NamedNode(XSD + "integer")
 
 @dataclass(frozen=True, slots=True)
 class StoreRevision:
-    """The changes of a round to the store.
+    """The changes to the store in one round.
 
-    gone: ids of the withdrawn events
-    come: ids of the new events
-    text: the triples of the new events
-    records: ids of the removed input records
-    time: the time that events had reached, as in IRIs
-    position: the number of records that were processed
-    keep: keep withdrawn events as history
-    ended: the input has ended
+    `gone`: ids of the withdrawn events
+    `come`: ids of the new events
+    `text`: the triples of the new events
+    `records`: ids of the removed input records
+    `time`: the event time that the run had reached, as in IRIs
+    `position`: the number of records that were processed
+    `keep`: keep withdrawn events as history
+    `ended`: the input has ended
     """
 
     time: str
@@ -68,13 +68,14 @@ class Withdrawals:
 
     @property
     def reached(self) -> tuple[str, int] | None:
-        """Return the place of the last revision that was written."""
+        """The place of the last revision that was written, or None."""
         found = (str(getattr(q.object, "value", "")) for q in self._store.quads_for_pattern(self._reached, _NOTE, None))
         places = ((time, int(position)) for time, _, position in (text.partition("/") for text in found))
         return max(places, default=None)
 
     def withdraw(self, one: StoreRevision) -> list[ox.NamedNode]:
-        """Write tombstones of events, and return the events and records to remove. Repeating it does no harm."""
+        """Write tombstones of events. Return the events and records whose triples are to be removed. Repeating it does
+        no harm."""
         quads: list[ox.Quad] = []
         going = [ox.NamedNode(self._vocabulary.event(id)) for id in one.gone]
         records = [ox.NamedNode(self._vocabulary.reading(id)) for id in one.records]
@@ -88,7 +89,7 @@ class Withdrawals:
         return going + records
 
     def came(self, one: StoreRevision) -> None:
-        """Record the events that were added again after a withdrawal. Call it when their triples are written."""
+        """Record the events that were added again after a withdrawal. Call this when their triples are written."""
         if next(self._store.quads_for_pattern(None, _OBJECT, None), None) is not None:
             quads: list[ox.Quad] = []
             for id in one.come:
@@ -103,7 +104,7 @@ class Withdrawals:
         self._writer.add([note])
 
     def changes(self, instant: str) -> Iterator[str]:
-        """Return the tombstones of events that end at an instant, and the triples of those that came again."""
+        """Yield the changes of events that end at an instant: tombstones, and activities of events that came back."""
         for quad in self._store.quads_for_pattern(None, END, ox.NamedNode(instant)):
             if quad.graph_name != HERE and isinstance(quad.subject, ox.NamedNode) and self._is_change(quad):
                 yield quad.subject.value
@@ -113,7 +114,10 @@ class Withdrawals:
         return self._store.quads_for_pattern(ox.NamedNode(change), None, None)
 
     def forget(self, instants: Iterable[Any]) -> None:
-        """Remove what ended at removed instants, or began then and had no end, from all graphs of revisions."""
+        """Remove events with removed instants from the graphs of revisions.
+
+        These are the events that ended at such an instant, and those that began at one and have no end.
+        """
         for instant in instants:
             ended = [q for q in self._store.quads_for_pattern(None, END, instant) if q.graph_name != HERE]
             began = [q for q in self._store.quads_for_pattern(None, BEGINNING, instant) if q.graph_name != HERE]
@@ -128,7 +132,7 @@ class Withdrawals:
         return next(self._store.quads_for_pattern(subject, END, None, beginning.graph_name), None) is None
 
     def _timed(self, stamp: ox.Quad) -> bool:
-        """Return True if something in the graph of a revision still has an instant."""
+        """Return True if anything in the graph of a revision still refers to an instant."""
         assert isinstance(stamp.subject, ox.NamedNode), "instants have names"
         ways = (self._store.quads_for_pattern(None, way, stamp.subject, stamp.graph_name) for way in (BEGINNING, END))
         return any(next(found, None) is not None for found in ways)
@@ -146,7 +150,7 @@ class Withdrawals:
             yield ox.Quad(event, _BY, self._activity(event, "withdrawn", one), graph)
 
     def _kept(self, subject: ox.NamedNode, own: list[ox.Quad], one: StoreRevision) -> Iterator[ox.Quad]:
-        """Yield the description of a withdrawn subject, and when it was withdrawn."""
+        """Yield the triples of a withdrawn subject in the graph of the revision, with the time of the withdrawal."""
         graph = ox.NamedNode(self._vocabulary.revision(one.name))
         for quad in own:
             yield ox.Quad(quad.subject, quad.predicate, quad.object, graph)

@@ -1,4 +1,5 @@
-"""Derived events to files of RDF: N-Quads, N-Triples, Turtle and TriG as they arrive, JSON-LD when all are there."""
+"""Output of derived events to files of RDF. N-Quads, N-Triples, Turtle and TriG are written continuously, JSON-LD at
+the end."""
 
 from __future__ import annotations
 
@@ -31,18 +32,18 @@ _PRETTY = {"turtle": ox.RdfFormat.TURTLE, "trig": ox.RdfFormat.TRIG}
 
 
 def output_format(path: str, format: str | None) -> str | None:
-    """Return the format of RDF of an output, by its name or its suffix; None: it is not RDF."""
+    """Return the format of RDF that an output has, by the option or its suffix; None if it is not RDF."""
     if format is not None:
         return format if format in SUFFIXES.values() else None
     return SUFFIXES.get(os.path.splitext(path.removesuffix(".gz"))[1].lower())
 
 
 class RdfWriter:
-    """Writes tables of derived events to `path`, `-` for standard output, after the rules that derive them.
+    """A writer of tables of derived events to `path` (`-`: standard output), after the rules that derive them.
 
-    `schemas`: the events that are written. `times` is ignored: times are xsd:dateTime. Withdrawn events (`@change`) are
-    marked as invalidated, at the time that the run had reached. An event that is added again is a revision, whose name
-    has the revision's number.
+    `schemas`: the events to write. `times` is ignored: times are xsd:dateTime. A withdrawn event (`@change`) is marked
+    as invalidated at the event time that the run had reached. An event that is added again is written as a revision,
+    whose name contains the number of the revision.
     """
 
     def __init__(
