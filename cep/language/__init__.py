@@ -1,1 +1,1 @@
-"""The language: its syntax, and one module for each dialect. Text becomes the rules of the plan."""
+"""The input language: its syntax, and one module or package per dialect. They turn text into rules of the plan."""

@@ -1,4 +1,5 @@
-"""Alerts: each is lowered to a rule that makes its occurrences, so that it is checked, typed and run like others."""
+"""Lowering of alerts. Each alert becomes a rule that derives its occurrences, so it is checked, typed and run like
+other rules."""
 
 from __future__ import annotations
 
@@ -49,8 +50,10 @@ _VARIABLE = re.compile(r"[^\W\d]\w*")
 
 @dataclass(frozen=True, slots=True)
 class Alerting:
-    """An alert, the rules that make its occurrences, and their schema; of one on a fluent also that of `Alert.ends`.
-    `key`: the columns of the variables of its key."""
+    """An alert, the rules that derive its occurrences, and their schema.
+
+    `ends`: the schema of the event `Alert.ends`, for an alert on a fluent. `key`: the column of each key variable.
+    """
 
     alert: Alert
     rules: tuple[Rule, ...]
@@ -60,7 +63,7 @@ class Alerting:
 
 
 def alert_variables(statement: AlertStatement) -> list[str]:
-    """The variables of conditions, templates, key and place, with repetitions."""
+    """Return the variables of the conditions, templates, labels, key and place, with repetitions."""
     found = [name for condition in statement.conditions for name in condition_variables(condition)]
     for template in (statement.title, statement.text, statement.instruction, statement.runbook):
         found += [] if template is None else [name for name in _PIECE.findall(str(template.value)) if name]
@@ -72,9 +75,9 @@ def alert_variables(statement: AlertStatement) -> list[str]:
 def alerting(
     statement: AlertStatement, atom: Atom, conditions: tuple[Condition, ...], event: Schema, source: Source
 ) -> tuple[Alerting, list[CepError]]:
-    """Lower an alert on `atom`; its mistakes with their places.
+    """Lower an alert on the event `atom`. Return it with its mistakes.
 
-    The rule's head has the event's arguments, then the other variables that are spoken of, then the place.
+    The head of the rule has the event's arguments, then the other variables that the alert uses, then the place.
     """
     made, errors = _alerting(statement, atom, conditions, event, source, False)
     if statement.duration is None:
@@ -96,7 +99,8 @@ def _alerting(
     source: Source,
     whole: bool,
 ) -> tuple[Alerting, list[CepError]]:
-    """`whole`: without a key, the key has all arguments."""
+    """Lower an alert on an event or on the beginning of a fluent. `whole`: without KEYED BY, all arguments are the
+    key."""
     own, head = _named(atom, event)
     atom = replace(atom, arguments=(*head, *atom.arguments[len(head) :]))
     bound = {each.name: name for name, each in zip(own, head) if isinstance(each, Variable)}
@@ -158,9 +162,9 @@ def _alerting(
 def on_fluent(
     statement: AlertStatement, atom: Atom, conditions: tuple[Condition, ...], fluent: Schema, source: Source
 ) -> tuple[Alerting, list[CepError]]:
-    """The same of an alert on a fluent, of which `atom` is the beginning: it lasts until the end of what began.
+    """Lower an alert on a fluent. `atom` is the fluent's beginning; the alert lasts until that interval ends.
 
-    Without a key it has all arguments, since each of them begins and ends by itself.
+    Without KEYED BY, all arguments are the key, because each tuple of a fluent begins and ends independently.
     """
     made, errors = _alerting(statement, atom, conditions, fluent, source, True)
     alert = made.alert
@@ -179,7 +183,7 @@ def on_fluent(
 
 
 def watching(statement: AlertStatement) -> AlertStatement:
-    """The statement of a hidden alert on the fluent that inhibits another."""
+    """Return a hidden alert on the fluent that inhibits `statement`."""
     fluent = statement.inhibitor
     assert fluent is not None, "something inhibits it"
     values = (*fluent.arguments, *(() if fluent.value is None else (fluent.value,)))
@@ -192,7 +196,8 @@ def watching(statement: AlertStatement) -> AlertStatement:
 
 
 def since_ever(watched: Alerting) -> Alerting:
-    """The hidden alert on a fluent, which also follows what holds from before all time: that inhibits, too."""
+    """Add rules to a hidden alert on a fluent so that it also follows intervals that began before the stream: they
+    inhibit, too."""
     more = [
         replace(rule, body=replace(rule.body, arguments=(*rule.body.arguments[:-1], Constant(kind, "int"))))
         for rule, kind in zip(watched.rules, (BEFORE, HELD), strict=True)
@@ -204,9 +209,10 @@ def since_ever(watched: Alerting) -> Alerting:
 def inhibited(
     statement: AlertStatement, alerting: Alerting, by: Alerting, source: Source
 ) -> tuple[Alert, list[CepError]]:
-    """The alert with what inhibits it: `by` is an alert that the statement names, or the hidden one on a fluent.
+    """Add the inhibitor to an alert. `by` is the alert that the statement names, or the hidden alert on a fluent.
 
-    An alert's arguments are its KEYED BY variables in lower case; on a fluent without a key, those of the fluent.
+    The inhibiting alert's arguments are its KEYED BY variables in lower case, or the fluent's arguments if it has no
+    key.
     """
     pattern, errors = statement.inhibitor, list[CepError]()
     assert pattern is not None, "something inhibits it"
@@ -252,7 +258,7 @@ def inhibited(
 
 
 def _named(atom: Atom, event: Schema) -> tuple[list[str], list[Variable | Constant]]:
-    """The columns of the event's arguments, and these with a name for what had none."""
+    """Return the event's columns, and the atom's arguments with a variable in place of each `_`."""
     own = [attribute.name for attribute in event.attributes]
     return own, [
         Variable(f"{name}'", each.span) if isinstance(each, Variable) and each.name == "_" else each
@@ -261,14 +267,15 @@ def _named(atom: Atom, event: Schema) -> tuple[list[str], list[Variable | Consta
 
 
 def _binds(condition: Condition) -> bool:
-    """Return True if a condition may bind its variables; whether it does is checked with the rule."""
+    """Return True if a condition may bind its variables. The checks of the rule decide if it really does."""
     if isinstance(condition, Disjunction):
         return all(any(_binds(each) for each in inside) for inside in condition.alternatives)
     return condition.operator == "=" if isinstance(condition, Comparison) else not condition.negated
 
 
 class _AlertReader:
-    """The references of an alert: `used` variables with the first place of each; `known`: their columns."""
+    """Reader of an alert's references. `used`: each variable with its first span; `known`: the column of each
+    variable."""
 
     def __init__(self, statement: AlertStatement, known: Mapping[str, str], source: Source) -> None:
         self.statement = statement
@@ -289,7 +296,7 @@ class _AlertReader:
         return self.known.get(name, name)
 
     def template(self, constant: Constant | None) -> Template:
-        """`Blizzard at {S}`; `{{` and `}}` are braces."""
+        """Split a text such as `Blizzard at {S}` into pieces and columns; `{{` and `}}` stand for braces."""
         if constant is None:
             return ()
         text = str(constant.value)
@@ -309,7 +316,8 @@ class _AlertReader:
         return tuple(piece for piece in pieces if piece)
 
     def label(self, name: str, value: Constant | Variable, key: Sequence[str]) -> Template:
-        """The value of a label. Receivers know an alert by its labels, so it may depend on the key alone."""
+        """Return the value of a label. It may depend only on the key, because receivers identify an alert by its
+        labels."""
         if name in TAKEN:
             hint = f"another name: `alert_{name}`"
             self.error(f"the label `{name}` is one that every alert has", self.statement.clauses["LABELS"], hint)
@@ -322,7 +330,7 @@ class _AlertReader:
         return ((column,),)
 
     def check_runbook(self, runbook: Template) -> None:
-        """Report an address that does not begin with https and a host."""
+        """Report a runbook address that does not begin with `https://` and a host."""
         first = runbook[0] if runbook else "https://a/"
         if not isinstance(first, str) or not re.match(r"https://[^/?#]+([/?#]|$)", first):
             assert self.statement.runbook is not None, "it has an address"
@@ -330,7 +338,7 @@ class _AlertReader:
             self.error("a runbook is an address that begins with `https://`", self.statement.runbook.span, hint)
 
     def check_escalations(self) -> None:
-        """Report severities that do not rise, and times that do not."""
+        """Report escalations whose severity or time does not increase."""
         word, time = self.statement.severity or SEVERITY, 0
         for severity, ticks, span in self.statement.escalations:
             if SEVERITIES.index(severity) >= SEVERITIES.index(word):
@@ -342,7 +350,7 @@ class _AlertReader:
             word, time = severity, ticks
 
     def ill(self, written: str, constant: Constant, place: tuple[int, int]) -> tuple[str, Span, str]:
-        """Return the error in the braces of a text: message, place, hint."""
+        """Return the message, span and hint for braces that do not contain a variable."""
         span = self.span(constant, place)
         if len(written) == 1:
             return f"this `{written}` stands alone", span, f"a value is `{{S}}`, a brace itself `{written}{written}`"
@@ -353,7 +361,7 @@ class _AlertReader:
         return f"`{written}` holds no variable", span, hint
 
     def span(self, constant: Constant, place: tuple[int, int]) -> Span:
-        """Return the span of a piece of a string; that of the whole string if escapes move it."""
+        """Return the span of a piece of a string, or of the whole string if it has escapes, which shift columns."""
         span = constant.span
         line = self.source.line(span.line)[span.column - 1 : span.end_column - 1]
         if "\\" in line:

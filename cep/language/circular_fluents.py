@@ -1,4 +1,4 @@
-"""Occurrences of fluents, their beginnings and their ends, that depend on themselves: refused."""
+"""Check for occurrences of fluents (their beginnings and ends) that depend on themselves. They are refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cep.rules.terms import Constant
 
 
 def refuse_circular(fluents: Fluents, rules: Sequence[Rule]) -> None:
-    """Refuse occurrences of fluents on a cycle."""
+    """Report each rule that uses the edges of a fluent which depends on the rule's own event."""
     needs: dict[str, list[str]] = {}
     for rule in rules:
         needs.setdefault(rule.event, []).extend(events(rule.body))

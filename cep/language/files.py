@@ -1,4 +1,4 @@
-"""One program in several files: their texts as one, in which each line still says which file it is of."""
+"""Programs in several files: their texts are concatenated, and each line still belongs to its file."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from cep.core.errors import Files, Source
 
 
 def joined(texts: Iterable[tuple[str, str]]) -> tuple[str, str, Files]:
-    """The text of several files (name, text), the name to quote it by, and where each of them begins; of one file
-    nothing but itself."""
+    """Concatenate files, given as (name, text).
+
+    Return the text, a name for messages, and the name and first line of each file. A single file keeps its text and
+    name.
+    """
     given = list(texts)
     assert given, "a program has a text"
     if len(given) == 1:
@@ -27,7 +30,7 @@ def joined(texts: Iterable[tuple[str, str]]) -> tuple[str, str, Files]:
 
 
 def apart(source: Source) -> Iterator[tuple[str, Source]]:
-    """Each file with a source in which it stands alone, on the lines that are its own."""
+    """Yield each file as a source that contains only its text, on its original lines."""
     lines = source.text.splitlines(keepends=True)
     ends = [first - 1 for _, first in source.files[1:]] + [len(lines)]
     for (name, first), end in zip(source.files, ends, strict=True):
@@ -36,7 +39,7 @@ def apart(source: Source) -> Iterator[tuple[str, Source]]:
 
 
 def blended(sources: Iterable[Source]) -> Source:
-    """Put the lines of several sources together, each on its own lines."""
+    """Merge sources that use different lines of the same text."""
     given = list(sources)
     lines: list[str] = []
     for each in given:

@@ -1,7 +1,7 @@
-"""Simple fluents, lowered: rules that initiate and terminate, and one that makes of these transitions what holds.
+"""Lowering of simple fluents: rules that initiate and terminate them, and a rule for inertia.
 
-Of a fluent `f` there are three tables, which occurrences go through like others: `transitions of f` (a row each
-time that something is initiated or terminated), `times of f` (its beginnings and ends) and `f` (its maximal intervals).
+A fluent `f` has three tables, through which rows flow as through events. `transitions of f` has a row each time that a
+rule initiates or terminates a value, `times of f` has its beginnings and ends, and `f` its maximal intervals.
 """
 
 from __future__ import annotations
@@ -63,20 +63,24 @@ NEUTRAL: Mapping[str, int | float | str | bool] = {"string": "", "iri": "", "flo
 
 
 def transitions(name: str) -> str:
-    """The table of what the rules of a fluent initiate and terminate, or what its formulas give."""
+    """Return the table for the transitions of a fluent, or for the changes that its formulas derive."""
     return f"{TRANSITIONS_OF}{name}"
 
 
 class Late(Protocol):
-    """Knowledge about fluents that are decided late."""
+    """The check for fluents that are known late."""
 
     def refuse(self, name: str, span: Span) -> None:
-        """Refuse what asks one when time has not come so far."""
+        """Report a use of a fluent in an event rule if its value is not known in time."""
         ...
 
 
 class Fluents:
-    """The fluents of a program: `declared` by name; `errors`: what is wrong with their statements, `flawed`: these."""
+    """The fluents of a program.
+
+    `declared`: the declaration of each fluent; `errors`: mistakes in its statements; `flawed`: the ids of those
+    statements.
+    """
 
     def __init__(
         self,
@@ -84,7 +88,10 @@ class Fluents:
         schemas: dict[str, Schema],
         schema_of: Callable[[ast.EventDeclaration], Schema],
     ) -> None:
-        """`schema_of`: what the declaration of records says."""
+        """Collect the fluents of a program and check their statements.
+
+        `schema_of`: returns the schema of a declaration of records.
+        """
         self.source: Source = program.source
         self.schemas = schemas
         self.declared: dict[str, ast.FluentDeclaration] = {}
@@ -175,7 +182,7 @@ class Fluents:
         return f"`{name}({inner}){value}`"
 
     def check(self, statement: ast.FluentRule | ast.DeadlineStatement | ast.WhileRule, span: Span) -> bool:
-        """Return True if a statement fits the declaration of its fluent."""
+        """Return True if a statement matches the declaration of its fluent. Otherwise report the mistake."""
         before = len(self.errors)
         self.fits(statement.name, len(statement.arguments), statement.value, span)
         if len(self.errors) > before:
@@ -202,7 +209,7 @@ class Fluents:
             )
 
     def deadline(self, statement: ast.DeadlineStatement) -> None:
-        """Take in a deadline."""
+        """Check a deadline and store it."""
         names = [each.name for each in statement.arguments if isinstance(each, Variable) and each.name != "_"]
         if len(names) != len(statement.arguments) or len(set(names)) != len(names):
             message = "a deadline is one for all arguments of its fluent: each is a variable of its own"
@@ -227,7 +234,8 @@ class Fluents:
         mine.append(FluentDeadline(value, statement.duration, becomes, statement.renewed, statement.span))
 
     def constant(self, name: str, value: Expression | None) -> Constant | None:
-        """A value of a fluent in a deadline; None: any. What is no value of it is refused."""
+        """Return the constant value of a fluent in a deadline, or None for any value. Report a value of the wrong
+        type."""
         declared = self.declared[name].value
         if value is None or declared is None or (isinstance(value, Variable)):
             return None
@@ -256,12 +264,12 @@ class Fluents:
         return Rule(transitions(statement.name), tuple(arguments), body, None, statement.span, statement.head_span)
 
     def initially(self, statement: ast.FluentRule, conditions: tuple[Condition, ...]) -> Rule:
-        """Return the rule of a fluent that holds since before all time."""
+        """Return the rule of a fluent that already holds before the stream begins."""
         body: Pattern = Point(SINCE_EVER, None, statement.span)
         return self.rule(statement, SelectPattern(body, conditions, None, statement.span) if conditions else body)
 
     def inertia(self) -> list[Rule]:
-        """The rules that make of the transitions of each fluent when it begins and ends, and of that its intervals."""
+        """Return the rules that turn transitions into beginnings and ends, and those into maximal intervals."""
         made = []
         for name, statement in self.declared.items():
             if name in self.incoming:
@@ -283,7 +291,7 @@ class Fluents:
     # --- patterns and conditions ---
 
     def atom(self, atom: ast.EventPattern, lowered: Atom) -> Atom:
-        """A fluent in a pattern: its complete maximal intervals, its beginnings or its ends."""
+        """Return the atom for a fluent in a pattern: its maximal intervals, its beginnings or its ends."""
         kind = {None: WHOLE, "BEGIN": BEGINS, "END": ENDS}[atom.edge]
         if atom.name in self.defined or atom.name in self.incoming:
             kind = {None: WHOLE, "BEGIN": BEGINNING, "END": ENDING}[atom.edge]
@@ -291,7 +299,8 @@ class Fluents:
         return replace(lowered, event=edges(atom.name), arguments=arguments)
 
     def of(self, condition: Condition) -> tuple[str, tuple[Expression, ...], bool] | None:
-        """The fluent that a condition asks, its arguments with the value, and whether it is negated."""
+        """Return the fluent that a condition tests, its arguments with the value, and True if negated. None: it tests
+        no fluent."""
         match condition:
             case Predicate(name, arguments, negated, graph=None) if name in self.declared:
                 self.fits(name, len(arguments), None, condition.span)
@@ -309,7 +318,7 @@ class Fluents:
         return None
 
     def elsewhere(self, condition: Condition) -> None:
-        """Refuse a fluent that stands where it cannot be asked."""
+        """Report a fluent in a place where it cannot be tested, such as inside an expression."""
         if self.held.refuse(condition):
             return
         for each in each_condition([condition]):
@@ -329,7 +338,7 @@ class Fluents:
     def given(
         self, pattern: Pattern, conditions: Sequence[Condition], within: int | None, span: Span
     ) -> Pattern | None:
-        """`pattern WHERE conditions`, some of which ask fluents. None: something is wrong."""
+        """Lower `pattern WHERE conditions`, where some conditions test fluents. Return None after a mistake."""
         before = len(self.errors)
         held = [one for each in conditions if (one := self.held.of(each)) is not None]
         conditions = [each for each in conditions if not self.held.is_one(each)]
@@ -355,7 +364,7 @@ class Fluents:
         return HoldingPattern(pattern, self.asked_atom(asked, span), asked[2], None, span)
 
     def asked_atom(self, asked: tuple[str, tuple[Expression, ...], bool], span: Span) -> Atom:
-        """The edges of a fluent that a condition asks."""
+        """Return an atom over the edges of the fluent that a condition tests."""
         name, arguments, _ = asked
         if self.late is not None:
             self.late.refuse(name, span)
@@ -371,7 +380,7 @@ class Fluents:
         return Atom(edges(name), (*plain, Variable(KIND, span)), None, span)
 
     def instant(self, event: str) -> bool:
-        """Return True if an event is only input, and has no duration."""
+        """Return True if an event is input only and instantaneous."""
         return event not in self.derived and event in self.schemas and self.schemas[event].point
 
 

@@ -1,8 +1,8 @@
-"""Formulas, lowered: each to a pattern that binds of its variables those that something around it needs.
+"""Lowering of formulas. Each formula becomes a pattern that binds only the variables its surroundings need.
 
-`ONCE p(X, Y)` for an X alone holds whatever Y is, and is kept for X alone. Below what asks of one value throughout
-(HISTORICALLY, LASTING, AGGREGATE) all variables are kept. What each operator becomes is said where it is
-(`cep/operators/`): its `lowered` asks this for its parts.
+`ONCE p(X, Y)`, where only X is needed, holds for any Y, so its state is kept by X alone. Operators that test one value
+throughout (HISTORICALLY, LASTING, AGGREGATE) keep all variables. The modules in `cep/operators/` describe the pattern
+of each operator: their `lowered` methods call this module for their parts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cep.rules.terms import Condition
 
 
 class FormulaLowering:
-    """Formulas whose names are resolved as patterns; their mistakes are reported to `fluents`."""
+    """Lowering of formulas, with names resolved by `fluents`, which also collects the mistakes."""
 
     def __init__(self, fluents: Fluents, known: KnowledgePatterns, lateness: Lateness) -> None:
         self.fluents, self.known, self.lateness, self.error = fluents, known, lateness, fluents.error
@@ -32,16 +32,17 @@ class FormulaLowering:
         self.late, self.lagging = 0, False
 
     def of_rule(self, formula: Formula, keep: Names, cycle: Names, now: Names, late: int, lagging: bool) -> Pattern:
-        """Lower the formula of a rule that is known `late`.
+        """Lower the formula of a rule whose results have a delay of `late` microseconds.
 
-        `cycle`: the fluents that it and its own define each other by; `now`: those of them that do so at the same time,
-        which are not all where the cycle is `lagging`.
+        `cycle`: the fluents that depend on the rule's fluent and on which it depends. `now`: those of them that do so
+        at the same time. On a `lagging` cycle these may be fewer.
         """
         self.cycle, self.now, self.late, self.lagging = cycle, now, late, lagging
         return self.lowered(formula, keep, keep)
 
     def lowered(self, formula: Formula, keep: Names, outside: Names) -> Pattern:
-        """The formula as a pattern that binds of its variables those to `keep`. `outside`: the names used around it."""
+        """Lower a formula to a pattern that binds the variables in `keep`. `outside`: the variables that its
+        surroundings use."""
         before = self.cycle, self.now
         if self.waits and not _asks(formulas(formula), self.cycle):
             late, self.cycle, self.now = FOREVER, frozenset(), frozenset()
@@ -56,49 +57,53 @@ class FormulaLowering:
 
     @property
     def waits(self) -> bool:
-        """Return True if all inputs of a cycle wait for the end of the stream, since some are known only then. The
-        cycle runs then alone, and on it nothing is late."""
+        """Return True if all inputs of a cycle wait for the end of the stream, because some are known only then.
+
+        The cycle then runs alone, and nothing on it is delayed.
+        """
         return bool(self.cycle) and self.late >= FOREVER
 
     def late_of(self, formula: Formula) -> int:
-        """See `cep.plan.formula.Lowering`."""
+        """Return the delay of a formula in microseconds. See `cep.plan.formula.Lowering`."""
         return self.within(self.lateness.late_of(formula))
 
     def within(self, late: int) -> int:
-        """Return the delay of something within its own cycle."""
+        """Return a delay as seen within the cycle: 0 if the cycle waits for the end of the stream."""
         return 0 if self.waits else late
 
     def through(self, formula: Formula) -> bool:
-        """Return True if a formula asks a fluent of the cycle; where the cycle lags, at the same time."""
+        """Return True if a formula uses a fluent of the cycle. On a lagging cycle, only uses at the same time count."""
         return _asks(asked_now(formula) if self.lagging else formulas(formula), self.now)
 
     def apart(self, parts: Sequence[Formula], make: Callable[[tuple[Formula, ...]], Formula]) -> list[Formula]:
-        """The parts, in a recursion those that are not of the cycle as one."""
+        """Combine the parts outside the cycle into one part by `make`. Without recursion, return all parts
+        unchanged."""
         outer = [part for part in parts if not self.through(part)]
         if not self.now or len(outer) < 2:
             return list(parts)
         return [make(tuple(outer)), *(part for part in parts if self.through(part))]
 
     def projected(self, pattern: Pattern, keep: Names, formula: Formula) -> Pattern:
-        """The pattern with these variables alone."""
+        """Project a formula's pattern on the variables in `keep`."""
         mine = variables(pattern) - {KIND}
         return pattern if mine <= keep else self.narrowed(pattern, mine & keep, self.late_of(formula), formula.span)
 
     def narrowed(self, pattern: Pattern, names: Iterable[str], late: int, span: Span) -> Pattern:
-        """Return the pattern projected on these variables: it holds while it does with any values of the others."""
+        """Project a pattern on `names`. The result holds while the pattern does for some values of the other
+        variables."""
         return ProjectionPattern(pattern, tuple(sorted(set(names) - {KIND})), late, 0, None, span)
 
     def closed(self, pattern: Pattern, edge: str, formula: Formula) -> Pattern:
-        """The pattern of a formula with the ends at which it begins, or ends, as if they belonged to it."""
+        """Extend the intervals of a pattern to include the instant of their `edge`: the beginning or the end."""
         names = tuple(sorted(variables(pattern) - {KIND}))
         return ProjectionPattern(pattern, names, self.late_of(formula), 0, None, formula.span, edge)
 
     def edges(self, name: str) -> str | None:
-        """The table that says when a fluent begins and ends; None: it is an event."""
+        """Return the table of a fluent's beginnings and ends, or None if `name` is an event."""
         return recorded_fluents.edges(name) if name in self.fluents.declared else None
 
     def conditions(self, conditions: Sequence[Condition]) -> tuple[Condition, ...]:
-        """The conditions of a WHERE as they are asked."""
+        """Lower the conditions of a WHERE, and report fluents among them."""
         uses = dict.fromkeys(asked(conditions), 2)
         made = tuple(self.known.condition(each, uses) for each in conditions)
         for each in made:
@@ -106,10 +111,10 @@ class FormulaLowering:
         return made
 
     def ask_knowledge(self, conditions: Sequence[Condition]) -> bool:
-        """Return True if lowered conditions query the knowledge."""
+        """Return True if lowered conditions query the background knowledge."""
         return self.known.asked_by(conditions)
 
 
 def _asks(parts: Iterable[Formula], names: Names) -> bool:
-    """Return True if some of these formulas are fluents, or events, of these names."""
+    """Return True if some of these formulas are atoms with one of these names."""
     return any(each.name in names for each in parts if isinstance(each, FormulaAtom))

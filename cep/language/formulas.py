@@ -1,4 +1,4 @@
-"""Defined fluents, lowered: `head WHILE formula` to rules over tables of changes (`cep.core.fluents`)."""
+"""Lowering of defined fluents: `head WHILE formula` becomes rules over tables of changes (`cep.core.fluents`)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from cep.rules.terms import (
 
 
 class Formulas:
-    """The WHILE rules of a program. `atom` lowers an event pattern and reports its mistakes."""
+    """The WHILE rules of a program. `atom`: a function that lowers an event pattern and reports its mistakes."""
 
     def __init__(
         self,
@@ -65,8 +65,11 @@ class Formulas:
                 fluents.schemas[table] = replace(schema, fluent=replace(schema.fluent, late=late))
 
     def _recursive(self) -> set[str]:
-        """The fluents that formulas define by themselves as cannot be, each refused; all others are put down with
-        those of their cycle, `now` with those that they ask at once, as `lagging` where NOT or AGGREGATE is on it."""
+        """Check the recursion among fluents. Return the fluents whose recursion was refused.
+
+        Record the cycle of each recursive fluent in `cycles`. Record in `now` which fluents it uses at the same time,
+        and in `lagging` the cycles with NOT or AGGREGATE.
+        """
         refused: set[str] = set()
 
         def needs(name: object) -> list[str]:
@@ -98,8 +101,10 @@ class Formulas:
         return refused
 
     def at_once(self, names: list[str], cycle: frozenset[str]) -> None:
-        """Note what fluents on a cycle through NOT or AGGREGATE ask of the same time. Refuse it where what must
-        be whole depends on them there."""
+        """Record which fluents of a cycle through NOT or AGGREGATE depend on each other at the same time.
+
+        Refuse the cycle if NOT or AGGREGATE itself depends on it at the same time.
+        """
 
         def now(name: object) -> list[str]:
             rules = [_shifted(whole(rule), cycle) for rule in self.rules[str(name)]]
@@ -124,7 +129,8 @@ class Formulas:
                             )
 
     def looks_ahead(self, rule: ast.WhileRule, cycle: frozenset[str]) -> Iterator[tuple[str, Span]]:
-        """Yield the parts of a rule that look ahead on the cycle, with places. Refuse what no cycle can go through."""
+        """Yield the parts of a rule that look ahead on the cycle, with their spans. Refuse operators that cannot be
+        recursive."""
 
         def through(formula: Formula) -> bool:
             return bool(_names(formula) & cycle)
@@ -146,9 +152,9 @@ class Formulas:
         ahead: tuple[str, Span],
         asks_whole: Sequence[tuple[Formula, str, Span]],
     ) -> bool:
-        """Return True if a cycle on which something looks ahead looks only that way.
+        """Return True if all operators of a cycle look ahead, and none looks back.
 
-        Refuse it otherwise, and where an operator on it needs all of what depends on it.
+        Report the cycle otherwise, and also if an operator such as NOT needs the complete result of the cycle.
         """
         word, span = ahead
         name = rules[0].name
@@ -175,7 +181,8 @@ class Formulas:
     # --- rules ---
 
     def rule(self, statement: ast.WhileRule, number: int | None = None) -> Rule | None:
-        """Return a statement as the rule of this number among those of its fluent; None: something is wrong."""
+        """Lower a statement to a rule. `number`: its position among the rules of its fluent. Return None after a
+        mistake."""
         if statement.name in self.recursive:
             return None
         before = len(self.fluents.errors)
@@ -218,7 +225,8 @@ class Formulas:
         return Rule(transitions(statement.name), arguments, body, None, statement.span, statement.head_span)
 
     def extents(self) -> list[Rule]:
-        """The rules that make of what is said of each fluent when it begins and ends, and of that its intervals."""
+        """Return the rules that turn the changes of each fluent into beginnings and ends, and those into maximal
+        intervals."""
         made = []
         for name in self.rules:
             span = self.fluents.declared[name].span
@@ -234,7 +242,8 @@ class Formulas:
         return [*made, *(each for name in self.whole_of for each in self.long_of(name))]
 
     def long_of(self, name: str) -> list[Rule]:
-        """Return the rules of the fluent whose long intervals this one is; it is not part of the output."""
+        """Return the rules of an auxiliary fluent, not part of the output. The long intervals of it are the intervals
+        of `name`."""
         own, rule = _inner(name), self.rules[name][0]
         for of in (transitions, edges):
             schema = self.fluents.schemas[of(name)]
@@ -251,7 +260,11 @@ class Formulas:
         return [] if made is None else [made, extent]
 
     def occurrence(self, atom: Atom, written: ast.EventPattern) -> Pattern:
-        """A fluent in an event pattern as it is lowered: of the long intervals of something that, where it is long."""
+        """Return the pattern for a fluent in an event pattern.
+
+        A fluent defined by a minimum duration (LASTING) is read from an auxiliary fluent whose intervals are known in
+        time.
+        """
         name = written.name
         if name not in self.rules or name in self.recursive or self.lateness.in_time(name):
             return atom
@@ -267,7 +280,8 @@ class Formulas:
     # --- names ---
 
     def resolved(self, formula: Formula) -> Formula | None:
-        """The formula with all arguments in order, `_` a variable of its own each time; None: something is wrong."""
+        """Return the formula with positional arguments and a fresh variable for each `_`. Return None after a
+        mistake."""
         if isinstance(formula, FormulaAtom):
             return self.named(formula)
         found = [self.resolved(part) for part in formula.inside()]
@@ -301,7 +315,7 @@ class Formulas:
         return FormulaAtom(formula.name, tuple(arguments), None, None, formula.within, formula.span)
 
     def unknown(self, formula: FormulaAtom) -> None:
-        """Refuse a name that nothing declares."""
+        """Report a name that is neither a fluent nor an event."""
         declared = [name for name, schema in self.fluents.schemas.items() if schema.declared and schema.fluent is None]
         name = formula.name
         self.error(
@@ -312,12 +326,12 @@ class Formulas:
         )
 
     def right(self, atom: Atom, fluent: bool) -> bool:
-        """Return True if an event pattern was lowered; with mistakes it has no arguments."""
+        """Return True if an event pattern was lowered. After a mistake it has no arguments."""
         schema = self.fluents.schemas[atom.event]
         return len(atom.arguments) == len(schema.attributes)
 
     def unbound(self, variable: Variable, formula: Formula) -> None:
-        """Refuse a variable of the head that nothing binds."""
+        """Report a variable of the head that the formula does not bind."""
         name = variable.name
         if name in formula_variables(formula):
             self.error(
@@ -337,18 +351,18 @@ class Formulas:
 
 
 def _names(formula: Formula, now: bool = False) -> frozenset[str]:
-    """The fluents and events that a formula asks; `now`: of the same time."""
+    """Return the fluents and events that a formula uses. `now`: only those used at the same time."""
     found = asked_now(formula) if now else formulas(formula)
     return frozenset(each.name for each in found if isinstance(each, FormulaAtom))
 
 
 def _shifted(formula: Formula, cycle: frozenset[str]) -> Formula:
-    """The formula so that what it looks back on of a cycle stands under what does nothing else (`Formula.shifted`)."""
+    """Return an equivalent formula that uses the cycle only in operators that shift time (`Formula.shifted`)."""
     inside = tuple(_shifted(part, cycle) for part in formula.inside())
     made = formula.over(inside) if inside else formula
     return made.shifted(lambda part: bool(_names(part) & cycle))
 
 
 def _inner(name: str) -> str:
-    """The fluent of which another is the long intervals."""
+    """Return the name of the auxiliary fluent for `Formulas.long_of`."""
     return f"{LASTS}{name}"

@@ -1,4 +1,4 @@
-"""Heads that name their attributes: `alarm(station: S, level: round(M)) <- ...`."""
+"""Rule heads with named attributes: `alarm(station: S, level: round(M)) <- ...`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from cep.language.syntax import ast
 from cep.rules.terms import Expression
 
 HeadMistake = tuple[str, Span, str]
-"""A mistake: message, place, and what to write instead."""
+"""A mistake: message, span, and what to write instead."""
 
 
 def head_mistakes(rule: ast.EventRule, attributes: Sequence[str], declared: bool) -> Iterator[HeadMistake]:
-    """Yield the mistakes in the names of a head whose event has these attributes."""
+    """Yield the mistakes in the attribute names of a head. `attributes`: those of its event."""
     names = rule.names or ()
     where = "it is declared" if declared else "elsewhere it is"
     written = ", ".join(f"{name}: ..." for name in attributes)
@@ -30,7 +30,7 @@ def head_mistakes(rule: ast.EventRule, attributes: Sequence[str], declared: bool
 
 
 def placed(rule: ast.EventRule, schema: Schema) -> tuple[Expression, ...]:
-    """The arguments of a head in the order of the event's attributes."""
+    """Return the arguments of a head in the order of the event's attributes."""
     if rule.names is None:
         return rule.arguments
     given = dict(zip(rule.names, rule.arguments, strict=True))

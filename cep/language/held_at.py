@@ -1,4 +1,5 @@
-"""`held(moving(V), T)` in a WHERE: which fluent is asked at which time, and how far back that time may lie."""
+"""Lowering of `held(moving(V), T)` in a WHERE: a fluent that is tested at the time T, with a bound for how far T lies
+back."""
 
 from __future__ import annotations
 
@@ -29,11 +30,11 @@ from cep.rules.terms import (
 WORD = "held"
 FORM = "`held(moving(V), start())`, `held(location(P) = X, end() - 5 s)`"
 Asked = tuple[str, tuple[Expression, ...], bool]
-"""A fluent, its arguments with the value, and whether it is negated."""
+"""A fluent, its arguments followed by its value, and True if the test is negated."""
 
 
 class KnownFluents(Protocol):
-    """Knowledge about the fluents of a program."""
+    """The interface of `Fluents` that this module needs."""
 
     @property
     def declared(self) -> Collection[str]: ...
@@ -45,7 +46,7 @@ class KnownFluents(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AskedAt:
-    """A condition: `fluent`, asked at `time`."""
+    """A condition `held(fluent, time)`."""
 
     fluent: Asked
     time: Expression
@@ -53,12 +54,13 @@ class AskedAt:
 
     @property
     def fresh(self) -> set[str]:
-        """The variables that it binds where nothing else does."""
+        """The variables that the condition binds unless something else does."""
         return set() if self.fluent[2] else {n for each in self.fluent[1] for n in expression_variables(each)}
 
 
 class HeldConditions:
-    """The conditions `held(..)` of a program. `own`: it has a predicate of that name, which wins."""
+    """The `held(..)` conditions of a program. `own`: the program has a predicate named `held`, which takes
+    precedence."""
 
     def __init__(self, fluents: KnownFluents, own: bool) -> None:
         self.fluents, self.own = fluents, own
@@ -73,7 +75,8 @@ class HeldConditions:
         return True
 
     def of(self, condition: Condition) -> AskedAt | None:
-        """Return the question of a `held(...)` condition; None if it is another condition, or wrong."""
+        """Return the parts of a `held(...)` condition. Return None for another condition, or after reporting a
+        mistake."""
         if not self.is_one(condition):
             return None
         assert isinstance(condition, Predicate), "it was asked"
@@ -96,7 +99,7 @@ class HeldConditions:
         return AskedAt((name, (*arguments, *([] if value is None else [value])), negated), time, condition.span)
 
     def refuse(self, condition: Condition) -> bool:
-        """Refuse one that stands in no WHERE of an event pattern; whether it is one."""
+        """Report a `held` condition outside the WHERE of an event pattern. Return True if the condition is one."""
         if not self.is_one(condition):
             return False
         hint = "in a formula `ONCE[5 s, 5 s] moving(V)` is that it held 5 s ago"
@@ -106,8 +109,11 @@ class HeldConditions:
     def before(
         self, pattern: Pattern, asked: Sequence[AskedAt], rest: tuple[Condition, ...], within: int | None, span: Span
     ) -> tuple[Pattern, tuple[Condition, ...]]:
-        """The pattern where those are asked that are not negated, and the conditions that are still to be decided: not
-        those that bind a time."""
+        """Add the positive `held` conditions to a pattern.
+
+        `rest`: the other conditions. Those that bind a time for `held` are added first. Return the pattern and the
+        remaining conditions.
+        """
         every, waiting = rest, list(asked)
         while waiting:
             bound = variables(pattern)
@@ -127,7 +133,7 @@ class HeldConditions:
         return pattern, rest
 
     def at(self, pattern: Pattern, asked: AskedAt, beside: tuple[Condition, ...], within: int | None) -> Pattern:
-        """The pattern where a fluent is asked at a time; `beside`: the conditions of the same WHERE."""
+        """Add one `held` condition to a pattern. `beside`: the conditions of the same WHERE."""
         time, span = asked.time, asked.span
         fluent = self.fluents.asked_atom(asked.fluent, span)
         if time == Call("end", ()):
@@ -144,7 +150,7 @@ class HeldConditions:
     # --- how far back ---
 
     def back(self, pattern: Pattern, time: Expression, beside: tuple[Condition, ...]) -> int | None:
-        """Return how far a time can lie before the end of a pattern, in microseconds; None: there is no bound."""
+        """Return how far `time` can lie before the end of a match, in microseconds, or None if that is unlimited."""
         found = _bound(time, lambda name, seen: _of_conditions(name, beside, seen) or _of_pattern(name, pattern, seen))
         if found is None:
             return None
@@ -157,7 +163,7 @@ class HeldConditions:
         return max(lag, 0)
 
     def longest(self, pattern: Pattern) -> int | None:
-        """Return the longest duration of a pattern's matches, in microseconds."""
+        """Return the longest duration of a pattern's matches in microseconds, or None if that is unlimited."""
         bounds = [] if pattern.within is None else [pattern.within]
         while isinstance(pattern, SelectPattern | HoldingPattern):
             pattern = pattern.pattern
@@ -170,7 +176,7 @@ class HeldConditions:
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """The fact that a time is at most `lag` before the end, or the start, of a pattern."""
+    """The bound of a time: at most `lag` microseconds before the end, or the start, of a match."""
 
     of_start: bool
     lag: int
@@ -180,7 +186,7 @@ Search = Callable[[str, frozenset[str]], _Bound | None]
 
 
 def _fluent(expression: Expression) -> str | None:
-    """The name of what would be a fluent: `f(X)`, `f(X) = v`, `f`."""
+    """Return the fluent's name in `f(X)`, `f(X) = v` or `f`, or None for another expression."""
     match expression:
         case Call("=" | "!=", (inner, _)):
             return _fluent(inner)
@@ -192,7 +198,7 @@ def _fluent(expression: Expression) -> str | None:
 
 
 def _later(conditions: tuple[Condition, ...], fresh: set[str]) -> tuple[Condition, ...]:
-    """The conditions that need what `held` binds, directly or by another of them."""
+    """Return the conditions that need a variable bound by `held`, directly or through another condition."""
     found: tuple[Condition, ...] = ()
     while True:
         more = tuple(each for each in conditions if fresh.intersection(condition_variables(each)))
@@ -226,7 +232,7 @@ def _bound(time: Expression, search: Search, seen: frozenset[str] = frozenset())
 
 
 def _of_conditions(name: str, conditions: Sequence[Condition], seen: frozenset[str]) -> _Bound | None:
-    """Return the bound that one of several conditions puts on a variable."""
+    """Return the bound that these conditions set for a variable, or None."""
     for each in conditions:
         if not isinstance(each, Comparison):
             continue
@@ -239,7 +245,7 @@ def _of_conditions(name: str, conditions: Sequence[Condition], seen: frozenset[s
 
 
 def _of_pattern(name: str, pattern: Pattern, seen: frozenset[str]) -> _Bound | None:
-    """Return the bound that the conditions within a pattern put on a variable."""
+    """Return the bound that conditions inside a pattern set for a variable, or None."""
     if isinstance(pattern, SelectPattern):
         return _of_conditions(name, pattern.conditions, seen) or _of_pattern(name, pattern.pattern, seen)
     if isinstance(pattern, HoldingPattern):

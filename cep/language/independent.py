@@ -1,4 +1,4 @@
-"""The part of a program that can be judged without statements that are wrong."""
+"""The part of a program that can be checked although other statements have mistakes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cep.language.syntax import ast
 
 
 def independent(tree: ast.SyntaxTree, names: Collection[str]) -> ast.SyntaxTree:
-    """Return a tree without the statements that have one of some names in them, or need one that has."""
+    """Return the tree without statements that contain one of `names`, and without those that depend on them."""
     users: dict[str, list[int]] = {}
     for at, statement in enumerate(tree.statements):
         for word in set(_words(statement)):
@@ -25,7 +25,7 @@ def independent(tree: ast.SyntaxTree, names: Collection[str]) -> ast.SyntaxTree:
 
 
 def names_at(tree: ast.SyntaxTree, errors: Iterable[CepError]) -> set[str]:
-    """Return what the statements declare or derive in which errors are."""
+    """Return the names that the statements with errors declare or derive."""
     spans = [each.span for each in errors if each.span is not None]
     found = set[str]()
     for statement in tree.statements:
@@ -36,7 +36,7 @@ def names_at(tree: ast.SyntaxTree, errors: Iterable[CepError]) -> set[str]:
 
 
 def _name(statement: ast.Statement) -> str | None:
-    """Return the name that a statement declares or derives."""
+    """Return the name that a statement declares or derives, or None."""
     return None if isinstance(statement, ast.PolicyStatement) else statement.name
 
 
@@ -45,7 +45,7 @@ def _inside(one: Span, other: Span) -> bool:
 
 
 def _words(value: object) -> Iterator[str]:
-    """Yield all texts in a statement: names of events, predicates, variables and more."""
+    """Yield all strings in a statement: names of events, predicates, variables and others."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, tuple):

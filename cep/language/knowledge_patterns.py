@@ -1,4 +1,4 @@
-"""Queries of conditions to background knowledge: a predicate for each table that answers one."""
+"""Queries to background knowledge in conditions. Each becomes a predicate for the table that answers it."""
 
 from __future__ import annotations
 
@@ -30,8 +30,11 @@ from cep.rules.terms import (
 
 
 class KnowledgePatterns:
-    """`asked`: by the name of the predicate. `rules`: the static rules of the program; `own`: the predicates that it
-    has of its own."""
+    """The queries of a program.
+
+    `asked`: the query of each predicate that this class creates. `rules`: the program's static rules; `own`: the
+    predicates that the program defines or declares.
+    """
 
     def __init__(self, rules: Sequence[StaticRule], own: Collection[str]) -> None:
         self.rules, self.own = rules, frozenset(own)
@@ -41,7 +44,7 @@ class KnowledgePatterns:
 
     @classmethod
     def of(cls, program: SyntaxTree, tables: Collection[str]) -> KnowledgePatterns:
-        """Collect them from a program. `tables`: the predicates that are given from outside."""
+        """Collect the static rules and predicates of a program. `tables`: predicates whose rows come from outside."""
         rules = [each for each in program.statements if isinstance(each, StaticRule)]
         declared = [each.name for each in program.statements if isinstance(each, FactDeclaration)]
         return cls(rules, [*tables, *declared, *(rule.name for rule in rules)])
@@ -74,7 +77,8 @@ class KnowledgePatterns:
         return replace(rule, conditions=tuple(self.condition(condition, counts) for condition in rule.conditions))
 
     def condition(self, condition: Condition, uses: Mapping[str, int]) -> Condition:
-        """Rename queries to the tables that answer them; `uses` counts the rule's variables."""
+        """Replace a query by the predicate of the table that answers it. `uses`: how often the rule uses each
+        variable."""
         if isinstance(condition, Disjunction):
             inside = tuple(tuple(self.condition(each, uses) for each in each_of) for each_of in condition.alternatives)
             return localised(replace(condition, alternatives=inside), uses)
@@ -110,14 +114,14 @@ class KnowledgePatterns:
 
 
 def _areas(expression: Expression) -> bool:
-    """Return True if an expression looks up places."""
+    """Return True if an expression looks up areas on the map."""
     if not isinstance(expression, Call):
         return False
     return expression.function == OF_AREAS or any(map(_areas, expression.arguments))
 
 
 def _alike(known: Graph | Triples, graph: Graph) -> bool:
-    """Return True if two patterns of one text mean the same: they agree in the prefixes that may be in it."""
+    """Return True if two graph patterns with the same text mean the same: the prefixes that occur in it agree."""
     assert isinstance(known, Graph), "the name of triples is in no braces"
     one, other = ({(name, iri) for name, iri in g.prefixes if f"{name}:" in g.text} for g in (known, graph))
     return one == other

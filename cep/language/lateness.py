@@ -1,4 +1,7 @@
-"""The delay of fluents that look ahead, last, or hold while events go on; and the rules that may not use them."""
+"""The delay of fluents: those that look ahead, need a minimum duration, or hold while events are still arriving.
+
+It also decides which fluents event rules may use.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from cep.rules.terms import Variable
 
 
 class Lateness:
-    """The delay of each fluent that `rules` define, in microseconds. `error` reports a mistake."""
+    """The delay of each fluent that `rules` define, in microseconds. `error`: a function that reports a mistake."""
 
     def __init__(
         self,
@@ -24,7 +27,8 @@ class Lateness:
         error: Callable[..., None],
         answered: Container[str] = (),
     ) -> None:
-        """`answered`: what answers of LARS say, which rules of events are given at the end of its tick."""
+        """Create it without delays. `answered`: the fluents that LARS derives; event rules read them at the end of
+        LARS's tick."""
         self.rules, self.declared, self.error, self.answered = rules, declared, error, answered
         self.recursive: set[str] = set()
         self.found: dict[str, int] = {}
@@ -39,7 +43,7 @@ class Lateness:
         return self.found[name]
 
     def of_cycle(self, names: Iterable[str], ahead: bool) -> None:
-        """Note the delay of fluents that are defined by each other: the longest delay of the fluents they ask.
+        """Set the delay of fluents that depend on each other: the longest delay of the fluents they use.
 
         `ahead`: they depend on later events, so they are known only at the end of the input.
         """
@@ -52,7 +56,7 @@ class Lateness:
         return formula.late(self)
 
     def refuse(self, name: str, span: Span) -> None:
-        """Refuse an event rule that asks a fluent which is decided late."""
+        """Report an event rule that uses a fluent whose value is not known in time."""
         if name in self.recursive or self.in_time(name):
             return
         hint = "what looks back is known in time"
@@ -62,7 +66,7 @@ class Lateness:
         self.error(f"whether `{name}` holds is known {after} only, and events do not wait for it", span, hint, "late")
 
     def in_time(self, name: str, seen: frozenset[str] = frozenset()) -> bool:
-        """Return True if rules of events may use a fluent: it is not late, or only by the ticks of LARS."""
+        """Return True if event rules may use a fluent: it has no delay, or only the delay of LARS's ticks."""
         if not self.late(name) or name in self.answered:
             return True
         if not self.answered or name in seen or self.late(name) >= FOREVER:
@@ -74,7 +78,7 @@ class Lateness:
         return all(self.in_time(each, seen | {name}) for each in inside)
 
     def everything(self, name: str) -> Iterator[Formula]:
-        """All formulas of the rules of a fluent, and of the fluents that they speak of."""
+        """Yield all formulas in the rules of a fluent, and of the fluents they use, directly or indirectly."""
         stack, seen = [whole(rule) for rule in self.rules.get(name, ())], {name}
         while stack:
             each = stack.pop()
@@ -87,8 +91,8 @@ class Lateness:
     def whole(self, name: str) -> bool:
         """Return True if a fluent's maximal intervals are known when they end.
 
-        It is not late, or consists of the long intervals of fluents that are not late and whose variables are all in
-        the head. These are then its occurrences.
+        That is so without a delay. It is also so if one rule defines it by the long intervals (LASTING) of a formula
+        without delay, and the head has all the formula's variables. The fluent's occurrences are then these intervals.
         """
         if name in self.recursive or not self.late(name):
             return not self.late(name)
@@ -102,7 +106,7 @@ class Lateness:
 
 
 def whole(rule: ast.WhileRule) -> Formula:
-    """The formula of a rule with what its head's operators make of it."""
+    """Return the formula of a rule, including the operators of its head."""
     formula = rule.formula
     for box in reversed(rule.boxes):
         formula = headed(box.operator, box.within, formula, rule.span)

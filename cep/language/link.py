@@ -1,7 +1,7 @@
-"""Programs in several files, of several dialects, as one tree: what one of them derives the others may ask.
+"""Linking of programs in several files and dialects to one tree: each file may use what another derives.
 
-Files of one dialect are one program. What LARS derives are fluents to the others, which are known at the end of their
-tick; events that come in or are derived elsewhere are input of LARS, each an atom of the tick in which it ends.
+Files of one dialect form one program. The other files see LARS's derived atoms as fluents, which are known at the end
+of their tick. LARS sees events of other files as input atoms, each at the tick in which the event ends.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ Types = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Several files. `others`: their statements that are not LARS; `lars`: those that are, None: none.
+    """The statements of several files. `others`: those that are not LARS; `lars`: the LARS program, or None.
 
-    `untyped`: events that LARS reads and rules of the others derive, without a declaration.
+    `untyped`: events without a declaration that other rules derive and LARS reads.
     """
 
     source: Source
@@ -49,7 +49,7 @@ class Together:
     def of(
         cls, source: Source, trees: Sequence[FileTree], lars: LarsProgram | None, options: AnswerSetOptions | None
     ) -> Together:
-        """Raises CepError: the files contradict each other."""
+        """Combine the files. Raises CepError if they contradict each other."""
         derived = frozenset[str]() if lars is None else lars.derived
         others = MergedFiles(source, trees, lars).tree()
         needs = _needs(others, lars)
@@ -67,7 +67,7 @@ class Together:
         return found
 
     def tree(self, types: Types) -> ast.SyntaxTree:
-        """All of it. `types`: of the untyped events. Raises CepError."""
+        """Return the whole program. `types`: the attribute types of the untyped events. Raises CepError."""
         if self.lars is None:
             return self.others
         made = lowered(self.asking(types), self.source, options=self.options)
@@ -84,7 +84,7 @@ class Together:
         )
 
     def _never(self, types: Types, given: Collection[str]) -> Iterator[ast.Statement]:
-        """Yield declarations of fluents that others read and no rule of LARS can derive: they never hold."""
+        """Yield declarations of fluents that other files read but no rule of LARS can derive. They never hold."""
         assert self.lars is not None, "it derives something"
         program = self.asking(types)
         columns = column_types(program, given_types(program), "any")
@@ -100,7 +100,8 @@ class Together:
             yield ast.FluentRule("initially", name, some, None, None, (never,))
 
     def typed(self, plan: Callable[[ast.SyntaxTree], Types]) -> ast.SyntaxTree:
-        """All of it, where the types of events that LARS asks are found by a plan of what they depend on."""
+        """Return the whole program. `plan`: a function that infers the types of the untyped events from part of the
+        program."""
         known: dict[str, Sequence[str]] = {}
         waiting = list(self.untyped)
         while waiting:
@@ -112,7 +113,7 @@ class Together:
         return self.tree(known)
 
     def _part(self, names: Iterable[str], types: Types) -> ast.SyntaxTree:
-        """Return the other statements that events depend on, with what LARS derives as input."""
+        """Return the statements on which some events depend. Fluents that LARS derives are input of this part."""
         assert self.lars is not None, "it asks events"
         wanted = set(names).union(*(_before(name, self.needs) for name in names))
         program = self.asking(types)
@@ -134,7 +135,7 @@ class Together:
         return replace(self.others, statements=(*kept, *more, *answered), answered=self.lars.derived)
 
     def asking(self, types: Types) -> LarsProgram:
-        """The LARS program with declarations of what it asks of the others."""
+        """Return the LARS program with declarations of the events and facts that it reads from other files."""
         assert self.lars is not None, "it asks events"
         own = {each.name for each in self.lars.declarations if isinstance(each, DECLARATIONS)}
         asked = _asked(self.lars) - own
@@ -165,7 +166,7 @@ class Together:
         )
 
     def _facts(self, name: str, rules: Sequence[StaticRule]) -> FactDeclaration:
-        """A declaration of facts that are written out."""
+        """Return a declaration of facts whose types follow from their values. Raises CepError."""
         first = rules[0]
         types: list[str] = []
         for at in range(len(first.arguments)):
@@ -185,7 +186,7 @@ class Together:
 
 
 def _asked(lars: LarsProgram) -> frozenset[str]:
-    """The predicates that a program names."""
+    """Return the predicates that a program uses."""
     heads = (rule.head.predicate for rule in lars.rules if rule.head is not None)
     return frozenset((*heads, *(each.atom.predicate for each in _literals(lars))))
 
@@ -211,7 +212,7 @@ def _needs(others: ast.SyntaxTree, lars: LarsProgram | None) -> dict[str, frozen
 
 
 def _names(value: object) -> Iterator[str]:
-    """The events, fluents and predicates that a rule names."""
+    """Yield the events, fluents and predicates that a rule uses."""
     match value:
         case ast.EventPattern() | FormulaAtom() | Predicate():
             yield value.name
@@ -226,7 +227,7 @@ def _names(value: object) -> Iterator[str]:
 
 
 def _before(name: str, needs: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """All that something depends on."""
+    """Return everything on which `name` depends, directly or indirectly."""
     found: set[str] = set()
     waiting = [name]
     while waiting:
@@ -239,7 +240,7 @@ def _before(name: str, needs: Mapping[str, frozenset[str]]) -> frozenset[str]:
 def _refuse_circles(
     source: Source, lars: LarsProgram, derived: frozenset[str], needs: Mapping[str, frozenset[str]]
 ) -> None:
-    """Refuse what LARS derives from events that depend on it."""
+    """Refuse cycles between LARS and other rules."""
     errors = Mistakes()
     for found in components(sorted(needs), lambda name: sorted(needs.get(str(name), ()))):
         names = set(map(str, found))
@@ -263,7 +264,7 @@ def _refuse_circles(
 
 
 def _refuse_unknown(source: Source, others: ast.SyntaxTree, lars: LarsProgram) -> None:
-    """Refuse predicates that no file gives."""
+    """Refuse predicates that no file defines."""
     errors = Mistakes()
     facts = {rule.head.predicate for rule in lars.rules if rule.is_fact and rule.head is not None}
     known = lars.derived | facts | {each.name for each in lars.declarations if isinstance(each, DECLARATIONS)}
@@ -279,7 +280,7 @@ def _refuse_unknown(source: Source, others: ast.SyntaxTree, lars: LarsProgram) -
 
 
 def _refuse_twice(source: Source, others: ast.SyntaxTree, lars: LarsProgram) -> None:
-    """Refuse what LARS derives and other rules derive or declare as well; fluents that LARS asks."""
+    """Refuse names that LARS and other files both derive or declare, and fluents of other files in LARS."""
     errors = Mistakes()
     derived = lars.derived
     fluents: set[str] = set()

@@ -1,4 +1,4 @@
-"""The statements of several files as those of one: where each name is declared once."""
+"""Merging of the statements of several files. Each name is declared once."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Declaration = ast.EventDeclaration | ast.FluentDeclaration | FactDeclaration
 
 @dataclass(frozen=True, slots=True)
 class FileTree:
-    """The statements of a file in our own language, or of all files of a dialect.
+    """The statements of one file in our own language, or of all files of a dialect.
 
-    `weak`: its declarations follow from its rules, so those of another file win.
+    `weak`: its declarations are inferred from its rules, so declarations of other files take precedence.
     """
 
     tree: ast.SyntaxTree
@@ -64,7 +64,8 @@ class MergedFiles:
         return ast.SyntaxTree(tuple(statements), self.source, impossible, helpers)
 
     def declare(self, number: int, each: Declaration) -> None:
-        """Take in a declaration, which may be there already."""
+        """Choose between a declaration and an earlier one of the same name. Report a contradiction. `number`: the
+        tree's index."""
         name, weak = each.name, self.trees[number].weak
         elsewhere = name in self.derived or any(
             name in rules for other, rules in enumerate(self.rules_of) if other != number
@@ -91,7 +92,7 @@ class MergedFiles:
 
 
 def one_program(source: Source, parts: Sequence[LarsProgram], tick: int) -> LarsProgram:
-    """The files of LARS as one program, in which what several of them declare is declared once. Raises CepError."""
+    """Merge LARS files. A declaration that several of them repeat is kept once. Raises CepError."""
     known: dict[str, tuple[int, Declaration]] = {}
     declarations: list[ast.Statement] = []
     errors = Mistakes()
@@ -116,7 +117,7 @@ def _otherwise(source: Source, each: Declaration, other: Declaration) -> CepErro
 
 
 def instants(statement: Declaration) -> Declaration:
-    """Declare an event as LARS does: an instant."""
+    """Make an event instantaneous, as in LARS, unless its declaration names its time columns."""
     if not isinstance(statement, ast.EventDeclaration):
         return statement
     plain = (statement.time, statement.start) == (None, None)

@@ -1,5 +1,7 @@
-"""The event that a question is about, as it stands in a rule: `warning(EWR)`, `warning(station: EWR)`, `warning`; of
-LARS also an atom at a tick, `used(EWR) at 3`."""
+"""Reader of events in questions, such as `warning(EWR)`, `warning(station: EWR)` or `warning`.
+
+For LARS it also reads an atom at a tick, `used(EWR) at 3`.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,10 @@ from cep.rules.terms import Expression
 
 @dataclass(frozen=True, slots=True)
 class AskedEvent:
-    """Its name, its arguments, and the names of these where they have some; of a fluent its value. `at`: it is an atom
-    at a tick, which may be written, too."""
+    """An event in a question: its name, its arguments and optional argument names, and the value of a fluent.
+
+    `at`: the question is about an atom at a tick; `tick`: that tick, or None for any.
+    """
 
     name: str
     arguments: tuple[Expression, ...]
@@ -29,16 +33,16 @@ class AskedEvent:
 
 
 _AT_TICK = re.compile(r"(?P<name>[^\s(]+)\s*(?P<arguments>\(.*\))?\s+at\b\s*(?P<rest>.*)", re.DOTALL)
-"""`used(EWR) at 3`, `used at`; and `used at(EWR, 3)`, as it is written where it is told."""
+"""The forms `used(EWR) at 3` and `used at`, and `used at(EWR, 3)`, which output uses."""
 _PARTS = re.compile(r"(?P<name>[^(]+)\((?P<arguments>.*)\)(?P<value>\s*=\s*)?(?(value)(?P<of>.+))", re.DOTALL)
-"""`location(P) = X`."""
+"""The parts of `location(P) = X`."""
 _ARGUMENT = re.compile(r'(?:"(?:[^"\\]|\\.)*(?:"|\\?$)|[^",])+')
-"""An argument; a quote that is not closed goes to the end."""
+"""One argument. A quote that is not closed extends to the end."""
 _NAMED = re.compile(r"\s*(?P<name>[^\W\d]\w*\s*:\s)?\s*(?P<value>.*?)\s*", re.DOTALL)
 
 
 def asked_event(text: str, prefixes: Iterable[tuple[str, str]]) -> AskedEvent:
-    """Read an event. `prefixes`: of the program, with their IRIs. Raises CepError."""
+    """Read an event. `prefixes`: the program's prefixes with their IRIs. Raises CepError."""
     prefixes = list(prefixes)
     at = _AT_TICK.fullmatch(text.strip().removesuffix("."))
     try:
@@ -89,8 +93,10 @@ def _plain_event(text: str, prefixes: Iterable[tuple[str, str]]) -> AskedEvent:
 
 
 def quoted(text: str, place: int | None = None) -> str | None:
-    """The event with all arguments in quotes that are no values as they stand, or the one at a `place`; None: that does
-    not make it an event."""
+    """Put quotes around the arguments that are not valid values, and around the one at `place`.
+
+    Return None if the result is still not an event.
+    """
     text = text.strip().removesuffix(".")
     found = _PARTS.fullmatch(text if ")" in text else f"{text})")
     if found is None:
@@ -103,7 +109,7 @@ def quoted(text: str, place: int | None = None) -> str | None:
 
 
 def to_type(event: str) -> str:
-    """Say what to type where an argument was not in quotes."""
+    """Return a hint that shows how to quote an argument, also in a shell."""
     return f"text that is not one word stands in double quotes: `{event}`, in a shell `{shlex.quote(event)}`"
 
 

@@ -1,4 +1,4 @@
-"""Program text to syntax tree, in whichever dialect it is written: the suffix of its file says which, or an option."""
+"""Reader of program text in any dialect. An option, or the suffix of the file, selects the dialect."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from cep.language.link import Together
 
 SUFFIXES = {".dmtl": "datalogmtl", ".prolog": "rtec", ".rtec": "rtec", ".lars": "lars", ".laser": "laser"}
-"""Dialects by the suffix of a file; any other holds the language of events and fluents."""
+"""Dialects by file suffix. Any other file is in the language of events and fluents."""
 OWN = ".cep"
 """The suffix of files in our own language."""
 LARS = ("lars", "laser", "lars/n", "laser/n")
-"""The dialects that are LARS, in one notation or the other; `/n` where a window of n ticks has n of them."""
+"""The two notations of LARS. With `/n`, a window of n ticks has n ticks, not n + 1."""
 
 
 def _read_datalogmtl(source: Source, tick: int, parameters: Parameters) -> ast.SyntaxTree:
@@ -55,8 +55,10 @@ DIALECTS = (*_READERS, *(name for name in LARS if not name.endswith("/n")))
 
 
 def dialect_of(name: str, dialect: str | None = None) -> str | None:
-    """The dialect of a program: the one that is asked for, else that of the file's suffix, also where `/n` alone is
-    asked for; None: our own. Raises CepError."""
+    """Return the dialect of a program, or None for our own language. Raises CepError.
+
+    `dialect` takes precedence over the file's suffix, unless it is `/n` alone.
+    """
     asked = (dialect or "").removesuffix("/n")
     counted = "/n" if dialect is not None and dialect.endswith("/n") else ""
     found = asked or next((found for suffix, found in SUFFIXES.items() if name.endswith(suffix)), None)
@@ -70,8 +72,10 @@ def dialect_of(name: str, dialect: str | None = None) -> str | None:
 
 
 def dialect_of_file(name: str, dialect: str | None = None) -> str | None:
-    """The dialect of a file among others: that of its suffix; where that says nothing, the one that is asked for.
-    Raises CepError."""
+    """Return the dialect of one of several files, or None for our own language. Raises CepError.
+
+    A known suffix takes precedence over `dialect`.
+    """
     if name.endswith(OWN):
         return None
     of_suffix = next((found for suffix, found in SUFFIXES.items() if name.endswith(suffix)), None)
@@ -82,14 +86,14 @@ def dialect_of_file(name: str, dialect: str | None = None) -> str | None:
 
 
 def dialects_of(name: str, dialect: str | None, files: Files) -> tuple[str | None, ...]:
-    """The dialect of a program, or of each of its files. Raises CepError."""
+    """Return the dialect of a program, or of each of its files. Raises CepError."""
     return tuple(dialect_of_file(each, dialect) for each, _ in files) if files else (dialect_of(name, dialect),)
 
 
 def lars_program(
     text: str, name: str = "<program>", dialect: str | None = None, tick: int | None = None
 ) -> LarsProgram | None:
-    """The program of LARS that a text is; None: it is of no such dialect. Raises CepError."""
+    """Read a LARS program. Return None if the text is in another dialect. Raises CepError."""
     found = dialect_of(name, dialect)
     if found not in LARS:
         return None
@@ -101,7 +105,7 @@ def lars_program(
 
 
 def converted(text: str, name: str = "<program>", dialect: str | None = None, tick: int | None = None) -> str:
-    """A program in our own language, which means the same; one of LARS in Ticker's syntax. Raises CepError."""
+    """Translate a program to our own language, or a LARS program to Ticker's syntax. Raises CepError."""
     lars = lars_program(text, name, dialect, tick)
     if lars is not None:
         from cep.language.dialects.lars.printer import print_program as print_lars
@@ -111,8 +115,10 @@ def converted(text: str, name: str = "<program>", dialect: str | None = None, ti
 
 
 def formatted(text: str, name: str = "<program>", beside: Mapping[str, str] | None = None) -> str:
-    """Return a program in our own language in its usual layout. `beside`: texts by name of files that may declare its
-    parameters. Raises CepError."""
+    """Return a program in our own language in its usual layout. Raises CepError.
+
+    `beside`: the texts of files, by name, that may declare its parameters.
+    """
     found = dialect_of(name)
     if found is not None:
         hint = "`cep convert` prints it in the language of events and fluents, without its comments"
@@ -128,8 +134,10 @@ def formatted(text: str, name: str = "<program>", beside: Mapping[str, str] | No
 
 
 def parameters_with(source: Source, beside: Mapping[str, str]) -> Parameters:
-    """Return the parameters that a text in our own language and those beside it declare, those of a wrong text as far
-    as it is right. `beside`: texts by name, the text itself perhaps among them."""
+    """Return the parameters that a text in our own language, and the texts in `beside`, declare.
+
+    Statements with mistakes are ignored. `beside`: texts by file name, perhaps including the text itself.
+    """
     parameters = Parameters()
     for each, text in {**beside, source.name: source.text}.items():
         with suppress(CepError):
@@ -148,8 +156,10 @@ def together(
     parameters: Parameters | None = None,
     recovery: Recovery | None = None,
 ) -> Together:
-    """Read several files, whose texts follow each other. `parameters`: those of the program, `recovery` has what is
-    wrong in their statements. Raises CepError with all mistakes."""
+    """Read several files, whose texts are concatenated. Raises CepError with all mistakes.
+
+    `parameters`: those of the program. `recovery`: contains the mistakes in their statements.
+    """
     from cep.language.link import Together
 
     ticks = SECOND if tick is None else tick
@@ -205,9 +215,11 @@ def read(
     parameters: Parameters | None = None,
     recovery: Recovery | None = None,
 ) -> ast.SyntaxTree:
-    """The statements of a program. `tick`: microseconds of the number 1 in a dialect, a second if None; `answer_sets`:
-    how those of LARS are looked for; `parameters`: those of the program, `recovery` has what is wrong in their
-    statements. Raises CepError with all mistakes."""
+    """Read the statements of a program. Raises CepError with all mistakes.
+
+    `tick`: the length of one time unit in a dialect, in microseconds (None: a second). `answer_sets`: options of LARS's
+    solver. `parameters`: those of the program; `recovery` contains the mistakes in their statements.
+    """
     found = dialect_of(name, dialect)
     if answer_sets is not None and found not in LARS:
         raise _no_answer_streams()
@@ -236,9 +248,10 @@ def parameters_of(
     values: Mapping[str, object] | None = None,
     recovery: Recovery | None = None,
 ) -> Parameters:
-    """Return the parameters that a program, or its files in our own language, declare, with the values given.
+    """Return the declared parameters of a program, or of its files in our own language, with `values` assigned.
 
-    CepError: one is wrong, unless this is noted in `recovery`, or a value is given of none.
+    Raises CepError for a wrong declaration (with `recovery`, records it there instead), and for an undeclared parameter
+    in `values`.
     """
     found = Parameters()
     source = Source(text, name, files)

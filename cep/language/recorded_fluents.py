@@ -1,8 +1,8 @@
-"""Fluents that come in as records with intervals, lowered: of what is recorded a rule makes when it begins and ends.
+"""Lowering of fluents whose input is records with intervals.
 
-Of a fluent `f` that comes in the tables are `records of f`, `times of f` (its beginnings and ends), `f` (its maximal
-intervals), as of one that formulas define. Where formulas define it too, its records are those of another fluent,
-which they ask: `f(X) WHILE f recorded(X).`
+Such a fluent `f` has the tables `records of f`, `times of f` (its beginnings and ends) and `f` (its maximal intervals).
+If formulas define it, too, its records belong to another fluent, which an additional rule uses:
+`f(X) WHILE f recorded(X).`
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from cep.rules.terms import Constant, Expression, Variable
 
 
 def records(name: str) -> str:
-    """The table of what comes in of a fluent."""
+    """Return the table for the input records of a fluent."""
     return f"{RECORDS_OF}{name}"
 
 
 def edges(name: str) -> str:
-    """The table of when a fluent begins and ends."""
+    """Return the table for the beginnings and ends of a fluent."""
     return f"{TIMES_OF}{name}"
 
 
@@ -51,7 +51,7 @@ def incoming(
     format: RecordFormat,
     span: Span,
 ) -> ast.FluentDeclaration:
-    """A fluent of a dialect, of which records come in that say for good when it holds."""
+    """Declare a fluent of a dialect whose input is records. They are final: no later record closes an interval."""
     own = (*attributes, *([] if value is None else [value]))
     start, end, _ = RECORD_COLUMNS
     records = ast.EventDeclaration(name, own, None, start, end, span=span, records=format)
@@ -59,19 +59,19 @@ def incoming(
 
 
 def recorded(name: str) -> str:
-    """The fluent of the records of one that formulas define."""
+    """Return the name of the fluent for the records of a fluent that formulas define."""
     return f"{name}{RECORDED}"
 
 
 def is_recorded(statement: ast.Statement) -> bool:
-    """Return True if a statement declares a fluent that comes in as records."""
+    """Return True if a statement declares a fluent whose input is records."""
     if not isinstance(statement, ast.FluentDeclaration):
         return False
     return statement.records is not None and statement.records.start is not None
 
 
 def records_apart(program: ast.SyntaxTree) -> ast.SyntaxTree:
-    """The program in which no fluent both comes in and is defined by formulas: these ask its records."""
+    """Split each fluent that has both records and formulas. The formulas then use the fluent of the records."""
     defined = {each.name for each in program.statements if isinstance(each, ast.WhileRule)}
     made: list[ast.Statement] = []
     helpers = set(program.helpers)
@@ -94,8 +94,11 @@ def records_apart(program: ast.SyntaxTree) -> ast.SyntaxTree:
 def tables_of_records(
     name: str, declared: Schema, attributes: tuple[Attribute, ...], valued: bool, final: bool
 ) -> dict[str, Schema]:
-    """The tables of a fluent whose records are `declared` so, under the name that they have; `attributes`: its own,
-    without how they are written; `final`: no record closes another."""
+    """Return the tables of a fluent whose input is records.
+
+    `declared`: the schema of its records. `attributes`: the fluent's attributes without their input formats. `final`:
+    no record closes an interval of another.
+    """
     what = Attribute(beside("what", [each.name for each in attributes]), "int")
     start, end, bounds = RECORD_COLUMNS
     coming = (
@@ -116,8 +119,10 @@ def tables_of_records(
 
 
 def rules_of_records(name: str, schema: Schema, final: bool, span: Span) -> list[Rule]:
-    """The rules that make of records when a fluent begins and ends, and of that its intervals. `final`: no record
-    closes another."""
+    """Return the rules that turn records into beginnings and ends, and those into maximal intervals.
+
+    `final`: no record closes an interval of another.
+    """
     own = tuple(f"{each.name}'" for each in schema.attributes)
     what = beside("what'", own)
     every = tuple(map(Variable, (*own, what)))

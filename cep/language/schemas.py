@@ -1,4 +1,4 @@
-"""The events of a program: those declared, those that heads make, those that patterns read."""
+"""Schemas of a program's events: declared ones, derived ones, and undeclared input."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from cep.rules.terms import Variable
 
 RESERVED = ("type", "time", "start", "end", "args")
 _TIMES = {"senml": "t", "influx": "time", "prometheus": "time"}
-"""By format of records what their time is called, which is that of an event whose declaration names none."""
+"""The default time column of a record format, for events that declare none."""
 
 _ZEEK_MISSING = ("-", "(empty)")
-"""Values that Zeek writes for a value that is not set, and for a set without elements."""
+"""Zeek's notation for an unset value and for an empty set."""
 
 
 class Schemas:
-    """`found`: schemas by name. `errors`: what is wrong; `flawed`: the rules (`id`) whose heads are.
+    """The schemas of a program's events.
 
-    `types` gives those of undeclared input events where they are known.
+    `types`: the attribute types of undeclared input events, where known. `found`: schemas by name; `errors`: the
+    mistakes; `flawed`: the ids of rules whose heads have mistakes.
     """
 
     def __init__(self, program: ast.SyntaxTree, types: Mapping[str, tuple[str, ...]]) -> None:
@@ -50,7 +51,7 @@ class Schemas:
             self.found[statement.name] = self._schema(statement)
 
     def _schema(self, statement: ast.EventDeclaration) -> Schema:
-        """Return the schema of an event, or of the records of a fluent."""
+        """Return the schema of an event, or of a fluent's records."""
         names: set[str] = set()
         attributes = []
         for attribute in statement.attributes:
@@ -99,7 +100,7 @@ class Schemas:
         )
 
     def _name_heads(self) -> None:
-        """Attribute names of derived events: declared, or after the variables of the heads (M10)."""
+        """Name the attributes of derived events: as declared, or after the variables of the heads."""
         heads: dict[str, list[ast.EventRule]] = {}
         for statement in self.program.statements:
             if isinstance(statement, ast.EventRule) and statement.name not in self.fluents.declared:
@@ -133,7 +134,7 @@ class Schemas:
             self.found[name] = Schema(name, tuple(Attribute(n, "unknown", True) for n in names), False, False)
 
     def _check_names(self, name: str, rules: Sequence[ast.EventRule], named: ast.EventRule) -> None:
-        """The names of heads that have some are those of the declaration, or of the first that has."""
+        """Check named heads against the declaration, or against the first head with names."""
         declared = name in self.found
         if not declared:
             assert named.names is not None, "a head has names"
@@ -154,7 +155,7 @@ class Schemas:
                 self._error(message, span, hint)
 
     def _name_inputs(self) -> None:
-        """Undeclared input events: the number of arguments is that of their first positional use."""
+        """Create schemas of undeclared input events. Their first positional use determines the number of arguments."""
         derived = {s.name for s in self.program.statements if isinstance(s, ast.EventRule)}
         for statement in self.program.statements:
             body = statement.body if isinstance(statement, ast.EventRule | ast.FluentRule) else None
@@ -187,7 +188,7 @@ class Schemas:
 
 
 def _format(attribute: ast.AttributeTree, event: ast.EventDeclaration) -> TimeFormat | None:
-    """How the times of an attribute are written: where it names no zone, the declaration's holds."""
+    """Return the format of an attribute's times. If it has no zone, the declaration's zone applies."""
     if attribute.type != "time" or event.format is None or event.format.zone is None:
         return attribute.format
     own = attribute.format or TimeFormat()
@@ -198,24 +199,24 @@ def _format(attribute: ast.AttributeTree, event: ast.EventDeclaration) -> TimeFo
 
 
 def _when(event: ast.EventDeclaration) -> When | None:
-    """The tests of WHEN, for which what the declaration calls missing is missing."""
+    """Return the tests of WHEN. They treat the declaration's missing values as missing."""
     if event.when is None:
         return None
     return tuple(tuple(replace(test, missing=_all_missing(event)) for test in tests) for tests in event.when)
 
 
 def _missing(attribute: ast.AttributeTree, event: ast.EventDeclaration) -> tuple[int | float | str, ...] | None:
-    """Return the values that stand for a missing one: the attribute's own and the declaration's."""
+    """Return the values that mean a missing value in a column: the attribute's and the declaration's."""
     given = (attribute.missing or ()) + _all_missing(event)
     return tuple(dict.fromkeys(given)) or None
 
 
 def _all_missing(event: ast.EventDeclaration) -> tuple[int | float | str, ...]:
-    """Return the values that stand for a missing one in all columns."""
+    """Return the values that mean a missing value in every column."""
     of_format = _ZEEK_MISSING if event.records is not None and event.records.name == "zeek" else ()
     return (event.missing or ()) + of_format
 
 
 def argument_count(arguments: int) -> str:
-    """`1 argument`."""
+    """Write a number of arguments: `1 argument`."""
     return {0: "no arguments", 1: "1 argument"}.get(arguments, f"{arguments} arguments")

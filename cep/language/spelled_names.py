@@ -1,4 +1,4 @@
-"""A syntax tree with names as our language spells them, so that what is printed of it can be read again."""
+"""Renaming in syntax trees of dialects, so that the printed program can be read again."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ _WORD = re.compile(r"[^\W\d_]\w*")
 
 
 def spelled(tree: ast.SyntaxTree) -> ast.SyntaxTree:
-    """The tree with its events, fluents, predicates, attributes and variables renamed where they could not be
-    written: names begin with a small letter, variables with a capital, and neither is a keyword."""
+    """Rename events, fluents, predicates, attributes and variables that our language cannot spell.
+
+    Names begin with a lower-case letter, variables with a capital, and neither is a keyword.
+    """
     names: dict[str, str] = {}
     for each in tree.statements:
         _collect(each, names)
@@ -73,7 +75,7 @@ def _renamed(value: Any, names: Mapping[str, str]) -> Any:
 
 
 def _small(name: str) -> str:
-    """A name as one of an event is spelled."""
+    """Return a name in the spelling of an event's name."""
     text = re.sub(r"\W", "_", name)
     text = text if _WORD.match(text) else f"x{text}"
     text = text[0].lower() + text[1:]
@@ -87,7 +89,7 @@ def _capital(name: str) -> str:
 
 
 def _free(name: str, taken: Collection[str]) -> str:
-    """The name, with a `_` for each time that it is taken."""
+    """Append `_` to a name until it is not in `taken`."""
     while name in taken:
         name += "_"
     return name

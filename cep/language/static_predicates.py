@@ -1,4 +1,4 @@
-"""The static predicates that a program names: those that its conditions ask for, and those that it declares."""
+"""The static predicates of a program: those that its conditions use, and those that it declares."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from cep.rules.terms import Predicate
 
 
 def predicates_of(program: SyntaxTree) -> set[str]:
-    """Return the predicates of all conditions in a syntax tree."""
+    """Return the static predicates that the conditions of a program use."""
     return set(_predicates_of(program.statements))
 
 
 def declarations_of(program: SyntaxTree) -> dict[str, FactDeclaration]:
-    """The declarations of facts by name."""
+    """Return the declarations of facts, by name."""
     return {each.name: each for each in program.statements if isinstance(each, FactDeclaration)}
 
 
 def _predicates_of(value: object) -> Iterator[str]:
-    """The static predicates of all conditions in a tree of syntax."""
+    """Yield the static predicates of all conditions in part of a syntax tree."""
     if isinstance(value, Predicate):
         yield value.name
     elif isinstance(value, tuple):

@@ -1,1 +1,1 @@
-"""Dialects: each turns a syntax tree into rules of the plan's algebra. No dialect knows another."""
+"""Dialects. Each one turns a syntax tree into rules of the plan's algebra; none imports another."""

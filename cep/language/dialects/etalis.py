@@ -1,8 +1,8 @@
-"""The event language of ETALIS, lowered: syntax tree in, the plan's algebra out.
+"""Lowering of the event language (ETALIS): from the syntax tree to the plan's algebra.
 
-Here positional and named arguments become one, policies and WITHIN go down to the goals they govern (M5), CNOT
-becomes NOT, TIMES a chain of SEQ (M13), every event gets its attribute names (M10), and what is asked of background
-knowledge a predicate for each table that answers it (M14, M15).
+It turns named arguments into positional ones, hands policies and WITHIN down to the goals they govern, and gives every
+event its attribute names. CNOT becomes NOT, and TIMES a chain of SEQ. Each condition on background knowledge becomes a
+predicate for the table that answers it.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ from cep.rules.terms import (
 # Each repetition is a goal of its own.
 MOST_TIMES = 100
 MOST_REPEATED = 20_000
-"""Events of a pattern when each TIMES is written out."""
+"""The maximum number of events in a pattern after every TIMES is expanded."""
 UNRESTRICTED = PolicyChoice("unrestricted")
 
 _EDGES = {
     **dict.fromkeys(("begin", "begins", "start", "starts", "entered"), "BEGIN"),
     **dict.fromkeys(("end", "ends", "stop", "stops", "left"), "END"),
 }
-"""Names of other languages for the beginning and the end of a fluent."""
+"""Words of other languages for the beginning and the end of a fluent."""
 
 
 def lower(
@@ -66,9 +66,11 @@ def lower(
     types: Mapping[str, tuple[str, ...]],
     tables: Collection[str] = (),
 ) -> Rules:
-    """Lower a program. `policy` is the default instead of unrestricted; `types` gives those of undeclared input
-    events where they are known; `tables` are the predicates that are given from outside. Mistakes are in the result's
-    `errors`; the rules that have them are left out.
+    """Lower a program.
+
+    `policy` is the default consumption policy, instead of unrestricted. `types`: argument types of undeclared input
+    events, where known. `tables`: predicates whose rows come from outside the program. Mistakes are in the result's
+    `errors`; it lacks the rules that have mistakes.
     """
     return _Lowering(program, types, tables).lowered(policy or UNRESTRICTED)
 
@@ -156,7 +158,7 @@ class _Lowering:
         self.errors.append(CepError(message, self.source, span, hint, code))
 
     def fluent_rule(self, statement: ast.FluentRule, policy: PolicyChoice) -> Rule | None:
-        """Return the rule that begins or ends a fluent; None if something is wrong."""
+        """Return the rule that initiates or terminates a fluent, or None after a mistake."""
         outside = Counter(fluent_variables(statement.arguments, statement.value))
         if statement.body is None:
             outside.update(name for condition in statement.conditions for name in condition_variables(condition))
@@ -362,7 +364,8 @@ class _Lowering:
         return self.fluents.atom(atom, made) if fluent else made
 
     def inhibitions(self, alerts: Mapping[str, Alerting], rules: list[Rule]) -> list[Alert]:
-        """The alerts with what inhibits them, and the hidden ones on fluents that do, whose rules are added."""
+        """Add to each alert its inhibitor. Return all alerts, also the hidden ones on inhibiting fluents, whose rules
+        go into `rules`."""
         found = {name: each.alert for name, each in alerts.items()}
         written = [each for each in self.program.statements if isinstance(each, ast.AlertStatement)]
         by: dict[str, str] = {}
@@ -396,7 +399,7 @@ class _Lowering:
         alerts: Mapping[str, Alerting],
         written: frozenset[str],
     ) -> Alerting | None:
-        """The alert that inhibits another, a hidden one where it is a fluent; None where something is wrong."""
+        """Return the alert that inhibits another: a hidden one if the inhibitor is a fluent, None after a mistake."""
         name = pattern.name
         alert, fluent = name in written, name in self.fluents.declared
         if alert and fluent:
@@ -414,7 +417,7 @@ class _Lowering:
         return None
 
     def alert(self, statement: ast.AlertStatement, known: Collection[str]) -> Alerting | None:
-        """The rule that makes what an alert reports, None where something is wrong."""
+        """Return the lowered alert, or None after a mistake."""
         self.flawed = False
         event = statement.event.name
         if statement.name in known:

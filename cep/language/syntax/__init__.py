@@ -1,1 +1,1 @@
-"""Reading and writing rule text: the only place that knows characters."""
+"""Reading and printing of rule text. Only this package handles characters."""

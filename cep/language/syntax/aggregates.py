@@ -1,4 +1,4 @@
-"""Aggregates: `AGGREGATE A = avg(W), N = count() OVER LAST 5 EVENTS BY K`, their functions and the forms of windows."""
+"""Parser of aggregates, `AGGREGATE A = avg(W), N = count() OVER LAST 5 EVENTS BY K`: functions and windows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cep.rules.window_forms import DAY, WEEK, Over
 
 
 def aggregate(cursor: Cursor, first: Token, left: ast.PatternTree) -> ast.Aggregate:
-    """Read what follows AGGREGATE, over the pattern to its left."""
+    """Read an aggregate after the word AGGREGATE. `left`: the aggregated pattern."""
     results = [result(cursor)]
     height = cursor.height
     while cursor.accept(","):
@@ -34,7 +34,7 @@ def aggregate(cursor: Cursor, first: Token, left: ast.PatternTree) -> ast.Aggreg
 
 
 def group(cursor: Cursor) -> Variable:
-    """A variable behind BY."""
+    """Read a variable after BY."""
     token = cursor.variable("a variable to group by", messages.WINDOW)
     return Variable(token.text, token.span)
 
@@ -43,7 +43,8 @@ def group(cursor: Cursor) -> Variable:
 
 
 def _window(cursor: Cursor) -> tuple[int | None, int | None, Over | None]:
-    """Number of events, microseconds, what else is written: `LAST` has one of the first two."""
+    """Read a window. Return the events or the microseconds of `LAST`, and another form of window; the others are
+    None."""
     if cursor.accept("EACH"):
         return None, None, _each(cursor)
     if cursor.accept("SESSION"):
@@ -79,7 +80,7 @@ def _window(cursor: Cursor) -> tuple[int | None, int | None, Over | None]:
 
 
 def _length(cursor: Cursor, hint: str) -> int:
-    """A duration above zero."""
+    """Read a duration above zero."""
     token = cursor.token
     if token.key == "-":
         cursor.fail("a duration", hint)
@@ -113,7 +114,7 @@ def _each(cursor: Cursor) -> Over:
 
 
 def _divisor(length: int) -> int:
-    """Return the nearest of the usual parts of a day."""
+    """Return the usual divisor of a day that is nearest to `length`."""
     usual = [DAY // n for n in (1, 2, 3, 4, 6, 8, 12, 24, 48, 96, 144, 288, 1440, 86_400)]
     return min(usual, key=lambda part: abs(part - length))
 
@@ -133,7 +134,7 @@ def _zone(cursor: Cursor) -> str:
 
 
 def result(cursor: Cursor) -> AggregateResult:
-    """`A = avg(W)`."""
+    """Read one result, `A = avg(W)`."""
     first = cursor.variable("a variable for the result", messages.RESULT)
     cursor.expect("=", "`=`", messages.RESULT)
     function = cursor.token
@@ -166,7 +167,7 @@ def result(cursor: Cursor) -> AggregateResult:
 
 
 def _parameter(cursor: Cursor, name: str) -> float:
-    """Read the parameter of a function, behind its value: a percentage, or microseconds."""
+    """Read the second argument of a function: a percentage, or a half-life in microseconds."""
     hint = f"e.g. `{example(name, 'W')}`: {PARAMETERS[name]}"
     cursor.expect(",", f"`,` and a {'duration' if name == 'ewma' else 'number'}", hint)
     token = cursor.token

@@ -1,4 +1,4 @@
-"""ALERT statements: an event, and what is said of it, in clauses of any order, each at most once."""
+"""Parser of ALERT statements: an event, and clauses in any order, each at most once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHOICES = {
         "Geo", "Met", "Safety", "Security", "Rescue", "Fire", "Health", "Env", "Transport", "Infra", "CBRNE", "Other",
     ),
 }  # fmt: skip
-"""The words of the Common Alerting Protocol 1.2 (OASIS) for what an `info` has of these names."""
+"""Values of the Common Alerting Protocol 1.2 (OASIS), by clause."""
 
 _PLURALS = {"SEVERITY": "severities", "URGENCY": "urgencies", "CERTAINTY": "certainties", "CATEGORY": "categories"}
 _FOREIGN = {
@@ -63,12 +63,12 @@ _DURATIONS = {
     "KEEP": ("an alert is kept for some time", "10 min"),
     "REPEAT": ("some time passes between two reminders", "4 h"),
 }
-"""Messages for a duration of 0, each with an example."""
+"""The reason why a duration must not be 0, and an example, by clause."""
 
 
 @dataclass(slots=True)
 class _Clauses:
-    """The clauses read so far; `spans` of the words that begin them."""
+    """The clauses read so far. `spans`: those of the words that begin them."""
 
     spans: dict[str, Span] = field(default_factory=dict)
     conditions: tuple[Condition, ...] = ()
@@ -84,7 +84,7 @@ class _Clauses:
 
 
 def alert(cursor: Cursor) -> ast.AlertStatement:
-    """`ALERT storm ON warning(station: S) SEVERITY "Severe" TITLE "Blizzard at {S}" FOR 3 h KEYED BY S.`"""
+    """Read `ALERT storm ON warning(station: S) SEVERITY "Severe" TITLE "Blizzard at {S}" FOR 3 h KEYED BY S.`"""
     first = cursor.advance()
     name = cursor.name("the name of an alert", messages.ALERT)
     cursor.expect("ON", "`ON` and an event", messages.ALERT)
@@ -136,7 +136,7 @@ def alert(cursor: Cursor) -> ast.AlertStatement:
 
 
 def _hint(token: Token) -> str:
-    """Return the hint where a clause or the end is expected."""
+    """Return the hint for a token that is neither a clause nor the end."""
     meant = _MEANT.get(token.text.upper()) or nearest(token.text, ALERTING[1:])
     clauses = "clauses are " + ", ".join(f"`{word}`" for word in ("WHERE", *ALERTING[1:]))
     return f"did you mean `{meant}`? {clauses}" if meant else clauses
@@ -198,7 +198,7 @@ def _string(cursor: Cursor, hint: str) -> Constant:
 
 
 def _choice(cursor: Cursor, word: Token, key: str = "") -> str:
-    """A word in quotes of those that a clause takes; `key`: the clause, if it is another than `word`."""
+    """Read one of the quoted words that a clause permits. `key`: the clause, if it is not `word`."""
     key = key or word.key
     choices = CHOICES[key]
     all_of_them = f"the {_PLURALS[key]} are {', '.join(f'`{each}`' for each in choices)}"

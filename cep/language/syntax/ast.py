@@ -1,4 +1,4 @@
-"""The syntax tree: what was written, with spans; no meaning yet."""
+"""The syntax tree: statements as written, with spans, before names are resolved."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from cep.rules.window_forms import Over
 
 @dataclass(frozen=True, slots=True)
 class EventPattern:
-    """`sensor(ID, _, W)` (`names` is None) or `sensor(id: ID, wind: W)` (`names` beside `arguments`).
+    """An event in a pattern: `sensor(ID, _, W)` (`names` is None) or `sensor(id: ID, wind: W)`.
 
-    Of a fluent: `value`, the X of `location(P) = X`; `edge`: BEGIN or END of `BEGIN OF moving(V)`.
+    For a fluent, `value` is the X of `location(P) = X`, and `edge` the BEGIN or END of `BEGIN OF moving(V)`.
     """
 
     name: str
@@ -33,7 +33,7 @@ class EventPattern:
 
 @dataclass(frozen=True, slots=True)
 class TimePoint:
-    """A number or a time as a pattern: the point [ticks, ticks], in microseconds."""
+    """A number or a time as a pattern: the instant `ticks`, in microseconds."""
 
     ticks: int
     span: Span = field(default=NOWHERE, compare=False)
@@ -41,9 +41,9 @@ class TimePoint:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """`left OPERATOR right`, OPERATOR a relation of intervals, OR, or CNOT (`left CNOT right`: left is to be a SEQ).
+    """`left OPERATOR right`. OPERATOR is an interval relation, OR, or CNOT, whose left side must be a SEQ.
 
-    `gap`: of `left SEQ[g, h] right` the least and the greatest time between the two, in microseconds.
+    `gap`: the least and the greatest time between the sides of `left SEQ[g, h] right`, in microseconds.
     """
 
     operator: str
@@ -65,7 +65,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class UnlessTree:
-    """`left UNLESS absent WITHIN duration`; duration in microseconds."""
+    """`left UNLESS absent WITHIN duration`. `duration` is in microseconds."""
 
     left: PatternTree
     absent: PatternTree
@@ -84,7 +84,7 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """`pattern WITHIN duration`, also `(pattern).3`; microseconds."""
+    """`pattern WITHIN duration` or `(pattern).3`. `duration` is in microseconds."""
 
     pattern: PatternTree
     duration: int
@@ -113,8 +113,8 @@ class Policy:
 class Aggregate:
     """`pattern AGGREGATE results OVER LAST n EVENTS|duration [BY variables]`.
 
-    `events` is the number of occurrences, or None; `duration` the length in microseconds, or None. `over`: EACH,
-    SESSION or EVERY.
+    `events`: the number of occurrences in the window, or None. `duration`: its length in microseconds, or None. `over`:
+    a window of the form EACH, SESSION or EVERY.
     """
 
     pattern: PatternTree
@@ -131,10 +131,10 @@ PatternTree = EventPattern | TimePoint | Binary | Not | UnlessTree | Times | Wit
 
 @dataclass(frozen=True, slots=True)
 class AttributeTree:
-    """`gust: float? in 0..250 FROM wind_gust AS weather:gust`: name, type, `optional`, range (inclusive), source
-    column, property in RDF. `quoted`: numbers may stand in quotes.
+    """An attribute: `gust: float? in 0..250 FROM wind_gust AS weather:gust`.
 
-    `low` and `high` are in the attribute's own unit (microseconds for times and durations), None: unbounded.
+    `source`: the input column; `iri`: the RDF property; `quoted`: numbers may be in quotes. `low` and `high` are
+    inclusive, in the attribute's unit (microseconds for times and durations); None: unbounded.
     """
 
     name: str
@@ -154,9 +154,8 @@ class AttributeTree:
 class EventDeclaration:
     """`event name(attributes) [AS class] [TIME column | START column END column] [how records are written].`
 
-    `time` names the column that holds the instant: such an event is a point. `start`, `end` name two columns. `iri`:
-    the class in RDF. `further`, `format`, `missing`, `records`, `key`, `when` and `distinct` as in
-    `cep.core.schema.Schema`.
+    `time`: the column of the instant. `start`, `end`: the two columns of an interval. `iri`: the class in RDF. The
+    other fields are those of `cep.core.schema.Schema`.
     """
 
     name: str
@@ -177,10 +176,12 @@ class EventDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class FluentDeclaration:
-    """`fluent name(attributes) [= value: type].` `value` is None where it holds or does not.
+    """`fluent name(attributes) [= value: type].` `value` is None for a fluent that only holds or does not hold.
 
-    `records`: how it comes in, `START s END e` and what may follow, as the declaration of an event with the value as
-    its last attribute; None: it is not said. `final`: a record without an end holds for good, no other closes it."""
+    `records`: the declaration of its input records, from `START s END e` on, or None. It is like an event's
+    declaration, with the value as its last attribute. `final`: an interval without an end lasts for ever; no later
+    record closes it.
+    """
 
     name: str
     attributes: tuple[AttributeTree, ...]
@@ -194,7 +195,7 @@ class FluentDeclaration:
 class FluentRule:
     """`initiate name(arguments) [= value] <- body.`, `terminate ..`, `initially name(arguments) [WHERE conditions].`
 
-    `verb` is the first word; `body` is None of `initially` alone. `value` is `_` where every value is terminated.
+    `verb` is the first word. `body` is None for `initially`. The value `_` terminates any value.
     """
 
     verb: str
@@ -209,7 +210,8 @@ class FluentRule:
 
 @dataclass(frozen=True, slots=True)
 class DeadlineStatement:
-    """`name(arguments) [= value] ENDS AFTER duration [RENEWED].` or `.. BECOMES next AFTER ..`; microseconds."""
+    """`name(arguments) [= value] ENDS AFTER duration [RENEWED].` or `.. BECOMES next AFTER ..` `duration` is in
+    microseconds."""
 
     name: str
     arguments: tuple[Expression, ...]
@@ -230,7 +232,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class WhileRule:
-    """`name(arguments) [= value] WHILE formula.`; `boxes`: what stands before the head."""
+    """`name(arguments) [= value] WHILE formula.` `boxes`: the operators before the head."""
 
     name: str
     arguments: tuple[Expression, ...]
@@ -243,7 +245,7 @@ class WhileRule:
 
 @dataclass(frozen=True, slots=True)
 class PolicyStatement:
-    """`policy recent.`: the default for the rules that follow; None: that of the whole program again."""
+    """`policy recent.`: the default policy of the rules that follow. None: the default of the whole program again."""
 
     choice: PolicyChoice | None
     span: Span = field(default=NOWHERE, compare=False)
@@ -251,8 +253,7 @@ class PolicyStatement:
 
 @dataclass(frozen=True, slots=True)
 class EventRule:
-    """`label: name(arguments) <- body.` Arguments are variables, constants, arithmetic; `names` beside them where the
-    head names its attributes."""
+    """`label: name(arguments) <- body.` `names`: the attribute names of a head that has them."""
 
     name: str
     arguments: tuple[Expression, ...]
@@ -267,10 +268,10 @@ class EventRule:
 class AlertStatement:
     """`ALERT name ON event WHERE conditions SEVERITY "Severe" TITLE "Blizzard at {S}" FOR 3 h KEYED BY S AT Lat, Long.`
 
-    `title`, `text`, `instruction` and `runbook` are as written, with `{S}` for values; `duration` (None: not written),
-    `after`, `keep` and `repeat` in microseconds; `escalations`: severities with the time since it fired; `at`: latitude
-    and longitude in degrees, or nothing; `radius` in metres; `area` a text in WKT. `inhibitor`: an alert or a fluent
-    with its arguments; `clauses`: the words that begin them.
+    `title`, `text`, `instruction` and `runbook` are as written, with `{S}` for values. `duration` (FOR), `after`,
+    `keep` and `repeat` are in microseconds, or None. `escalations`: each severity with the time since the alert fired.
+    `at`: latitude and longitude in degrees, or empty; `radius`: in metres; `area`: a text in WKT. `inhibitor`: an
+    alert, or a fluent with its arguments. `clauses`: the spans of the words that begin clauses.
     """
 
     name: str
@@ -324,9 +325,12 @@ Statement = (
 
 @dataclass(frozen=True, slots=True)
 class SyntaxTree:
-    """All statements in the order written, and the text they came from. Of a dialect:
-    `impossible`, fluents that must not hold, each with the rule that says so; `helpers`, what only helps to say what a
-    program means; `answered`, fluents that answers of LARS say, which are known at the end of their tick."""
+    """All statements in the order written, and their text.
+
+    For dialects: `impossible`, fluents that must never hold, each with the span of the rule that says so; `helpers`,
+    auxiliary names that are not part of the output; `answered`, fluents that LARS derives, known at the end of their
+    tick.
+    """
 
     statements: tuple[Statement, ...]
     source: Source = field(default=Source(""), compare=False)
@@ -335,7 +339,8 @@ class SyntaxTree:
     answered: frozenset[str] = field(default=frozenset(), compare=False)
 
     def as_facts(self) -> SyntaxTree:
-        """Return the same where records are facts, as in dialects: equal ones of an event are one."""
+        """Return the tree with every event that has no key declared DISTINCT: equal records are one event, as in
+        dialects."""
         return replace(self, statements=tuple(map(_as_fact, self.statements)))
 
 

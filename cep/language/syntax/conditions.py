@@ -1,4 +1,4 @@
-"""The conditions of WHERE and `:-`: comparisons, predicates, graph patterns; alternatives in parentheses, `not`."""
+"""Parser of the conditions after WHERE and `:-`: comparisons, predicates, graph patterns, alternatives and `not`."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ from cep.rules.terms import (
 _WHOLE = re.compile(r"(?<![\w.])([0-9]+),\Z", re.ASCII)
 _OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _INSIDE = frozenset((*COMPARISONS, "<-", ",", "AND", "OR", "NOT", "IN", "BETWEEN"))
-"""Tokens that stand in parentheses only if these hold conditions."""
+"""Tokens that occur in parentheses only if these contain conditions, not a value."""
 
 
 def conditions(cursor: Cursor) -> tuple[Condition, ...]:
-    """One or more, separated by commas."""
+    """Read one or more conditions, separated by commas."""
     return _conjunction(cursor, (",",))
 
 
 def test(cursor: Cursor) -> Call:
-    """A condition as a value: `X > 3 and Y < 2 or late(X)`, up to a comma."""
+    """Read a condition as a value: `X > 3 and Y < 2 or late(X)`, up to a comma."""
     first = cursor.token
     found = _alternatives(cursor, ("AND",))
     span = cursor.span(first)
@@ -71,7 +71,7 @@ def _conjunction(cursor: Cursor, separators: Collection[str]) -> tuple[Condition
 
 
 def _alternatives(cursor: Cursor, separators: Collection[str]) -> tuple[Condition, ...]:
-    """`X > 3, linked(X, Y) or X < 1`: conditions that hold together bind tighter than `or`."""
+    """Read `X > 3, linked(X, Y) or X < 1`: a conjunction binds tighter than `or`."""
     first = cursor.token
     found = [_conjunction(cursor, separators)]
     height = cursor.height
@@ -84,7 +84,7 @@ def _alternatives(cursor: Cursor, separators: Collection[str]) -> tuple[Conditio
 
 
 def _either(alternatives: list[tuple[Condition, ...]], span: Span) -> tuple[Condition, ...]:
-    """One of the alternatives; those of an `or` in an `or` are its own."""
+    """Return the disjunction of conjunctions. A nested disjunction is flattened."""
     flat: list[tuple[Condition, ...]] = []
     for each in alternatives:
         if len(each) == 1 and isinstance(each[0], Disjunction):
@@ -162,7 +162,7 @@ def _compared(cursor: Cursor, first: Token, left: Expression, operator: str) -> 
 
 
 def _among(cursor: Cursor, first: Token, left: Expression, denied: bool) -> tuple[Condition, ...]:
-    """`X in [1, 2, 3]`: equal to one of them."""
+    """Read `X in [1, 2, 3]`: equal to one of the values."""
     height = cursor.height
     opening = cursor.expect("[", "`[`", messages.LIST)
     if cursor.token.key == "]":
@@ -185,7 +185,7 @@ def _among(cursor: Cursor, first: Token, left: Expression, denied: bool) -> tupl
 
 
 def _between(cursor: Cursor, first: Token, left: Expression, denied: bool) -> tuple[Condition, ...]:
-    """`X between 1 and 3`: both ends are in it."""
+    """Read `X between 1 and 3`, including both ends."""
     height = cursor.height
     start = cursor.token
     low = expression(cursor)
@@ -205,7 +205,7 @@ def _between(cursor: Cursor, first: Token, left: Expression, denied: bool) -> tu
 
 
 def _comparison(cursor: Cursor) -> str | None:
-    """The operator, passed, or None. `X <-5` is read as `X < -5`."""
+    """Read a comparison operator, or return None. `X <-5` is read as `X < -5`."""
     token = cursor.token
     if token.key == "<-":
         after = cursor.peek()
@@ -220,7 +220,7 @@ def _comparison(cursor: Cursor) -> str | None:
 
 
 def _refuse_reversed(cursor: Cursor, left: Expression, low: Expression, high: Expression, span: Span) -> None:
-    """Nothing is between constants of which the greater comes first; a day does not begin anew."""
+    """Refuse `between` with constants of which the first is greater, also for a time of day over midnight."""
     ends = (_constant(low), _constant(high))
     if ends[0] is None or ends[1] is None or ends[0][0] != ends[1][0] or ends[0][1] <= ends[1][1]:
         return
@@ -232,7 +232,7 @@ def _refuse_reversed(cursor: Cursor, left: Expression, low: Expression, high: Ex
 
 
 def _constant(expression: Expression) -> tuple[str, float] | None:
-    """The kind and the size of a constant end."""
+    """Return the kind and the value of a constant, or None."""
     match expression:
         case Constant(bool()):
             return None
@@ -289,7 +289,7 @@ def _holds_conditions(cursor: Cursor) -> bool:
 
 
 def _grouped(cursor: Cursor) -> tuple[Condition, ...]:
-    """`(X > 3 or linked(X, Y), Y < 2)`: alternatives of conditions."""
+    """Read `(X > 3 or linked(X, Y), Y < 2)`."""
     cursor.enter()
     opening = cursor.advance()
     found = _alternatives(cursor, (",", "AND"))
@@ -299,7 +299,7 @@ def _grouped(cursor: Cursor) -> tuple[Condition, ...]:
 
 
 def _as_predicate(first: Token, read: Expression) -> Predicate | None:
-    """The predicate that stands there alone: `linked(X, Y)`, or `raining` without arguments."""
+    """Return an expression as a predicate: `linked(X, Y)`, or `raining` without arguments. None: it is not one."""
     if first.kind != "name":
         return None
     if isinstance(read, Call) and read.function == first.text:
@@ -316,7 +316,7 @@ def _position(span: Span) -> tuple[int, int]:
 
 
 def _ends(token: Token) -> bool:
-    """Return True if a condition ends before a token."""
+    """Return True if a condition ends before this token."""
     return token.kind == "end" or token.key in (".", ",", ")", "]") or token.key in RESERVED
 
 
@@ -340,14 +340,14 @@ def _comparison_hint(cursor: Cursor) -> str:
 
 
 def _decimal_comma(cursor: Cursor) -> str | None:
-    """The number whose decimals the previous token is, `7.5` where `7,5` is written."""
+    """Return the number with a decimal point if a decimal comma was written: `7.5` for `7,5`."""
     after = cursor.previous
     before = _WHOLE.search(cursor.source.text, max(0, after.start - 25), after.start)
     return f"{before[1]}.{after.text}" if before and after.text.isdigit() else None
 
 
 def _graph(cursor: Cursor, first: Token, negated: bool) -> Predicate:
-    """The pattern in braces that comes, a predicate of the rule's variables in it."""
+    """Read a graph pattern in braces. It becomes a predicate of the rule's variables that occur in it."""
     token = cursor.advance()
     cursor.height = 1
     if depth(token.text) > DEEPEST:
@@ -359,7 +359,7 @@ def _graph(cursor: Cursor, first: Token, negated: bool) -> Predicate:
 
 
 def _refuse_sparql(cursor: Cursor, word: Token) -> None:
-    """`OPTIONAL { ... }`, `exists { ... }`: a word of SPARQL before the braces, where it has no place."""
+    """Refuse a word of SPARQL before braces: `OPTIONAL { ... }`, `exists { ... }`."""
     if word.text.upper() == "EXISTS":
         hint = "a pattern in braces holds if it has a match: `{ ... }`, `not { ... }`"
         cursor.stop(f"`{word.text}` is not written before braces", hint, word.span)

@@ -1,4 +1,4 @@
-"""A cursor over the tokens: look, advance, expect, and fail with position and hint."""
+"""A cursor over tokens. It looks ahead, advances, expects tokens, and raises errors with position and hint."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ HIGHEST = 200  # the height of a tree, so that every later pass may recurse over
 
 
 class Cursor:
-    """`token` is the next token, `previous` the one before it; `prefixes` are those declared so far.
+    """A cursor over the tokens of a source.
 
-    `height` is the height of the tree read last, `depth` how many brackets and operators are open. `test` reads a
-    condition as a value, which may stand inside an expression, though conditions are read above expressions. The names
-    of `parameters` are read as their values.
+    `token` is the next token, `previous` the one before it. `prefixes`: those declared so far. `height`: the height of
+    the tree read last. `depth`: the number of open brackets and operators. `test`: a function that reads a condition as
+    a value inside an expression; it is passed in because the module of conditions imports this one. The names of
+    `parameters` are read as their values.
     """
 
     __slots__ = (
@@ -51,7 +52,7 @@ class Cursor:
         tokens = tokenise(source.text, self._starts, begin, stop)
         self._parameters = parameters or Parameters()
         self._named: dict[tuple[int, int], Token] = {}
-        """By line and column, the names of parameters that are read as their values."""
+        """The tokens of parameter names that are read as values, by line and column."""
         self._tokens = (self._with_values(tokens, parameters) if parameters else tokens)[::-1]  # the next one last
         self.token = self._tokens[-1]
         self.previous = self.token
@@ -60,7 +61,7 @@ class Cursor:
         self.height = 0
 
     def _with_values(self, tokens: list[Token], parameters: Parameters) -> list[Token]:
-        """Put the values of parameters in the place of their names."""
+        """Replace the names of parameters by their values."""
         made = list[Token]()
         before = ""
         for token in tokens:
@@ -77,7 +78,7 @@ class Cursor:
     # -- parameters
 
     def parameter(self, span: Span | None = None) -> str | None:
-        """Return the parameter that stands at a place, or next, and nothing else there; None: none does."""
+        """Return the parameter whose name is the whole of `span`, or the next token. None: there is none."""
         token = self.token if span is None else self._named.get((span.line, span.column))
         if token is None or (span is None and (token.line, token.column) not in self._named):
             return None
@@ -85,25 +86,25 @@ class Cursor:
         return name.text if span is None or span == name.span else None
 
     def parameter_meant(self, *types: str) -> str | None:
-        """Return a hint if the next token is nearly the name of a parameter of some types."""
+        """Return a hint if the next token is nearly the name of a parameter of one of these types."""
         return did_you_mean(self.token.text, [each.name for each in self._parameters if each.type in types])
 
     def written(self, token: Token) -> Token:
-        """Return a token as it is written: the name of a parameter, not its value."""
+        """Return a token as written: a parameter's name instead of its value."""
         return self._named.get((token.line, token.column), token)
 
     def as_word(self) -> None:
-        """Read the next token as it is written, where words stand that are no values."""
+        """Replace the next token by the written one, in places where a parameter's value makes no sense."""
         self._tokens[-1] = self.token = self.written(self.token)
 
     # -- looking and moving
 
     def peek(self, ahead: int = 1) -> Token:
-        """The token `ahead` places behind the next one; the last is repeated."""
+        """Return the token `ahead` places after the next one, or else the last token."""
         return self._tokens[max(len(self._tokens) - 1 - ahead, 0)]
 
     def advance(self) -> Token:
-        """The next token, now the previous one. The end is never passed."""
+        """Return the next token and move past it. Must not be called at the end."""
         token = self.previous = self.token
         assert token.kind != "end", "nothing advances past the end"
         self._tokens.pop()
@@ -111,7 +112,7 @@ class Cursor:
         return token
 
     def accept(self, key: str) -> bool:
-        """Pass the next token if it is this keyword or mark; return True if it is."""
+        """Move past the next token if it is this keyword or mark. Return True if it was."""
         if self.token.key != key:
             return False
         self.advance()
@@ -134,14 +135,14 @@ class Cursor:
         self.advance()
 
     def adjoins(self) -> bool:
-        """Return True if nothing stands between the previous token and the next."""
+        """Return True if the previous and the next token touch."""
         return self.previous.end == self.token.start
 
     def on_new_line(self) -> bool:
         return self.token.line > self.previous.stop[0]
 
     def split(self) -> None:
-        """Cut the next token, a prefixed name or `<-`, into its parts: `wind:float` is `wind`, `:`, `float`."""
+        """Split the next token into its parts: `wind:float` into `wind`, `:`, `float`, or `<-` into `<`, `-`."""
         token = self.token
         cut = token.start + (token.text.index(":") if token.kind == "prefixed" else 1)
         stops = (token.start, cut, cut + 1, token.end) if token.kind == "prefixed" else (token.start, cut, token.end)
@@ -154,7 +155,7 @@ class Cursor:
         self.token = self._tokens[-1]
 
     def tokens(self, first: Token, last: Token) -> list[Token]:
-        """Return the tokens from one up to another, which is not among them, as they are written."""
+        """Return the tokens as written, from `first` to just before `last`."""
         return tokenise(self.source.text, self._starts, first.start, last.start)[:-1]
 
     def span(self, first: Token) -> Span:
@@ -162,7 +163,7 @@ class Cursor:
         return Span(first.line, first.column, *self.previous.stop)
 
     def place(self, at: int, length: int) -> Span:
-        """`length` characters of one line, from the offset `at`."""
+        """Return the span of `length` characters of one line, from the offset `at`."""
         line = bisect_right(self._starts, at)
         column = at - self._starts[line - 1] + 1
         return Span(line, column, line, column + length)
@@ -170,13 +171,13 @@ class Cursor:
     # -- limits
 
     def enter(self) -> None:
-        """One level deeper; paired with `depth -= 1`."""
+        """Enter a level of nesting. The caller ends it by `depth -= 1`."""
         self.depth += 1
         if self.depth > DEEPEST:
             self.stop(f"more than {DEEPEST} levels of nesting", "give an inner part a rule of its own")
 
     def grow(self, below: int, at: Token) -> None:
-        """A node on trees of at most height `below`."""
+        """Set `height` for a node over trees of at most the height `below`. Refuse a tree that is too high."""
         self.height = below + 1
         if self.height > HIGHEST:
             self.stop(f"more than {HIGHEST} operators on one another", "give a part a rule of its own", at.span)
@@ -206,7 +207,7 @@ class Cursor:
         return self.advance()
 
     def read(self, reader: Callable[P, T], token: Token, *arguments: P.args, **options: P.kwargs) -> T:
-        """The value of a token; what its reader refuses is refused at the token."""
+        """Return the result of `reader`. If it raises CepError, report that at the token."""
         try:
             return reader(*arguments, **options)
         except CepError as error:
@@ -215,7 +216,7 @@ class Cursor:
     # -- failing
 
     def fail(self, expected: str, hint: str | None = None) -> NoReturn:
-        """The next token is not what the language wants here."""
+        """Raise the error that the next token is not what the grammar expects."""
         token = self.token
         if token.kind == "brace":
             self.fail_open_brace()
@@ -229,13 +230,13 @@ class Cursor:
         self.stop(f"expected {expected}, found {messages.token_name(token)}", self._spaced() or hint)
 
     def _spaced(self) -> str | None:
-        """The hint for a time of day that stands behind its day."""
+        """Return the hint for a time of day after a blank, where one word is needed. None: it is not that."""
         day = self.previous
         clock = CLOCK.match(self.source.text, day.end) if day.kind == "time" and len(day.text) == 10 else None
         return f"a time is one word, with a `T` before the hour: `{joined(day.text, clock[1])}`" if clock else None
 
     def fail_open_brace(self) -> NoReturn:
-        """The next token is a brace that nothing closes, perhaps for the lack of a quotation mark."""
+        """Raise the error for a brace that is not closed. The cause may be a missing quotation mark."""
         at = open_string(self.source.text, self.token.start)
         if at < 0:
             self.stop("this `{` is not closed", messages.BRACE)

@@ -1,4 +1,4 @@
-"""Declarations: PREFIX, event declarations with types, ranges and columns, and the default policy."""
+"""Parser of declarations: PREFIX, events with types, ranges and columns, and the default policy."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ from cep.language.syntax.tokens import Token
 from cep.rules.keywords import RESERVED
 
 KEY = "KEY"
-"""Before the attributes of which a later record of the same values and time replaces the earlier one. It is a keyword
-here alone: events have attributes called `key`."""
+"""The word before attributes that identify a record: a later record with the same values and time replaces it.
+
+It is a keyword only here, because events have attributes called `key`.
+"""
 _PARTS = ("%Y", "%m", "%d", "%H", "%M", "%S")
 DISTINCT = "DISTINCT"
-"""Equal records are one event."""
+"""The word by which equal records are one event."""
 RANGED = ("int", "float", "time", "duration")
 
 RangeEnd = int | float | None
 
 
 def prefix(cursor: Cursor) -> ast.Prefix:
-    """`PREFIX name: <iri>`; the name may be empty or hold hyphens. Known from here on."""
+    """Read `PREFIX name: <iri>`. The name may be empty or contain hyphens. The cursor knows the prefix from then on."""
     first = cursor.advance()
     name = ""
     if cursor.token.key != ":":
@@ -52,7 +54,7 @@ def prefix(cursor: Cursor) -> ast.Prefix:
 
 
 def policy_statement(cursor: Cursor) -> ast.PolicyStatement:
-    """`policy recent.`"""
+    """Read `policy recent.`"""
     first = cursor.advance()
     choice = policy_choice(cursor)
     end_statement(cursor, "the statement", "e.g. `policy recent.`")
@@ -60,7 +62,7 @@ def policy_statement(cursor: Cursor) -> ast.PolicyStatement:
 
 
 def end_statement(cursor: Cursor, what: str, hint: str | None = None, expected: str = "`.`") -> None:
-    """The final dot; where a statement begins on the next line instead, the error stands behind the last token."""
+    """Read the final dot. If the next line begins a statement instead, the error points after the last token."""
     token = cursor.token
     if token.key == ".":
         cursor.advance()
@@ -110,7 +112,8 @@ def declaration(cursor: Cursor) -> ast.EventDeclaration:
 def record_clauses(
     cursor: Cursor, name: str, attributes: tuple[ast.AttributeTree, ...], sources: list[tuple[str, Token]], first: Token
 ) -> ast.EventDeclaration:
-    """Read the clauses of a declaration about its records. `sources`: the columns of its attributes."""
+    """Read the clauses of a declaration about its records. `sources`: its attributes' columns, to which others are
+    added."""
     key = when = None
     if cursor.accept("WHEN"):
         when = record_tests(cursor, attributes, sources)
@@ -149,7 +152,7 @@ def record_clauses(
 
 
 def _check_tested(cursor: Cursor, name: str, clauses: Clauses, sources: Sequence[str | None], first: Token) -> None:
-    """Refuse WHEN where something else says which records are the event: a measurement, or a class in RDF."""
+    """Refuse WHEN if something else selects the records of the event: a measurement of InfluxDB, or an RDF class."""
     if clauses.records is not None and clauses.records.name == "influx":
         hint = f'`FORMAT influx(measurement: "...")` behind {name} names it, in place of WHEN'
         cursor.stop("a line of InfluxDB says by its measurement which event it is", hint, cursor.span(first))
@@ -159,7 +162,7 @@ def _check_tested(cursor: Cursor, name: str, clauses: Clauses, sources: Sequence
 
 
 def _time(cursor: Cursor, sources: list[tuple[str, Token]]) -> tuple[str | None, list[str], str | None, str | None]:
-    """`TIME ts`, further columns of it, or `START departed END landed`."""
+    """Read `TIME ts`, with optional further columns, or `START departed END landed`."""
     further: list[str] = []
     if cursor.accept("TIME"):
         time = _column(cursor, sources)
@@ -176,7 +179,7 @@ def _time(cursor: Cursor, sources: list[tuple[str, Token]]) -> tuple[str | None,
 
 
 def _check_parts(cursor: Cursor, columns: Sequence[str], pattern: str | None, first: Token) -> None:
-    """Refuse a time of three columns or more whose FORMAT has not a part for each."""
+    """Refuse a time in several columns whose FORMAT does not have one part per column."""
     count = 0 if pattern is None else len(pattern.split())
     if count != len(columns):
         written = " ".join(_PARTS[: len(columns)])
@@ -188,7 +191,7 @@ def _check_parts(cursor: Cursor, columns: Sequence[str], pattern: str | None, fi
 def _key(
     cursor: Cursor, event: str, attributes: tuple[ast.AttributeTree, ...], before: tuple[str, ...] | None
 ) -> tuple[str, ...]:
-    """`KEY sensor, seq`."""
+    """Read `KEY sensor, seq`."""
     first = cursor.advance()
     if before is not None:
         cursor.stop("a second KEY", "attributes are separated by commas: `KEY sensor, seq`", first.span)
@@ -284,8 +287,10 @@ def _type(cursor: Cursor) -> str:
 
 
 def _column(cursor: Cursor, sources: list[tuple[str, Token]]) -> str:
-    """A column of a file, or a path to a value; in RDF a property, or a path of some: `<...>/<...>`. It joins the
-    `sources` of the event."""
+    """Read a column or a path to a value, or an RDF property or property path, `<...>/<...>`.
+
+    Columns are appended to `sources`.
+    """
     token = cursor.token
     if token.kind in ("iri", "prefixed"):
         path = [_iri(cursor)]
@@ -297,7 +302,7 @@ def _column(cursor: Cursor, sources: list[tuple[str, Token]]) -> str:
 
 
 def _iri(cursor: Cursor) -> str:
-    """A class or a property."""
+    """Read the IRI of a class or a property."""
     if cursor.token.kind not in ("iri", "prefixed"):
         cursor.fail("an IRI", "e.g. `AS weather:Blizzard`, `AS <http://example.org/Storm>`")
     found = constant(cursor).value
@@ -319,7 +324,7 @@ def _range(cursor: Cursor, kind: str) -> tuple[RangeEnd, RangeEnd]:
 
 
 def _bound(cursor: Cursor, kind: str) -> int | float:
-    """In the attribute's own unit; a number is seconds where a time or a duration is due."""
+    """Read a bound in the attribute's unit. A plain number is seconds for a time or a duration."""
     first = cursor.token
     sign = -1 if cursor.accept("-") else 1
     found = cursor.token.kind

@@ -1,4 +1,4 @@
-"""Durations and whole numbers, as postfixes and declarations take them."""
+"""Parser of durations and whole numbers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from cep.language.syntax.terms import unit_after_number
 from cep.rules.terms import NamedNumber
 
 _ONE = {"second": "1 s", "minute": "1 min", "hour": "1 h", "day": "1 d"}
-"""A duration for each word that stands for one."""
+"""Units as words, with the duration to write instead."""
 
 
 def duration(cursor: Cursor) -> int:
-    """Microseconds: `10 s`, `PT3H`, or a bare number of seconds; never negative."""
+    """Read a duration that is not negative, `10 s`, `PT3H` or a number of seconds. Return microseconds."""
     parameter = cursor.parameter()
     return NamedNumber.of(_duration(cursor), parameter)
 

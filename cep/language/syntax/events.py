@@ -1,4 +1,4 @@
-"""The events that a pattern as it is written speaks of."""
+"""The events in a pattern of the syntax tree."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from cep.language.syntax import ast
 
 
 def events(pattern: ast.PatternTree) -> list[ast.EventPattern]:
-    """All of them, in order, negated ones where they stand."""
+    """Return all events of a pattern in order, including negated ones."""
     match pattern:
         case ast.EventPattern():
             return [pattern]

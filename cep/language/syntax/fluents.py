@@ -1,4 +1,5 @@
-"""Statements about fluents: `fluent`, `initially`, `initiate`, `terminate`, `ENDS AFTER`, `BECOMES .. AFTER`."""
+"""Parser of statements about fluents: `fluent`, `initially`, `initiate`, `terminate`, `ENDS AFTER`, `BECOMES ..
+AFTER`."""
 
 from __future__ import annotations
 
@@ -25,13 +26,13 @@ DEADLINE = "e.g. `quoted(M) ENDS AFTER 5 min.`, `status(M) = proposed BECOMES vo
 
 
 def begins_fluent(cursor: Cursor) -> bool:
-    """Return True if a statement about a fluent begins here: a name follows its word."""
+    """Return True if a statement about a fluent follows: one of its words and a name."""
     words = ("FLUENT", *EXAMPLES)
     return cursor.token.kind == "name" and cursor.token.key in words and cursor.peek().kind in ("name", "variable")
 
 
 def fluent_statement(cursor: Cursor) -> ast.FluentDeclaration | ast.FluentRule:
-    """A declaration, or what begins and ends a fluent."""
+    """Read the declaration of a fluent, or a rule that initiates or terminates one."""
     return _declaration(cursor) if cursor.token.key == "FLUENT" else _rule(cursor)
 
 
@@ -68,7 +69,7 @@ def _declaration(cursor: Cursor) -> ast.FluentDeclaration:
 
 
 def _held(cursor: Cursor, hint: str) -> tuple[str, tuple[Expression, ...], Expression | None]:
-    """`location(P) = X`: name, arguments, value."""
+    """Read `location(P) = X`. Return the name, the arguments and the value."""
     name = cursor.name("a fluent", hint)
     values = arguments(cursor) if cursor.token.key == "(" else ()
     return name.text, values, expression(cursor) if cursor.accept("=") else None
@@ -91,7 +92,7 @@ def _rule(cursor: Cursor) -> ast.FluentRule:
 
 
 def begins_deadline(cursor: Cursor) -> bool:
-    """Return True if ENDS or BECOMES follows a fluent."""
+    """Return True if ENDS or BECOMES follows, perhaps after a value."""
     ahead = 0
     if cursor.token.key == "=":
         while cursor.peek(ahead).key not in ("ENDS", "BECOMES", ".", "<-", ":-") and cursor.peek(ahead).kind != "end":
@@ -100,7 +101,7 @@ def begins_deadline(cursor: Cursor) -> bool:
 
 
 def deadline(cursor: Cursor, name: Token, values: tuple[Expression, ...]) -> ast.DeadlineStatement:
-    """Read the rest of a deadline, behind `name(values)`: `[= value] ENDS AFTER 5 min [RENEWED].`"""
+    """Read a deadline after `name(values)`: `[= value] ENDS AFTER 5 min [RENEWED].`"""
     value = expression(cursor) if cursor.accept("=") else None
     becomes = None
     if cursor.accept("BECOMES"):

@@ -1,8 +1,8 @@
-"""Program text to the same program, written in the usual way.
+"""Formatter: rewrites program text in the usual layout without changing its meaning.
 
-Line breaks are the author's, and so are blank lines, one at a time. Spaces, the columns in which lines begin and the
-case of reserved words are not, except that what an author has put below each other in columns stays in columns. A
-statement begins a line, and a line that is too long is broken. A graph pattern stays as it is, SPARQL of its author.
+It keeps the author's line breaks, and single blank lines. It changes spaces, indentation and the case of reserved
+words, but keeps text aligned that the author aligned in columns. A statement begins on a new line, and a line that is
+too long is broken. Graph patterns stay unchanged.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import StaticRule
 
 WIDTH = 120
-"""Columns of a line that is not broken."""
+"""The maximum length of a line."""
 INDENT = 4
-"""Columns before a line that goes on with a statement and stands below nothing."""
+"""The indentation of a continuation line that is not aligned with a token above."""
 _PASSES = 12
-"""How often a text is formatted until nothing changes: a broken line may move what stands below it."""
+"""The maximum number of passes. Breaking a line may move the tokens aligned with it, so one pass is not enough."""
 _DECLARED = (ast.EventDeclaration, ast.FluentDeclaration, FactDeclaration)
 _ARROWED = (ast.EventRule, ast.FluentRule)
 _ARROWS = ("<-", ":-")
@@ -33,21 +33,24 @@ _FIRST = {
     **dict.fromkeys(("EVENT", "FLUENT", "FACT", "POLICY", "INITIATE", "TERMINATE", "INITIALLY"), str.lower),
     **dict.fromkeys(("PREFIX", "PARAM", "ALERT"), str.upper),
 }
-"""How the first word of a statement is written."""
+"""The usual case of a statement's first word."""
 _EITHER = frozenset(("AND", "OR", "NOT"))
-"""Reserved words whose case says where they stand: `a AND b` joins events, `X > 1 and Y > 1` conditions."""
+"""Reserved words whose case depends on the context: `a AND b` joins events, `X > 1 and Y > 1` conditions."""
 _CAPITALS = RESERVED - _EITHER
 _CLAUSES = frozenset((*POSTFIXES, *BINARY_OPERATORS, "UNLESS", "OVER", "WHILE"))
-"""Words before which a long line is broken."""
+"""Words before which a long line may be broken."""
 _SIGNED = frozenset(("IN", "IS", "MOD", "BETWEEN", *RESERVED))
-"""Words behind which a minus is a sign."""
+"""Words after which a minus is a sign."""
 _COMMENT = re.compile(r"[#%][^\n]*")
 
 
 @dataclass(slots=True, eq=False)
 class _Item:
-    """A token or a comment. `line`, `column`: where it was written; `breaks`: line breaks before it; `spaces`: before
-    it on its line; `gap`: the spaces that belong there. `align`: further spaces, of columns; `at`: its new column."""
+    """A token or a comment.
+
+    `line`, `column`: the original position. `breaks`: line breaks before it; `spaces`: original spaces before it on its
+    line; `gap`: the usual number. `align`: additional spaces that align it with a column; `at`: its new column.
+    """
 
     kind: str
     text: str
@@ -66,15 +69,17 @@ class _Item:
 
     @property
     def end(self) -> int:
-        """The column behind it."""
+        """The column after it."""
         *before, last = self.text.split("\n")
         return len(last) + (1 if before else self.at)
 
 
 @dataclass(slots=True, eq=False)
 class _Line:
-    """Items of one line. `statement`: its number, None: a comment between statements; `fresh`: broken off a line that
-    was too long."""
+    """The items of one line. `statement`: its number, or None for a comment between statements.
+
+    `fresh`: the line was broken off a line that was too long.
+    """
 
     items: list[_Item]
     blank: bool
@@ -84,7 +89,10 @@ class _Line:
 
 
 def formatted(source: Source, parameters: Parameters | None = None) -> str:
-    """Return a program in the usual layout. `parameters`: by default those that it declares. Raises CepError."""
+    """Return a program in the usual layout. Raises CepError.
+
+    `parameters`: by default those that the text declares.
+    """
     crlf = "\r\n" in source.text
     text = source.text.replace("\r\n", "\n").replace("\r", "\n")
     statements = list(placed(Source(text, source.name), parameters))
@@ -138,7 +146,7 @@ def _comments(text: str) -> list[str]:
 def _items(
     text: str, statements: Sequence[tuple[ast.Statement | None, int, int]]
 ) -> Iterator[tuple[int | None, _Item]]:
-    """All tokens and comments, each with the number of its statement; None: it stands between them."""
+    """Yield all tokens and comments, each with the number of its statement, or None between statements."""
     tokens = tokenise(text, line_starts(text))
     lines = _Places(text)
     at = 0
@@ -192,26 +200,26 @@ def _items(
 
 
 class _Places:
-    """Lines and columns of offsets, where `\\n` alone ends a line."""
+    """Lines and columns of offsets. Only `\n` ends a line."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._line, self._start = 1, 0
 
     def of(self, offset: int) -> tuple[int, int]:
-        """The line and the column of an offset, none before the last one asked for."""
+        """Return the line and the column of an offset. Offsets must not decrease from call to call."""
         while (found := self._text.find("\n", self._start, offset)) >= 0:
             self._line, self._start = self._line + 1, found + 1
         return self._line, offset - self._start + 1
 
     def between(self, begin: int, end: int) -> tuple[int, int]:
-        """Line breaks, and the spaces behind the last of them."""
+        """Return the number of line breaks between two offsets, and the number of characters after the last one."""
         stretch = self._text[begin:end]
         return stretch.count("\n"), len(stretch) - stretch.rfind("\n") - 1
 
 
 def _written(token: Token, previous: Token | None, statement: ast.Statement | None, first: bool, after: str) -> str:
-    """The text of a token, in the case that is usual, a name apart from what follows its colon."""
+    """Return the text of a token in its usual case, with a space after a label's or attribute's colon."""
     text = token.text
     declared = isinstance(statement, _DECLARED)
     if first and statement is not None and isinstance(statement, ast.EventRule | StaticRule | ast.DeadlineStatement):
@@ -233,7 +241,7 @@ def _written(token: Token, previous: Token | None, statement: ast.Statement | No
 
 
 def _is_sign(previous: Token | None, token: Token, text: str) -> bool:
-    """Return True for a minus that belongs to the number, or the term, behind it."""
+    """Return True if a minus is the sign of the number or term after it."""
     if previous is None:
         return True
     if previous.kind == "mark":
@@ -297,7 +305,8 @@ def _lines(items: Iterator[tuple[int | None, _Item]]) -> Iterator[_Line]:
 
 
 def _columns(lines: Sequence[_Line]) -> Iterator[list[_Item]]:
-    """Items of one kind that stand below each other, at least one of them behind more than one space."""
+    """Yield groups of items that are aligned in a column: at least one of them has more than the usual space before
+    it."""
     runs: dict[tuple[str, str, int], list[_Item]] = {}
     arrow: _Item | None = None  # the last one since a blank line
     for line in lines:
@@ -327,7 +336,7 @@ def _aligned(run: list[_Item]) -> Iterator[list[_Item]]:
 
 
 def _levels(lines: Sequence[_Line], runs: list[list[_Item]]) -> list[list[list[_Item]]]:
-    """Columns by how many others stand before them in one of their lines: those of a level move at once."""
+    """Group aligned columns by the number of other aligned columns before them. A group can be laid out at once."""
     line_of = {id(item): number for number, line in enumerate(lines) for item in line.items}
     before = [0] * len(lines)
     levels: list[list[list[_Item]]] = []
@@ -343,7 +352,7 @@ def _levels(lines: Sequence[_Line], runs: list[list[_Item]]) -> list[list[list[_
 
 
 def _lay_out(lines: Sequence[_Line], levels: Sequence[Sequence[list[_Item]]]) -> None:
-    """Give every item its column."""
+    """Assign every item its column."""
     for runs in levels:
         for run in runs:
             for item in run:
@@ -374,14 +383,14 @@ def _place(lines: Sequence[_Line]) -> None:
 
 
 def _opens(item: _Item | None) -> bool:
-    """Return True if what stands below the next item may belong to it."""
+    """Return True if later lines may be aligned with the token after `item`."""
     if item is None:
         return False
     return item.key in ("<-", ":-", "(", "[") or (item.key != "" and item.kind in ("name", "variable"))
 
 
 def _indentation(line: _Line, anchors: Sequence[_Item]) -> int:
-    """The column of a line that goes on with a statement."""
+    """Return the column of a continuation line."""
     head = line.items[0]
     if head.key in (")", "]"):
         return 1
@@ -393,7 +402,7 @@ def _indentation(line: _Line, anchors: Sequence[_Item]) -> int:
 
 
 def _broken(lines: list[_Line]) -> bool:
-    """Break each line that is too long once; return True if there was one."""
+    """Break each line that is too long, at one place. Return True if any was broken."""
     made: list[_Line] = []
     for line in lines:
         made.append(line)
@@ -409,7 +418,7 @@ def _broken(lines: list[_Line]) -> bool:
 
 
 def _cut(line: _Line, code: Sequence[_Item]) -> int | None:
-    """The place of the item that begins a line of its own; None: none can."""
+    """Return the index of the item before which a line should be broken, or None."""
     best: tuple[bool, int, int, int] | None = None
     for place, item in enumerate(code):
         left = code[place - 1]

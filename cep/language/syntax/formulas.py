@@ -1,4 +1,4 @@
-"""Formulas of defined fluents: `flag(X) WHILE monitors(X, Z) AND HISTORICALLY[0, 4 s] ONCE[0, 2 s] signal(Z).`
+"""Parser of formulas: `flag(X) WHILE monitors(X, Z) AND HISTORICALLY[0, 4 s] ONCE[0, 2 s] signal(Z).`
 
 The grammar is in `cep.language.syntax.parser`.
 """
@@ -33,16 +33,16 @@ INTERVAL = "how far it reaches is written `ONCE[0, 10 min]`, `SINCE(2 s, inf)`"
 LASTING = "e.g. `slow(V) LASTING >= 10 min`"
 UNARY, BINARY, LENGTHS = words(Place.BEFORE), words(Place.BETWEEN), words(Place.BEHIND)
 BOXES = tuple(word for word, each in TEMPORAL.items() if each.of_head is not None)
-"""Those that a head may carry."""
+"""The temporal operators that a head may have."""
 
 
 def begins_boxes(cursor: Cursor) -> bool:
-    """Return True if a rule begins here whose head carries an operator."""
+    """Return True if a rule follows whose head has a temporal operator."""
     return cursor.token.key in (*UNARY, *BINARY) and cursor.peek().key in ("[", "(") and _opens(cursor, 2)
 
 
 def begins_while(cursor: Cursor) -> bool:
-    """Return True if WHILE follows a head, or its value."""
+    """Return True if WHILE follows, perhaps after a value."""
     ahead = 0
     if cursor.token.key == "=":
         while cursor.peek(ahead).key not in ("WHILE", ".", "<-", ":-") and cursor.peek(ahead).kind != "end":
@@ -51,7 +51,7 @@ def begins_while(cursor: Cursor) -> bool:
 
 
 def boxed_rule(cursor: Cursor) -> ast.WhileRule:
-    """`ALWAYS[0, 3 s] head WHILE formula.`"""
+    """Read `ALWAYS[0, 3 s] head WHILE formula.`"""
     first = cursor.token
     boxes: list[ast.Box] = []
     while (word := cursor.token).key in (*UNARY, *BINARY):
@@ -74,7 +74,7 @@ def while_rule(
     values: tuple[Expression, ...],
     boxes: tuple[ast.Box, ...] = (),
 ) -> ast.WhileRule:
-    """Read the rest of a rule, behind its head `name(values)`: `[= value] WHILE formula.`"""
+    """Read a rule after its head `name(values)`: `[= value] WHILE formula.`"""
     value = expression(cursor) if cursor.accept("=") else None
     head = cursor.span(begin)
     cursor.expect("WHILE", "`WHILE`", RULE)
@@ -90,7 +90,7 @@ def while_rule(
 
 
 def formula(cursor: Cursor) -> Formula:
-    """AND or OR over what binds tighter, then what takes all of it."""
+    """Read AND or OR over tighter operators, then the clauses that apply to the whole formula."""
     cursor.enter()
     first = cursor.token
     left = _joined(cursor)
@@ -241,14 +241,14 @@ _BEHIND: Mapping[str, Callable[[Cursor, Token, Token, Formula], Formula]] = {
     "AGGREGATE": _aggregate,
     "WITHIN": _event_within,
 }
-"""Clauses behind a formula, and their readers."""
+"""The clauses after a formula, and their readers."""
 
 
 # --- how far an operator reaches ---
 
 
 def _opens(cursor: Cursor, ahead: int = 0) -> bool:
-    """Return True if an interval follows; a `(` may open a formula as well."""
+    """Return True if an interval follows. A `(` may open a formula instead."""
     if ahead == 0:
         if cursor.token.key == "[":
             return True

@@ -1,4 +1,4 @@
-"""Messages and hints: what the usual mistakes look like, and what to write instead."""
+"""Messages and hints for usual mistakes: how they look, and what to write instead."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ CALENDAR_UNITS = {
     **dict.fromkeys(("week", "weeks", "w"), _weeks),
     **dict.fromkeys(("month", "months", "year", "years"), _months),
 }
-"""Units of the calendar, with the hint for one behind a number."""
+"""Calendar units, with the hint for one after a number."""
 
 
 def token_name(token: Token) -> str:
@@ -187,7 +187,7 @@ def token_name(token: Token) -> str:
 
 
 def broken(token: Token) -> tuple[str, str] | None:
-    """Message and hint for what is no token of the language, whatever was expected."""
+    """Return message and hint for an invalid token, or None for a valid one."""
     if token.kind == "open":
         return "this string is not closed", 'a string ends with `"` on its own line; a line break in it is `\\n`'
     double = "strings are written in plain double quotes: "
@@ -203,23 +203,23 @@ def broken(token: Token) -> tuple[str, str] | None:
 
 
 def unknown(word: str, choices: tuple[str, ...], all_of_them: str, foreign: dict[str, str] | None = None) -> str:
-    """The hint for a word that is not among the choices."""
+    """Return the hint for a word that is not among the choices."""
     meant = (foreign or {}).get(word.lower()) or nearest(word, choices)
     return f"did you mean `{meant}`? {all_of_them}" if meant else all_of_them
 
 
 def logic_hint(token: Token) -> str | None:
-    """For a token where another condition may follow."""
+    """Return the hint for a token where another condition may follow."""
     return FOREIGN_LOGIC.get(token.text.upper())
 
 
 def truth(name: str, value: str) -> str:
-    """For a variable where a condition is due."""
+    """Return the hint for a variable in place of a condition."""
     return f"for a boolean, write `{name} = {value}`"
 
 
 def operator_hint(token: Token) -> str | None:
-    """For a token where an operator, a postfix or the final `.` is due."""
+    """Return the hint for a token where an operator, a postfix or the final `.` is expected."""
     word = token.text.upper()
     if word in MISPLACED:
         return MISPLACED[word]

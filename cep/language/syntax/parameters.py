@@ -1,7 +1,7 @@
-"""PARAM statements.
+"""Parser of PARAM statements.
 
-Parameters are found before anything else is read. From then on a cursor reads their names as their values, so that a
-parameter may stand wherever a constant of its type may.
+Parameters are collected before anything else is read. A cursor then reads their names as their values, so a parameter
+may replace any constant of its type.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _VALUES = ("number", "duration", "string", "iri", "prefixed", "time")
 
 
 def begins_parameter(cursor: Cursor) -> bool:
-    """Return True if a PARAM statement comes; `param` may also name an event."""
+    """Return True if a PARAM statement follows. An event may be named `param`, too."""
     after = cursor.peek()
     return cursor.token.key == "PARAM" and (after.kind in ("variable", "name", "string") or after.key == "=")
 
 
 def collect(source: Source, parameters: Parameters, recovery: Recovery | None = None) -> None:
-    """Add the parameters that a text declares. Raises CepError, unless mistakes are noted in `recovery`."""
+    """Add the parameters that a text declares. Raises CepError, or records mistakes in `recovery`."""
     if "param" not in source.text.lower():
         return
     cursor = Cursor(source, test)
@@ -51,7 +51,7 @@ def collect(source: Source, parameters: Parameters, recovery: Recovery | None = 
 
 
 def _begins_statement(cursor: Cursor) -> bool:
-    """Return True at the beginning of a text, behind a statement, and behind a PREFIX."""
+    """Return True at the beginning of a text, after a statement, and after a PREFIX."""
     return cursor.previous is cursor.token or cursor.previous.key == "." or cursor.previous.kind == "iri"
 
 
@@ -84,7 +84,7 @@ def _parameter(cursor: Cursor) -> Parameter:
 
 
 def _value(cursor: Cursor, like: Constant | None = None) -> Constant:
-    """A constant; of the type of another, where an int may stand for a float."""
+    """Read a constant. `like`: it must have the same type, but an int may replace a float."""
     first = cursor.token
     negative = cursor.accept("-")
     token = cursor.token
@@ -161,6 +161,6 @@ def _step(cursor: Cursor, default: Constant, ranged: bool) -> int | float:
 
 
 def skip(cursor: Cursor) -> None:
-    """Pass a PARAM statement, which has been read before."""
+    """Skip a PARAM statement, which has been read before."""
     while cursor.token.kind != "end" and not cursor.accept("."):
         cursor.advance()

@@ -1,7 +1,8 @@
-"""The parser: rule text to syntax tree, or the first syntax error with position, caret and hint.
+"""The parser: turns rule text into a syntax tree, or reports syntax errors with position, caret and hint.
 
-Recursive descent by hand, with terms.py, patterns.py and declarations.py: a generated LALR parser was as fast, but
-knows at an error only which tokens it could shift, where the author is to read what was meant and what to write.
+It is a hand-written recursive descent parser, together with terms.py, patterns.py and declarations.py. A generated LALR
+parser was as fast, but at an error it only knows the possible next tokens. The author needs to read what was meant, and
+what to write.
 
     program     = { statement }
     statement   = "PREFIX" [NAME] ":" IRI
@@ -99,9 +100,9 @@ knows at an error only which tokens it could shift, where the author is to read 
                 | name "(" [ expression { "," expression } ] ")" | "(" expression ")"
                 | "if" "(" test "," expression "," expression ")"
 
-Every operator and postfix takes the whole pattern to its left; an UNLESS takes the next WITHIN after it as its own.
-Directly behind a WHERE, AND and OR are refused: a condition was meant. The dot of `(p).3` adjoins both its neighbours;
-a unit stands on the line of its number; a prefixed name and the parts of a PREFIX hold no spaces.
+Every operator and postfix applies to the whole pattern to its left. The next WITHIN after an UNLESS belongs to it. AND
+and OR directly after a WHERE are refused, because a condition was meant. The dot of `(p).3` has no spaces around it. A
+unit is on the line of its number. A prefixed name and the parts of a PREFIX contain no spaces.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ from cep.rules.parameters import Parameters
 from cep.rules.terms import Expression, StaticRule
 
 LONGEST = 1 << 22
-"""Characters of the longest program that is read."""
+"""The maximum length of a program, in characters."""
 
 
 def too_long(name: str) -> CepError:
@@ -144,11 +145,11 @@ def parse(
     parameters: Parameters | None = None,
     recovery: Recovery | None = None,
 ) -> ast.SyntaxTree:
-    """The statements of a program text; `name` is what errors quote it by, or the names of `files`. Raises CepError
-    with the mistakes of all statements; where `recovery` is given, they are noted there. `parameters`: those of the
-    program, by default those that the text declares.
+    """Read the statements of a program. Raises CepError with the mistakes of all statements, or records them in
+    `recovery`.
 
-    Trees are at most HIGHEST high, so passes may recurse over them.
+    `name`: the name in messages, or the names of `files`. `parameters`: by default those that the text declares. Trees
+    are at most HIGHEST high, so passes may recurse over them.
     """
     source, mistakes = Source(text, name, files), recovery or Recovery()
     statements = tuple(each for each, _, _ in placed(source, parameters, mistakes) if each is not None)
@@ -161,8 +162,10 @@ def parse(
 def placed(
     source: Source, parameters: Parameters | None = None, recovery: Recovery | None = None
 ) -> Iterator[tuple[ast.Statement | None, int, int]]:
-    """Read each statement, with the offsets of its beginning and of its end; None: a parameter. Raises CepError, unless
-    mistakes are noted in `recovery`."""
+    """Yield each statement with the offsets of its beginning and end. None in place of a statement: a parameter.
+
+    Raises CepError, or records mistakes in `recovery`.
+    """
     if len(source.text) > LONGEST:
         raise too_long(source.name)
     _refuse_unreadable(source)
@@ -189,7 +192,7 @@ def placed(
 
 
 def _refuse_unreadable(source: Source) -> None:
-    """Refuse characters that no text file holds: NUL, and halves of surrogate pairs."""
+    """Refuse characters that a text file cannot contain: NUL, and halves of surrogate pairs."""
     text = source.text
     at, message = text.find("\0"), "a NUL character is not text"
     try:
@@ -225,7 +228,7 @@ def _statement(cursor: Cursor) -> ast.Statement:
 
 
 def _rule(cursor: Cursor) -> ast.EventRule | StaticRule | ast.DeadlineStatement | ast.WhileRule:
-    """An event rule, with or without a label, a static rule or a fact."""
+    """Read an event rule, with or without a label, a deadline, a WHILE rule, a static rule or a fact."""
     _refuse_other_words(cursor)
     first = cursor.token
     if first.kind == "prefixed" and first.text[0] != ":":  # `storm:e(X) <- a(X)`: a label
@@ -268,7 +271,7 @@ def _rule(cursor: Cursor) -> ast.EventRule | StaticRule | ast.DeadlineStatement 
 
 
 def _refuse_other_words(cursor: Cursor) -> None:
-    """Refuse two words, as declarations and the like begin, of which the first is none of theirs: `evnt a(x: int)`."""
+    """Refuse a statement that begins with two words, if no statement begins with the first: `evnt a(x: int)`."""
     token, after = cursor.token, cursor.peek()
     if token.kind not in ("name", "variable") or after.line > token.line:
         return
@@ -302,7 +305,7 @@ def _statement_hint(cursor: Cursor) -> str | None:
 
 
 def _left_over(cursor: Cursor) -> bool:
-    """Return True if the tokens up to the next `.` are no more than the end of a rule."""
+    """Return True if the tokens up to the next `.` seem to be the rest of a rule after a superfluous `.`."""
     ahead = 0
     while (token := cursor.peek(ahead)).kind != "end" and token.key != ".":
         if token.key == "<-":
@@ -333,7 +336,7 @@ def _fail_after_head(cursor: Cursor) -> None:
 
 _AFTER_HEADS = ("WHILE", "ENDS", "BECOMES", "IF")
 _FIRST_WORDS = ("alert", "event", "fact", "fluent", "initially", "initiate", "param", "policy", "prefix", "terminate")
-"""Statements that are no rules begin so."""
+"""The first words of statements that are not rules."""
 
 
 def _hyphen_hint(cursor: Cursor) -> str | None:

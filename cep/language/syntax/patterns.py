@@ -1,4 +1,4 @@
-"""Event patterns: events, operators, and the postfixes WHERE, WITHIN, POLICY and AGGREGATE."""
+"""Parser of event patterns: events, operators, and the postfixes WHERE, WITHIN, POLICY and AGGREGATE."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ POLICIES = ("unrestricted", "recent", "chronological")
 
 
 def pattern(cursor: Cursor) -> ast.PatternTree:
-    """Operators, all of one precedence, and postfixes: each takes the whole pattern to its left."""
+    """Read a pattern. All operators and postfixes have the same precedence, and apply to the whole pattern to their
+    left."""
     cursor.enter()
     first = cursor.token
     left = _repeated(cursor)
@@ -57,7 +58,7 @@ def pattern(cursor: Cursor) -> ast.PatternTree:
 
 
 def _gap(cursor: Cursor) -> tuple[int, int]:
-    """`[g, h]` behind a SEQ, in microseconds."""
+    """Read `[g, h]` after SEQ. Return microseconds."""
     opening = cursor.advance()
     low = duration(cursor)
     cursor.expect(",", "`,`", messages.GAP)
@@ -71,7 +72,7 @@ def _gap(cursor: Cursor) -> tuple[int, int]:
 
 
 def _with_deadline(left: ast.PatternTree, waiting: ast.UnlessTree, met: ast.UnlessTree) -> ast.PatternTree:
-    """`left` with the UNLESS that waited, somewhere down its left side, replaced by the one with its duration."""
+    """Replace `waiting`, an UNLESS somewhere down the left side of `left`, by `met`, which has its duration."""
     if left is waiting:
         return met
     if isinstance(left, ast.Binary):
@@ -96,7 +97,7 @@ def _postfixed(cursor: Cursor, postfix: Token, first: Token, left: ast.PatternTr
 
 
 def _refuse_logic(cursor: Cursor) -> NoReturn:
-    """`a WHERE X > 1 AND linked(X)`: a condition was meant, an event would be read."""
+    """Refuse `a WHERE X > 1 AND linked(X)`: a condition was meant, but AND would join an event."""
     word = cursor.token.text
     logic = messages.logic_hint(cursor.token)
     hint = f"{logic}; to join another event, write `(smoke(R, T) WHERE T > 50) {word} heat(R)`"
@@ -104,7 +105,7 @@ def _refuse_logic(cursor: Cursor) -> NoReturn:
 
 
 def _repeated(cursor: Cursor) -> ast.PatternTree:
-    """A primary pattern with its `TIMES n`."""
+    """Read a primary pattern and its `TIMES n`."""
     first = cursor.token
     read = _primary(cursor)
     while cursor.token.key == "TIMES":
@@ -132,7 +133,7 @@ def _primary(cursor: Cursor) -> ast.PatternTree:
 
 
 def occurrence(cursor: Cursor) -> ast.EventPattern:
-    """An event, or a fluent: `location(P) = X`."""
+    """Read an event, or a fluent with its value: `location(P) = X`."""
     first = cursor.token
     read = event(cursor)
     if not cursor.accept("="):
@@ -142,7 +143,7 @@ def occurrence(cursor: Cursor) -> ast.EventPattern:
 
 
 def _parenthesised(cursor: Cursor) -> ast.PatternTree:
-    """`(p)`, or `(p).3`, the paper's spelling of `p WITHIN 3`: the dot and the number adjoin."""
+    """Read `(p)`, or `(p).3`, which is `p WITHIN 3` in the notation of the ETALIS paper. No spaces surround the dot."""
     opening = cursor.advance()
     inner = pattern(cursor)
     cursor.close(opening, ")", "an operator or `)`", condition_hint(cursor, inner) or join_hint(cursor))
@@ -155,7 +156,7 @@ def _parenthesised(cursor: Cursor) -> ast.PatternTree:
 
 
 def condition_hint(cursor: Cursor, read: ast.PatternTree) -> str | None:
-    """For what stands directly behind the conditions of the pattern that was read, no parenthesis between."""
+    """Return the hint for a token directly after the conditions of a pattern."""
     if not isinstance(read, ast.Where) or (read.span.end_line, read.span.end_column) != cursor.previous.stop:
         return None
     token = cursor.token
@@ -168,7 +169,7 @@ def condition_hint(cursor: Cursor, read: ast.PatternTree) -> str | None:
 
 
 def join_hint(cursor: Cursor) -> str | None:
-    """For what stands between two events and is no operator."""
+    """Return the hint for a token between two events that is not an operator."""
     token = cursor.token
     if token.kind == "graph":
         return messages.GRAPH
@@ -242,7 +243,7 @@ def event(cursor: Cursor) -> ast.EventPattern:
 
 
 def _refuse_parameters(cursor: Cursor, values: Iterable[Expression]) -> None:
-    """Refuse a bare parameter as an argument of an event: who reads it as a variable overlooks that it filters."""
+    """Refuse a parameter as an event's argument. A reader might take it for a variable and overlook that it filters."""
     for value in values:
         if isinstance(value, Constant) and (name := cursor.parameter(value.span)) is not None:
             hint = f"write a variable, and the comparison: `... WHERE X = {name}`"
@@ -250,7 +251,7 @@ def _refuse_parameters(cursor: Cursor, values: Iterable[Expression]) -> None:
 
 
 def goes_by_name(cursor: Cursor) -> bool:
-    """Return True if the next parenthesis opens arguments by name."""
+    """Return True if the next parenthesis opens named arguments."""
     return cursor.peek().kind in ("name", "variable") and cursor.peek(2).key == ":"
 
 
@@ -280,7 +281,7 @@ def named_arguments(cursor: Cursor) -> tuple[tuple[str, ...], tuple[Expression, 
 
 
 def policy_choice(cursor: Cursor) -> PolicyChoice:
-    """`recent`, `recent(longest)`, `chronological(by Vol)`."""
+    """Read `recent`, `recent(longest)` or `chronological(by Vol)`."""
     first = cursor.token
     if first.kind not in ("name", "variable") or first.key in RESERVED:
         cursor.fail("a policy", messages.POLICY)

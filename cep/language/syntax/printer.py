@@ -1,4 +1,4 @@
-"""Syntax tree to rule text, such that `parse(print_program(p)) == p`; a program is one statement a line."""
+"""Printer of syntax trees, one statement per line. It satisfies `parse(print_program(p)) == p`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clauses of a declaration that say how records are written: FORMAT, ZONE, FOLD, MISSING, and paths after FROM."""
+"""Parser of clauses about the input format: FORMAT, ZONE, FOLD, MISSING, and paths after FROM."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RECORD_FORMATS: Mapping[str, tuple[str, ...]] = {
     "influx": ("measurement", "precision"),
     "prometheus": ("metric",),
 }
-"""By name the options that each takes; all but CSV may stand without any."""
+"""The options of each record format. CSV needs at least one of them."""
 
 _FORMAT = '`FORMAT "%d.%m.%Y %H:%M"`, `FORMAT epoch ms`'
 _CSV = '`FORMAT csv(separator: ";", decimal: ",", comment: "#")`'
@@ -71,8 +71,8 @@ Missing = tuple[int | float | str, ...]
 class Clauses:
     """The clauses read so far about an attribute's value or an event's records.
 
-    `of`: the type of an attribute; `timed`: the event names the column of its time; `facts`: it is about facts, whose
-    times may be times of day.
+    `of`: the type of an attribute. `timed`: the event names its time column. `facts`: the clauses belong to facts,
+    whose times may be times of day.
     """
 
     of: str | None = None
@@ -89,7 +89,7 @@ class Clauses:
     zone_at: Token | None = None
 
     def read(self, cursor: Cursor) -> None:
-        """The clause that begins here. CepError: it is wrong, or does not go with those before."""
+        """Read the next clause. Raises CepError if it is wrong or contradicts an earlier clause."""
         first = cursor.advance()
         match first.key:
             case "FORMAT":
@@ -119,7 +119,7 @@ class Clauses:
                 self.missing = _values(cursor)
 
     def times(self, cursor: Cursor) -> TimeFormat | None:
-        """Return the format of times, None: the default. Refuses what does not go together."""
+        """Return the format of times, or None for the default. Raises CepError if clauses contradict each other."""
         if self.fold is not None and self.zone is None:
             assert self.fold_at is not None, "it was read"
             cursor.stop("FOLD is about a zone", '`ZONE "Europe/Zurich" FOLD later`', self.fold_at.span)
@@ -183,7 +183,7 @@ class Clauses:
 
 
 def _known_zone(name: str) -> None:
-    """CepError: there is no such zone."""
+    """Raise CepError if the zone is unknown."""
     if name not in names():
         raise CepError(f"unknown time zone `{name}`", hint=zone_hint(name), code="syntax")
 
@@ -255,8 +255,7 @@ def _records(cursor: Cursor) -> RecordFormat:
 
 
 def _twice(columns: str) -> str | None:
-    """The first name that a list of columns has twice, None: there is none. `_` and `-` may stand for columns that
-    nothing needs."""
+    """Return the first column name that occurs twice, or None. `_` and `-` may repeat: they are unused columns."""
     names = [name for each in columns.split(",") if (name := each.strip()).strip("_-")]
     return next((name for place, name in enumerate(names) if name in names[:place]), None)
 
@@ -300,8 +299,10 @@ def _refused(option: str, value: str) -> tuple[str, str] | None:
 
 
 def column(cursor: Cursor) -> str:
-    """A column, or a path to a value: a word, a string, `pump.id`, `labels."app.name"`, `readings[].value`,
-    `coordinates[0]`, `topic[1]`."""
+    """Read a column, or a path to a value.
+
+    It is a word, a string, `pump.id`, `labels."app.name"`, `readings[].value`, `coordinates[0]` or `topic[1]`.
+    """
     cursor.as_word()
     token = cursor.token
     if token.kind == "string":
@@ -352,7 +353,7 @@ def _checked(cursor: Cursor, first: Token, text: str) -> str:
 
 
 def arrays(event: str, sources: list[tuple[str, Token]], cursor: Cursor) -> None:
-    """Refuses paths through two different lists in one event."""
+    """Refuse paths through two different lists in one event."""
     lists = [(source.partition("[]")[0], token) for source, token in sources if "[]" in source]
     for name, token in lists:
         if name != lists[0][0]:

@@ -1,4 +1,4 @@
-"""WHEN in declarations: the tests that say which records are an event."""
+"""Parser of WHEN in declarations: the tests that select the records of an event."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from cep.language.syntax.tokens import Token
 
 WHEN = '`WHEN kind = "deploy"`, `WHEN deploy EXISTS`, `WHEN level in ["error", "fatal"]`'
 LARGEST_NUMBER = 2**53
-"""Numbers are compared as floats, which hold each integer up to this one."""
+"""The largest number for comparisons. They use floats, which represent each integer up to this one."""
 _NULLS = ("null", "none", "nil", "NULL", "None")
 _BOOLEANS = {"true": True, "false": False}
 _TEXTS, _NUMBERS = ("string", "iri"), ("int", "float")
 
 
 def record_tests(cursor: Cursor, attributes: Sequence[ast.AttributeTree], sources: list[tuple[str, Token]]) -> When:
-    """`kind = "deploy", level > 3 or deploy EXISTS`, behind WHEN. Their paths join the `sources` of the event."""
+    """Read the tests after WHEN: `kind = "deploy", level > 3 or deploy EXISTS`. Append their paths to `sources`."""
     alternatives = [_together(cursor, attributes, sources)]
     while cursor.accept("OR"):
         alternatives.append(_together(cursor, attributes, sources))
@@ -101,7 +101,7 @@ def _check_type(
     attributes: Sequence[ast.AttributeTree],
     first: Token,
 ) -> None:
-    """Refuse a comparison that no value of an attribute from the same source passes."""
+    """Refuse a comparison that cannot be true for the type of an attribute from the same column."""
     for attribute in attributes:
         if (attribute.source or attribute.name) != source:
             continue

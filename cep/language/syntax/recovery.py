@@ -1,6 +1,6 @@
-"""Reading on behind a mistake, so that a text with several mistakes is told all of them.
+"""Recovery from syntax errors, so that the mistakes of several statements are reported together.
 
-The next statement begins behind a `.`, or with a word like `event`, on a line of its own.
+The next statement begins on a new line, after a `.` or with a word like `event`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.tokens import Token
 
 _FIRST_WORDS = ("ALERT", "EVENT", "FACT", "FLUENT", "INITIALLY", "INITIATE", "PARAM", "PREFIX", "TERMINATE")
-"""Words that begin statements, where the name of something follows."""
+"""Words that begin statements and are followed by a name."""
 _BEHIND_NAMES = ("(", "<-", ":-", "=", "ON")
-"""Marks and words behind the name that a statement declares."""
+"""Marks and words after the name that a statement declares."""
 _CONSTANTS = ("PARAM", "PREFIX")
-"""Statements that declare names which other statements cannot be read without."""
+"""Statements that declare names without which other statements cannot be read."""
 
 
 class SyntaxErrors(CepErrors):
-    """Mistakes of statements that cannot be read. `tree`: the other statements; `names`: those that the statements
-    with mistakes declare."""
+    """The mistakes of statements that cannot be read.
+
+    `tree`: the other statements. `names`: those that the statements with mistakes declare.
+    """
 
     def __init__(self, errors: list[CepError], tree: SyntaxTree, names: frozenset[str]) -> None:
         super().__init__(errors)
@@ -31,8 +33,10 @@ class SyntaxErrors(CepErrors):
 
 
 class Recovery:
-    """The mistakes of statements so far. `names`: what these statements declare; `skipped`: the lines and columns at
-    which they begin."""
+    """The mistakes so far.
+
+    `names`: those that the statements with mistakes declare. `skipped`: the lines and columns at which they begin.
+    """
 
     def __init__(self) -> None:
         self.errors = Mistakes()
@@ -41,7 +45,7 @@ class Recovery:
         self._constants: set[str] = set()
 
     def refuse_constant(self, error: CepError, first: Token, name: Token, known: bool) -> None:
-        """Note a mistake of a PARAM statement. `known`: another one declares the parameter."""
+        """Record a mistake in a PARAM statement. `known`: another statement declares the parameter."""
         self.errors.add(error)
         self.skipped.add((first.line, first.column))
         if name.kind == "variable" and not known:
@@ -49,14 +53,15 @@ class Recovery:
             self.names.add(name.text)
 
     def refuse(self, error: CepError, cursor: Cursor, first: Token) -> None:
-        """Note the mistake of a statement, unless it follows from an earlier one, and go to the next statement."""
+        """Record the mistake of a statement and move to the next one. A mistake that follows from an earlier one is
+        dropped."""
         before = set(self._constants)
         tokens = self.skip(cursor, first)
         if not any(each.text.partition(":")[0] in before for each in tokens):
             self.errors.add(error)
 
     def skip(self, cursor: Cursor, first: Token) -> list[Token]:
-        """Go to the next statement, and note what the skipped ones declare. Returns their tokens."""
+        """Move to the next statement, and record the names that the skipped tokens declare. Return these tokens."""
         cursor.depth = 0
         if cursor.token is first and first.kind != "end":
             cursor.advance()
@@ -70,12 +75,12 @@ class Recovery:
         return tokens
 
     def refused(self, tree: SyntaxTree) -> SyntaxErrors:
-        """Return the error of all mistakes. `tree`: the statements without."""
+        """Return one error with all mistakes. `tree`: the statements without mistakes."""
         return SyntaxErrors(self.errors, tree, frozenset(self.names))
 
 
 def _begins(cursor: Cursor, first: Token) -> bool:
-    """Return True if the next token begins a statement, which is not further to the right than the one skipped."""
+    """Return True if the next token begins a statement. It must not be further right than the skipped statement."""
     token, before, after = cursor.token, cursor.previous, cursor.peek()
     if not cursor.on_new_line() or token.column > first.column:
         return False
@@ -86,7 +91,10 @@ def _begins(cursor: Cursor, first: Token) -> bool:
 
 
 def _declared(tokens: Sequence[Token]) -> Iterator[str]:
-    """Yield the names up to the first bracket or arrow of each statement; a line as far to the left may begin one."""
+    """Yield the names before the first bracket or arrow of each statement.
+
+    A line that begins no further right than the first token may begin a statement.
+    """
     line, before, heading = 0, ".", False
     for token in tokens:
         begins = before == "." or (token.line > line and token.column <= tokens[0].column)

@@ -1,4 +1,4 @@
-"""Terms: constants, variables, arithmetic and calls."""
+"""Parser of terms: constants, variables, arithmetic and calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMPARISONS = {"=": "=", "==": "=", "IS": "=", "!=": "!=", "<": "<", "<=": "<=",
 
 
 def expression(cursor: Cursor, level: int = 1) -> Expression:
-    """Sums (level 1) of products (level 2) of signed powers; all but `**` associate to the left."""
+    """Read a sum (level 1) of products (level 2) of signed powers. All operators except `**` associate to the left."""
     cursor.enter()
     first = cursor.token
     left = _signed(cursor)
@@ -41,7 +41,7 @@ def expression(cursor: Cursor, level: int = 1) -> Expression:
 
 
 def _signed(cursor: Cursor) -> Expression:
-    """`-x`, or a power: `-x ** 2` is `-(x ** 2)`, `-3` is the constant, `x ** -y ** 2` is `x ** (-(y ** 2))`."""
+    """Read `-x` or a power. `-x ** 2` is `-(x ** 2)`, `-3` is a constant, and `x ** -y ** 2` is `x ** (-(y ** 2))`."""
     first = cursor.token
     if first.key == "-":
         cursor.enter()
@@ -118,7 +118,7 @@ def _operand(cursor: Cursor) -> Expression:
 
 
 def _choice(cursor: Cursor, word: Token) -> Call:
-    """`if(Level > 3, "high", "low")`, whose first argument is a condition."""
+    """Read the rest of `if(Level > 3, "high", "low")`. The first argument is a condition."""
     opening = cursor.expect("(")
     condition = cursor.test(cursor)
     height = cursor.height
@@ -135,7 +135,7 @@ def _choice(cursor: Cursor, word: Token) -> Call:
 
 
 def constant(cursor: Cursor) -> Constant:
-    """A number, a duration, a string, an IRI or a time; the next token is one of them."""
+    """Read a constant: a number, a duration, a string, an IRI or a time."""
     before = cursor.previous
     token = cursor.advance()
     name = cursor.written(token)
@@ -168,7 +168,7 @@ def _constant(cursor: Cursor, token: Token, before: Token) -> Constant:
 
 
 def unit_after_number(cursor: Cursor) -> int:
-    """The microseconds of the unit that follows a number, 0 where none does."""
+    """Read the unit after a number. Return its microseconds, or 0 without a unit."""
     token = cursor.token
     if cursor.on_new_line():
         return 0
@@ -200,7 +200,7 @@ def _resolve(cursor: Cursor, token: Token, before: Token) -> Iri:
 
 
 def arguments(cursor: Cursor, colon: str = messages.ONLY_IN_PATTERNS) -> tuple[Expression, ...]:
-    """`(x, y + 1)`, or `()`; `colon` is the hint where one is found."""
+    """Read arguments, `(x, y + 1)` or `()`. `colon`: the hint for a colon among them."""
     opening = cursor.expect("(")
     if cursor.accept(")"):
         cursor.height = 1
@@ -216,7 +216,7 @@ def arguments(cursor: Cursor, colon: str = messages.ONLY_IN_PATTERNS) -> tuple[E
 
 
 def called(cursor: Cursor, word: Token) -> tuple[Expression, ...]:
-    """The arguments of a function or a predicate; the first of `held(location(P) = X, T)` may have a value."""
+    """Read the arguments of a function or a predicate. The first one of `held(location(P) = X, T)` may have a value."""
     if word.text != "held":
         return arguments(cursor)
     if cursor.peek().key == "NOT":
@@ -257,7 +257,7 @@ def refuse_null(cursor: Cursor, token: Token) -> NoReturn:
 
 
 def _refuse_word(cursor: Cursor, first: Token, read: Expression) -> None:
-    """A lower-case name cannot be calculated with: a variable was meant."""
+    """Refuse arithmetic on a lower-case name; a variable was probably meant."""
     if first.kind == "name" and isinstance(read, Constant) and read.type == "string":
         hint = f"a variable starts with an upper-case letter: `{first.text[0].upper()}{first.text[1:]}`"
         if first.text in ("start", "end", "duration"):
@@ -266,7 +266,7 @@ def _refuse_word(cursor: Cursor, first: Token, read: Expression) -> None:
 
 
 def refuse_word_beside_number(cursor: Cursor, first: Token, read: Expression, other: Expression) -> None:
-    """Nor is it compared with a number."""
+    """Refuse a comparison of a lower-case name with a number."""
     if isinstance(other, Call):
         numeric = other.function in LEVELS or other.function in ("mod", "**", "neg")
     else:

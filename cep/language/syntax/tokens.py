@@ -1,4 +1,4 @@
-"""Tokens: program text cut into words, constants and marks, each with its position."""
+"""Lexer: cuts program text into tokens, each with its position."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from cep.rules.keywords import KEYWORDS
 
 
 class Token(NamedTuple):
-    """A token on one line, or a graph pattern. `kind` is one of
+    """A token on one line, or a graph pattern.
 
-    name variable number string iri prefixed time duration graph mark end, or, for what is no token of the language,
-    open (a string without its end), quoted (single quotes), brace (one that is not closed), bad (any other character).
-    `key` is the keyword in capitals, the mark itself, or empty; `start` and `end` are offsets into the text.
+    `kind`: name, variable, number, string, iri, prefixed, time, duration, graph, mark or end. Kinds of invalid text:
+    open (a string without an end), quoted (single quotes), brace (not closed), bad (any other character). `key`: the
+    keyword in capitals, the mark, or empty. `start`, `end`: offsets into the text.
     """
 
     kind: str
@@ -30,7 +30,7 @@ class Token(NamedTuple):
 
     @property
     def stop(self) -> tuple[int, int]:
-        """The line and column behind the token."""
+        """The line and column after the token."""
         if self.kind != "graph":
             return self.line, self.column + self.end - self.start
         *before, last = self.text.splitlines()
@@ -42,7 +42,7 @@ class Token(NamedTuple):
 
     @property
     def after(self) -> Span:
-        """The empty stretch behind the token."""
+        """The empty span after the token."""
         return Span(*self.stop, *self.stop)
 
 
@@ -72,16 +72,16 @@ _TOKEN = re.compile(
 
 
 def line_starts(text: str) -> list[int]:
-    """The offset of each line's first character, counting lines as `str.splitlines` does."""
+    """Return the offset of each line's first character. Lines are those of `str.splitlines`."""
     lines = text.splitlines(keepends=True)
     return list(accumulate(map(len, lines[:-1]), initial=0))
 
 
 def tokenise(text: str, starts: list[int], begin: int = 0, stop: int | None = None) -> list[Token]:
-    """The tokens of `text[begin:stop]`, then one of kind `end` just behind the last; `starts` are its line starts.
+    """Return the tokens of `text[begin:stop]`, and a last one of kind `end`. `starts`: the line starts.
 
-    Never fails: what is no token comes as `open`, `quoted`, `brace` or `bad`, for the parser to refuse when it gets
-    there. A graph pattern in braces is one token, in which the marks and comments of SPARQL hold.
+    Never raises: the parser reports invalid tokens (`open`, `quoted`, `brace`, `bad`) when it reaches them. A graph
+    pattern in braces is one token, which follows SPARQL's rules for strings and comments.
     """
     tokens: list[Token] = []
     stop = len(text) if stop is None else stop

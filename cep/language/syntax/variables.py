@@ -1,4 +1,4 @@
-"""The variables of expressions, conditions and patterns: which there are, and other names for them."""
+"""The variables of patterns in the syntax tree."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from cep.rules.terms import condition_variables, expression_variables
 
 
 def pattern_variables(pattern: ast.PatternTree) -> list[str]:
-    """Names of the variables of a pattern, likewise."""
+    """Return the names of a pattern's variables, with repetitions."""
     match pattern:
         case ast.EventPattern():
             value = [] if pattern.value is None else expression_variables(pattern.value)

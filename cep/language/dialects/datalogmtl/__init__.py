@@ -1,1 +1,1 @@
-"""DatalogMTL, as MeTeoR writes it: rules about what holds when, and facts with their times."""
+"""DatalogMTL in MeTeoR's syntax: rules that say when atoms hold, and facts with intervals."""

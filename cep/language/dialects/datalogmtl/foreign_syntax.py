@@ -34,7 +34,8 @@ _BETWEEN = {
 
 
 def instead(found: DatalogMtlToken, before: DatalogMtlToken) -> str | None:
-    """Suggest what to write instead of a token that cannot follow the one before it; None: no suggestion."""
+    """Suggest what to write instead of the unexpected token `found`, which follows `before`. Return None without a
+    suggestion."""
     if found is before and found.text in ("!", "-", "\u00ac"):
         return "`not B(X)`"
     if found.text in _BETWEEN and found.kind != "string":

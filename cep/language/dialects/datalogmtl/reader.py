@@ -1,13 +1,14 @@
-"""Rules of DatalogMTL, read into the syntax tree of defined fluents: `Flag(X,Z) :- Monit(X,Z), Boxminus[0,4]Signal(Z)`.
+"""Reader of DatalogMTL. It turns rules into the syntax tree of defined fluents: `Flag(X,Z) :- Monit(X,Z),
+Boxminus[0,4]Signal(Z)`.
 
-    program  = { rule }, one a line; a line goes on behind a comma, or where the next begins with a blank
+    program  = { rule }, one per line; a rule continues after a comma, or on a line that begins with a blank
     rule     = { box within } atom ":-" literal { "," literal } [ "." ]
     literal  = [ "not" ] prefixed [ ( "Since" | "Until" ) within prefixed ]
     prefixed = operator within prefixed | atom | "Top" | "Bottom" | "(" literal { "," literal } ")"
     atom     = name [ "(" term { "," term } ")" ]
     within   = ( "[" | "(" ) number [ "," number ] ( "]" | ")" )
 
-Every predicate becomes a fluent, of which facts may come in as records, with strings as arguments.
+Every predicate becomes a fluent with string arguments. Its facts may also arrive as records.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ OPERATORS = {
     "Boxplus": "ALWAYS",
 }
 SIGNED = {"SOMETIME": ("ONCE", "EVENTUALLY"), "ALWAYS": ("HISTORICALLY", "ALWAYS")}
-"""Operators whose interval says by its signs whether it looks back or ahead: those of each."""
+"""Operators for the past and for the future, by MeTeoR's operator. The signs of the interval decide between them."""
 NEGATIONS = ("not", "~", "\\+")
 BINARY = {"Since": "SINCE", "Until": "UNTIL"}
 WORDS = (*OPERATORS, *SIGNED, *BINARY, "Top", "Bottom")
@@ -51,7 +52,7 @@ ATOM = "an atom is `Signal(Z)`, `Monit(n,Z)` or `Open`"
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """`Top` or `Bottom`: what always and what never holds."""
+    """`Top`, which always holds, or `Bottom`, which never holds."""
 
     holds: bool
     span: Span
@@ -61,8 +62,10 @@ Part = Formula | Truth
 
 
 def read(source: Source, tick: int = SECOND, parameters: Parameters | None = None) -> ast.SyntaxTree:
-    """The rules of a program, with the fluents that they are about. `tick`: microseconds of the number 1. Raises
-    CepError with all that is wrong."""
+    """Read the rules of a program, and declare the fluents that they use.
+
+    `tick`: the length of one time unit of the program, in microseconds. Raises CepError with all mistakes.
+    """
     return _ProgramReader(source, tick, parameters or Parameters()).tree()
 
 
@@ -165,7 +168,8 @@ class _ProgramReader:
         return [ast.Box(operator, within) for operator, within in found]
 
     def meets(self, name: str, arguments: tuple[Expression, ...], span: Span, own: bool = False) -> None:
-        """Hold an atom against the others of its predicate."""
+        """Check that all atoms of a predicate have the same number of arguments. `own`: the reader made the name
+        itself."""
         if not own and (name in WORDS or (name.startswith(BOTTOM) and name[len(BOTTOM) :].isdigit())):
             raise CepError(f"`{name}` names no predicate", self.source, span, ATOM, "syntax")
         known = self.arities.setdefault(name, (len(arguments), span))
@@ -174,7 +178,7 @@ class _ProgramReader:
             raise CepError(message, self.source, span, "a predicate has one number of arguments", "arity")
 
     def name(self, head: FormulaAtom) -> None:
-        """Attributes are called as the variables of the first head."""
+        """Name a predicate's attributes after the variables of its first head."""
         wanted = [
             each.name.lower() if isinstance(each, Variable) and each.name.strip("_") else None
             for each in head.arguments
@@ -292,7 +296,7 @@ class _ProgramReader:
     # --- how far an operator reaches ---
 
     def operators(self, cursor: DatalogMtlCursor, word: DatalogMtlToken) -> list[tuple[str, MetricInterval]]:
-        """The operators of ours that one of MeTeoR's is, two where it looks back and ahead."""
+        """Return our operators for one of MeTeoR's: two if its interval reaches both back and ahead."""
         if word.text in OPERATORS:
             return [(OPERATORS[word.text], self.within(cursor, word, False))]
         low, high, bounds = self.interval(cursor, True)
@@ -317,7 +321,8 @@ class _ProgramReader:
     def interval(
         self, cursor: DatalogMtlCursor, signed: bool, word: DatalogMtlToken | None = None
     ) -> tuple[int | None, int | None, str]:
-        """`[a, b]`, or `[a]`, that one distance; None: infinite."""
+        """Read `[a, b]` or `[a]`, which means the single distance a. Return both ends (None: infinite) and the
+        brackets."""
         opening = cursor.token
         if opening.text not in ("[", "(") or opening.kind == "string":
             cursor.fail("`[`", WITHIN)
@@ -368,7 +373,7 @@ def _binary(operator: str, left: Part, right: Part, within: MetricInterval, span
 
 
 def _bound(formula: Formula) -> list[str]:
-    """The variables that a formula binds, in order."""
+    """Return the variables that a formula binds, in order of appearance."""
     match formula:
         case And(parts, negated):
             return [n for part, no in zip(parts, negated, strict=True) if not no for n in _bound(part)]
@@ -383,8 +388,10 @@ def _bound(formula: Formula) -> list[str]:
 
 
 def _statements(source: Source) -> list[list[DatalogMtlToken]]:
-    """The tokens of each rule: one a line; it goes on behind a comma, and where the next line begins with a
-    blank and has no `:-` of its own."""
+    """Split a source into the tokens of each rule, normally one rule per line.
+
+    A rule continues after a comma, and on a line that begins with a blank and has no `:-`.
+    """
     found: list[list[DatalogMtlToken]] = []
     open_ended = False
     for number, line in enumerate(source.lines, 1):

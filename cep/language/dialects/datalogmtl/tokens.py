@@ -1,4 +1,4 @@
-"""The words of DatalogMTL: text cut into tokens, a cursor over those of one line, and numbers as times."""
+"""Lexer of DatalogMTL: tokens, a cursor over the tokens of one rule, and numbers as times."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class DatalogMtlToken:
-    """A token of one line. `kind`: name number string mark bad end; `column` from 1."""
+    """A token of one line. `kind`: name, number, string, mark, bad or end; `column` counts from 1."""
 
     kind: str
     text: str
@@ -38,7 +38,7 @@ class DatalogMtlToken:
 
 
 def tokens(line: str, number: int) -> list[DatalogMtlToken]:
-    """The tokens of a line, then one of kind `end`."""
+    """Return the tokens of a line, and a last one of kind `end`."""
     found = [
         DatalogMtlToken(str(match.lastgroup), match.group(), number, match.start() + 1)
         for match in _TOKEN.finditer(line)
@@ -49,7 +49,7 @@ def tokens(line: str, number: int) -> list[DatalogMtlToken]:
 
 
 def with_values(words: list[DatalogMtlToken], parameters: Parameters, tick: int) -> list[DatalogMtlToken]:
-    """Put the values of parameters in the place of their names, which predicates may have as well."""
+    """Replace parameter names by their values, except where a name is followed by `(`: that is a predicate."""
     if not parameters:
         return words
     made = list[DatalogMtlToken]()
@@ -61,7 +61,7 @@ def with_values(words: list[DatalogMtlToken], parameters: Parameters, tick: int)
 
 
 class DatalogMtlCursor:
-    """The tokens of one rule or fact, from the first on; `previous` is the one passed last."""
+    """A cursor over the tokens of one rule or fact. `previous` is the token before the current one."""
 
     def __init__(self, source: Source, words: list[DatalogMtlToken]) -> None:
         self.source = source
@@ -83,7 +83,7 @@ class DatalogMtlCursor:
         return self.previous
 
     def accept(self, *marks: str) -> bool:
-        """Pass the next token if it is one of these; return True if it is."""
+        """Move past the next token if it is one of `marks`. Return True if it was."""
         if self.token.kind in ("end", "string") or self.token.text not in marks:
             return False
         self.advance()
@@ -107,7 +107,7 @@ class DatalogMtlCursor:
 
 
 def bound(cursor: DatalogMtlCursor, tick: int) -> int | None:
-    """A number of ticks in microseconds, or `inf` with its sign: None. `-` before a number is read, too."""
+    """Read a signed number of ticks. Return it in microseconds, or None for `inf`."""
     negative = cursor.accept("-")
     if not negative:
         cursor.accept("+")

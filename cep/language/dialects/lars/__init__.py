@@ -1,1 +1,1 @@
-"""LARS, as Ticker and Laser write it: rules over windows of a stream, evaluated afresh at every tick."""
+"""LARS in the syntax of Ticker and Laser: rules over windows of a stream, evaluated at every tick."""

@@ -1,4 +1,4 @@
-"""The account that `cep check` gives of a LARS program: its components, and which are cyclic through negation."""
+"""The summary of a LARS program for `cep check`: its components, and the cycles through negation."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from cep.language.syntax.ast import EventDeclaration
 from cep.rules.static.typed_facts import FactDeclaration
 
 LONGEST = 4
-"""Rules of a cycle that are shown."""
+"""The maximum number of rules that are shown of a cycle."""
 
 
 def circles(program: LarsProgram, source: Source) -> list[str]:
-    """A text for each component that is not stratified, with its place and why."""
+    """Explain, for each component that is not stratified, where and why."""
     return [told(each.cyclic, source) for each in components(program) if each.cyclic is not None]
 
 
@@ -29,7 +29,8 @@ def counted(program: LarsProgram) -> list[str]:
 
 
 def comes_in(program: LarsProgram) -> list[str]:
-    """The predicates of bodies that nothing in the program gives, where it declares no events."""
+    """Return the predicates of bodies that nothing derives or declares. If the program declares events, return an empty
+    list."""
     if any(isinstance(each, EventDeclaration) for each in program.declarations):
         return []
     facts = {each.head.predicate for each in program.rules if each.is_fact and each.head is not None}
@@ -53,8 +54,8 @@ def _number(number: int, what: str) -> str:
 
 
 def told(cycle: Cycle, source: Source) -> str:
-    """Explain why a component is not stratified: list the rules of the cycle, each with the atom it needs from the
-    next."""
+    """Explain why a component is not stratified: list the cycle's rules, each with the atom that it needs from the next
+    rule."""
     first = cycle.literals[0]
     asked = f"`{excerpt(source, first.span)}`"
     names = [f"`{name}`" for name in cycle.predicates[:LONGEST]]

@@ -1,4 +1,4 @@
-"""Warnings about a LARS program: what is no mistake, but can hardly be meant, or is kept for ever."""
+"""Warnings about a LARS program: code that is valid but hardly intended, or that keeps its input for ever."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import Call, Comparison, Expression, Graph, Variable, expression_variables
 
 COMPARED = {"leq": "<=", "lt": "<", "geq": ">=", "gt": ">", "eq": "=", "neq": "!="}
-"""Predicates of older files that compare numbers."""
+"""Comparison operators for the comparison predicates of older files."""
 CALCULATED = {"plus": "+", "minus": "-", "times": "*", "sum": "+"}
 
 
 def advice(program: LarsProgram, source: Source) -> tuple[Warning, ...]:
-    """All warnings, by their places."""
+    """Return all warnings, sorted by position."""
     found = [*_kept(program, source), *_windows(program, source), *_names(program, source), *_ahead(program, source)]
     return tuple(sorted(found, key=lambda each: (each.span is None, each.span, each.message)))
 
@@ -33,7 +33,7 @@ def _literals(program: LarsProgram) -> Iterator[LarsLiteral]:
 
 
 def _given(program: LarsProgram) -> frozenset[str]:
-    """The predicates that facts say all of."""
+    """Return the predicates that consist of facts only."""
     events = {each.name for each in program.declarations if isinstance(each, ast.EventDeclaration)}
     facts = {each.name for each in program.declarations if isinstance(each, FactDeclaration)}
     facts |= {each.head.predicate for each in program.rules if each.head is not None and each.is_fact}
@@ -41,7 +41,7 @@ def _given(program: LarsProgram) -> frozenset[str]:
 
 
 def _kept(program: LarsProgram, source: Source) -> Iterator[Warning]:
-    """Warn of literals over all input since the beginning."""
+    """Warn of literals whose window reaches back over the whole input."""
     derived = program.derived
     for each in _literals(program):
         name, window = each.atom.predicate, each.window
@@ -74,7 +74,7 @@ def _windows(program: LarsProgram, source: Source) -> Iterator[Warning]:
 
 
 def _names(program: LarsProgram, source: Source) -> Iterator[Warning]:
-    """Predicates that come in as far as the program says, and have nearly the name of another."""
+    """Warn of undeclared predicates that have nearly the same name as a known predicate."""
     if any(isinstance(each, ast.EventDeclaration) for each in program.declarations):
         return
     known = program.derived | _given(program)
@@ -94,7 +94,7 @@ def _names(program: LarsProgram, source: Source) -> Iterator[Warning]:
 
 
 def _ahead(program: LarsProgram, source: Source) -> Iterator[Warning]:
-    """Recursion that may put atoms ever further ahead, or derive ever new ones."""
+    """Warn of recursion without a bound: it derives atoms at ever later ticks, or with ever new values."""
     for component in components(program):
         if not component.recursive:
             continue
@@ -111,7 +111,7 @@ def _ahead(program: LarsProgram, source: Source) -> Iterator[Warning]:
 
 
 def _grows(rule: LarsRule, argument: Expression, component: Component) -> bool:
-    """Return True if an argument of a head is calculated, without a bound, from what the component derives."""
+    """Return True if a head argument is calculated, without a bound, from values that the component itself derives."""
     if not _moves(rule, argument) or _bounded(rule, argument):
         return False
     own: set[str] = set()
@@ -128,7 +128,7 @@ def _grows(rule: LarsRule, argument: Expression, component: Component) -> bool:
 
 
 def _origins(rule: LarsRule, calculated: Expression) -> set[str]:
-    """The variables of a value, and those that it is calculated from."""
+    """Return the variables of an expression, and those from which they are calculated."""
     names = set(expression_variables(calculated))
     for each in rule.body:
         if isinstance(each, Comparison) and each.operator == "=" and names & set(expression_variables(each.left)):
@@ -137,7 +137,7 @@ def _origins(rule: LarsRule, calculated: Expression) -> set[str]:
 
 
 def _moves(rule: LarsRule, at: Expression) -> bool:
-    """Return True if a tick is calculated from another."""
+    """Return True if a value is calculated from other values."""
     if isinstance(at, Call):
         return True
     return isinstance(at, Variable) and any(
@@ -151,7 +151,7 @@ def _moves(rule: LarsRule, at: Expression) -> bool:
 
 
 def _bounded(rule: LarsRule, at: Expression) -> bool:
-    """Return True if a comparison bounds it, or a window bounds what it is calculated from."""
+    """Return True if a comparison bounds the value, or a window bounds a tick from which it is calculated."""
     names = _origins(rule, at)
     for each in rule.body:
         if isinstance(each, Comparison) and each.operator in ("<", "<=", ">", ">="):

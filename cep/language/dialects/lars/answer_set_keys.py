@@ -1,8 +1,8 @@
-"""Which columns keep the rules of an answer set program apart: what derives atoms of one key asks no others.
+"""Keys of an answer set program: columns by which its rules split into independent programs.
 
-Where every rule has one variable at that column of all it derives and asks of what is derived, the rules say of each
-value by itself what follows, and an answer set of all is one of each value (Lifschitz, Turner, *Splitting a logic
-program*, 1994).
+A column is a key if every rule has the same variable there in all its derived atoms. Then the atoms with one value of
+the key depend only on each other. An answer set of the program is the union of one answer set per value. Source:
+Lifschitz and Turner, *Splitting a logic program* (1994).
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ Places = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class KeyedRule:
-    """A rule's head and its literals over derived predicates; `inputs`: the variables of its other relations, by
-    number."""
+    """A rule, reduced to its head and its literals over derived predicates.
+
+    `inputs`: the variables of each of its input relations, by the relation's number; `denied`: the negated relations.
+    """
 
     head: LarsAtom | None
     asked: tuple[LarsLiteral, ...]
@@ -33,12 +35,12 @@ class KeyedRule:
         return [*([] if self.head is None else [self.head]), *(each.atom for each in self.asked)]
 
     def variable(self, places: Places) -> str | None:
-        """The one variable that stands at these columns of all its atoms."""
+        """Return the variable that all derived atoms have in their key columns, or None if they differ."""
         first, *others = (_name(atom, places[atom.predicate]) for atom in self.atoms)
         return first if all(name == first for name in others) else None
 
     def bound(self, names: Sequence[str]) -> bool:
-        """Return True if relations that are dealt out by all these names, or derived atoms, bind each of them."""
+        """Return True if derived atoms and inputs that are partitioned by `names` bind all of `names`."""
         dealt = [known for number, known in self.inputs.items() if number not in self.denied and set(names) <= {*known}]
         derived = [each.atom for each in self.asked if not each.negated and each.modality != EVERY]
         known = {name for each in dealt for name in each}
@@ -47,7 +49,7 @@ class KeyedRule:
 
 
 def keys_of(rules: Sequence[KeyedRule], predicates: Sequence[str], inputs: int) -> AnswerSetKeys | None:
-    """The columns, of all derived predicates and of so many inputs; None: there are none."""
+    """Return the key columns of the derived predicates and of the inputs, or None if there is no key."""
     singles = list(_singles(rules, predicates))
     for places in (singles, *([one] for one in singles)):
         if places and (made := _joint(rules, predicates, inputs, places)) is not None:
@@ -56,7 +58,7 @@ def keys_of(rules: Sequence[KeyedRule], predicates: Sequence[str], inputs: int) 
 
 
 def _singles(rules: Sequence[KeyedRule], predicates: Sequence[str]) -> Iterator[Places]:
-    """One for each column of the first predicate that can be a key by itself."""
+    """Yield, for each column of the first predicate that can be a key by itself, the key columns of all predicates."""
     arity = {atom.predicate: len(atom.arguments) for rule in rules for atom in rule.atoms}
     for column in range(arity.get(predicates[0], 0)):
         places = _spread(rules, {predicates[0]: column})
@@ -69,7 +71,8 @@ def _singles(rules: Sequence[KeyedRule], predicates: Sequence[str]) -> Iterator[
 
 
 def _spread(rules: Sequence[KeyedRule], places: dict[str, int]) -> dict[str, int] | None:
-    """The columns of all that rules bring together with these; None: they do not fit."""
+    """Extend key columns to all predicates that share rules with those in `places`. Return None if that is
+    impossible."""
     before = -1
     while before < len(places):
         before = len(places)
@@ -91,7 +94,7 @@ def _spread(rules: Sequence[KeyedRule], places: dict[str, int]) -> dict[str, int
 
 
 def _name(atom: LarsAtom, column: int) -> str | None:
-    """The variable there."""
+    """Return the variable in a column of an atom, or None."""
     term = atom.arguments[column]
     return term.name if isinstance(term, Variable) and term.name != "_" else None
 

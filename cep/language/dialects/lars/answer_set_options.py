@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class AnswerSetOptions:
-    """`models`: 1, of several answer streams the one nearest to the last; otherwise all. `seconds`: for how long a
-    search may go on, None: any. `first`: the tick at which the stream begins, if nothing comes earlier."""
+    """Options of the solver.
+
+    `models`: 1 selects the answer stream that is nearest to the last one, another number all. `seconds`: the time limit
+    of a search (None: unlimited). `first`: the tick at which the stream begins unless earlier input arrives.
+    """
 
     models: int = 1
     seconds: float | None = None

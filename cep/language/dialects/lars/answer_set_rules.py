@@ -1,9 +1,9 @@
-"""The rules of a LARS program behind a cycle through negation, as the text of an answer set program.
+"""Translation of LARS rules that depend on a cycle through negation into the text of an answer set program.
 
-What the rest of a body asks becomes rules of its own, without such cycles: their heads, `asks.3` for instance, are what
-the solver is given. Under the FLP reduct, which LARS is defined by, and under the solver's these rules say the same:
-what is asked in a window grows with what is derived, whether by ◇, □ or @, and `not` stands before it as a whole. So
-each such literal is an atom of its own, `w3`, with a rule of it (Faber, Leone, Pfeifer, 2004).
+The parts of a body that do not depend on such a cycle become rules of their own. Their heads, for instance `asks.3`,
+are the solver's input. LARS is defined by the FLP reduct, the solver by another one. Both agree here, because every
+windowed literal (◇, □, @) is monotone in the derived atoms, and `not` negates it as a whole. Therefore such a literal
+becomes an atom of its own, `w3`, with a rule (Faber, Leone, Pfeifer, 2004).
 """
 
 from __future__ import annotations
@@ -31,13 +31,16 @@ from cep.rules.terms import Call, Comparison, Constant, Expression, Graph, Varia
 ASKED = "asks."
 """Prefix of the predicates that hold the solver's input."""
 BEGUN = f"{ASKED}begun"
-"""Facts that hold at every tick of the stream."""
+"""The predicate that holds at every tick of the stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class SplitProgram:
-    """A program in two parts. `rest`: what has no cycle through negation, with a rule for each predicate of `inputs`,
-    the relations that `rules` ask; `BEGUN` among them is the first. `names`: of the predicates that `rules` derive."""
+    """A program in two parts.
+
+    `rest`: the rules without a cycle through negation, and one rule for each predicate of `inputs` except `BEGUN`.
+    `inputs`: the relations that `rules` read, `BEGUN` first. `names`: the predicates that `rules` derive.
+    """
 
     rest: LarsProgram
     rules: AnswerSetRules
@@ -46,11 +49,11 @@ class SplitProgram:
 
 
 Types = Callable[[LarsRule], Mapping[str, str]]
-"""The known types of the variables of a rule."""
+"""A function that returns the known types of a rule's variables."""
 
 
 def split(program: LarsProgram, types: Types = lambda _: {}) -> SplitProgram | None:
-    """The program with its cycles through negation, and all that hangs on them, set apart; None: it has none."""
+    """Separate the rules that depend on a cycle through negation from the others. Return None if there are none."""
     names = beyond_cycles(program)
     if not names:
         return None
@@ -65,7 +68,7 @@ def split(program: LarsProgram, types: Types = lambda _: {}) -> SplitProgram | N
 
 
 def beyond_cycles(program: LarsProgram) -> frozenset[str]:
-    """The predicates on a cycle through `not`, or through `always` of what is derived, and those that ask them."""
+    """Return the predicates that depend on a cycle through `not` of a derived predicate, or `always` of one."""
     derived = program.derived
     asks: dict[str, set[str]] = {name: set() for name in derived}
     crossing: set[tuple[str, str]] = set()
@@ -93,7 +96,7 @@ def _reached(name: str, asks: dict[str, set[str]]) -> set[str]:
 
 @dataclass
 class _Writer:
-    """`numbers`: of the predicates that the solver derives."""
+    """Writer of the solver's program. `numbers`: the number of each predicate that the solver derives."""
 
     program: LarsProgram
     numbers: dict[str, int]
@@ -137,13 +140,14 @@ class _Writer:
         self.keyed.append(KeyedRule(rule.head, tuple(text.mine), inputs, frozenset(self.denied)))
 
     def _variables(self, number: int) -> tuple[str, ...]:
-        """Return the variables of an input."""
+        """Return the variables of an input relation."""
         head = self.asking[number - 1].head
         assert head is not None, "it is derived"
         return tuple(each.name for each in head.arguments if isinstance(each, Variable))
 
     def asked(self, variables: Sequence[str], body: Sequence[BodyLiteral], rule: LarsRule) -> str:
-        """The input of these columns that says for which values this is true."""
+        """Create an input relation with these columns for the values that satisfy `body`. Return its name in the
+        solver's text."""
         head = LarsAtom(f"{ASKED}{len(self.widths)}", tuple(Variable(name) for name in variables), rule.span)
         self.asking.append(LarsRule(head, None, tuple(body), rule.span))
         self.widths.append(len(variables))
@@ -157,7 +161,7 @@ class _Writer:
 
 
 class _RuleText:
-    """One rule on its way."""
+    """The text of one rule while it is written."""
 
     def __init__(self, writer: _Writer, rule: LarsRule) -> None:
         self.writer, self.rule = writer, rule
@@ -212,7 +216,8 @@ class _RuleText:
 
     @staticmethod
     def _home(groups: list[list[BodyLiteral]], each: BodyLiteral) -> list[BodyLiteral] | None:
-        """The group that binds all its variables, or all that one of them is calculated of."""
+        """Return the group that binds all variables of `each`, or all from which `each` calculates one. None: no group
+        does."""
         needed = [set(variables_of(each))]
         if isinstance(each, Comparison) and each.operator == "=":
             sides = ((each.left, each.right), (each.right, each.left))
@@ -224,7 +229,8 @@ class _RuleText:
         return None
 
     def _calls_apart(self, positive: list[BodyLiteral], known: set[str]) -> tuple[list[BodyLiteral], list[Comparison]]:
-        """The literals, with a variable of its own for what is calculated of values that none of them binds."""
+        """Replace calculations over variables that the literals do not bind by fresh variables. Return their equations,
+        too."""
         made: list[BodyLiteral] = []
         equal: list[Comparison] = []
         for each in positive:
@@ -252,7 +258,7 @@ class _RuleText:
         return self.places.setdefault(name, f"V{len(self.places)}")
 
     def _term(self, expression: Expression) -> str:
-        """A value in the text; what is calculated is a variable of its own."""
+        """Return the text of a value. A calculation becomes a variable with an equation in the body."""
         match expression:
             case Variable("_"):
                 return "_"
@@ -288,7 +294,7 @@ class _RuleText:
         self.body.append(f"{self._calculated(each)} = 1")
 
     def _denied(self, each: LarsLiteral | Graph) -> None:
-        """`not` of what the solver does not derive, of values that it does."""
+        """Add a negated literal or graph pattern over the input whose variables the solver binds."""
         if isinstance(each, Graph):
             asked: BodyLiteral = replace(each, negated=False)
             names = list(dict.fromkeys(each.variables))
@@ -300,7 +306,7 @@ class _RuleText:
         self.writer.denied.add(len(self.writer.widths) - 1)
 
     def _plain(self, each: LarsLiteral) -> tuple[list[str], LarsLiteral]:
-        """The literal, not negated, with a variable for all that is calculated; the values of its variables."""
+        """Remove `not` and calculations from a literal. Return the solver's variables, and the literal."""
         arguments: list[Expression] = []
         values: dict[str, str] = {}
         for term in (*each.atom.arguments, *([] if each.at is None else [each.at])):
@@ -316,7 +322,8 @@ class _RuleText:
         return list(values.values()), plain
 
     def _own(self, each: LarsLiteral) -> None:
-        """Add a literal that the solver derives itself: an atom of the text, or one of its own with a rule."""
+        """Add a literal over a predicate that the solver derives: as an atom, or as an auxiliary atom with its own
+        rule."""
         plainly = not each.negated and each.modality != EVERY
         if plainly and each.atom.predicate not in self.writer.given:
             terms = [self._term(term) for term in each.atom.arguments]
@@ -340,7 +347,7 @@ class _RuleText:
         self.body.append(f"{'not ' if each.negated else ''}{_call(own.partition('(')[0], values)}")
 
     def _true(self, each: LarsLiteral, terms: list[str], at: str | None, fresh: str) -> list[str]:
-        """When it is true, its `not` aside. `fresh`: a variable that is no other's."""
+        """Return the atoms that express a literal without its `not`. `fresh`: a variable name that is not in use."""
         writer, name = self.writer, f"d{self.writer.numbers[each.atom.predicate]}"
         window = each.window
         assert window is None or isinstance(window, TimeWindow), "windows of tuples are over what comes in"

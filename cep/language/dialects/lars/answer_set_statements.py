@@ -1,4 +1,5 @@
-"""Answer sets among the fluents of a LARS program: what the solver is asked, what it gives, and of which predicates."""
+"""Statements that connect the answer set solver with the fluents of a LARS program: its input, its output, its
+predicates."""
 
 from __future__ import annotations
 
@@ -19,19 +20,20 @@ from cep.rules.answer_set_rules import COUNTED, GIVEN_FIRST, AnswerSetTables
 from cep.rules.terms import Constant, Expression, Variable
 
 ASKS, GIVES = "what is asked", "what is given"
-"""The fluents of what the solver is asked, and of what it gives."""
+"""Names of the fluents for the solver's input and output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Places by type, and of each relation those of its columns."""
+    """The layout of several relations in one table: the types of its columns, and which columns each relation uses."""
 
     types: tuple[str, ...]
     of: tuple[tuple[int, ...], ...]
 
 
 def placed(relations: Sequence[Sequence[str]]) -> Placed:
-    """Relations, by the types of their columns, in one table: each has of a type as many places as it needs."""
+    """Lay out relations in one table. They share columns of the same type, as far as one row needs each column only
+    once."""
     types: list[str] = []
     made = []
     for columns in relations:
@@ -50,8 +52,11 @@ def placed(relations: Sequence[Sequence[str]]) -> Placed:
 
 
 class AnswerSetStatements:
-    """`types`: of the arguments of all predicates, those of `parts.inputs`, too. `inconsistent`: the fluent that holds
-    where there is no answer stream; `timeline`: what holds from the first tick on."""
+    """Builder of the statements for the solver.
+
+    `types`: argument types of all predicates, including `parts.inputs`. `inconsistent`: the fluent that holds while
+    there is no answer stream; `timeline`: a formula that holds from the first tick on.
+    """
 
     def __init__(
         self,
@@ -70,12 +75,12 @@ class AnswerSetStatements:
 
     @property
     def helpers(self) -> list[str]:
-        """The fluents that only help."""
+        """The auxiliary fluents, which are not part of the output."""
         return [ASKS, GIVES, *self.parts.inputs[1:]]
 
     @property
     def fluents(self) -> list[str]:
-        """Those of the predicates that the solver derives."""
+        """The fluents of the predicates that the solver derives."""
         pairs = zip(self.parts.names, self.parts.rules.derived, strict=True)
         return [fluent for name, each in pairs for fluent in (name, at_ticks(name))[: 1 + each.timed]]
 
@@ -106,7 +111,7 @@ class AnswerSetStatements:
         return made
 
     def _derived(self, number: int, timed: bool) -> list[ast.Statement]:
-        """The rules of a predicate: now, and at ticks."""
+        """Return the rules that extract a predicate from the solver's output. `timed`: also its atoms at ticks."""
         name, places = self.parts.names[number], self.given.of[number]
         own = tuple(Variable(f"X{at}") for at in range(len(places)))
         model = (Variable("Model"),) if self.options.every else ()
@@ -130,7 +135,7 @@ class AnswerSetStatements:
         return FormulaAtom(GIVES, tuple(named))
 
     def attributes(self, attributes: Sequence[ast.AttributeTree]) -> tuple[ast.AttributeTree, ...]:
-        """Those of a predicate's fluent, with the number of the answer stream where all are given."""
+        """Return a predicate's attributes, followed by the number of the answer stream if all streams are wanted."""
         if not self.options.every:
             return tuple(attributes)
         return (*attributes, ast.AttributeTree(beside("model", [each.name for each in attributes]), "int"))

@@ -1,7 +1,7 @@
-"""The tree of a LARS program: rules over windows, as they are written, with positions.
+"""The syntax tree of a LARS program: rules over windows, with their positions in the text.
 
-Both notations, Ticker's files and Laser's rule strings, are read to it. Ticks are whole numbers. Source: Beck, Eiter
-and Folie, Ticker (2017), plain LARS programs, Definitions 1 to 4.
+It represents both notations, Ticker's files and Laser's rule strings. Ticks are whole numbers. Source: Beck, Eiter and
+Folie, Ticker (2017), plain LARS programs, Definitions 1 to 4.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from cep.language.syntax import ast
 from cep.rules.terms import Comparison, Expression, Graph
 
 NOW, SOME, EVERY, AT = "now", "some", "every", "at"
-"""Modalities of an atom: it holds now (without a window), at some tick of the window (`in`, ◇), at every tick of it
-(`always in`, □), at a tick that is given or found (`at T in`, @)."""
+"""Modalities of a literal: now (no window), at some tick of the window (`in`, ◇), at every tick (`always in`, □), or at
+tick T (`at T in`, @)."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """`[n]`: the ticks from t - n to t, n + 1 of them, or fewer near the first tick of the stream. `step`: what t is
-    counted as: the last multiple of it."""
+    """A window over time, `[n]`: the n + 1 ticks from t - n to t, fewer at the beginning of the stream.
+
+    `step`: t is the evaluation tick, rounded down to a multiple of `step`.
+    """
 
     ticks: int
     step: int = 1
@@ -29,8 +31,11 @@ class TimeWindow:
 
 @dataclass(frozen=True, slots=True)
 class TupleWindow:
-    """`[n #]`: the last `atoms` input atoms by arrival. `by`: of those of the literal's predicate that have its values
-    of these variables; None: of all predicates."""
+    """A window over tuples, `[n #]`: the last `atoms` input atoms by arrival.
+
+    `by`: count only atoms of the literal's predicate with the same values of these variables. None: count all input
+    atoms.
+    """
 
     atoms: int
     by: tuple[str, ...] | None = None
@@ -42,7 +47,7 @@ Window = TimeWindow | TupleWindow
 
 @dataclass(frozen=True, slots=True)
 class LarsAtom:
-    """`p(X, 1)`; `p` has no arguments."""
+    """An atom, `p(X, 1)` or `p`."""
 
     predicate: str
     arguments: tuple[Expression, ...] = ()
@@ -51,9 +56,11 @@ class LarsAtom:
 
 @dataclass(frozen=True, slots=True)
 class LarsLiteral:
-    """`not p(X) at T in [5 sec]`. `modality`: NOW, SOME, EVERY or AT; `at`: the tick of AT, an expression over
-    variables; a variable that nothing else binds is bound by it. `window`: None with NOW, and with `p at T`, which asks
-    all ticks from the first on."""
+    """A literal, `not p(X) at T in [5 sec]`.
+
+    `modality`: NOW, SOME, EVERY or AT. `at`: the tick expression of AT; a single variable is bound by it. `window` is
+    None with NOW, and for `p at T`, which reaches back to the first tick.
+    """
 
     atom: LarsAtom
     modality: str = NOW
@@ -64,12 +71,13 @@ class LarsLiteral:
 
 
 BodyLiteral = LarsLiteral | Comparison | Graph
-"""`S = T + 1` binds S where T is bound; a graph pattern asks the background knowledge."""
+"""An element of a rule's body. `S = T + 1` binds S if T is bound; a graph pattern queries the background knowledge."""
 
 
 @dataclass(frozen=True, slots=True)
 class LarsRule:
-    """`head at T :- body.` `head`: None of a constraint; `at`: None, or the tick at which the head is put."""
+    """A rule, `head at T :- body.` `head` is None in a constraint. `at`: the tick of the derived atom, or None for
+    now."""
 
     head: LarsAtom | None
     at: Expression | None
@@ -78,16 +86,16 @@ class LarsRule:
 
     @property
     def is_fact(self) -> bool:
-        """True if it holds at all ticks."""
+        """True for a rule without a body, whose head holds at all ticks."""
         return self.head is not None and self.at is None and not self.body
 
 
 @dataclass(frozen=True, slots=True)
 class LarsProgram:
-    """`tick`: microseconds of one; `declarations`: what `event`, `prefix` and the like say, in our own syntax.
+    """A program. `tick`: its length in microseconds; `declarations`: the statements `event`, `fact` and `PREFIX`.
 
-    Of a program of several files, `elsewhere`: what others declare or derive of that; `made`: the events that rules of
-    others derive.
+    For one of several files: `elsewhere` are the names declared here that other files declare or derive, too; `made`
+    are the events that rules of other files derive.
     """
 
     rules: tuple[LarsRule, ...]
@@ -98,5 +106,5 @@ class LarsProgram:
 
     @property
     def derived(self) -> frozenset[str]:
-        """The predicates of rule heads that are no facts; others come in, or are given."""
+        """The predicates that rules with a body derive. All others are input or facts."""
         return frozenset(each.head.predicate for each in self.rules if each.head is not None and not each.is_fact)

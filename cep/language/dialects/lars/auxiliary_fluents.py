@@ -1,4 +1,4 @@
-"""Fluents that only help to say what a LARS program means: the timeline, its ticks, how many of them a window has."""
+"""Auxiliary fluents for lowering a LARS program: the timeline, its ticks, and the number of ticks in a window."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from cep.rules.terms import Call, Comparison, Constant, Variable
 
 
 def helping(relations: Relations, first: int | None = None) -> tuple[list[ast.Statement], list[str]]:
-    """Names, and helpers to say what a program means. `first`: the tick at which the stream begins, if
-    nothing comes earlier."""
+    """Return the statements and the names of the auxiliary fluents.
+
+    `first`: the tick at which the stream begins unless earlier input arrives.
+    """
     made: list[ast.Statement] = []
     number = ast.AttributeTree("number", "int")
     for name in relations.derived:
@@ -42,7 +44,7 @@ def helping(relations: Relations, first: int | None = None) -> tuple[list[ast.St
 
 
 def _at_now(relations: Relations, name: str) -> ast.WhileRule:
-    """Return the rule by which an atom derived at a tick holds when that tick is now."""
+    """Return the rule by which an atom derived for a tick holds while that tick is the current one."""
     arguments = tuple(Variable(f"X{at + 1}") for at in range(len(relations.types[name])))
     at = Variable("At")
     formula = FormulaAtom(relations.at(name), (*arguments, at))
@@ -52,7 +54,7 @@ def _at_now(relations: Relations, name: str) -> ast.WhileRule:
 
 
 def _filled_rules(relations: Relations, ticks: int) -> list[ast.Statement]:
-    """Return rules for the number of past ticks in a window, which grows by one at each tick from the first on."""
+    """Return rules for the number of past ticks in a window. It grows by one at each tick until the window is full."""
     name, first, at, number = filled_name(ticks), Variable("First"), Variable("At"), Variable("Number")
     opening = OwnTimesFormula(relations.timeline(first), first.name, WindowTicks(relations.tick, 1, ticks - 1))
     each = EachTickFormula(opening, at.name, relations.tick)

@@ -1,4 +1,4 @@
-"""Bodies of LARS rules: the variables of literals, and which of them belong together."""
+"""Helpers for bodies of LARS rules: the variables of literals, and groups of literals that share variables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cep.rules.terms import Comparison, Graph, Variable, expression_variables
 
 
 def variables_of(each: BodyLiteral) -> list[str]:
-    """The variables of a literal, in order, with repetitions."""
+    """Return the variables of a literal, in order, with repetitions."""
     match each:
         case LarsLiteral():
             terms = (*each.atom.arguments, *([] if each.at is None else [each.at]))
@@ -21,7 +21,7 @@ def variables_of(each: BodyLiteral) -> list[str]:
 
 
 def bound(each: BodyLiteral) -> list[str]:
-    """The variables that a positive literal binds."""
+    """Return the variables that a positive literal binds."""
     if isinstance(each, LarsLiteral):
         terms = (*each.atom.arguments, *([] if each.at is None else [each.at]))
         return [term.name for term in terms if isinstance(term, Variable) and term.name != "_"]
@@ -29,7 +29,8 @@ def bound(each: BodyLiteral) -> list[str]:
 
 
 def assigned(compared: Iterable[Comparison], known: set[str]) -> list[Comparison]:
-    """Comparisons, those first that bind a variable of what is known; what they bind is known then."""
+    """Order comparisons so that each one that binds a variable comes after the variables it needs. Add these to
+    `known`."""
     waiting = list(compared)
     ordered: list[Comparison] = []
     while True:
@@ -45,13 +46,13 @@ def assigned(compared: Iterable[Comparison], known: set[str]) -> list[Comparison
 
 
 def shared(groups: list[list[BodyLiteral]]) -> set[str]:
-    """The variables that more than one group has."""
+    """Return the variables that occur in more than one group."""
     names = [name for group in groups for name in {name for each in group for name in variables_of(each)}]
     return {name for name in names if names.count(name) > 1}
 
 
 def connected(literals: Iterable[BodyLiteral]) -> list[list[BodyLiteral]]:
-    """Literals in groups that have no variable in common."""
+    """Split literals into groups that have no variable in common."""
     groups: list[list[BodyLiteral]] = []
     for each in literals:
         names = set(variables_of(each))

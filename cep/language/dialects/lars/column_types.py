@@ -1,4 +1,4 @@
-"""The types of predicates of a LARS program: those of input as declared, and what rules make of them."""
+"""Type inference for the predicates of a LARS program, from declared input through the rules."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ Types = dict[str, tuple[str | None, ...]]
 def column_types(
     program: LarsProgram, given: Mapping[str, Sequence[str | None]], unknown: str = UNKNOWN
 ) -> dict[str, tuple[str, ...]]:
-    """The types of all predicates. `given`: of those that are declared; `unknown`: of what only the plan can know, as
-    of what the background knowledge gives."""
+    """Infer the types of all predicates.
+
+    `given`: the declared types. `unknown`: the type of values that only the plan can determine, such as those from the
+    background knowledge.
+    """
     found: Types = {name: tuple(types) for name, types in given.items()}
     for atom in _atoms(program):
         found.setdefault(atom.predicate, (None,) * len(atom.arguments))
@@ -39,7 +42,7 @@ def column_types(
 
 
 def given_types(program: LarsProgram) -> dict[str, list[str | None]]:
-    """The types of what is declared; None: they are not known."""
+    """Return the declared types of events and facts. None: unknown."""
     declared = [each for each in program.declarations if isinstance(each, EventDeclaration | FactDeclaration)]
     return {
         each.name: [None if column.type == UNKNOWN else column.type for column in each.attributes] for each in declared
@@ -58,7 +61,7 @@ def _grown(old: str | None, new: str | None) -> str | None:
 
 
 def variable_types(rule: LarsRule, found: Mapping[str, Sequence[str | None]]) -> dict[str, str]:
-    """The types of the variables of a rule, as far as they are known."""
+    """Return the types of a rule's variables, as far as they are known."""
     known: dict[str, str] = {}
     for each in rule.body:
         if isinstance(each, LarsLiteral) and not each.negated:

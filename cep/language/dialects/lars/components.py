@@ -1,9 +1,9 @@
-"""The parts of a LARS program in the order in which they are evaluated, and which of them go round through negation.
+"""The components of a LARS program in evaluation order, and the cycles through negation among them.
 
-A derived predicate depends on those derived that stand in the bodies of its rules: negatively under `not` and where an
-atom is asked at every point of a window (□). Predicates that depend on each other are one component. Without a negative
-dependency inside, a component has exactly one model; with one it may have none or several, and is an answer set
-program. Source: Beck, Eiter and Folie, Ticker (2017), stratification of LARS programs.
+A derived predicate depends on the derived predicates in the bodies of its rules. The dependency is negative under
+`not`, and under □ (at every tick of a window). Predicates that depend on each other form one component. A component
+without a negative dependency inside has exactly one model. Otherwise it may have none or several, and is solved as an
+answer set program. Source: Beck, Eiter and Folie, Ticker (2017), stratification of LARS programs.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from cep.language.dialects.lars.ast import EVERY, LarsLiteral, LarsProgram, Lars
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """A way round through negation. `rules`: the first derives the first of `predicates` from the second, and so on;
-    the last derives the last from the first. `literals`: what each of them asks of the next; the first is the negative
-    one: under `not`, or at every point of a window."""
+    """A cycle through negation.
+
+    Each rule derives one of `predicates` from the next one, and the last rule from the first. `literals`: the literal
+    by which each rule depends on the next predicate. The first literal is negative: under `not` or □.
+    """
 
     predicates: tuple[str, ...]
     rules: tuple[LarsRule, ...]
@@ -29,10 +31,10 @@ class Cycle:
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """Derived predicates that depend on each other, in the order in which the program has them, and all their rules.
-    `recursive`: one depends on itself or on another that does on it. `cyclic`: why it is not stratified; None: it is.
+    """Derived predicates that depend on each other, in program order, and all their rules.
 
-    Constraints are components without predicates, behind all others.
+    `recursive`: a predicate depends on itself. `cyclic`: the cycle that prevents stratification, or None. Each
+    constraint is a component without predicates, after all others.
     """
 
     predicates: tuple[str, ...]
@@ -56,7 +58,7 @@ class _Edge:
 
 
 def components(program: LarsProgram) -> tuple[Component, ...]:
-    """All components, each behind those that it depends on."""
+    """Return all components, each after those on which it depends."""
     derived = program.derived
     rules: dict[str, list[LarsRule]] = {}
     for rule in program.rules:
@@ -81,7 +83,8 @@ def _edges(rule: LarsRule, derived: frozenset[str]) -> Iterator[_Edge]:
 
 
 def _cycle(inside: list[_Edge]) -> Cycle | None:
-    """The shortest way round with the first `not` of a component, or else the first □; None: it has neither."""
+    """Return the shortest cycle through the first `not` of a component, or else through the first □. None: neither
+    exists."""
     negative = next((edge for edge in inside if edge.literal.negated), None)
     negative = negative or next((edge for edge in inside if edge.negative), None)
     if negative is None:

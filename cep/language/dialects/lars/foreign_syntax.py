@@ -32,7 +32,7 @@ COMPARISON = "a comparison is `18 <= V`, `S = T + 1` or `X != Y`; predicates beg
 
 
 def behind_element(cursor: LarsCursor, missing: bool = False) -> str | None:
-    """A hint for what follows a condition, or stands where one is missing."""
+    """Return a hint for the unexpected token after a condition. `missing`: a condition should stand here."""
     token = cursor.token
     if missing and cursor.previous.text == ",":
         return "something is missing after the `,`, or there is one `,` too many"
@@ -52,13 +52,13 @@ def behind_element(cursor: LarsCursor, missing: bool = False) -> str | None:
 
 
 def compared(text: str, left: str) -> str:
-    """A hint for what stands where a comparison is missing."""
+    """Return a hint for the text in place of a comparison operator."""
     meant = COMPARED.get(text.lower())
     return f"`{left} {meant} ..`" if meant else COMPARISON
 
 
 def head_hint(cursor: LarsCursor) -> str | None:
-    """A hint for what follows a head that is no arrow."""
+    """Return a hint for the token after a head that is not an arrow."""
     token = cursor.token
     if token.text == ",":
         return "a rule has one head; what is derived with it has a rule of its own"
@@ -72,7 +72,7 @@ def head_hint(cursor: LarsCursor) -> str | None:
 
 
 def statement_hint(cursor: LarsCursor) -> str | None:
-    """A hint for what begins no statement."""
+    """Return a hint for a token that cannot begin a statement."""
     token = cursor.token
     if token.text == "@":
         return "a tick stands behind the head: `high at T :- ...`"

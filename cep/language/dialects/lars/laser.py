@@ -1,7 +1,7 @@
-"""Rule strings of Laser: `h(X) :- time_win(10, 0, 1, diamond(p(X))) and tuple_win(3, @(T, q(X)))`.
+"""Reader of Laser's rule strings: `h(X) :- time_win(10, 0, 1, diamond(p(X))) and tuple_win(3, @(T, q(X)))`.
 
-    program = { rule }, one a line, with or without a final `.`; a line goes on behind `and` and where the next begins
-              with it
+    program = { rule }, one per line, with or without a final `.`; a rule continues after `and`, and on a line that
+              begins with `and`
     rule    = head [ ":-" formula { "and" formula } ]
     head    = atom | "@" "(" tick "," atom ")"
     formula = "not" "(" formula ")" | window | asked | "COMP" "(" comparison "," value "," value ")"
@@ -9,8 +9,8 @@
     window  = ( "time_win" | "tuple_win" ) "(" size [ "," ahead "," step ] "," asked ")"
     asked   = "not" "(" asked ")" | ( "diamond" | "box" ) "(" asked ")" | "@" "(" tick "," atom ")" | atom
 
-What is asked without a window is asked of all ticks from the first on. `diamond(not(p))` is `not(box(p))`. Declarations
-are those of `.lars` files. Source: Bazoobandi, Beck and Urbani, Expressive Stream Reasoning with Laser (2017).
+A formula without a window reaches back to the first tick. `diamond(not(p))` is `not(box(p))`. Declarations are those of
+`.lars` files. Source: Bazoobandi, Beck and Urbani, Expressive Stream Reasoning with Laser (2017).
 """
 
 from __future__ import annotations
@@ -56,20 +56,22 @@ MATH = "`MATH(+, S, T, 1)`, which is S = T + 1"
 
 
 def read_laser(source: Source, tick: int = SECOND, *, counted: bool = False) -> LarsProgram:
-    """The rules of a program, one a line. `tick`: microseconds of one; `counted`: a window of n ticks has n of them,
-    not n + 1. Raises CepError with all that is wrong."""
+    """Read a program and check that its variables have values. Raises CepError with all mistakes.
+
+    `tick`: its length in microseconds. `counted`: a window of n ticks has n ticks, not n + 1.
+    """
     program = parsed_laser(source, tick, counted)
     refuse_unsafe(program, source)
     return program
 
 
 def parsed_laser(source: Source, tick: int, counted: bool = False, parameters: Parameters | None = None) -> LarsProgram:
-    """Read a program without asking that its variables have values. Raises CepError."""
+    """Read a program without checking that its variables have values. Raises CepError."""
     return statements(LarsCursor(source, tick, counted, parameters), _rule, _skip_rule)
 
 
 def _skip_rule(cursor: LarsCursor, _: int) -> None:
-    """To the next line that begins a rule."""
+    """Skip to the next line that begins a rule."""
     while cursor.token.kind not in ("end", "declaration"):
         if cursor.on_new_line() and not cursor.sees("and") and cursor.previous.text not in ("and", ":-", "("):
             return
@@ -110,7 +112,7 @@ def _atom(cursor: LarsCursor) -> LarsAtom:
 
 
 def _at(cursor: LarsCursor) -> tuple[Expression, LarsAtom]:
-    """`@(T, p(X))`."""
+    """Read `@(T, p(X))`."""
     cursor.expect("@")
     cursor.expect("(", "`@(T, p(X))`")
     at = tick_of(cursor)
@@ -142,7 +144,7 @@ def _formula(cursor: LarsCursor) -> BodyLiteral:
 
 
 def _denied(cursor: LarsCursor, reader: Callable[[LarsCursor], F]) -> F:
-    """Read what is negated by `not`, in parentheses or without."""
+    """Read `not` and what `reader` reads after it, with or without parentheses."""
     cursor.expect("not")
     cursor.depth += 1
     if cursor.depth > 100:
@@ -177,7 +179,7 @@ def _asked(cursor: LarsCursor) -> LarsLiteral:
 
 
 def _windowed(cursor: LarsCursor) -> LarsLiteral:
-    """`time_win(10, 0, 1, diamond(p(X)))`."""
+    """Read `time_win(10, 0, 1, diamond(p(X)))`."""
     first = cursor.advance()
     timed = first.text == "time_win"
     hint = TIME_WIN if timed else TUPLE_WIN
@@ -217,7 +219,7 @@ def _windowed(cursor: LarsCursor) -> LarsLiteral:
 
 
 def _number(cursor: LarsCursor, hint: str) -> LarsToken:
-    """A number of a window, with the `,` behind it."""
+    """Read a number of a window, and the `,` after it."""
     if cursor.token.kind != "number":
         cursor.fail("a number", hint)
     token = cursor.advance()

@@ -1,8 +1,8 @@
-"""LARS programs, lowered to defined fluents: what holds of a predicate, for the evaluation at each tick.
+"""Lowering of LARS programs to defined fluents, which hold while an atom is true at the evaluation tick.
 
-Time is evaluation time: tick k is a stretch of it (`cep.core.evaluation_ticks`). Of a derived predicate `b` the fluent
-`b` holds while `b` is true now, and `b at`, with one column more, while it is true at the tick that stands there. A
-window over input holds for the ticks that see an atom; rules join, `not` subtracts.
+Time is evaluation time: tick k is an interval of it (`cep.core.evaluation_ticks`). For a derived predicate `b`, the
+fluent `b` holds while `b` is true now. The fluent `b at` has one more column, a tick, and holds while `b` is true at
+that tick. A window over input holds for the ticks that see an atom. Rules join these fluents; `not` subtracts.
 """
 
 from __future__ import annotations
@@ -42,8 +42,10 @@ from cep.rules.terms import (
 
 
 def lowered(program: LarsProgram, source: Source, options: AnswerSetOptions | None = None) -> ast.SyntaxTree:
-    """The program as a tree of fluents; there may be predicates that nothing gives. `options`: of answer sets. Raises
-    CepError with all that is wrong."""
+    """Lower a program to a tree of fluents. Undefined predicates are permitted. Raises CepError with all mistakes.
+
+    `options`: those of answer sets.
+    """
     return _Lowering(program, source, options or AnswerSetOptions()).tree()
 
 
@@ -67,7 +69,7 @@ class _Lowering:
     def _set_apart(
         self, parts: SplitProgram, given: Mapping[str, Sequence[str | None]], options: AnswerSetOptions
     ) -> None:
-        """Lower the part without cycles through negation; the rest are answer sets."""
+        """Lower the part without cycles through negation, and prepare the answer sets for the other part."""
         whole = self.relations
         self.program = living(parts.rest, self.events)
         self.types |= {name: types for name, types in column_types(parts.rest, given).items() if name not in self.types}
@@ -112,22 +114,22 @@ class _Lowering:
         return ast.SyntaxTree(statements, self.source, (), frozenset(helpers))
 
     def own_declarations(self) -> list[ast.Statement]:
-        """The declarations that no other file has."""
+        """Return the declarations that no other file repeats."""
         elsewhere = self.written.elsewhere
         return [each for each in self.written.declarations if getattr(each, "name", None) not in elsewhere]
 
     def instants(self, statement: ast.Statement) -> ast.Statement:
-        """A declaration, where it says nothing else of an event of instants."""
+        """Declare an event as instantaneous unless the declaration names its time columns."""
         if isinstance(statement, ast.EventDeclaration) and (statement.time, statement.start) == (None, None):
             return replace(statement, time="time")
         return statement
 
     def declared(self, name: str) -> ast.FluentDeclaration:
-        """The fluent of a relation."""
+        """Return the declaration of a relation's fluent."""
         return ast.FluentDeclaration(name, self.attributes(name))
 
     def solved(self, name: str) -> ast.FluentDeclaration:
-        """The fluent of a relation that answer sets give."""
+        """Return the declaration of a fluent that the solver derives."""
         assert self.answer_sets is not None, "there are some"
         return ast.FluentDeclaration(name, self.answer_sets.attributes(self.attributes(name)))
 
@@ -146,7 +148,7 @@ class _Lowering:
         return tuple(found)
 
     def allowed(self, name: str, width: int) -> ast.WhileRule:
-        """Return the rule for the output of a fluent: all of it that no constraint forbids."""
+        """Return the rule that outputs a fluent only while no constraint is violated."""
         arguments = tuple(Variable(f"X{at + 1}") for at in range(width))
         broken = FormulaAtom(INCONSISTENT, (Constant(0, "int"),))
         formula = And((FormulaAtom(self.relations.now(name), arguments), broken), (False, True))
@@ -183,7 +185,7 @@ class _Lowering:
         self.made.append(ast.WhileRule(name, arguments, None, (), body, rule.span, head_span))
 
     def body(self, rule: LarsRule) -> Formula | None:
-        """Return the formula of a body; None: it is never true."""
+        """Return the formula of a rule's body, or None if it is never true."""
         positive: list[Formula] = []
         negative: list[Formula] = []
         conditions: list[Condition] = []
@@ -210,8 +212,10 @@ class _Lowering:
 
 
 def living(program: LarsProgram, events: Collection[str]) -> LarsProgram:
-    """The program without rules that are never true: they ask what nothing gives, or facts in windows, or what only
-    such rules derive."""
+    """Remove the rules that are never true.
+
+    They need a predicate that is neither input nor derived by another rule, or facts in a window.
+    """
     facts = {each.name for each in program.declarations if isinstance(each, FactDeclaration)}
     facts |= {rule.head.predicate for rule in program.rules if rule.is_fact and rule.head is not None}
     derived: set[str] = set()
@@ -234,8 +238,8 @@ def living(program: LarsProgram, events: Collection[str]) -> LarsProgram:
 
 
 def joined(parts: Sequence[Formula], conditions: Sequence[Condition], span: Span) -> Formula:
-    """Formulas that hold together, with conditions where their variables are known: what is calculated is known before
-    what joins by it."""
+    """Conjoin formulas and conditions. A condition that calculates a value comes before the formulas that join on
+    it."""
     waiting, rest = list(conditions), list(parts)
     made = rest.pop(0)
     known = set(made.bound())
@@ -255,7 +259,8 @@ def joined(parts: Sequence[Formula], conditions: Sequence[Condition], span: Span
 
 
 def condition_is_ready(condition: Condition, known: set[str], last: bool) -> bool:
-    """Return True if a condition can be decided, or binds a variable that is calculated."""
+    """Return True if all variables of a condition are known, or it calculates the only unknown one. `last`: no formula
+    is left."""
     if not isinstance(condition, Comparison):
         return last
     missing = [name for name in dict.fromkeys(condition_variables(condition)) if name not in known]

@@ -1,6 +1,6 @@
-"""The tree of LARS as text in the syntax of `.lars` files, such that it is read as the same tree.
+"""Printer of LARS programs in the syntax of `.lars` files. Reading its output returns the same tree.
 
-Windows are printed in ticks, graph patterns as they were written, IRIs whole.
+It prints windows in ticks, graph patterns as written, and IRIs in full.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cep.rules.terms import DIVIDED, Comparison, Expression, Graph
 
 _BEFORE_REMAINDER = re.compile(r".*[\w)]", re.ASCII | re.DOTALL)
 _AFTER_REMAINDER = re.compile(r"\(|(?:[0-9]+(?:\.[0-9]+)?|[A-Z_]\w*)(?: [-+*/%^]|\Z)", re.ASCII)
-"""Between which `%` is read as the remainder, not as a comment."""
+"""The text that may follow a `%` which is a remainder, not a comment."""
 NOTATION = Notation(
     {DIVIDED: "/", "//": "/", "mod": "%", "**": "^"},
     frozenset(("TRUE", "FALSE", "NOT")),
@@ -35,7 +35,7 @@ NOTATION = Notation(
 
 
 def print_program(program: LarsProgram) -> str:
-    """A statement a line, declarations first."""
+    """Print one statement per line, declarations first."""
     lines = [print_statement(each) for each in program.declarations]
     lines += [print_rule(each, program.tick) for each in program.rules]
     return "".join(f"{line}\n" for line in lines)
@@ -83,7 +83,7 @@ def print_atom(atom: LarsAtom) -> str:
 
 
 def print_argument(expression: Expression) -> str:
-    """A string that is a symbol stands here without quotes."""
+    """Print an argument of an atom. A string that is a symbol needs no quotes."""
     return own_argument(expression, NOTATION)
 
 

@@ -1,4 +1,4 @@
-"""LARS as a dialect: the text of a program, in either notation, to the tree of fluents that it is lowered to."""
+"""LARS as a dialect: from the text of a program, in either notation, to the tree of fluents."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from cep.rules.parameters import Parameters
 
 
 def program_of(source: Source, dialect: str, tick: int = SECOND) -> LarsProgram:
-    """The program as it is written, in the notation of the dialect, `lars` or `laser`; with `/n` behind it a window of
-    n ticks has n of them, not n + 1. `tick`: microseconds of one. Raises CepError with all that is wrong."""
+    """Read a program and check it. Raises CepError with all mistakes.
+
+    `dialect`: `lars` or `laser`. With the suffix `/n`, a window of n ticks has n ticks, not n + 1. `tick`: its length
+    in microseconds.
+    """
     read = laser.read_laser if dialect.startswith("laser") else reader.read
     return read(source, tick, counted=dialect.endswith("/n"))
 
 
 def parsed_of(source: Source, dialect: str, tick: int = SECOND, parameters: Parameters | None = None) -> LarsProgram:
-    """The same of a file among others, which may say what its variables are. Raises CepError."""
+    """Read one of several files, without checking that its variables have values. Raises CepError."""
     read = laser.parsed_laser if dialect.startswith("laser") else reader.parsed
     return read(source, tick, dialect.endswith("/n"), parameters)
 
@@ -29,6 +32,8 @@ def parsed_of(source: Source, dialect: str, tick: int = SECOND, parameters: Para
 def lars_tree(
     dialect: str, source: Source, tick: int = SECOND, options: AnswerSetOptions | None = None
 ) -> ast.SyntaxTree:
-    """The same, lowered; what comes in and is not declared is as the rules have it, where no event is declared.
-    `options`: of answer sets."""
+    """Read and lower a program. If it declares no event, it infers declarations of its input from the rules.
+
+    `options`: those of answer sets.
+    """
     return lowered(with_inputs(program_of(source, dialect, tick)), source, options=options)

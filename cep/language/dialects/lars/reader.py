@@ -1,4 +1,4 @@
-"""Programs of LARS in the syntax of Ticker's files: `high at T :- alpha(V) at T in [10 sec], 18 <= V.`
+"""Reader of LARS in the syntax of Ticker's files: `high at T :- alpha(V) at T in [10 sec], 18 <= V.`
 
     program     = { declaration | rule }
     declaration = one of `event`, `fact` and `PREFIX`, as in our own language (cep/language/syntax/parser.py)
@@ -7,8 +7,8 @@
     asked       = [ "not" ] "at" expression [ [ "not" ] [ "in" ] window ] | [ "always" ] [ "not" ] [ "in" ] window
     atom        = name [ "(" expression { "," expression } ")" ]
 
-A `not` stands in one of its places, before the atom or behind it. Source of the grammar: Ticker (Beck, Eiter and Folie,
-2017), LarsLexer.scala; windows with a step, partitions, symbols and what is calculated come in addition.
+A literal has at most one `not`, before or after its atom. Source of the grammar: Ticker (Beck, Eiter and Folie, 2017),
+LarsLexer.scala. Our additions are windows with a step, partitions, symbols and calculations.
 """
 
 from __future__ import annotations
@@ -54,20 +54,23 @@ PLACES = "`a [10]`, `a always in [10]` or `a at T in [10]`"
 
 
 def read(source: Source, tick: int = SECOND, *, counted: bool = False) -> LarsProgram:
-    """The rules and declarations of a program. `tick`: microseconds of one; `counted`: a window of n ticks has n of
-    them, not n + 1. Raises CepError with all that is wrong."""
+    """Read a program and check that its variables have values. Raises CepError with all mistakes.
+
+    `tick`: its length in microseconds. `counted`: a window of n ticks has n ticks, not n + 1.
+    """
     program = parsed(source, tick, counted)
     refuse_unsafe(program, source)
     return program
 
 
 def parsed(source: Source, tick: int, counted: bool = False, parameters: Parameters | None = None) -> LarsProgram:
-    """Read a program without asking that its variables have values. Raises CepError."""
+    """Read a program without checking that its variables have values. Raises CepError."""
     return statements(LarsCursor(source, tick, counted, parameters), rule, _skip_rule)
 
 
 def _skip_rule(cursor: LarsCursor, begins: int) -> None:
-    """Behind the `.` of a rule that began there and is wrong, which may have been passed."""
+    """Skip to the end of a rule that has a mistake, unless its `.` has already been read. `begins`: its first token's
+    index."""
     if cursor.previous.text != "." or cursor.at == begins:
         cursor.skip_statement()
 
@@ -75,8 +78,10 @@ def _skip_rule(cursor: LarsCursor, begins: int) -> None:
 def statements(
     cursor: LarsCursor, rule: Callable[[LarsCursor], LarsRule], skip: Callable[[LarsCursor, int], None]
 ) -> LarsProgram:
-    """The declarations and rules of a program, in either notation. `skip` goes to the rule after one that is wrong, and
-    began at a token. Raises CepError with all that is wrong."""
+    """Read the declarations and rules of a program, in either notation. Raises CepError with all mistakes.
+
+    `rule` reads one rule. `skip` moves past a rule with a mistake, given the index of its first token.
+    """
     errors = Mistakes()
     rules: list[LarsRule] = []
     declared: list[ast.Statement] = []
@@ -99,7 +104,7 @@ def statements(
 
 
 def whole(cursor: LarsCursor, rules: list[LarsRule], declared: list[ast.Statement]) -> LarsProgram:
-    """The program of these statements; graph patterns see all its prefixes."""
+    """Return the program of these statements. Every graph pattern knows all the program's prefixes."""
 
     def seeing(element: BodyLiteral) -> BodyLiteral:
         if not isinstance(element, Graph):
@@ -111,7 +116,7 @@ def whole(cursor: LarsCursor, rules: list[LarsRule], declared: list[ast.Statemen
 
 
 def flat(rule: LarsRule) -> LarsRule:
-    """The rule with variables for what is calculated in atoms of its body: `p(X + 1)` is `V1 = X + 1, p(V1)`."""
+    """Replace calculations in atoms of the body by variables: `p(X + 1)` becomes `V1 = X + 1, p(V1)`."""
     body: list[BodyLiteral] = []
     used: set[str] | None = None
     for each in rule.body:
@@ -131,7 +136,7 @@ def flat(rule: LarsRule) -> LarsRule:
 
 
 def _names(rule: LarsRule) -> set[str]:
-    """The variables of a body."""
+    """Return the variables of a body."""
     found: set[str] = set()
     for each in rule.body:
         match each:
@@ -146,7 +151,7 @@ def _names(rule: LarsRule) -> set[str]:
 
 
 def declared_by(cursor: LarsCursor) -> ast.Statement:
-    """The declaration that comes, read as a statement of our own language."""
+    """Read the next declaration as a statement of our own language."""
     token = cursor.advance()
     own = Cursor(cursor.source, test, token.start, token.end)
     own.prefixes = cursor.prefixes
@@ -197,7 +202,7 @@ def _head(cursor: LarsCursor) -> tuple[LarsAtom, Expression | None]:
 
 
 def tick_of(cursor: LarsCursor) -> Expression:
-    """Read the tick behind `at`: a number of ticks, or a time, which stands for the tick that contains it."""
+    """Read the tick after `at`: a number of ticks, or a time, which stands for the tick that contains it."""
     found = expression(cursor)
     if isinstance(found, Constant) and found.type == "time":
         assert isinstance(found.value, int), "times are microseconds"
@@ -218,7 +223,7 @@ def atom(cursor: LarsCursor, hint: str = ATOM) -> LarsAtom:
 
 
 def element(cursor: LarsCursor) -> BodyLiteral:
-    """A literal, a graph pattern or a comparison."""
+    """Read a literal, a graph pattern or a comparison."""
     first = cursor.token
     negated = cursor.accept("not")
     if cursor.sees("not"):
@@ -235,7 +240,7 @@ def element(cursor: LarsCursor) -> BodyLiteral:
 
 
 def _compared(cursor: LarsCursor) -> bool:
-    """Return True if a symbol follows that is compared: `red = X`."""
+    """Return True if the next token is a symbol that is compared: `red = X`."""
     return cursor.peek().kind == "mark" and cursor.peek().text in (*COMPARISONS, *FOREIGN_COMPARISONS)
 
 
@@ -277,7 +282,7 @@ def _literal(cursor: LarsCursor, first: LarsToken, negated: bool) -> LarsLiteral
 
 
 def _negated_behind(cursor: LarsCursor, negated: bool) -> bool:
-    """Pass the `not` behind an atom."""
+    """Read the `not` after an atom."""
     if negated:
         cursor.stop("`not` twice", "it stands before the atom or behind it: `not a in [5]`, `a not in [5]`")
     cursor.advance()

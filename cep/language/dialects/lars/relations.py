@@ -1,4 +1,5 @@
-"""Literals of LARS as formulas: input in windows, atoms derived now and at ticks, every tick of a window."""
+"""Translation of LARS literals to formulas: input in windows, atoms derived now or at ticks, and every tick of a
+window."""
 
 from __future__ import annotations
 
@@ -35,12 +36,15 @@ from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import AggregateResult, Call, Comparison, Condition, Constant, Expression, Predicate, Variable
 
 BEGINS = "stream begins"
-"""The event that says when a stream begins, of those who say so beside its atoms."""
+"""The optional input event that states when a stream begins."""
 
 
 class Relations:
-    """The relations of a program. `events`: what comes in; `types`: of the arguments of predicates. `asks_first`,
-    `asks_clock`, `filled`: which fluents that help are asked."""
+    """The relations of a program, as fluents.
+
+    `events`: the input predicates; `types`: argument types of all predicates. `asks_first`, `asks_clock` and `filled`
+    record which auxiliary fluents the formulas use.
+    """
 
     def __init__(
         self, program: LarsProgram, events: Mapping[str, ast.EventDeclaration], types: Mapping[str, Sequence[str]]
@@ -61,12 +65,12 @@ class Relations:
         self.constrained = any(rule.head is None for rule in program.rules)
         self.asks_first = self.asks_clock = False
         self.cycle: frozenset[str] = frozenset()
-        """The predicates that the rule in hand and it define each other by."""
+        """The predicates that depend on the current rule and on which it depends."""
         self.filled: dict[int, None] = {}
         self._numbers = count(1)
 
     def _column_names(self) -> dict[str, dict[int, str]]:
-        """Attributes are called as the variables of the first head."""
+        """Return the attribute names of predicates, after the variables of the first head."""
         found: dict[str, dict[int, str]] = {}
         for rule in self.program.rules:
             if rule.head is not None and rule.head.predicate not in found:
@@ -89,23 +93,23 @@ class Relations:
         return [rule.head.predicate for rule in self.program.rules if rule.head is not None]
 
     def now(self, name: str) -> str:
-        """The fluent of what is derived of a predicate and true now; with constraints, whether they hold or not."""
+        """Return the fluent of a predicate's atoms that are true now. Constraints are not applied to it yet."""
         return f"{name}{UNCONSTRAINED}" if self.constrained else name
 
     def at(self, name: str) -> str:
-        """The fluent of what is derived at ticks."""
+        """Return the fluent of a predicate's atoms that are derived at ticks."""
         return self.now(at_ticks(name))
 
     def facts_of(self, name: str) -> str:
-        """The static predicate of the facts of a predicate."""
+        """Return the static predicate that contains the facts of a predicate."""
         return f"{name} fact" if name in self.with_facts else name
 
     def fresh(self, name: str) -> Variable:
-        """A variable that nobody writes."""
+        """Return a variable whose name cannot occur in a program."""
         return Variable(f"{name}'{next(self._numbers)}")
 
     def plain(self, arguments: Sequence[Expression]) -> tuple[tuple[Expression, ...], list[Condition]]:
-        """Variables and constants for arguments, and what makes the calculated ones of them."""
+        """Replace calculated arguments by variables. Return also the conditions that calculate these."""
         made: list[Expression] = []
         conditions: list[Condition] = []
         for each in arguments:
@@ -117,7 +121,7 @@ class Relations:
         return tuple(made), conditions
 
     def is_tick(self, rule: LarsRule, at: Expression) -> bool:
-        """Return True if an expression is surely a tick of the timeline: one at which the body found an atom."""
+        """Return True if an expression is certainly a tick of the timeline: one at which the body finds an atom."""
         if not isinstance(at, Variable):
             return False
         return any(
@@ -133,7 +137,8 @@ class Relations:
         return literal.modality == NOW and name in self.facts and name not in self.with_facts
 
     def literal(self, literal: LarsLiteral) -> tuple[Formula | None, list[Condition]]:
-        """A literal as a formula, without its `not`, and what its `at` is calculated from; None: it is never true."""
+        """Return the formula of a literal without its `not`, and the conditions that calculate its tick. None: never
+        true."""
         name = literal.atom.predicate
         if name not in self.predicates and name not in self.events:
             return None, []
@@ -142,7 +147,8 @@ class Relations:
         return formula, conditions
 
     def _at(self, literal: LarsLiteral) -> tuple[Variable | None, list[Condition]]:
-        """The variable for the tick of AT: that which is written, where it stands alone."""
+        """Return the variable for the tick of AT: the written one if it is a variable of its own, otherwise a fresh
+        one."""
         if literal.modality != AT:
             return None, []
         assert literal.at is not None, "AT has a tick"
@@ -154,7 +160,7 @@ class Relations:
         return own, [Comparison("=", own, literal.at, literal.span)]
 
     def atom(self, literal: LarsLiteral, name: str | None = None, *more: Expression) -> FormulaAtom:
-        """The atom of a literal, perhaps of another relation, with further arguments."""
+        """Return the atom of a literal. `name`: the fluent to use instead; `more`: further arguments."""
         own = literal.atom
         if name is None:
             name = self.now(own.predicate) if own.predicate in self.predicates else own.predicate
@@ -166,7 +172,10 @@ class Relations:
         return replace(literal, atom=replace(literal.atom, arguments=arguments))
 
     def window(self, literal: LarsLiteral, first: int = 0) -> WindowTicks:
-        """The ticks for which an atom at a tick is in the window of a literal; `first`: from so many later on."""
+        """Return the ticks at which an atom is in the window of a literal, relative to the atom's tick.
+
+        `first`: the smallest distance in ticks.
+        """
         if literal.modality == NOW:
             return WindowTicks(self.tick, 0, 0)
         match literal.window:
@@ -199,7 +208,8 @@ class Relations:
         return Or((made, given), literal.span)
 
     def _every_input(self, literal: LarsLiteral) -> Formula:
-        """□ of input: it has been there for so long, or since the first tick."""
+        """Return the formula for □ of input: the atom arrived at every tick of the window, or at every tick since the
+        first."""
         window, span = literal.window, literal.span
         assert isinstance(window, TimeWindow), "the other windows are elsewhere"
         if window.step > 1:
@@ -223,7 +233,8 @@ class Relations:
         return self._every_tuple(self.distinct(literal), window)
 
     def _last(self, literal: LarsLiteral, window: TupleWindow, at: Variable | None, oldest: bool = False) -> Formula:
-        """The atoms in a window of tuples. `oldest`: the oldest of it where it is full."""
+        """Return the formula of the atoms in a window of tuples. `oldest`: only the oldest atom, while the window is
+        full."""
         names = self.arriving if window.by is None else [literal.atom.predicate]
         arrivals = self._arrivals(names)
         by: tuple[int, ...] = ()
@@ -233,7 +244,10 @@ class Relations:
         return LastAtomsFormula(self.atom(literal), arrivals, window.atoms, by, self.tick, name, oldest, literal.span)
 
     def _every_tuple(self, literal: LarsLiteral, window: TupleWindow) -> Formula:
-        """□ over the last atoms: the atom now, and as often in the window as that has ticks from its oldest on."""
+        """Return the formula for □ over a window of tuples.
+
+        The atom holds now, and it occurs in the window as often as there are ticks since the window's oldest atom.
+        """
         span = literal.span
         own, number, oldest, first = (self.fresh(name) for name in ("tick", "number", "oldest", "first"))
         keys = window.by or ()
@@ -250,7 +264,10 @@ class Relations:
         return Or((filled, not_full), span)
 
     def _full(self, literal: LarsLiteral, window: TupleWindow, oldest: Variable, keys: Sequence[str]) -> Formula:
-        """The tick of the oldest atom of a full window, of any predicate, or of that of the literal by its keys."""
+        """Return the formula for the tick of the oldest atom in a full window.
+
+        The window counts all predicates, or only atoms of the literal's predicate with the same `keys`.
+        """
         if window.by is None:
             arrivals = self._arrivals(self.arriving)
             return LastAtomsFormula(None, arrivals, window.atoms, (), self.tick, oldest.name, True, literal.span)
@@ -270,11 +287,11 @@ class Relations:
 
     @staticmethod
     def _spans(number: Variable, last: Variable, first: Expression) -> Comparison:
-        """So many ticks from the first to the last."""
+        """Return the condition that there are `number` ticks from `first` to `last`."""
         return Comparison("=", number, Call("+", (Call("-", (last, first)), Constant(1, "int"))))
 
     def _counted(self, literal: LarsLiteral, rows: Formula, number: Variable) -> Formula:
-        """Count the rows with the values of a literal."""
+        """Return the formula that counts the rows with the values of a literal."""
         by = tuple(dict.fromkeys(each for each in literal.atom.arguments if isinstance(each, Variable)))
         return AggregatedFormula(rows, (AggregateResult(number.name, "count", None),), by, literal.span)
 
@@ -303,7 +320,7 @@ class Relations:
         return OwnTimesFormula(rows, own.name, self.window(literal), span)
 
     def _rows(self, literal: LarsLiteral, at: Variable) -> Formula:
-        """Return the formula of atoms derived at ticks, now included."""
+        """Return the formula of the atoms derived at ticks, including the current one."""
         name = literal.atom.predicate
         parts: list[Formula] = []
         if name in self.placed:
@@ -317,7 +334,7 @@ class Relations:
         return parts[0] if len(parts) == 1 else Or(tuple(parts), literal.span)
 
     def _every_derived(self, literal: LarsLiteral, stepped: bool) -> Formula:
-        """□ of what is derived: now, and at as many ticks before as the window has."""
+        """Return the formula for □ of a derived predicate: true now, and at as many earlier ticks as the window has."""
         span, name = literal.span, literal.atom.predicate
         window = literal.window
         assert isinstance(window, TimeWindow), "windows of tuples hold what comes in"
@@ -341,12 +358,12 @@ class Relations:
         return Or((And(parts, (False, False, False), span), at_first), span)
 
     def _all_of(self, literal: LarsLiteral, rows: Formula, points: tuple[Formula, Variable]) -> Formula:
-        """Return the formula that holds where there are as many rows as points."""
+        """Return the formula that holds if there are as many rows as ticks in the window."""
         formula, number = points
         return And((self._counted(literal, rows, number), formula), (False, False), literal.span)
 
     def _points(self, literal: LarsLiteral) -> tuple[Formula, Variable]:
-        """How many ticks the window of a literal has that goes by steps, and the variable for it."""
+        """Return the formula for the number of ticks in a window with a step, and the variable for that number."""
         window, span = literal.window, literal.span
         assert isinstance(window, TimeWindow), "the other windows are elsewhere"
         own, number, first, last = (self.fresh(name) for name in ("tick", "number", "first", "last"))
@@ -363,26 +380,26 @@ class Relations:
     # --- the timeline ---
 
     def timeline(self, first: Variable) -> Formula:
-        """From the first tick on, which it binds."""
+        """Return a formula that holds from the first tick on, and binds `first` to that tick."""
         self.asks_first = True
         return FormulaAtom(FIRST_TICK, (first,))
 
     def at_first(self) -> Formula:
-        """At the first tick alone."""
+        """Return a formula that holds at the first tick only."""
         first = self.fresh("first")
         return OwnTimesFormula(self.timeline(first), first.name, WindowTicks(self.tick))
 
 
 def at_ticks(name: str) -> str:
-    """The fluent of what is derived of a predicate at ticks, as it is given."""
+    """Return the name of the fluent for atoms derived at ticks."""
     return f"{name}{AT_TICKS}"
 
 
 def predicate_of(name: str) -> str:
-    """The predicate that a fluent is of, as it is given."""
+    """Return the predicate of a fluent."""
     return name.removesuffix(AT_TICKS)
 
 
 def filled_name(ticks: int) -> str:
-    """The fluent that says how many ticks before now a window of so many has."""
+    """Return the name of the fluent for the number of ticks before now in a window of `ticks`."""
     return f"ticks before now of {ticks}"

@@ -1,7 +1,7 @@
-"""Errors of a LARS program that can be read: variables without values, predicates that do not fit.
+"""Checks of a LARS program: variables without a value, and inconsistent uses of predicates.
 
-A variable has a value by an atom that is not negated (one of its arguments, or the tick behind `at`), by a graph
-pattern that is not negated, or by `=` with what has a value: `S = T + 1` gives S one where T has one.
+A variable gets its value from an atom that is not negated (as an argument or as the tick after `at`), from a graph
+pattern that is not negated, or from `=`: `S = T + 1` gives S a value if T has one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BINDS = "bind it in an atom that is not negated, or with `{0} = ...`"
 
 
 def refuse_unsafe(program: LarsProgram, source: Source) -> None:
-    """Raises CepError with all that is wrong."""
+    """Raise CepError with all mistakes of a program."""
     errors, derived = Mistakes(), program.derived
     for rule in program.rules:
         _RuleChecker(rule, derived | program.made, FARTHEST // program.tick, source, errors).check()
@@ -39,7 +39,7 @@ def refuse_unsafe(program: LarsProgram, source: Source) -> None:
 
 
 def bound(rule: LarsRule) -> frozenset[str]:
-    """The variables of a rule that have a value where its body is true."""
+    """Return the variables of a rule that have a value when its body is true."""
     found = {name for each in rule.body for name in _binds(each)}
     equations = [each for each in rule.body if isinstance(each, Comparison) and each.operator == "="]
     while True:
@@ -63,7 +63,7 @@ def _binds(literal: LarsLiteral | Comparison | Graph) -> list[str]:
 
 
 def variables_of(expression: Expression) -> Iterator[Variable]:
-    """The variables of an expression, `_` too, with their places."""
+    """Yield the variables of an expression with their spans, including `_`."""
     match expression:
         case Variable():
             yield expression
@@ -73,7 +73,7 @@ def variables_of(expression: Expression) -> Iterator[Variable]:
 
 
 class _RuleChecker:
-    """The mistakes of one rule. `farthest`: the last tick of time."""
+    """The checks of one rule. `farthest`: the last tick of time."""
 
     def __init__(
         self, rule: LarsRule, derived: frozenset[str], farthest: int, source: Source, errors: Mistakes
@@ -105,13 +105,14 @@ class _RuleChecker:
         self.complain()
 
     def use(self, variable: Variable, hint: str) -> None:
-        """A variable that has to have a value."""
+        """Record a variable that needs a value."""
         name = variable.name
         if name not in self.bound:
             self.unbound.setdefault(name, (variable.span, hint))
 
     def complain(self) -> None:
-        """Those without a value; not of one that follows from another of them, unless they go in a circle."""
+        """Report variables without a value. A variable that is calculated from another such variable is not reported,
+        unless they form a cycle."""
         follows = {name for each in self.rule.body if isinstance(each, Comparison) for name in _defined(each)}
         roots = [name for name in self.unbound if name not in follows] or list(self.unbound)
         for name in roots:
@@ -179,7 +180,7 @@ class _RuleChecker:
                 self.use(each, BINDS.format(each.name))
 
     def tick(self, at: Expression) -> None:
-        """A constant tick is a whole number of this time."""
+        """Report a constant tick that is not a whole number, or is beyond the end of time."""
         if not isinstance(at, Constant):
             return
         if at.type != "int":
@@ -193,7 +194,7 @@ class _RuleChecker:
 
 
 def _defined(comparison: Comparison) -> list[str]:
-    """The variables that an equation says all of: those alone on a side."""
+    """Return the variables that stand alone on a side of an equation with variables on the other."""
     if comparison.operator != "=":
         return []
     sides = ((comparison.left, comparison.right), (comparison.right, comparison.left))
@@ -201,7 +202,7 @@ def _defined(comparison: Comparison) -> list[str]:
 
 
 def solved(comparison: Comparison, name: str, known: frozenset[str]) -> str | None:
-    """`T = S - 1` of `S = T + 1`, where `name` is T and S is known; None: it is not of this form."""
+    """Solve `S = T + 1` for `name`: return `T = S - 1` if S is known. None: the equation has another form."""
     if comparison.operator != "=":
         return None
     for result, call in ((comparison.left, comparison.right), (comparison.right, comparison.left)):
@@ -225,7 +226,7 @@ def solved(comparison: Comparison, name: str, known: frozenset[str]) -> str | No
 
 
 def atoms(program: LarsProgram) -> Iterator[tuple[LarsAtom, LarsLiteral | None]]:
-    """All atoms as they are written, heads first, each with its literal if it stands in a body."""
+    """Yield all atoms, heads before bodies in each rule, and the literal of each body atom."""
     for rule in program.rules:
         if rule.head is not None:
             yield rule.head, None
@@ -235,7 +236,7 @@ def atoms(program: LarsProgram) -> Iterator[tuple[LarsAtom, LarsLiteral | None]]
 
 
 def _misfits(program: LarsProgram, source: Source) -> Iterator[CepError]:
-    """Numbers of arguments, and predicates that are two things or none."""
+    """Yield mistakes in the number of arguments, and names that are several kinds of predicate or unknown."""
     declared = {each.name: each for each in program.declarations if isinstance(each, ast.EventDeclaration)}
     given = {each.name: each for each in program.declarations if isinstance(each, FactDeclaration)}
     derived = program.derived

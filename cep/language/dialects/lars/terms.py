@@ -1,9 +1,8 @@
-"""Terms of LARS: constants, variables, arithmetic on them, and the arguments of atoms.
+"""Reader of LARS terms: constants, variables, arithmetic, and the arguments of atoms.
 
-expression = product { ( "+" | "-" ) product }
-product    = signed { ( "*" | "/" | "%" ) signed }
-signed     = "-" signed | operand [ "^" signed ]
-operand    = VARIABLE | name | NUMBER | TIME | STRING | IRI | PREFIXED | "(" expression ")"
+expression = product { ( "+" | "-" ) product } product    = signed { ( "*" | "/" | "%" ) signed } signed     = "-"
+signed | operand [ "^" signed ] operand    = VARIABLE | name | NUMBER | TIME | STRING | IRI | PREFIXED | "(" expression
+")"
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from cep.rules.terms import DIVIDED, Call, Constant, Expression, Variable
 
 DEEPEST = 100
 HIGHEST = 200
-"""The height of an expression, so that every later pass may recurse over it."""
+"""The maximum height of an expression, so that later passes can use recursion."""
 LEVELS = {"+": 1, "-": 1, "*": 2, "/": 2, "%": 2}
 FUNCTIONS = {"+": "+", "-": "-", "*": "*", "%": "mod"}
 COMPARISONS = {"=": "=", "==": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
@@ -27,7 +26,7 @@ FUNCTION = "only `+ - * / % ^` are available here; rules of a `.cep` program hav
 
 
 def expression(cursor: LarsCursor, level: int = 1) -> Expression:
-    """Sums (level 1) of products (level 2) of signed powers; all but `^` associate to the left."""
+    """Read a sum (level 1) of products (level 2) of signed powers. All operators except `^` associate to the left."""
     _enter(cursor)
     first = cursor.token
     left = _signed(cursor)
@@ -44,13 +43,14 @@ def expression(cursor: LarsCursor, level: int = 1) -> Expression:
 
 
 def quotient(left: Expression, right: Expression) -> str:
-    """`X / 2` of a whole number is whole, as it is to Ticker and to answer set programs, `X / 2.0` is not."""
+    """Return the operator for `/`. The quotient of whole numbers is whole, as in Ticker and ASP, unless a constant is a
+    float."""
     decimal = any(isinstance(each, Constant) and isinstance(each.value, float) for each in (left, right))
     return "/" if decimal else DIVIDED
 
 
 def _signed(cursor: LarsCursor) -> Expression:
-    """`-x`, or a power: `-X ^ 2` is `-(X ^ 2)`, `-3` is the constant."""
+    """Read `-x` or a power. `-X ^ 2` is `-(X ^ 2)`; `-3` is a constant."""
     first = cursor.token
     if cursor.accept("-"):
         _enter(cursor)
@@ -98,7 +98,7 @@ def operand(cursor: LarsCursor) -> Expression:
 
 
 def constant(cursor: LarsCursor, token: LarsToken) -> Constant:
-    """The constant of a token that was passed."""
+    """Return the constant of a token that has been read."""
     span = cursor.place(token.start, token.end)
     match token.kind:
         case "number":
@@ -126,7 +126,7 @@ def constant(cursor: LarsCursor, token: LarsToken) -> Constant:
 
 
 def arguments(cursor: LarsCursor) -> tuple[Expression, ...]:
-    """`(X, 1)`; nothing where there is no parenthesis, or nothing in it."""
+    """Read arguments, `(X, 1)`. Return an empty tuple if there are no parentheses, or they are empty."""
     opening = cursor.token
     if not cursor.accept("("):
         return ()
@@ -156,7 +156,7 @@ def _enter(cursor: LarsCursor) -> None:
 
 
 def _grown(cursor: LarsCursor, call: Call, operator: LarsToken) -> Call:
-    """A call that is not too high; heights of parts are kept by the cursor."""
+    """Return `call`, or refuse it if it is too high. The cursor keeps the heights of its parts."""
     height = 1 + max(cursor.heights.get(id(each), (1, each))[0] for each in call.arguments)
     if height > HIGHEST:
         where = cursor.place(operator.start, operator.end)
@@ -166,7 +166,7 @@ def _grown(cursor: LarsCursor, call: Call, operator: LarsToken) -> Call:
 
 
 def _refuse_word(cursor: LarsCursor, first: LarsToken, read: Expression) -> None:
-    """A symbol cannot be calculated with: a variable was meant."""
+    """Refuse arithmetic on a symbol; a variable was probably meant."""
     if first.kind == "name" and isinstance(read, Constant) and read.type in ("string", "bool"):
         hint = f"a variable begins with a capital letter: `{first.text[0].upper()}{first.text[1:]}`"
         cursor.stop(f"`{first.text}` is a symbol, not a number", hint, cursor.place(first.start, first.end))

@@ -1,7 +1,6 @@
-"""The words of LARS: text cut into tokens, a cursor over them, and how long a window is in ticks.
+"""Lexer of LARS: tokens, a cursor over them, and durations as ticks.
 
-`%` begins a comment, as `//` does, or is the remainder of a division: that where it stands behind a value, on its line,
-and another value follows.
+`//` begins a comment, and so does `%`, except as the remainder operator. It is that between two values on one line.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ UNITS = {
     "h": 3_600 * SECOND,
     "d": 86_400 * SECOND,
 }
-"""Microseconds of the units of windows: those of Ticker's files, and our own."""
+"""Microseconds per unit of a window, for Ticker's units and ours."""
 
 _BREAKS = r"\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.\-]*:"
@@ -55,7 +54,7 @@ _REMAINDER = re.compile(
     r"%[ \t]*(?:\(|(?:[0-9]+(?:\.[0-9]+)?|[A-Z_]\w*)[ \t]*(?:[-+*/%^,.)<>=!\[:]|(?:not[ \t]+)?in[ \t]*\[|$))",
     re.MULTILINE,
 )
-"""The text behind a value where `%` is the remainder of a division, not a comment."""
+"""The text after a value where `%` is the remainder operator, not a comment."""
 _COMMENT = re.compile(rf"[%#][^{_BREAKS}]*+")
 _HEAD = r"at\s+[-A-Z0-9_]|at\s*\((?!\s*(?:\)|[^\W\d]\w*\s*:(?!-)))"  # `event at T :- ...` declares nothing
 _DECLARATION = re.compile(
@@ -66,9 +65,12 @@ _PREFIX = re.compile(r"[^<\n]*(?:\n\s*)?(?:<[^<>\n]*>)?")
 
 
 class LarsToken(NamedTuple):
-    """A token. `kind`: name variable number string iri prefixed time graph declaration mark end, or, for what is none,
-    quoted (single quotes), open (a string without its end), brace, unclosed (a comment), bad. `start`, `end`: offsets
-    into the text; a declaration is whole, with its `.`."""
+    """A token.
+
+    `kind`: name, variable, number, string, iri, prefixed, time, graph, declaration, mark or end. Kinds of invalid text:
+    quoted (single quotes), open (a string without an end), brace, unclosed (a comment), bad. `start` and `end` are
+    offsets into the text. A declaration is one token, including its `.`.
+    """
 
     kind: str
     text: str
@@ -77,7 +79,7 @@ class LarsToken(NamedTuple):
 
 
 def tokens(text: str) -> Iterator[LarsToken]:
-    """The tokens of a text, then one of kind `end`. Never fails."""
+    """Yield the tokens of a text, and a last one of kind `end`. Never raises."""
     at, before, last = 0, None, 0
     called: list[bool] = []  # of each open parenthesis: whether it holds the arguments of an atom
     value = False  # whether a value ends just before
@@ -127,7 +129,7 @@ def tokens(text: str) -> Iterator[LarsToken]:
 
 
 def _with_values(token: LarsToken, parameters: Parameters, tick: int) -> Iterator[LarsToken]:
-    """Put the value of a parameter in the place of its name."""
+    """Yield a token, or the tokens of its value if it names a parameter."""
     found = parameters.in_dialect(token.text, tick) if token.kind == "variable" else None
     if token.kind == "graph":
         yield token._replace(text=parameters.in_graph(token.text))
@@ -138,14 +140,16 @@ def _with_values(token: LarsToken, parameters: Parameters, tick: int) -> Iterato
 
 
 def _between(before: LarsToken | None) -> bool:
-    """Return True if a statement ends with a token."""
+    """Return True if the next token begins a statement. `before`: the previous token."""
     return before is None or before.kind == "declaration" or before.text == "."
 
 
 class LarsCursor:
-    """The tokens of a program, from the first on; `previous` is the one passed last. `counted`: a window of n ticks has
-    n of them, not n + 1; `prefixes`: those declared so far; `depth`: how many parentheses are open; `heights`: of the
-    expressions of the statement that is read."""
+    """A cursor over the tokens of a program. `previous` is the token before the current one.
+
+    `counted`: a window of n ticks has n ticks, not n + 1. `prefixes`: those declared so far. `depth`: the number of
+    open parentheses. `heights`: the heights of expressions in the current statement.
+    """
 
     def __init__(self, source: Source, tick: int, counted: bool = False, parameters: Parameters | None = None) -> None:
         self.source = source
@@ -177,11 +181,11 @@ class LarsCursor:
         return token
 
     def sees(self, *texts: str) -> bool:
-        """Return True if the next token is one of these marks or words."""
+        """Return True if the next token is one of `texts`."""
         return self.token.kind in ("mark", "name") and self.token.text in texts
 
     def accept(self, *texts: str) -> bool:
-        """Pass the next token if it is one of these; return True if it is."""
+        """Move past the next token if it is one of `texts`. Return True if it was."""
         if not self.sees(*texts):
             return False
         self.advance()
@@ -200,7 +204,7 @@ class LarsCursor:
         return bisect_right(self._starts, offset)
 
     def place(self, start: int, end: int) -> Span:
-        """The span of a stretch of the text."""
+        """Return the span between two offsets of the text."""
         first, last = self.line(start), self.line(max(end - 1, start))
         return Span(first, start - self._starts[first - 1] + 1, last, end - self._starts[last - 1] + 1)
 
@@ -209,20 +213,20 @@ class LarsCursor:
         return self.place(first.start, max(self.previous.end, first.start))
 
     def skip_statement(self) -> None:
-        """To behind the next `.`."""
+        """Skip to after the next `.`, or to the next declaration."""
         while self.token.kind not in ("end", "declaration"):
             if self.advance().text == ".":
                 return
 
     def value(self, reader: Callable[P, V], token: LarsToken, *arguments: P.args, **options: P.kwargs) -> V:
-        """The value of a token; what its reader refuses is refused at the token."""
+        """Return the result of `reader`. If it raises CepError, report that at the token."""
         try:
             return reader(*arguments, **options)
         except CepError as error:
             self.stop(error.message, error.hint, self.place(token.start, token.end))
 
     def fail(self, expected: str, hint: str | None = None) -> NoReturn:
-        """The next token is not what the language wants here."""
+        """Raise the error that the next token is not what the grammar expects."""
         token = self.token
         if token.kind == "open":
             self.stop(

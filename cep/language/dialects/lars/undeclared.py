@@ -1,4 +1,4 @@
-"""Predicates of a LARS program that come in and are not declared: what the rules say of their arguments."""
+"""Inference of input declarations: the types of undeclared predicates, from the rules of a LARS program."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from cep.rules.terms import Call, Comparison, Constant, Expression, Variable
 
 
 def with_inputs(program: LarsProgram) -> LarsProgram:
-    """The program with declarations of what comes in, where it declares no events: instants, with positional arguments
-    of the types that the rules say."""
+    """Add declarations of input predicates to a program that declares no events.
+
+    They are instants, and have positional arguments whose types are inferred from the rules.
+    """
     made = [
         ast.EventDeclaration(
             name,
@@ -27,8 +29,10 @@ def with_inputs(program: LarsProgram) -> LarsProgram:
 
 
 def argument_types(program: LarsProgram, name: str) -> list[str]:
-    """The types of the arguments of a predicate: those of the constants that stand there, or that its variables are
-    compared with; `any` where there are none, or of several kinds."""
+    """Infer the argument types of a predicate from constants, and from comparisons with its variables.
+
+    A type is `any` if nothing is known about the argument, or constants of several kinds occur.
+    """
     found: list[str | None] = []
     for rule in program.rules:
         compared = _compared(rule)
@@ -44,7 +48,7 @@ def argument_types(program: LarsProgram, name: str) -> list[str]:
 
 
 def _compared(rule: LarsRule) -> dict[str, str]:
-    """The types of what variables of a rule are compared with, or calculated with."""
+    """Return the types of constants with which a rule compares or calculates its variables."""
     found: dict[str, str] = {}
 
     def see(expression: Expression, type: str | None) -> None:

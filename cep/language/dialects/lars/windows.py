@@ -1,4 +1,4 @@
-"""Windows of LARS, as Ticker writes them, and how long they are in ticks.
+"""Reader of LARS windows in Ticker's syntax, and their length in ticks.
 
     window = "[" ( NUMBER [ UNIT ] | "inf" ) "]" [ "step" NUMBER [ UNIT ] ]
            | "[" NUMBER "#" "]" [ "by" VARIABLE { "," VARIABLE } ]
@@ -28,16 +28,16 @@ FOREIGN_UNITS = {
     "millisecond": "msec",
 }
 MOST_ATOMS = 2**31 - 1
-"""Atoms of the largest tuple window."""
+"""The maximum size of a tuple window, in atoms."""
 
 
 def longest(tick: int) -> int:
-    """Ticks of the longest window: it reaches back to the first tick of any stream."""
+    """Return the length of the longest window in ticks. It reaches back to the first tick of any stream."""
     return FARTHEST // tick
 
 
 def window(cursor: LarsCursor) -> Window:
-    """The window that comes, with its step or what it is partitioned by."""
+    """Read a window with its step or its partition."""
     opening = cursor.advance()
     assert opening.text == "[", "the caller has looked"
     counted = cursor.accept("#")
@@ -89,7 +89,7 @@ def _refuse_no_number(cursor: LarsCursor) -> None:
 
 
 def duration(cursor: LarsCursor, token: LarsToken) -> int:
-    """The ticks of a number that was passed and the unit that may follow."""
+    """Return the number of ticks of a duration. `token` is its number; a unit may follow."""
     unit, tick = cursor.token, cursor.tick
     if unit.kind not in ("name", "variable") or cursor.on_new_line():
         return whole_ticks(cursor, token)
@@ -111,7 +111,7 @@ def duration(cursor: LarsCursor, token: LarsToken) -> int:
 
 
 def _finer(exact: int, tick: int) -> str:
-    """The longest of the usual ticks of which both are whole multiples."""
+    """Return the longest usual tick that divides both durations, as text."""
     for size in (60_000_000, 1_000_000, 100_000, 10_000, 1_000, 100, 10):
         if exact % size == 0 and tick % size == 0:
             return write_duration(size).replace(" ", "")
@@ -119,7 +119,7 @@ def _finer(exact: int, tick: int) -> str:
 
 
 def whole_ticks(cursor: LarsCursor, token: LarsToken, hint: str = WINDOW) -> int:
-    """Return a whole number of ticks."""
+    """Read the text of a number token as whole ticks."""
     span = cursor.place(token.start, token.end)
     if not token.text.isdigit():
         cursor.stop(f"`{token.text}` is not a whole number of ticks", f"{hint}; a finer tick: `--tick 100ms`", span)
@@ -135,7 +135,7 @@ def refuse_too_long(cursor: LarsCursor, ticks: int, span: Span) -> None:
 
 
 def count(cursor: LarsCursor, token: LarsToken, hint: str = "`p(X) [3 #]`") -> int:
-    """The number of atoms of a tuple window."""
+    """Read the number of atoms of a tuple window."""
     span = cursor.place(token.start, token.end)
     atoms = cursor.value(read_number, token, token.text)
     if not isinstance(atoms, int) or not 1 <= atoms <= MOST_ATOMS:
@@ -144,7 +144,7 @@ def count(cursor: LarsCursor, token: LarsToken, hint: str = "`p(X) [3 #]`") -> i
 
 
 def _by(cursor: LarsCursor) -> tuple[str, ...] | None:
-    """`by X, Y`: variables up to one with which a comparison begins."""
+    """Read `by X, Y`. The list ends before a variable that begins a comparison."""
     if not cursor.accept("by"):
         if cursor.sees("step"):
             cursor.stop("a window of tuples has no step", "`p(X) [3 #]`, or a window of time: `p(X) [10] step 5`")

@@ -1,8 +1,8 @@
-"""`happensAt(end(F=V), T)` where F=V depends on what that makes: the ends of F by what ends it, as an event of rules.
+"""Events for `happensAt(end(F=V), T)` where F=V depends on the rule's own head.
 
-F=V ends at T where it holds until T and something terminates it then, or initiates another value. Conditions look
-strictly back, so such an event may lie on a cycle, which an occurrence of F may not. A deadline is no event that could
-be named so: F with one is left as it is.
+F=V ends at T if it holds until T and something terminates it at T, or initiates another value. The fluent's own
+occurrence may not lie on a cycle. This event may, because its conditions look strictly back. A deadline cannot be
+expressed as such an event, so fluents with a deadline are left unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cep.rules.terms import Call, Comparison, Condition, Expression, Variable, f
 
 
 class CircularEnds:
-    """`used`: the fluents whose ends are asked so."""
+    """Events that replace the ends of fluents on a cycle. `used`: the fluents whose ends are replaced."""
 
     def __init__(self, description: EventDescription, known: Signatures) -> None:
         self.source, self.known = description.source, known
@@ -32,7 +32,7 @@ class CircularEnds:
                 own.update(name for each in clause.body for name in self._asked(each))
 
     def _asked(self, term: Term) -> list[str]:
-        """The events and fluents that a condition asks."""
+        """Return the events and fluents that a condition uses."""
         if not isinstance(term, Compound):
             return []
         if term.name == "\\+":
@@ -48,7 +48,8 @@ class CircularEnds:
         return [flat(self.source, asked)[0]]
 
     def event(self, name: str, head: str) -> str | None:
-        """The event that stands for the end of a fluent in a clause of this head; None: its occurrence does."""
+        """Return the event that replaces the end of a fluent in a clause with this head. None: the fluent's occurrence
+        is used."""
         if name in self.deadlines or name not in self.known.simple or not self._reaches(name, head):
             return None
         self.used[name] = None
@@ -61,7 +62,7 @@ class CircularEnds:
         return made
 
     def _reaches(self, name: str, head: str) -> bool:
-        """Return True if a fluent depends on a head."""
+        """Return True if a fluent depends on `head`."""
         seen, waiting = {name}, [name]
         while waiting:
             for other in self._needs.get(waiting.pop(), ()):
@@ -71,7 +72,7 @@ class CircularEnds:
         return head in seen
 
     def helpers(self, rules: Sequence[ast.Statement]) -> list[ast.EventRule]:
-        """The rules of these events, of all that begins and ends fluents."""
+        """Return the rules that derive these events, from all rules that initiate or terminate the fluents."""
         made = []
         for rule in rules:
             if not isinstance(rule, ast.FluentRule) or rule.name not in self.used or rule.body is None:

@@ -1,4 +1,4 @@
-"""Bodies of clauses as patterns and conditions: what happens at T, what holds at T, what is known."""
+"""Translation of clause bodies to patterns and conditions: events at T, fluents at T, and knowledge."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from cep.rules.terms import (
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A pattern with conditions; `variables`: what it binds."""
+    """A pattern with conditions. `variables`: those that the body binds."""
 
     events: ast.PatternTree
     conditions: tuple[Condition, ...]
@@ -37,19 +37,20 @@ class Body:
         return ast.Where(self.events, self.conditions, self.events.span) if self.conditions else self.events
 
     def given(self, more: Sequence[Condition]) -> Body:
-        """With more conditions, which come first."""
+        """Return the body with `more` conditions before its own."""
         return replace(self, conditions=(*more, *self.conditions))
 
 
 def lone(terms: Sequence[Term], used: Sequence[str]) -> tuple[Term, ...]:
-    """Variables that stand nowhere else become anonymous."""
+    """Replace the variables that occur only once in the clause by `_`. `used`: all occurrences of variables in the
+    clause."""
     return tuple(
         Var("_", each.span) if isinstance(each, Var) and used.count(each.name) <= 1 else each for each in terms
     )
 
 
 class ConditionConverter:
-    """Conditions of clauses in our own words."""
+    """Converter of clause bodies to our own conditions."""
 
     def __init__(self, known: Signatures, types: Types, ends: CircularEnds) -> None:
         self.known, self.types, self.ends, self.source = known, types, ends, known.source
@@ -59,7 +60,7 @@ class ConditionConverter:
     # --- what happens at one time ---
 
     def body(self, clause: Clause) -> Body:
-        """The body of a rule about one time T. Raises CepError."""
+        """Convert the body of a rule about one time T. Raises CepError."""
         used = _used(clause)
         pattern: ast.PatternTree | None = None
         conditions: list[Condition] = []
@@ -114,7 +115,7 @@ class ConditionConverter:
         return ast.EventPattern(name, self.types.arguments(name, lone(arguments, used)), None, term.span)
 
     def none(self, term: Compound, used: Sequence[str]) -> Condition:
-        """`\\+ happensAt(E, T)`: a fluent that holds at the instants of E does not."""
+        r"""Convert `\+ happensAt(E, T)` to the negation of a fluent that holds at the instants of E."""
         event = term.arguments[0]
         assert isinstance(event, Compound), "what is none was refused"
         if event.name in EDGES and len(event.arguments) == 1:
@@ -137,7 +138,7 @@ class ConditionConverter:
         return Comparison("!=" if negated else "=", call, value, term.span)
 
     def helpers(self) -> list[ast.Statement]:
-        """Fluents that hold at the instants of events, for those whose absence is asked."""
+        r"""Return the fluents that hold at the instants of events, for the events under `\+`."""
         made: list[ast.Statement] = []
         for (name, edge), span in self.edges.items():
             names = tuple(Variable(f"X{at + 1}") for at in range(self.known.arities[name]))
@@ -158,12 +159,12 @@ class ConditionConverter:
     # --- what is known ---
 
     def atemporal(self, clause: Clause) -> tuple[Condition, ...]:
-        """The body of a clause that is about no time."""
+        """Convert the body of a clause without a time."""
         used = _used(clause)
         return tuple(made for each in clause.body for made in self.timeless(each, used))
 
     def static(self, rule: AtemporalRule) -> StaticRule:
-        """A rule of what is known, or a fact."""
+        """Convert an atemporal rule or a fact."""
         used = [name for each in (rule.head, *rule.body) for name in term_variables(each)]
         conditions = tuple(made for each in rule.body for made in self.timeless(each, used))
         name, arguments = flat(self.source, rule.head)
@@ -175,7 +176,7 @@ class ConditionConverter:
         return StaticRule(name, self.types.arguments(name, arguments), conditions, rule.span)
 
     def timeless(self, term: Term, used: Sequence[str]) -> list[Condition]:
-        """A condition about no time. Raises CepError."""
+        """Convert a condition without a time. Raises CepError."""
         assert isinstance(term, Compound), "what is none was refused"
         negated = term.name == "\\+"
         inner = term.arguments[0] if negated else term
@@ -224,13 +225,13 @@ class ConditionConverter:
         return Comparison(operator, left, right, term.span)
 
     def type_of(self, terms: Sequence[Term]) -> str:
-        """Return the type for the constants of a comparison."""
+        """Return the type of the constants in a comparison."""
         kinds = {"text" for each in terms if isinstance(each, Compound) and not each.arguments}
         return "string" if kinds else "any"
 
 
 def _used(clause: Clause) -> list[str]:
-    """The variables of a clause, as often as they stand in it."""
+    """Return the variables of a clause, with repetitions."""
     found = [name for each in clause.body for name in term_variables(each)]
     if clause.fluent is not None:
         found += [*term_variables(clause.fluent.term), *term_variables(clause.fluent.value)]

@@ -1,4 +1,7 @@
-"""An event description, sorted: which clauses begin and end fluents, define, declare and ground them; and the rest."""
+"""Event descriptions of RTEC: their clauses, sorted by purpose.
+
+Clauses initiate, terminate, define, declare or ground fluents, derive events, or are atemporal.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +32,13 @@ HEADS = (
     "maxDuration",
     "maxDurationUE",
 )
-"""Predicates that head clauses, each with one number of arguments."""
+"""Predicates that can be the head of a clause about time, each with one number of arguments."""
 COMPILED = "holdsForSDFluent", "happensAtEv", "happensAtIE", "holdsForProcessedSimpleFluent"
 
 
 @dataclass(frozen=True, slots=True)
 class FluentValuePair:
-    """`location(P)=home`."""
+    """A fluent with a value, `location(P)=home`."""
 
     term: Compound
     value: Term
@@ -44,8 +47,11 @@ class FluentValuePair:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A clause about a fluent or an event. `verb`: initiate, terminate, initially, happens, holds or ground; `time`:
-    the T or the I of the head; `number`: its own among all clauses."""
+    """A clause about a fluent or an event.
+
+    `verb`: initiate, terminate, initially, happens, holds or ground. `time`: the head's T or I. `number`: identifies
+    the clause in its description.
+    """
 
     verb: str
     fluent: FluentValuePair | None
@@ -59,7 +65,7 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class FutureInitiation:
-    """`fi(F=V, F=W, R)`."""
+    """A deadline of a fluent, `fi(F=V, F=W, R)`."""
 
     before: FluentValuePair
     after: FluentValuePair
@@ -70,7 +76,7 @@ class FutureInitiation:
 
 @dataclass(frozen=True, slots=True)
 class AtemporalRule:
-    """`vessel(V) :- fishing(V).`, or a fact."""
+    """A rule without a time, `vessel(V) :- fishing(V).`, or a fact."""
 
     head: Compound
     body: tuple[Term, ...]
@@ -80,7 +86,11 @@ class AtemporalRule:
 
 @dataclass(slots=True)
 class EventDescription:
-    """All clauses of a text. `renewed`: of `p(F=V)`; `inputs`: fluents that are declared to come in."""
+    """All clauses of a text, with the mistakes.
+
+    `renewed`: the fluents of `p(F=V)` clauses, whose deadline restarts when they are initiated again. `inputs`: the
+    fluents that are declared as input.
+    """
 
     source: Source
     errors: Mistakes = field(default_factory=Mistakes)
@@ -95,7 +105,7 @@ class EventDescription:
 
 
 def sorted_clauses(source: Source, tick: int, parameters: Parameters | None = None) -> EventDescription:
-    """The clauses of a text; what cannot be read is among the errors."""
+    """Read and sort the clauses of a text. Mistakes are in the result's `errors`."""
     made = EventDescription(source)
     number = 0
     for found in clauses(source, tick, parameters):
@@ -127,7 +137,7 @@ def sorted_clauses(source: Source, tick: int, parameters: Parameters | None = No
 
 
 def _loads(directive: Term) -> bool:
-    """Return True if a directive loads clauses of another file; libraries of Prolog do not count."""
+    """Return True if a directive loads clauses from another file. Prolog libraries do not count."""
     if isinstance(directive, Many):
         return bool(directive.items)
     if not isinstance(directive, Compound) or not directive.arguments:
@@ -188,7 +198,7 @@ def _sort(made: EventDescription, head: Compound, body: tuple[Term, ...], span: 
 
 
 def fluent(source: Source, term: Term) -> FluentValuePair:
-    """`F=V` as a fluent. Raises CepError."""
+    """Return the term `F=V` as a fluent with its value. Raises CepError."""
     if not (isinstance(term, Compound) and term.name == "=" and len(term.arguments) == 2):
         hint = "a fluent has a value: `moving(V)=true`, `location(P)=home`"
         raise refused(source, "a fluent and its value were expected", term.span, hint)
@@ -199,12 +209,12 @@ def fluent(source: Source, term: Term) -> FluentValuePair:
 
 
 def refused(source: Source, message: str, span: Span, hint: str | None = None, code: str = "dialect") -> CepError:
-    """A mistake, or what does not run here."""
+    """Return the error for a mistake, or for a feature that is not supported."""
     return CepError(message, source, span, hint, code)
 
 
 def flat(source: Source, term: Compound) -> tuple[str, tuple[Term, ...]]:
-    """Name and arguments of a fluent or event: terms among its arguments become part of its name, `obl(pay(X))` is
+    """Return the name and arguments of a fluent or event. Nested terms join the name: `obl(pay(X))` becomes
     `obl_pay(X)`."""
     name = term.name
     found: list[Term] = []
@@ -219,7 +229,7 @@ def flat(source: Source, term: Compound) -> tuple[str, tuple[Term, ...]]:
 
 
 def timed(source: Source, term: Compound, time: Term | None) -> None:
-    """Refuse a condition that is about another time than its head."""
+    """Refuse a condition whose time differs from the head's. Raises CepError."""
     at = term.arguments[1]
     if not isinstance(at, Var) or not isinstance(time, Var) or at.name != time.name:
         raise refused(source, f"`{term.name}` asks of another time than the head", at.span,
@@ -227,5 +237,6 @@ def timed(source: Source, term: Compound, time: Term | None) -> None:
 
 
 def names_of(arguments: Sequence[Term]) -> list[str | None]:
-    """Return attribute names for these arguments, after their variables; None where an argument has none."""
+    """Return attribute names after the variables among the arguments; None for an argument that is not a named
+    variable."""
     return [each.name.lower() if isinstance(each, Var) and each.name[0] != "_" else None for each in arguments]

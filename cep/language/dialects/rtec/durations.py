@@ -1,4 +1,4 @@
-"""Intervals by how long they are: `intDurGreater`, `intDurLess`, and the findall that says the same."""
+"""Conditions on the duration of intervals: `intDurGreater`, `intDurLess`, and the equivalent `findall`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from cep.operators.temporal import LastingFormula
 from cep.plan.formula import Formula
 
 FINDALL = "findall((S,E), (member((S,E), I1), D is E-S, D > 10), I)"
-"""The form of it that is known."""
+"""The only supported form of `findall`."""
 _OPPOSITE = {">": "<", ">=": "=<", "<": ">", "=<": ">="}
 
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """Select the `intervals` whose duration compares so with a `length`, in ticks: `>`, `>=`, `<` or `=<`."""
+    """A selection of the `intervals` whose duration compares with `length` ticks by `>`, `>=`, `<` or `=<`."""
 
     intervals: Term
     operator: str
@@ -25,7 +25,7 @@ class Durations:
 
 
 def durations(term: Compound) -> Durations | None:
-    """Return the condition on durations that a term states; None: it states something else."""
+    """Return the selection by duration that a term expresses, or None if it expresses something else."""
     arguments = term.arguments
     if len(arguments) != 3:
         return None
@@ -58,7 +58,7 @@ def _found(pair: Term, goals: list[Term]) -> Durations | None:
 
 
 def lasting(formula: Formula, operator: str, length: int, span: Span) -> Formula:
-    """The formula over its intervals of such a length, in microseconds."""
+    """Return a formula that holds in the intervals of `formula` with such a duration. `length` is in microseconds."""
     if operator in (">", ">="):
         return LastingFormula(formula, length, operator == ">", span)
     return And((formula, LastingFormula(formula, length, operator == "=<", span)), (False, True), span)

@@ -1,4 +1,4 @@
-"""`holdsFor`: lists of intervals put together by union_all and the like, as one formula."""
+"""Translation of `holdsFor` to one formula: it nests the list operations such as `union_all`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EVER = "ever"
 
 
 class HoldsForConverter:
-    """The rules of fluents that `holdsFor` defines."""
+    """Converter of `holdsFor` clauses to WHILE rules."""
 
     def __init__(
         self, known: Signatures, types: Types, conditions: ConditionConverter, description: EventDescription, tick: int
@@ -35,7 +35,7 @@ class HoldsForConverter:
         self.asks_ever = False
 
     def rule(self, clause: Clause) -> ast.WhileRule:
-        """`head WHILE formula.` Raises CepError."""
+        """Return the rule `head WHILE formula.` Raises CepError."""
         assert clause.fluent is not None, "its head is a fluent"
         name, arguments = flat(self.source, clause.fluent.term)
         head = (*arguments, clause.fluent.value)
@@ -68,7 +68,8 @@ class HoldsForConverter:
         return term_variables(part)
 
     def ground(self, name: str, head: Sequence[Term], clause: Clause, loose: Term) -> Predicate:
-        """The condition that binds what the body does not."""
+        """Return the grounding condition, which binds the head variables that the body does not bind. Raises
+        CepError."""
         if not self.known.grounded(name):
             shown = loose.name if isinstance(loose, Var) else "_"
             raise refused(self.source, f"`{shown}` has no value: the body does not bind it", loose.span,
@@ -84,7 +85,8 @@ class HoldsForConverter:
         conditions: list[Condition],
         used: list[str],
     ) -> None:
-        """One condition of a body."""
+        """Convert one condition of a body: add a formula to `lists`, or a condition to `conditions`. Raises
+        CepError."""
         arguments, span = term.arguments, term.span
         if term.name == "holdsFor":
             found = fluent(self.source, arguments[0])
@@ -109,9 +111,9 @@ class HoldsForConverter:
             conditions += self.conditions.timeless(term, used)
 
     def emptiness(self, term: Compound, lists: Mapping[str, Formula]) -> bool:
-        """Return True if a condition only requires that there are intervals, which does not restrict when.
+        """Return True if a condition only requires that a list of intervals is not empty. It restricts no time.
 
-        Raises CepError if it requires that there are none.
+        Raises CepError if it requires that the list is empty.
         """
         negated = term.name == "\\+"
         inner = term.arguments[0] if negated else term
@@ -165,7 +167,7 @@ class HoldsForConverter:
         return lists[term.name]
 
     def union(self, clause: Clause, name: str, parts: Sequence[Formula], span: Span) -> Formula:
-        """OR, whose sides bind the same variables: the grounding binds those that one lacks."""
+        """Return the OR of formulas. The grounding condition binds variables that some of them lack."""
         assert clause.fluent is not None, "its head is a fluent"
         if len(parts) == 1:
             return parts[0]
@@ -184,14 +186,14 @@ class HoldsForConverter:
         return Or(tuple(made), span)
 
     def helpers(self) -> list[ast.Statement]:
-        """Return the statements of a fluent that holds from tick 0 on, for complements."""
+        """Return the statements of a fluent that holds from tick 0 on. Complements are relative to it."""
         if not self.asks_ever:
             return []
         begins = ast.FluentRule("initiate", EVER, (), None, ast.TimePoint(-self.tick))
         return [ast.FluentDeclaration(EVER, ()), begins]
 
     def acyclic(self, errors: Mistakes) -> None:
-        """Refuse fluents that `holdsFor` defines by themselves."""
+        """Refuse fluents whose `holdsFor` clauses depend on themselves."""
         seen: set[str] = set()
         for name in self.needs:
             path: list[str] = []

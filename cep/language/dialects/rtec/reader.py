@@ -1,8 +1,8 @@
-"""Event descriptions of RTEC, read into the syntax tree of events and fluents.
+"""Reader of RTEC event descriptions. It returns a syntax tree of events and fluents.
 
-`initiatedAt` and `terminatedAt` become `initiate` and `terminate`, `holdsFor` becomes WHILE (intervals.py), `fi` a
-deadline, `happensAt` in a head an event rule, grounding a predicate of its own; what remains are static rules. A tick
-[S, E) of RTEC is (S-1, E-1] here: what an event of T initiates holds from just after T.
+`initiatedAt` and `terminatedAt` become `initiate` and `terminate`. `holdsFor` becomes WHILE (intervals.py), `fi` a
+deadline, and `happensAt` in a head an event rule. Grounding becomes a predicate; the remaining clauses are static
+rules. RTEC's tick [S, E) is (S-1, E-1] here: what an event at T initiates holds from just after T.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ from cep.rules.terms import Call, Comparison, Condition, Expression, Predicate, 
 
 
 def read(source: Source, tick: int = SECOND, parameters: Parameters | None = None) -> ast.SyntaxTree:
-    """The clauses of a description, with the events, fluents and facts that they are about. `tick`: microseconds of
-    one tick of its clock. Raises CepError with all that is wrong."""
+    """Read a description, and declare the events, fluents and facts that it uses. Raises CepError with all mistakes.
+
+    `tick`: the length of one tick of its clock, in microseconds.
+    """
     return _DescriptionReader(sorted_clauses(source, tick, parameters), tick).tree()
 
 
@@ -137,7 +139,7 @@ class _DescriptionReader:
         return self.begins(clause)
 
     def fluent(self, fluent: FluentValuePair) -> tuple[str, tuple[Term, ...]]:
-        """Name and arguments, with the value."""
+        """Return the name of a fluent, and its arguments followed by its value."""
         name, arguments = flat(self.source, fluent.term)
         return name, (*arguments, fluent.value)
 
@@ -156,7 +158,7 @@ class _DescriptionReader:
         ]
 
     def begins(self, clause: Clause) -> list[ast.Statement]:
-        """`initiatedAt` and `terminatedAt`."""
+        """Return the rules for a clause of `initiatedAt` or `terminatedAt`."""
         assert clause.fluent is not None, "its head is a fluent"
         name, terms = self.fluent(clause.fluent)
         body = self.conditions.body(clause)
@@ -188,7 +190,7 @@ class _DescriptionReader:
     def named(
         self, terms: tuple[Term, ...], given: tuple[Expression, ...]
     ) -> tuple[tuple[Term, ...], tuple[Expression, ...]]:
-        """Anonymous variables of a head with names of their own."""
+        """Give names to the anonymous variables of a head."""
         made, values = list(terms), list(given)
         for at, each in enumerate(terms[:-1]):
             if isinstance(each, Var) and each.name == "_":
@@ -197,7 +199,7 @@ class _DescriptionReader:
         return tuple(made), tuple(values)
 
     def initially(self, clause: Clause) -> list[ast.Statement]:
-        """Return the rule of a fluent that holds from tick 0: it is initiated one tick before."""
+        """Return the rule of a fluent that holds from tick 0 on: it is initiated one tick earlier."""
         assert clause.fluent is not None, "its head is a fluent"
         name, terms = self.fluent(clause.fluent)
         *given, own = self.types.arguments(name, terms)

@@ -1,4 +1,5 @@
-"""Signatures of an event description: events, fluents and predicates, each with one number of arguments, and typed."""
+"""Signatures of an event description: the kind, the number of arguments and the types of each event, fluent and
+predicate."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ FORMS = {
     "relative_complement_all": "relative_complement_all(I1, [I2], I)", "complement_all": "complement_all([I1], I)",
     "intDurGreater": "intDurGreater(I1, 10, I)", "intDurLess": "intDurLess(I1, 10, I)",
 }  # fmt: skip
-"""How the conditions of RTEC are written."""
+"""An example of each condition of RTEC."""
 EDGES = {"start": "BEGIN", "end": "END"}
 _CONVERTED = "`cep convert` prints the description in our own language, and there"
 _COUNTED = f"{_CONVERTED} `count(M, N) WHILE voted(V, M) = aye AGGREGATE N = count() BY M.` counts what holds"
@@ -51,16 +52,19 @@ FOREIGN = {
     "@<": "`<` of numbers, `\\=` of all else",
     "@>": "`>` of numbers, `\\=` of all else",
 }
-"""Predicates of Prolog and RTEC that do not run here, and what to write instead."""
+"""Unsupported predicates of Prolog and RTEC, and what to write instead."""
 ALLEN = "before", "meets", "starts", "finishes", "during", "overlaps", "equal"
-"""Relations of intervals, `during(I1, I2, union, I)`."""
+"""Relations of intervals in conditions such as `during(I1, I2, union, I)`."""
 
 
 @dataclass(slots=True)
 class Signatures:
-    """`kinds`: what each name is; `names`: how its attributes may be called; `derived`: events that rules make;
-    `defined`: fluents that `holdsFor` defines, `simple`: those that events begin; `groundings`: the bodies by fluent;
-    `facts`: the facts of each predicate."""
+    """The signatures of a description.
+
+    `kinds`: event, fluent or predicate, by name; `names`: attribute names. `derived`: events in heads of rules;
+    `defined`: fluents of `holdsFor`; `simple`: fluents that are initiated. `groundings`: bodies by fluent; `facts`: by
+    predicate.
+    """
 
     source: Source
     kinds: dict[str, str] = field(default_factory=dict)
@@ -76,7 +80,8 @@ class Signatures:
     terms: dict[tuple[str, int, int], str] = field(default_factory=dict)
 
     def meet(self, kind: str, term: Compound, value: Term | None = None) -> tuple[str, tuple[Term, ...]]:
-        """An event, fluent or predicate as it is used; its name and arguments here. Raises CepError."""
+        """Check one use of an event, fluent or predicate against earlier uses. Return our name and arguments. Raises
+        CepError."""
         for at, each in enumerate(term.arguments):
             inner = each.name if isinstance(each, Compound) and each.arguments else ""
             shape = "a term" if inner else "a value"
@@ -104,14 +109,14 @@ class Signatures:
 
     @staticmethod
     def ground(name: str) -> str:
-        """The predicate that says for which arguments and values a fluent is."""
+        """Return the name of the predicate for the arguments and values of a fluent."""
         return f"grounding_{name}"
 
     def grounded(self, name: str) -> bool:
         return name in self.groundings
 
     def closed(self, name: str) -> bool:
-        """Return True if everything its grounding refers to is in this text."""
+        """Return True if this text defines everything on which the fluent's grounding depends."""
         return all(
             isinstance(each, Compound) and (each.name in self.rules or each.name in COMPARISONS)
             for body in self.groundings.get(name, ())
@@ -121,7 +126,7 @@ class Signatures:
     # --- numbers ---
 
     def number(self, term: Term, body: Sequence[Term]) -> float:
-        """A number that is written, or that a fact in the body gives. Raises CepError."""
+        """Return a number: the written one, or the value of a variable in the only matching fact. Raises CepError."""
         if isinstance(term, Number):
             found = [term.value]
         else:
@@ -146,7 +151,7 @@ def _a(kind: str) -> str:
 
 
 def signatures(description: EventDescription, types: Types) -> Signatures:
-    """All that is used in a description; mistakes are among its errors."""
+    """Collect the signatures of everything that a description uses. Mistakes go to its errors."""
     made = Signatures(description.source)
     for rule in description.atemporal:
         made.rules.add(rule.head.name)
@@ -188,7 +193,7 @@ def signatures(description: EventDescription, types: Types) -> Signatures:
 
 
 class _Noting:
-    """Collect mistakes inside the block among the errors of a description."""
+    """A context manager that adds a CepError of its block to the errors of a description."""
 
     def __init__(self, description: EventDescription) -> None:
         self.description = description
@@ -228,7 +233,7 @@ class _Collecting:
             self.made.simple.add(name)
 
     def condition(self, term: Term) -> None:
-        """Take in a condition of a body. Raises CepError."""
+        """Collect the signatures in a condition of a body. Raises CepError."""
         if not isinstance(term, Compound):
             raise refused(self.source, "this is not a condition", term.span)
         arguments = term.arguments

@@ -1,4 +1,4 @@
-"""Prolog, as far as event descriptions need it: clauses of text as terms, with their places."""
+"""Parser for the part of Prolog that event descriptions use. It returns clauses as terms with their positions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEEPEST = 100
 
 @dataclass(frozen=True, slots=True)
 class Var:
-    """`Vessel`, `_`."""
+    """A variable: `Vessel`, `_`."""
 
     name: str
     span: Span = field(default=NOWHERE, compare=False)
@@ -25,7 +25,7 @@ class Var:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """`5`, `2.7`."""
+    """A number: `5`, `2.7`."""
 
     value: int | float
     span: Span = field(default=NOWHERE, compare=False)
@@ -33,7 +33,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Many:
-    """`[I1, I2]`."""
+    """A list: `[I1, I2]`."""
 
     items: tuple[Term, ...]
     span: Span = field(default=NOWHERE, compare=False)
@@ -41,7 +41,10 @@ class Many:
 
 @dataclass(frozen=True, slots=True)
 class Compound:
-    """`happensAt(gap(V), T)`; an atom has no arguments; operators are functors, `=(F, V)`. `quoted`: a text."""
+    """A compound term, `happensAt(gap(V), T)`, or an atom, which has no arguments.
+
+    Operators are functors: `=(F, V)`. `quoted`: the atom is a quoted text.
+    """
 
     name: str
     arguments: tuple[Term, ...] = ()
@@ -91,7 +94,7 @@ _PREFIX = {":-": (1200, 1199), "\\+": (900, 900), "-": (200, 200), "+": (200, 20
 
 
 def clauses(source: Source, tick: int, parameters: Parameters | None = None) -> Iterator[Term | CepError]:
-    """Each clause of a text as a term, and a mistake in the place of one that cannot be read."""
+    """Yield each clause of a text as a term, or a CepError in place of a clause that cannot be read."""
     found = _tokens(source)
     if parameters:
         found = [each for token in found for each in _with_values(token, parameters, tick)]
@@ -112,7 +115,7 @@ def clauses(source: Source, tick: int, parameters: Parameters | None = None) -> 
 
 
 def _with_values(token: _Token, parameters: Parameters, tick: int) -> list[_Token]:
-    """Put the value of a parameter in the place of its name."""
+    """Return a token, or the tokens of its value if it names a parameter."""
     found = parameters.in_dialect(token.text, tick) if token.kind == "variable" else None
     return [token] if found is None else [token._replace(kind=kind, text=text) for kind, text in found]
 
@@ -141,7 +144,7 @@ def _tokens(source: Source) -> list[_Token]:
 
 _DIRECTIVES = "dynamic", "discontiguous", "multifile", "table", "initialization", "module_transparent", "meta_predicate"
 _DIRECTIVE = 1150
-"""Words that stand before what a directive is about, `:- dynamic f/1, g/2.`, and how loosely."""
+"""The operator priority of directive words, such as `dynamic` in `:- dynamic f/1, g/2.`"""
 
 
 class _Reading:
@@ -278,14 +281,14 @@ class _Reading:
 
 
 def conjuncts(term: Term) -> list[Term]:
-    """The parts of `A, B, C`."""
+    """Return the parts of the conjunction `A, B, C`."""
     if isinstance(term, Compound) and term.name == "," and len(term.arguments) == 2:
         return [*conjuncts(term.arguments[0]), *conjuncts(term.arguments[1])]
     return [term]
 
 
 def alternatives(body: list[Term]) -> list[list[Term]]:
-    """The bodies of the clauses that one with `;` stands for."""
+    """Expand a body with `;` into the bodies of several clauses without `;`."""
     for place, each in enumerate(body):
         if isinstance(each, Compound) and each.name == ";" and len(each.arguments) == 2:
             made = []
@@ -296,7 +299,7 @@ def alternatives(body: list[Term]) -> list[list[Term]]:
 
 
 def term_variables(term: Term) -> list[str]:
-    """The names of the variables of a term, with repetitions, without `_`."""
+    """Return the names of the variables of a term, with repetitions, except `_`."""
     match term:
         case Var(name):
             return [] if name == "_" else [name]

@@ -1,7 +1,7 @@
-"""Types of the arguments of all predicates, found from how they are used: Prolog declares none.
+"""Type inference for the arguments of all predicates, from their use. Prolog declares no types.
 
-Arguments that share a variable have one type. What is compared or calculated with is a number, an int where all that is
-known of it are ints and none of it comes in; all else is a string.
+Arguments that share a variable have the same type. Values in comparisons or arithmetic are numbers. They are ints if
+all known values are ints and none is input. All other values are strings.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ FUNCTIONS = {
     "abs": "abs", "min": "min", "max": "max", "sqrt": "sqrt", "exp": "exp", "log": "log", "sin": "sin", "cos": "cos",
     "atan2": "atan2", "floor": "floor", "round": "round",
 }  # fmt: skip
-"""Functions of Prolog's arithmetic, and what they are called here."""
+"""Our names of Prolog's arithmetic functions."""
 
 
 class Types:
-    """Classes of things of one type, and what is known of each."""
+    """Equivalence classes of arguments and variables that have the same type, and the evidence for each type."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -36,18 +36,20 @@ class Types:
         return key
 
     def same(self, one: Key, other: Key) -> None:
-        """Both have one type."""
+        """Unite two classes."""
         one, other = self.root(one), self.root(other)
         if one != other:
             self.parent[one] = other
             self.known[other] = self.known.pop(one, {}) | self.known.get(other, {})
 
     def note(self, key: Key, kind: str, span: Span) -> None:
-        """`kind`: text, int, float, of a constant; reckoned; input."""
+        """Record evidence for the type of a class. `kind`: text, int or float (a constant), reckoned (arithmetic), or
+        input."""
         self.known.setdefault(self.root(key), {}).setdefault(kind, span)
 
     def key(self, term: Term, clause: int) -> Key:
-        """Return the key of a variable in its clause; other terms get new ones, constants with their type."""
+        """Return the key of a term: a variable has one per clause, other terms get a new one. Record a constant's
+        type."""
         if isinstance(term, Var) and term.name != "_":
             return ("variable", clause, term.name)
         self.fresh += 1
@@ -62,7 +64,7 @@ class Types:
         return made
 
     def reckoned(self, term: Term, clause: int) -> Key:
-        """An expression of arithmetic: all of it are numbers of one type."""
+        """Return the key of an arithmetic expression. All its parts are numbers of one type."""
         if not isinstance(term, Compound) or not term.arguments:
             key = self.key(term, clause)
             if isinstance(term, Compound):
@@ -79,7 +81,7 @@ class Types:
         return keys[0]
 
     def function(self, term: Compound) -> str:
-        """Return our name of a function. Raises CepError."""
+        """Return our name of an arithmetic function. Raises CepError."""
         if term.name in ARITHMETIC:
             return "neg" if len(term.arguments) == 1 and term.name == "-" else ARITHMETIC[term.name]
         if term.name not in FUNCTIONS:
@@ -89,7 +91,7 @@ class Types:
         return FUNCTIONS[term.name]
 
     def use(self, name: str, arguments: tuple[Term, ...], clause: int) -> None:
-        """A predicate, event or fluent is used with these arguments."""
+        """Unite the arguments of a predicate, event or fluent with the terms of one use. Raises CepError."""
         for at, each in enumerate(arguments):
             if isinstance(each, Many):
                 raise CepError(
@@ -98,7 +100,7 @@ class Types:
             self.same(("argument", name, at), self.key(each, clause))
 
     def type(self, key: Key) -> str:
-        """The type of what is in a class. Raises CepError where it is both calculated with and a text."""
+        """Return the type of a class. Raises CepError if it is a text and also occurs in arithmetic."""
         known = self.known.get(self.root(key), {})
         if "text" in known:
             if "reckoned" in known:
@@ -114,7 +116,7 @@ class Types:
     # --- terms as expressions ---
 
     def expression(self, term: Term, type: str) -> Expression:
-        """A term, whose type is known, as an expression."""
+        """Convert a term of a known type to an expression. Raises CepError."""
         match term:
             case Var(name, span):
                 return Variable(name, span)
@@ -130,12 +132,12 @@ class Types:
         raise CepError("a list is not a value here", self.source, term.span, None, "dialect")
 
     def argument(self, name: str, at: int, term: Term) -> Expression:
-        """An argument of a predicate, event or fluent."""
+        """Convert an argument of a predicate, event or fluent. Raises CepError."""
         if isinstance(term, Compound) and term.arguments:
             raise CepError(f"`{term.name}(..)` is not a value here", self.source, term.span,
                            "a variable, and the arithmetic beside it: `X is ..`", "dialect")  # fmt: skip
         return self.expression(term, self.type(("argument", name, at)))
 
     def arguments(self, name: str, terms: tuple[Term, ...]) -> tuple[Expression, ...]:
-        """All of them."""
+        """Convert all arguments of a predicate, event or fluent. Raises CepError."""
         return tuple(self.argument(name, at, each) for at, each in enumerate(terms))
