@@ -1,1 +1,1 @@
-"""Results that are put right when events come late, are corrected or withdrawn."""
+"""Correction of results if input arrives late, is corrected or is withdrawn."""

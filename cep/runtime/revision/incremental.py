@@ -1,10 +1,11 @@
-"""Revision by what changes: late rows go through a program as changes of tables.
+"""Incremental revision: late rows go through a program as changes of tables.
 
-Each operator that has to keeps what it took in the window, by key (`cep.operators.goals.reviser`). An operator that has
-no reviser is run again for the keys that change (`cep.runtime.revision.region`). That is begun when
-so much came late that to run keys again from their stretches costs more, out of the oldest state and the input, and let
-go when nothing has come late for as long as the window is. What is kept by stretch is as it was until somebody looks at
-it: then it is put right (`settle`).
+A goal with a reviser (`cep.operators.goals.reviser`) processes changes. It keeps its input in the window, by key, if it
+must. Goals without a reviser run again for the keys that change (`cep.runtime.revision.region`).
+
+Incremental revision begins once the cost of rerunning keys exceeds that of reading the window. It starts from the
+oldest state and the input since. It ends if nothing has been late for the length of the window. The states of the
+window's stretches are only updated when somebody needs them (`settle`).
 """
 
 from __future__ import annotations
@@ -39,19 +40,22 @@ from cep.runtime.revision.window_segment import FEWEST, Given, Stretch, extend, 
 from cep.runtime.schedule import Schedule
 
 A_ROW, A_PUSH = 64, 4096
-"""The least cost of a late row, and of a push with late rows, when keys are run again. In rows of a rerun of the
+"""The least cost of a late row, and that of a push with late rows, if keys run again. The unit is a row of the
 window."""
 KNOWN = 1024
-"""The number of known keys that may be without rows, beside twice as many as there are rows."""
+"""The number of keys without rows that may be known, in addition to twice the number of rows."""
 TABLES = 64
-"""The number of tables that may wait, in order, for processing."""
+"""The maximum number of tables that may wait to be processed."""
 FEW = 1024
-"""Rows: so many changes of what was given wait, at least, before they are netted."""
+"""The least number of waiting output changes at which they are netted."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A goal that revises, in the part of the machine, with its place among all goals; or a region."""
+    """A part of the machine that processes changes: a goal with its reviser, or a region.
+
+    `place`: the position of its first goal among all goals.
+    """
 
     part: SingleGoal | PartsTogether
     reviser: Reviser | Rerun
@@ -59,42 +63,43 @@ class _Part:
 
 
 class Incremental:
-    """Late rows as changes in one machine, whose window has one state of the knowledge."""
+    """Incremental revision of one machine. The knowledge must not change within the window."""
 
     def __init__(self, plan: Plan, machine: Machine, build: Callable[[Plan], Machine], pool: Pool) -> None:
         self.plan, self.machine, self.build, self.pool = plan, machine, build, pool
         self.regions = _regions(plan, machine)
-        """The numbers of the parts of the machine that are put right together."""
+        """The groups of parts that are revised together, by number, each with True if it is a single goal with a
+        reviser."""
         self.sets = {*machine.given, *_read_as_sets(machine, self.regions)}
-        """The events of which an occurrence is there once."""
+        """The events in which an occurrence counts once, and not several times."""
         _in_bags(machine, self.sets)
         self.parts: list[_Part] = []
         self.spent = 0
-        """The cost of the keys run again so far."""
+        """The cost of rerunning keys so far."""
         self.used = 0
-        """The time at which something last arrived late, from before the latest instant."""
+        """The time at which rows from before the latest instant last arrived late."""
         self.pending: list[tuple[str, RowChanges]] = []
-        """Changes of what was given that stretches do not know yet."""
+        """Changes of the output that the stretches do not include yet."""
         self.waiting = self.netted = 0
-        """The number of these rows now, and when they were last netted."""
+        """The current number of these rows, and their number when they were last netted."""
         self.since = END_OF_TIME
-        """The states of stretches that begin before it are right."""
+        """The stretches that begin before this time have the right states."""
         self.keys = 0
         """The number of keys at the beginning."""
         self.come: Given = {}
-        """Rows of the input that came in order, which regions are not told of yet."""
+        """Input rows that arrived in order and that regions have not received yet."""
         self.several = _told_apart(plan, machine, self.sets)
-        """The events of the input of which equal records are told apart, and their goals."""
+        """The input events whose equal records count separately, with their goals."""
         self.equal_until = BEGINNING
-        """When the latest of these records ended that was equal to another. Changes are of sets."""
+        """The latest end of a record of these events that equals another. Changes cannot represent such records."""
         self.schedule = Schedule((), ())
         """The times at which `parts` are next due."""
         self.restored = False
-        """True if the stretches come from a snapshot, and have not been searched for equal records."""
+        """True if the stretches come from a snapshot and have not been searched for equal records."""
 
     @property
     def stretches_of_a_window(self) -> int | None:
-        """The number of stretches in a window, once it has begun."""
+        """The number of stretches per window once incremental revision has begun; None before."""
         return FEWEST if self.begun else None
 
     @property
@@ -102,7 +107,7 @@ class Incremental:
         return bool(self.parts)
 
     def tells_apart(self, stretches: Sequence[Stretch]) -> bool:
-        """Return True if stretches have equal records that are told apart."""
+        """Return True if stretches may contain equal records that count separately."""
         since = stretches[0].since
         for stretch in stretches if self.restored else ():
             for event in self.several.keys() & stretch.inputs.keys():
@@ -112,17 +117,17 @@ class Incremental:
         return self.equal_until > since
 
     def look_at(self, records: Table) -> None:
-        """Look for equal ones among records that are told apart."""
+        """Search records that count separately for equal ones."""
         records = by_arrival(contiguous(records))
         if (before := equal_before(records)) is not None:
             self.equal_until = max(self.equal_until, int(records[END, before > 0].max()))
 
     def cost(self, late: Mapping[str, RowChanges]) -> None:
-        """Keys with these changes were run again."""
+        """Add the cost of rerunning keys with these changes."""
         self.spent += A_PUSH + A_ROW * sum(rows(each.going) + rows(each.coming) for each in late.values())
 
     def begin(self, stretches: Sequence[Stretch], frontier: Frontier) -> None:
-        """Begin with the oldest state, which is right as all of them are, and the input up to a frontier."""
+        """Begin with the oldest state and the input since, up to a frontier. All stretches must be up to date."""
         first = stretches[0]
         since = frontier.until(first.since)
         machine, scratch = self.machine, self.build(self.plan)
@@ -169,7 +174,7 @@ class Incremental:
         self.keys = max(part.reviser.keys for part in self.parts)
 
     def leave(self) -> None:
-        """Let all of it go; stretches have to be right, or to be given others."""
+        """End incremental revision. The stretches must be up to date, or about to be replaced."""
         self.parts, self.come, self.spent = [], {}, 0
         self._forget_changes()
         self.machine.watched = {}
@@ -179,8 +184,8 @@ class Incremental:
     ) -> tuple[Revised, Given]:
         """Revise the output up to `since`, the watermark, and continue to a frontier.
 
-        `late`: changes up to the watermark; `inputs`: rows in order after it. Returns the revised output and, apart
-        from it, the output of the time after the watermark.
+        `late`: changes up to the watermark. `inputs`: rows after it, in order. Return the revised output and,
+        separately, the output after the watermark.
         """
         self._take(self.machine.watched)
         machine, found, ahead = self.machine, Revised(), Given()
@@ -215,7 +220,7 @@ class Incremental:
     def _revised(
         self, part: _Part, read: Sequence[Table], since: int, frontier: Frontier, found: Revised
     ) -> Mapping[PlanUnit, Table]:
-        """Return the changes of what a part gives, also by time alone."""
+        """Return the changes of a part's output, including those due to time alone."""
         made, single = self.machine.made, part.part
         if isinstance(part.reviser, Rerun):
             assert isinstance(single, PartsTogether), "a region is of parts"
@@ -236,7 +241,7 @@ class Incremental:
         return {unit: changes}
 
     def _give(self, event: str, changes: Table, since: int, found: Revised, ahead: Given) -> None:
-        """Changes of an event that is given out."""
+        """Record changes of an output event. Separate those after the watermark, which are not revisions."""
         going, coming = parts_of(changes)
         early = coming[END] <= since
         before, after = parted(coming, early) if early.any() else (coming[:, :0], coming)
@@ -249,8 +254,10 @@ class Incremental:
             ahead[event] = [by_arrival(after)]
 
     def went_on(self, stretches: Sequence[Stretch], watermark: int, length: int) -> bool:
-        """Time has gone on. Whether it is to be let go: nothing has been late for long, or most of what it knows is
-        gone."""
+        """Drop what lies before the window. Return True if incremental revision should end.
+
+        It should end if nothing has been late for long, or if most known keys have no rows any more.
+        """
         since = stretches[0].since
         for part in self.parts:
             part.reviser.forget(since)
@@ -282,14 +289,14 @@ class Incremental:
         return waiting + sum(part.reviser.nbytes for part in self.parts)
 
     def _forget_changes(self) -> None:
-        """Stretches know all of them."""
+        """Forget all changes, because the stretches include them."""
         self.pending, self.waiting, self.netted, self.since = [], 0, 0, END_OF_TIME
 
     def _watched(self) -> dict[PlanUnit, list[Table]]:
         return {unit: [] for part in self.parts if part.reviser.remembers for unit in part.part.takes.units}
 
     def took(self, inputs: Mapping[str, Table]) -> None:
-        """The machine has taken that of the input, in order."""
+        """Record input that the machine has processed in order."""
         for event in self.several.keys() & inputs.keys():
             if self.several[event] is None:
                 self.look_at(inputs[event])
@@ -298,7 +305,7 @@ class Incremental:
 
     @property
     def _own(self) -> frozenset[str]:
-        """The events of the input that regions take."""
+        """The input events that regions read."""
         regions = (part.part for part in self.parts if isinstance(part.reviser, Rerun))
         return frozenset(event for part in regions for event in part.takes.events)
 
@@ -320,8 +327,7 @@ class Incremental:
         self.come = {}
 
     def _net_given(self, stretches: Sequence[Stretch]) -> None:
-        """Changes of what was given that are many are one for each event; stretches take them where they are as many as
-        what is there."""
+        """Net the waiting changes of the output. Add them to the stretches if they are as many as the rows there."""
         by_event: dict[str, list[RowChanges]] = {}
         for event, change in self.pending:
             by_event.setdefault(event, []).append(change)
@@ -337,7 +343,7 @@ class Incremental:
             self._put_given(stretches)
 
     def _put_given(self, stretches: Sequence[Stretch]) -> None:
-        """Add output to the stretches in which it ends."""
+        """Add the waiting changes of the output to the stretches in which they end."""
         begins = np.array([each.since for each in stretches])
         for event, changes in self.pending:
             for table, come in ((changes.going, False), (changes.coming, True)):
@@ -349,8 +355,10 @@ class Incremental:
 
 
 def _told_apart(plan: Plan, machine: Machine, sets: Set[PlanUnit]) -> dict[str, EventGoal | None]:
-    """The events of the input of which it matters how often a record is there, and their goals, which look for equal
-    ones; None: a compiled loop has it."""
+    """Return the input events whose equal records count separately, and their goals, which search for equal records.
+
+    None instead of a goal: a compiled loop contains it.
+    """
     about = equal_records(plan)
     goals = {event: goal for goal, event in machine.events()}
     taken = {event for part in machine.parts for event in part.takes.events}
@@ -371,27 +379,26 @@ def _come(late: RowChanges | None, inputs: Table | None) -> Table:
 
 
 def _goals(machine: Machine) -> list[GoalInPlan]:
-    """The goals of a machine that run by themselves."""
+    """Return the goals of a machine that are parts of their own."""
     singles = [part for part in machine.parts if isinstance(part, SingleGoal)]
     return [GoalInPlan(part.unit, part.goal, part.reads) for part in singles]
 
 
 def _revisers(plan: Plan, machine: Machine) -> dict[PlanUnit, Reviser | None]:
-    """A reviser for every goal that runs by itself; None where it has none."""
+    """Return a reviser for every goal that is a part of its own; None for goals without one."""
     goals = _goals(machine)
     found = revisers_of(goals, machine.widths, machine.given, plan.inputs)
     return {each.unit: reviser for each, reviser in zip(goals, found, strict=True)}
 
 
 def _in_bags(machine: Machine, sets: Collection[PlanUnit]) -> None:
-    """Nobody minds that an occurrence of other events than these is there more than once: what is given is made a set,
-    and inertia looks at what there is at all."""
+    """Allow repeated occurrences in all events except `sets`. Output becomes a set, and inertia ignores repetitions."""
     for goal in _goals(machine):
         allow_twice(goal, goal.unit not in sets)
 
 
 def _regions(plan: Plan, machine: Machine) -> list[tuple[list[int], bool]]:
-    """The parts that are put right together, by number, and whether it is one that revises by itself."""
+    """Return the groups of parts that are revised together, by number, with True for a single goal with a reviser."""
     _in_bags(machine, machine.widths)
     revisers = _revisers(plan, machine)
     parts = machine.parts
@@ -402,7 +409,7 @@ def _regions(plan: Plan, machine: Machine) -> list[tuple[list[int], bool]]:
 
 
 def _read_as_sets(machine: Machine, regions: Iterable[tuple[list[int], bool]]) -> set[PlanUnit]:
-    """The events that regions make or read, for which it matters how often an occurrence is there."""
+    """Return the units that regions write or read, in which the number of equal occurrences matters."""
     found, waiting = set[PlanUnit](), list[PlanUnit]()
     reads = {unit: part.takes.units for part in machine.parts for unit in part.gives}
     for numbers, alone in regions:

@@ -1,7 +1,7 @@
-"""The keys of a stage that late changes had: a number each, by which rows and states are told apart.
+"""Numbers of the keys with late changes, by which rows and states are assigned to keys.
 
-A key is the values of the arguments by which rows are dealt. Its columns have other types in other places: an int here,
-a float there. So a key has a row of words for each tuple of types, by which it is found.
+A key consists of the values of the arguments by which rows are distributed. Its columns may have different types in
+different tables, e.g. int and float. So each tuple of types has its own index from words to key numbers.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from cep.runtime.decode import values
 from cep.runtime.keyed_stage import Key, encoded_key
 
 FEW = 4
-"""Up to this many keys are searched for one by one."""
+"""The maximum number of keys that are searched for one by one."""
 KEPT = 1024
-"""The number of numbers that may belong to keys outside the window, beside as many as the window has rows."""
+"""The number of known keys outside the window, beyond the number of the window's rows, at which keys are forgotten."""
 NEAR = 1 << 20
-"""Keys whose words lie in so narrow a range are looked up in a table of it."""
+"""The largest range of a single key column that is looked up in an array."""
 
 Types = tuple[str, ...]
 
 
 class _Words:
-    """The words of keys in columns of some types: `of`: the key of each row."""
+    """The words of keys in columns of some types. `of`: the number of each row's key."""
 
     def __init__(self, width: int) -> None:
         self.rows = KeySet(width)
@@ -45,14 +45,14 @@ class _Words:
 
 
 class KeyNumbers:
-    """Numbers of keys, from 0."""
+    """Numbers of keys, from 0 on."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self.clear()
 
     def clear(self) -> None:
-        """Know none."""
+        """Forget all keys."""
         self._numbers: dict[Key, int] = {}
         self._keys: list[Key] = []
         self._words: dict[Types, _Words] = {}
@@ -62,7 +62,7 @@ class KeyNumbers:
         return len(self._keys)
 
     def entered(self, types: Types, table: Ints) -> Ints:
-        """The numbers of the keys in columns of these types, a row a key; new ones get some."""
+        """Return the numbers of keys in columns of these types, one key per row. New keys get new numbers."""
         words = self._of(types)
         ids = words.rows.find(table)
         new = np.flatnonzero(ids < 0)
@@ -77,7 +77,7 @@ class KeyNumbers:
         return words.of[ids]
 
     def found(self, types: Types, table: Ints) -> Ints:
-        """The same; -1 for those that have none."""
+        """Return the numbers of keys in columns of these types; -1 for unknown keys."""
         words = self._of(types)
         ids = words.rows.find(table)
         if not len(words.of):
@@ -85,7 +85,7 @@ class KeyNumbers:
         return np.where(ids < 0, -1, words.of[ids])
 
     def test(self, types: Types, active: Bools) -> Callable[[Ints], Bools]:
-        """Return a mask of the rows with one of these keys."""
+        """Return a function that computes a mask of the rows with an active key."""
         words = self._of(types)
         wanted = words.rows.rows[_at(active, words.of)]
         if len(types) == 1 and len(wanted) <= FEW:
@@ -110,7 +110,7 @@ class KeyNumbers:
         return self._numbers[key]
 
     def _of(self, types: Types) -> _Words:
-        """The words of all keys that are of so many values and fit the types."""
+        """Return the words of all keys that have this number of columns and fit these types."""
         if types not in self._words:
             self._words[types] = _Words(len(types))
         words = self._words[types]
@@ -129,14 +129,14 @@ class KeyNumbers:
 
 
 def _set_of(values: Ints, highest: int) -> Bools:
-    """Which of 0 to the highest, and one more, are among these."""
+    """Return a mask over 0 to `highest` + 1 that is True for these values."""
     found = np.zeros(highest + 2, np.bool_)
     found[values] = True
     return found
 
 
 def _near(low: int, wanted: Bools, table: Ints) -> Bools:
-    """Return a mask of the rows of a column with a wanted value, counted from the lowest."""
+    """Return a mask of the rows of a column with a wanted value. `wanted` is a mask over the values from `low` on."""
     places = table[:, 0].astype(np.uint64) - np.uint64(low % 2**64)
     found: Bools = wanted[np.minimum(places, np.uint64(len(wanted) - 1)).astype(np.int64)]
     return found

@@ -21,9 +21,11 @@ from cep.runtime.revision.row_window import RowChanges, RowWindow
 def net_changes(
     plan: Plan, old: Mapping[str, Sequence[Table]], new: Mapping[str, Sequence[Table]], ordered: bool, numbered: bool
 ) -> Iterator[tuple[str, RowChanges]]:
-    """The events that change, of what was given where something was run again, and of what is given now. `ordered`:
-    rows of another order are others, since other stages take them with it; `numbered`: equal occurrences have their
-    numbers in IDENTITY."""
+    """Yield the events that change, with the difference between their old and new output.
+
+    `ordered`: rows with another order count as different, because other stages receive the order. `numbered`: IDENTITY
+    holds the numbers of equal occurrences.
+    """
     several = equal_records(plan).several if numbered else frozenset[str]()
     for event in sorted((old.keys() | new.keys()) & set(plan.derived)):
         none = empty(len(plan.schemas[event].attributes))
@@ -40,7 +42,8 @@ def net_changes(
 
 
 def _parted(tables: Iterable[Table], end: int) -> tuple[list[Table], list[Table]]:
-    """The tables of which something ends at or before `end`, and the others: of one that is sorted by end its parts."""
+    """Split tables into those that may contain ends up to `end`, and the rest. Tables sorted by end are cut at
+    `end`."""
     before, later = list[Table](), list[Table]()
     for table in tables:
         ends = table[END]
@@ -56,7 +59,7 @@ def _parted(tables: Iterable[Table], end: int) -> tuple[list[Table], list[Table]
 def all_changes(
     plan: Plan, old: Mapping[str, Sequence[Table]], new: Mapping[str, Sequence[Table]]
 ) -> Iterator[tuple[str, RowChanges]]:
-    """The same with what stays, of which something else may have changed."""
+    """Yield the same including unchanged rows, whose lineage may have changed."""
     for event in sorted((old.keys() | new.keys()) & set(plan.derived)):
         none = empty(len(plan.schemas[event].attributes))
         change = RowChanges(*(concat([none, *given.get(event, ())]) for given in (old, new)))
@@ -81,8 +84,11 @@ _NONE = np.empty(0, np.int64)
 
 
 class RevisionLineage:
-    """`spare`: a machine that states are read with; `transitions`: the tables of the transitions of simple fluents,
-    where they are remembered."""
+    """The lineage of revised output.
+
+    `spare`: a machine for reading states. `transitions`: the tables of transitions of simple fluents, if these are
+    kept.
+    """
 
     def __init__(self, history: OccurrenceHistory, spare: Machine, plan: Plan, transitions: Iterable[str]) -> None:
         self.history, self.spare, self.transitions = history, spare, frozenset(transitions)
@@ -91,12 +97,12 @@ class RevisionLineage:
         self._made: list[Ints] = []
 
     def come(self, event: str, changes: RowChanges) -> None:
-        """Records of an event have come, and others have gone."""
+        """Record that records of an event were added and removed."""
         self.history.add_records({event: changes.coming})
         self._records.append(changes.going[IDENTITY])
 
     def made(self, old: Given, new: Given) -> None:
-        """Occurrences that were made, which stand in the place of those that are no more."""
+        """Record new occurrences, and the old ones that they replace."""
         for own, add in (
             (self._derived, self.history.add_derived),
             (self.transitions, self.history.add_transitions),
@@ -113,7 +119,7 @@ class RevisionLineage:
             add({name: [table] for name, table in made.items()})
 
     def told(self) -> None:
-        """Forget the lineage of withdrawn rows, which has been output."""
+        """Forget the lineage of withdrawn rows, after it has been output."""
         if any(map(len, (*self._records, *self._made))):
             self.history.withdraw(*(np.unique(np.concatenate([_NONE, *each])) for each in (self._records, self._made)))
         self._records, self._made = [], []
@@ -124,7 +130,7 @@ class RevisionLineage:
         late: Mapping[str, Iterable[RowChanges]],
         states: Iterable[Sequence[pa.RecordBatch]],
     ) -> list[Ints]:
-        """The identities of rows in windows, of late ones, and of what waits in states."""
+        """Return the handles in windows, in late rows, and in states."""
         found = [window.all()[IDENTITY] for each in windows for window in each.values()]
         found += [t[IDENTITY] for changes in late.values() for each in changes for t in (each.going, each.coming)]
         for state in states:

@@ -1,10 +1,12 @@
-"""Which parts of a machine are put right together: those that revise each by itself, all others in regions.
+"""Division of a machine's parts for revision: goals with a reviser are separate, all other parts form regions.
 
-A region is as small as it may be. Its parts run as one, on rows of some keys from a state that was kept. So between
-regions flow rows that a reader may take in any order, and that end in the step in which they are given:
+A region is as small as possible. It runs as one, on the rows of some keys, from a stored state. Between regions, a
+reader must accept rows in any order, and rows must end in the step that outputs them. This has two consequences:
 
-- A part that goes by the order of simultaneous rows runs with what makes these, back to where no two of them tie.
-- What formulas and time points give may end earlier: whatever reads it, at any depth, runs with it.
+- A part that depends on the order of simultaneous rows is in a region with the parts that output these rows, up
+  to parts whose rows have no ties.
+- Formulas and time points may output rows with earlier ends. All their readers, direct and indirect, are in
+  their region.
 """
 
 from __future__ import annotations
@@ -29,8 +31,10 @@ SHARED = KeySide(None)
 
 
 class PartsTogether(GoalByGoal):
-    """Parts that run as one, in this order. `seen`: the units that others read or that are given out; `come`: the
-    events that come in."""
+    """Parts that run as one, in this order.
+
+    `seen`: the units that others read or that are output. `come`: the input events.
+    """
 
     def __init__(
         self,
@@ -78,7 +82,10 @@ class PartsTogether(GoalByGoal):
 
 
 def regions_of(parts: Sequence[MachinePart], plan: Plan, ties: Ties, strays: Collection[int]) -> list[list[int]]:
-    """The parts by number in regions, each after what it reads. `strays`: what these give may end before the step."""
+    """Divide parts, by number, into regions. A region comes after those that it reads.
+
+    `strays`: parts whose output may end before the step.
+    """
     maker = {unit: number for number, part in enumerate(parts) for unit in part.gives}
     reads = [[maker[unit] for unit in part.takes.units] for part in parts]
     with_readers: list[set[int]] = [set() for _ in parts]
@@ -108,14 +115,17 @@ def _goes_by_order(part: MachinePart, plan: Plan) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RegionKeys:
-    """The key in each input of a region, its own events first, and in what each of its goals holds."""
+    """The key columns in each input of a region, own events first, and in the state of each of its goals."""
 
     inputs: tuple[KeySide, ...]
     held: tuple[tuple[KeySide, ...], ...]
 
 
 def keys_of(plan: Plan, part: PartsTogether, held: Sequence[PlanUnit]) -> RegionKeys:
-    """The key by which parts run again; by none every row belongs to every key. `held`: the units of its goals."""
+    """Return the key by which parts run again. Without a common key, every row belongs to every key.
+
+    `held`: the units of the parts' goals.
+    """
     for stage in partition(plan):
         if stage.keyed and part.inside <= _units(plan, stage):
             try:

@@ -1,8 +1,8 @@
-"""A region: goals that share a key and run together, to be run again by key from the last kept state before a change.
+"""Regions: goals that share a key and are rerun together, by key, from the last stored state before a change.
 
-A key is run again from the beginning of the first stretch in which it has a change, a stretch at a time, until its
-state at the end of one is the state that was kept. What states hold of some keys is taken out of what was kept and put
-back without a look at that of other keys.
+A key is rerun from the beginning of the first stretch in which it has a change. The rerun goes on, one stretch at a
+time, until the key's state at the end of a stretch equals the stored one. The state of some keys is read and replaced
+without a look at that of other keys.
 """
 
 from __future__ import annotations
@@ -33,45 +33,49 @@ from cep.runtime.revision.row_window import parted
 from cep.runtime.revision.window_segment import KeptState, Overlay, States, Stretch, copied
 
 SMALL = 2_000_000
-"""The size in bytes up to which kept state is changed in place, not overlaid."""
+"""The size in bytes up to which stored state is changed in place, without an overlay."""
 
 Goals = tuple[int, ...]
-"""The numbers of goals among those of a region that keep something."""
+"""The numbers of some of a region's goals with state."""
 
 LiveGoals = Sequence[tuple[PlanUnit, Goal]]
-"""The goals of the whole program, as they are now."""
+"""The goals of the whole program, with their current states."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The stretches of a window, in which time has come to a watermark; `frontier`: that of a time in it."""
+    """The stretches of a window, and its watermark. `frontier`: a function from a time in the window to its
+    frontier."""
 
     stretches: Sequence[Stretch]
     watermark: int
     frontier: Callable[[int], Frontier]
 
     def until(self, number: int) -> int:
-        """The watermark at the end of a stretch."""
+        """Return the watermark at the end of a stretch."""
         last = number + 1 == len(self.stretches)
         return self.watermark if last else self.stretches[number + 1].since
 
     def place(self, end: int) -> int:
-        """The number of the stretch in which what ends then is."""
+        """Return the number of the stretch that contains an end."""
         return max(0, int(np.searchsorted([each.since for each in self.stretches], end, "left")) - 1)
 
     def places(self, table: Table) -> dict[int, Table]:
-        """The rows of a table by the number of the stretch in which they end."""
+        """Return the rows of a table by the number of the stretch in which they end."""
         begins = np.array([each.since for each in self.stretches])
         numbers = np.searchsorted(begins, table[END], "left") - 1
         return {number: contiguous(table[:, numbers == number]) for number in np.unique(numbers).tolist()}
 
 
 Due = dict[int, Bools | None]
-"""The keys that have changes in each stretch, by its number."""
+"""Masks of the keys with changes, by the number of the stretch. None: all keys."""
 
 
 def due_of(changed: Iterable[tuple[int, Ints | None]], count: int) -> Due:
-    """The stretches that have changes, each with the numbers of their keys among so many; None: of all keys."""
+    """Return masks of the changed keys, over `count` keys, by stretch. `changed`: pairs of a stretch and its keys.
+
+    None as keys stands for all keys.
+    """
     found: Due = {}
     for number, keys in changed:
         mask = found.setdefault(number, np.zeros(count, np.bool_))
@@ -83,13 +87,22 @@ def due_of(changed: Iterable[tuple[int, Ints | None]], count: int) -> Due:
 
 
 RunStretch = Callable[[int, Bools | None, States], States]
-"""Run a stretch, by its number, for keys (None: all), from their states at its beginning; returns those at its end."""
+"""A function that runs a stretch, by its number, for some keys (None: all).
+
+It takes their states at the beginning of the stretch and returns those at its end.
+"""
 
 
 class Region:
-    """`own`: the goals that keep something; `places`: where these are among those of the whole program, in the same
-    order, as are the states; `sides`: where each has the key; `alone`: whether no other region has any of its goals.
-    Keys are given as masks over their numbers, None for all."""
+    """Goals that are rerun together, and their stored states.
+
+    - `own`: the goals with state. `places`: their positions among the goals of the whole program, in the same
+      order.
+    - `sides`: the key columns of each of these goals.
+    - `alone`: True if no other region shares a goal.
+
+    Keys are masks over their numbers; None stands for all keys.
+    """
 
     def __init__(
         self,
@@ -113,16 +126,16 @@ class Region:
         to_the_end: bool = False,
         run_as_before: RunStretch | None = None,
     ) -> int:
-        """Run keys again from where they have changes until their states are those that were kept; returns how many
-        keys these were, all as one.
+        """Rerun keys from their changes on, until their states equal the stored ones. Return the number of these keys.
 
-        `to_the_end`: what comes later may differ as well. `run_as_before`: runs a stretch without the changes, first.
+        A rerun of all keys counts as one. `to_the_end`: later results may also differ, so do not stop early.
+        `run_as_before`: a function that runs a stretch without the changes; it is called first.
         """
         stretches = window.stretches
         active: Bools | None = np.zeros(self.numbers.count, np.bool_)
         ever = np.zeros(self.numbers.count, np.bool_)
         carried: States | None = None
-        """The states of the active keys at the beginning of the stretch, where the stretch before has changed them."""
+        """The states of the active keys at the beginning of the stretch, if the stretch before has changed them."""
         goals: Goals = ()
         for number in range(min(due), len(stretches)):
             kept, changed = stretches[number].state, active
@@ -180,7 +193,8 @@ class Region:
         return self._together(self._part(base, outside), self._others(over.states, ~inside))
 
     def put(self, at: KeptState, keys: Bools | None, states: States, goals: Goals) -> None:
-        """From now on that is what the goals hold of keys; it is what they held but for these `goals`."""
+        """Replace the states of keys in a stored state. Only the states of these `goals` differ from the stored
+        ones."""
         over = at.overlays.get(self.number)
         if keys is not None and over is None and self.alone and _few(at.base[place] for place in self.places):
             chosen = self._of_keys(keys).chosen
@@ -197,7 +211,7 @@ class Region:
                 over.keys = sized(over.keys, len(keys)) | keys
 
     def settle(self, at: KeptState) -> None:
-        """Replace the states of the region's goals."""
+        """Apply the region's overlay to a stored state."""
         if (over := at.overlays.pop(self.number, None)) is not None:
             base = [at.base[place] for place in self.places]
             for place, state in zip(self.places, self._merged(base, over), strict=True):
@@ -209,8 +223,10 @@ class Region:
         return KeptState([goal.as_arrays() if place in own else {} for place, (_, goal) in enumerate(goals)])
 
     def become(self, live: LiveGoals, held: States, keys: Bools | None, states: States, goals: Goals) -> None:
-        """The goals of the whole program, which have `held` these states, hold that of keys now; it is what they held
-        but for these `goals`."""
+        """Replace the states of keys in the goals of the whole program. Only the states of these `goals` differ.
+
+        `held`: the states of the goals so far.
+        """
         for number in range(len(states)) if keys is None else goals:
             place, state = self.places[number], states[number]
             goal = live[place][1]
@@ -262,7 +278,8 @@ class Region:
         return over.states if over.keys is None else self._together(self._others(base, over.keys), over.states)
 
     def _of_keys(self, keys: Bools) -> _Selected:
-        """The keys as goals see them: the same as before where they were asked for just now. Masks are not written."""
+        """Return the selection of keys for each goal. The last two selections are cached by mask, so masks must not
+        change."""
         for each in self._selected:
             if each.keys is keys and each.known == self.numbers.count:
                 return each
@@ -281,21 +298,21 @@ def same(one: Arrays, other: Arrays) -> bool:
 
 
 class _Selected:
-    """Keys, given as a mask over their numbers, of which so many were known, as goals and windows see them."""
+    """A selection of keys, for goals and windows. `keys`: a mask over the key numbers that are known."""
 
     def __init__(self, numbers: KeyNumbers, keys: Bools, sides: Sequence[Sequence[KeySide]]) -> None:
         self.numbers, self.keys, self.sides, self.known = numbers, keys, sides, numbers.count
         self._tests: dict[tuple[str, ...], Callable[[Ints], Bools]] = {}
 
     def test(self, types: tuple[str, ...]) -> Callable[[Ints], Bools]:
-        """Return a mask of the rows with one of these keys, given columns of these types."""
+        """Return a function that computes a mask of the rows with a selected key, given key columns of these types."""
         if types not in self._tests:
             self._tests[types] = self.numbers.test(types, self.keys)
         return self._tests[types]
 
     @cached_property
     def chosen(self) -> list[StateKeys]:
-        """The keys for each goal."""
+        """The selection for each goal."""
         return [
             StateKeys(
                 tuple(side.columns for side in sides),
@@ -307,7 +324,7 @@ class _Selected:
 
 
 def sized(keys: Bools, count: int) -> Bools:
-    """A mask over so many keys."""
+    """Extend a mask to at least `count` keys."""
     return keys if len(keys) >= count else np.concatenate([keys, np.zeros(count - len(keys), np.bool_)])
 
 
@@ -318,8 +335,7 @@ def _shared(one: KeyedRows, other: KeyedRows) -> bool:
 
 
 class _Input:
-    """The rows that a region took at one input, by the numbers of their keys; those that belong to every key under one
-    number."""
+    """The rows of one input of a region, by the number of their key. Rows that belong to every key share one number."""
 
     def __init__(self, side: KeySide, width: int, numbers: KeyNumbers) -> None:
         self.side, self.numbers = side, numbers
@@ -330,7 +346,7 @@ class _Input:
         return self.side.columns is None
 
     def changes(self, table: Table) -> Ints:
-        """A table of changes by the numbers of their keys."""
+        """Return a table of changes by the number of their key."""
         if self.side.columns is None:
             slots, known = np.zeros(rows(table), np.int64), 1
         else:
@@ -341,7 +357,7 @@ class _Input:
         return changes_of(table, slots, self.words, known)
 
     def ending(self, keys: Ints, after: Ints, until: Ints) -> Table:
-        """The rows of keys that end after a time and at or before another, which each key has of its own."""
+        """Return the rows of keys that end after a time and at or before another. Each key has its own times."""
         if self.shared:
             keys, after, until = _merged(np.zeros(len(keys), np.int64), after, until)
         known = keys < len(self.rows.spans)
@@ -349,12 +365,15 @@ class _Input:
 
 
 Tables = dict[PlanUnit, Table]
-"""Rows by the unit that gives them."""
+"""Rows by the unit that outputs them."""
 
 
 class Rerun(ABC):
-    """A region. `part`: its parts in a machine of its own, to run keys again with; `live`: the goals of the program,
-    `nothing`: what units give that give nothing."""
+    """A region in incremental revision.
+
+    `part`: its parts in a machine of their own, which reruns keys. `live`: the goals of the program. `nothing`: an
+    empty output for each unit.
+    """
 
     remembers = True
 
@@ -374,8 +393,8 @@ class Rerun(ABC):
         self._made: dict[PlanUnit, int] = Counter()
 
     def begin(self, base: States, frontier: Frontier, length: int) -> None:
-        """Nothing has come since all goals had these states, when time had come to `frontier`. `length`: how far back
-        it changes, in microseconds."""
+        """Begin with the states of all goals at `frontier`. `length`: how far back input may change, in
+        microseconds."""
         for each in self.inputs:
             each.rows.length = length
         self.forget(frontier.watermark)
@@ -389,9 +408,11 @@ class Rerun(ABC):
     def revise(
         self, inputs: Sequence[Table], part: PartsTogether, since: int, frontier: Frontier, made: dict[PlanUnit, int]
     ) -> tuple[Tables, int]:
-        """Return the changes of what the region gives, and how many keys were run again. Keys of late rows are run
-        again up to now; what comes in order is taken after it, by the parts of the program, which count what is
-        `made`."""
+        """Return the changes of the region's output, and the number of keys that were rerun.
+
+        First, keys with late rows are rerun up to now. Then `part`, the parts of the program, take the rows in order.
+        They add the numbers of their output rows to `made`.
+        """
         late, ahead = zip(*(parted(table, table[END] <= since) for table in inputs), strict=True)
         found, keys = Tables(), 0
         if any(map(rows, late)):
@@ -408,7 +429,7 @@ class Rerun(ABC):
     def _taken(
         self, part: PartsTogether, inputs: Sequence[Table], frontier: Frontier, made: dict[PlanUnit, int]
     ) -> Tables:
-        """Return what parts give of inputs."""
+        """Return the output of parts for these inputs."""
         outputs, count = GivenTables(self.nothing), len(part.takes.events)
         outputs.update(zip(part.takes.units, inputs[count:], strict=True))
         events = {event: table for event, table in zip(part.takes.events, inputs) if rows(table)}
@@ -417,15 +438,14 @@ class Rerun(ABC):
 
     @abstractmethod
     def _again(self, changes: Sequence[Ints], frontier: Frontier) -> tuple[Tables, int]:
-        """Run the keys again that have changes, up to now; what changes of what is given, and how many keys these
-        are."""
+        """Rerun the keys with changes up to now. Return the changes of the output, and the number of keys."""
 
     def _whole(self, changes: Sequence[Ints]) -> bool:
-        """Return True if something changes that belongs to every key."""
+        """Return True if there is a change that belongs to every key."""
         return any(each.shared and len(change) for each, change in zip(self.inputs, changes, strict=True))
 
     def _put(self, changes: Sequence[Ints], was: Sequence[Table], ranges: tuple[Ints, Ints, Ints]) -> list[Table]:
-        """Apply changes, and return the rows of the ranges; `was` holds these as they were."""
+        """Apply changes, and return the rows of the ranges afterwards. `was`: the rows of the ranges before."""
         now = list(was)
         for place, (each, change) in enumerate(zip(self.inputs, changes, strict=True)):
             if len(change):
@@ -434,7 +454,7 @@ class Rerun(ABC):
         return now
 
     def _run(self, states: States, inputs: Sequence[Table], frontier: Frontier) -> tuple[Tables, States]:
-        """Run the region on inputs from states on, which become its own; returns what it gives, and its states then."""
+        """Run the region from these states, which it may overwrite. Return its output and its states at the end."""
         for goal, state in zip(self.own, states, strict=True):
             goal.become_arrays(state)
         made = self._taken(self.part, inputs, frontier, self._made)
@@ -446,7 +466,7 @@ class Rerun(ABC):
             each.rows.floor = until
 
     def _apart(self, old: Sequence[Tables], new: Sequence[Tables]) -> Tables:
-        """Return the changes of what each unit gives, from stretch to stretch."""
+        """Return the changes of each unit's output, given its old and new output by stretch."""
         return {
             unit: apart(*(concat([self.nothing[unit], *(made[unit] for made in each)]) for each in (old, new)))
             for unit in self.part.gives
@@ -468,7 +488,8 @@ class Rerun(ABC):
 
 
 class RerunFromStretches(Rerun):
-    """Goals that remember without a bound: keys are run again from the states of stretches, which it puts right."""
+    """A region of goals with unbounded memory. Keys are rerun from the states of stretches, which are then
+    corrected."""
 
     def __init__(
         self, plan: Plan, part: PartsTogether, live: LiveGoals, pool: Pool, stretches: Sequence[Stretch]
@@ -516,7 +537,7 @@ class RerunFromStretches(Rerun):
         return self._apart(old, new), keys
 
     def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
-        """See `Reviser`. The states of stretches are right, but for what lies beside them."""
+        """See `Reviser`. The states of stretches are right once their overlays are applied."""
         for each in self.stretches:
             self.region.settle(each.state)
         return ()
@@ -542,8 +563,8 @@ class BoundedRerun(Rerun):
         (self.base,), self.since = copied([base[place] for place in self.places]), frontier.watermark
 
     def _again(self, changes: Sequence[Ints], frontier: Frontier) -> tuple[Tables, int]:
-        """See `Rerun`. Within the memory after a change all is known that has a part in what is given; later than that
-        both runs give the same."""
+        """See `Rerun`. An occurrence depends only on input within `memory`. Beyond that, both runs have the same
+        output."""
         times = np.concatenate([change[:, ROW + R_END] for change in changes])
         keys = np.concatenate([change[:, KEY] for change in changes])
         whole = self._whole(changes)
@@ -570,7 +591,10 @@ class BoundedRerun(Rerun):
         return mask
 
     def _before(self, keys: Ints, after: Ints, whole: bool) -> States:
-        """The state from which keys are run whose rows begin after these times; `whole`: all keys."""
+        """Return the states from which to rerun keys, given the time after which the rows of each key begin.
+
+        `whole`: return the state of all keys.
+        """
         early = keys[after < self.since]
         if self.base is None or not len(early):
             return copied([self.empty])
@@ -596,7 +620,7 @@ class BoundedRerun(Rerun):
 
 
 def rerun_of(plan: Plan, part: PartsTogether, live: LiveGoals, pool: Pool, stretches: Sequence[Stretch]) -> Rerun:
-    """The region of parts of a machine of its own."""
+    """Return the region of parts that are in a machine of their own."""
     unit = part.unit
     if len(part.parts) == 1 and isinstance(part.parts[0], SingleGoal) and not isinstance(unit, str):
         memory = plan.nodes[unit].memory(plan.types(unit))
@@ -606,7 +630,7 @@ def rerun_of(plan: Plan, part: PartsTogether, live: LiveGoals, pool: Pool, stret
 
 
 def _merged(keys: Ints, after: Ints, until: Ints) -> tuple[Ints, Ints, Ints]:
-    """Ranges of time by key, those of one key that meet made one. Of several keys those that begin later end later."""
+    """Merge overlapping ranges of time of the same key. With several keys, ranges that begin later must end later."""
     order = np.lexsort((after, keys))
     keys, after, until = keys[order], after[order], until[order]
     reached = np.maximum.accumulate(until) if keys[0] == keys[-1] else until

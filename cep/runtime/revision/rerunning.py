@@ -1,6 +1,6 @@
-"""Revise by rerunning: late changes run the affected stages again, for the affected keys.
+"""Revision by rerunning: late changes make the affected stages run again, for the affected keys.
 
-A stage's new output for a key replaces the old one (`cep.runtime.revision.region`).
+A stage's new output for a key replaces its old output (`cep.runtime.revision.region`).
 """
 
 from __future__ import annotations
@@ -32,12 +32,15 @@ from cep.runtime.revision.row_window import RowChanges, RowWindow, joined, witho
 from cep.runtime.revision.window_segment import Given, KeptState, States, Stretch, extend, window_of
 
 Step = Callable[[Machine, Mapping[str, Table], Frontier], Given]
-"""Runs a machine on inputs up to a frontier, and returns its output."""
+"""A function that runs a machine on inputs up to a frontier and returns its output."""
 
 
 class KnowledgeReplay:
-    """The knowledge of a revision; `changes`: as it changes, None: there is none. `asking`: the numbers of the stages
-    that ask it."""
+    """The knowledge during a revision.
+
+    `changes`: the changes of the knowledge; None: it does not change. `asking`: the numbers of the stages that query
+    it.
+    """
 
     def __init__(self, plan: Plan, stages: Iterable[Stage], changes: KnowledgeChanges | None) -> None:
         self.changes = changes
@@ -55,35 +58,37 @@ class KnowledgeReplay:
         return self.changes is not None and self.changes.given_by is not None
 
     def reaches(self, stage: Stage) -> bool:
-        """Return True if there are such changes, and a stage queries the knowledge that they change."""
+        """Return True if such changes affect a stage, because it queries the knowledge."""
         return self.late and stage.number in self.asking
 
     def reached(self, stage: Stage, ends: Ints) -> tuple[int, int]:
-        """The first and the last time from which a stage may give something else, where rows change that end then."""
+        """Return the first and the last time at which a stage's output may change, given the ends of its changed
+        rows."""
         first, last = (int(ends.min()), int(ends.max())) if len(ends) else (END_OF_TIME, BEGINNING)
         if self.changes is None or not self.reaches(stage):
             return first, last
         return min(first, *(time for time, _ in self.changes.come_late)), END_OF_TIME
 
     def steady(self, time: int) -> bool:
-        """Return True if nothing has changed at that time or later, and nothing late."""
+        """Return True if no change of the knowledge takes effect at a time or later, and none has arrived late."""
         return self.changes is None or (not self.late and all(each.time < time for each in self.changes.past[-1:]))
 
     def is_one(self, since: int, until: int) -> bool:
-        """Return True if nothing changes after the one time and up to the other, and nothing has changed late."""
+        """Return True if no change takes effect after `since` and up to `until`, and none has arrived late."""
         known = self.changes
         if known is None:
             return True
         return not self.late and not known.due(until) and all(each.time <= since for each in known.past[1:])
 
     def told(self, since: int, now: int) -> None:
-        """Record that the output reflects all changes. Nothing goes back before `since`."""
+        """Record that the output reflects all changes. No later revision goes back before `since`."""
         if self.changes is not None:
             self.changes.given_by, self.changes.come_late = None, []
             self.changes.keep_from(now, since)
 
     def steps(self, stage: Stage, since: int) -> tuple[Step, Step]:
-        """How a stage goes on from `since` by what was known before late changes came, and by what is known now."""
+        """Return two functions that step a stage from `since` on: with the knowledge without late changes, and with
+        them."""
         changes = self.changes
         if changes is None or stage.number not in self.asking:
             return Machine.step, Machine.step
@@ -133,7 +138,7 @@ Tables = dict[str, Table]
 
 
 class StageReplay(Region):
-    """`gives`: what of the outputs of the stage others see."""
+    """A stage that is rerun on a machine of its own. `gives`: its output events that others read or that are output."""
 
     def __init__(
         self,
@@ -175,20 +180,21 @@ class StageReplay(Region):
     # --- rows ---
 
     def keys_of(self, event: str, table: Table) -> Ints:
-        """The numbers of the keys of rows of an input that goes by key."""
+        """Return the key numbers of the rows of an input that is distributed by key."""
         side = self.inputs[event]
         assert side is not None and side.columns is not None, "it goes by key"
         return self.numbers.entered(side.types, _columns(table, side.columns))
 
     def taken(self, event: str, window: RowWindow, keys: Bools | None) -> Table:
-        """The rows of an input that keys have, sorted by arrival; none where rows go by no key."""
+        """Return the rows of an input that belong to some keys, sorted by arrival. Inputs not distributed by key have
+        none."""
         side = None if keys is None else self.inputs[event]
         if keys is not None and side is None:
             return empty(window.arguments)
         return self._of(window, side, keys)
 
     def given(self, event: str, window: RowWindow, keys: Bools | None) -> Table:
-        """The rows that the stage has given for keys."""
+        """Return the rows that the stage has output for some keys."""
         return self._of(window, None if keys is None else self.outputs[event], keys)
 
     def _of(self, window: RowWindow, side: KeySide | None, keys: Bools | None) -> Table:
@@ -205,7 +211,7 @@ class StageReplay(Region):
     def run(
         self, states: States, inputs: Tables, frontier: Frontier, step: Step
     ) -> tuple[dict[str, list[Table]], States]:
-        """Run a stage from these states up to a frontier. Returns its output and its goals' new states."""
+        """Run the stage from these states up to a frontier. Return its output and the new states of its goals."""
         for goal, state in zip(self.own, states, strict=True):
             goal.become_arrays(state)
         self.machine.touched()
@@ -214,18 +220,18 @@ class StageReplay(Region):
 
 
 def _columns(table: Table, columns: Sequence[int]) -> Ints:
-    """The arguments of these numbers, a row an occurrence."""
+    """Return some arguments, one row per occurrence."""
     return table[[FIRST + column for column in columns]].T if len(columns) > 1 else table[FIRST + columns[0]][:, None]
 
 
 WHOLE = 0
-"""The number of all stages as one."""
+"""The number of the stage that comprises all stages."""
 
 
 @dataclass(slots=True)
 class Revised:
-    """Old and new output, by event, and the number of keys that were run again. A stage run as a whole counts as one
-    key."""
+    """Old and new output by event, and the number of keys that were rerun. A stage that reruns as a whole counts as
+    one."""
 
     old: Given = field(default_factory=dict)
     new: Given = field(default_factory=dict)
@@ -233,9 +239,14 @@ class Revised:
 
 
 class GoingBack:
-    """The stages of a machine, to be run again; all of them as one (`whole`) where what a stage no longer makes may
-    stay, as another makes it. `build`: makes a machine for a part of the plan; `seen`: what stages give to others or is
-    given out; `changes`: the knowledge as it changes; `lineage`: whether it is told what rows come from."""
+    """The stages of a machine, for reruns.
+
+    - `build`: a function that builds a machine for a part of the plan.
+    - `changes`: the changes of the knowledge.
+    - `lineage`: True if the output has lineage.
+    - `whole`: treat all stages as one. This is needed if an occurrence that one stage withdraws may have been
+      derived by another stage as well.
+    """
 
     def __init__(
         self,
@@ -263,7 +274,7 @@ class GoingBack:
         self.knowledge = KnowledgeReplay(plan, self.stages, changes)
 
     def revise(self, changes: Mapping[str, RowChanges], window: Window) -> Revised:
-        """Run the stages again that changes of the input reach, which are in the window already."""
+        """Rerun the stages that changes of the input affect. The window already includes the changes."""
         changed, found = dict(changes), Revised()
         for stage in self.stages:
             mine = {event: each for event, each in changed.items() if event in stage.inputs}
@@ -273,24 +284,24 @@ class GoingBack:
         return found
 
     def settle(self, state: KeptState) -> None:
-        """Replace some keys' states by those that late changes led to."""
+        """Apply the overlays of all stages to a stored state."""
         for number in sorted(state.overlays):
             self.replays[number].settle(state)
 
     @property
     def numbered(self) -> int:
-        """The largest number of numbered keys of a stage."""
+        """The largest number of known keys of a stage."""
         return max((replay.numbers.count for replay in self.replays.values()), default=0)
 
     def clear(self) -> None:
-        """Forget the numbers of keys, which no state uses any more."""
+        """Forget all keys. No overlay may exist."""
         for replay in self.replays.values():
             replay.numbers.clear()
 
     def _again(
         self, stage: Stage, changes: Mapping[str, RowChanges], window: Window, found: Revised
     ) -> dict[str, RowChanges]:
-        """Run a stage again where its input changes; what that changes of what it gives."""
+        """Rerun a stage where its input has changed. Return the changes of its output."""
         replay, made = self._replay(stage), dict[str, list[RowChanges]]()
         due = self._due(replay, changes, window)
         to_the_end = self.knowledge.reaches(stage)  # what is known later may differ, too
@@ -314,7 +325,7 @@ class GoingBack:
         return {event: joined(each) for event, each in made.items()}
 
     def _due(self, replay: StageReplay, changes: Mapping[str, RowChanges], window: Window) -> Due:
-        """The stretches that changes are in."""
+        """Return the keys with changes, by stretch."""
         routes = {event: replay.stage.inputs[event] for event in changes}
         numbered = []
         for event, each in changes.items():

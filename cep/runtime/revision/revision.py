@@ -1,8 +1,8 @@
-"""Revision: a machine that goes on with what comes in order, and goes back where something earlier changes.
+"""Revision: a machine that continues with input in order, and goes back if earlier input changes.
 
-The window is cut into stretches of time. Of each there is the state at its beginning, the input that ends in it, and
-what stages gave to others in it. A change goes back to the beginning of its stretch. From there on each stage that it
-reaches is run again (`cep.runtime.revision.rerunning`), for the keys that it has, until the state is what it was.
+The window is divided into stretches of time. For each stretch it keeps the state at the beginning, its input, and the
+output of the stages in it. A change goes back to the beginning of its stretch. From there, each affected stage runs
+again (`cep.runtime.revision.rerunning`) for the affected keys, until their state equals the stored one.
 """
 
 from __future__ import annotations
@@ -50,8 +50,11 @@ from cep.runtime.run_stats import RevisionStats
 
 
 class Revision:
-    """The window of a machine. `build`: makes a machine for a part of the plan; `changes`: the knowledge as it changes;
-    `history`: what is known of what came from what."""
+    """The revision window of a machine.
+
+    `build`: a function that builds a machine for a part of the plan. `changes`: the changes of the knowledge.
+    `history`: the history, if the output has lineage.
+    """
 
     def __init__(
         self,
@@ -71,12 +74,12 @@ class Revision:
         self.waiting: Windows = {}
         self.late: dict[str, list[RowChanges]] = {}
         self.merges = any(stage.merged for stage in partition(plan))
-        """True where several keys or stages may make the same occurrence."""
+        """True if several keys or stages may derive the same occurrence."""
         whole = self.merges or (history is not None and len(partition(plan)) > 1)  # each stage is told of all origins
         self.going_back = GoingBack(plan, machine, build, pool, changes, history is not None, whole)
         self.stats = RevisionStats()
         self.late_rows: Counter[str] = Counter()
-        """By event those of them that are late."""
+        """The number of late rows, by event."""
         transitions = machine.transitions
         self.lineage = None if history is None else RevisionLineage(history, build(plan), plan, transitions)
         self.followers: list[Callable[[str, RowChanges], None]] = [self.lineage.come] if self.lineage else []
@@ -88,28 +91,28 @@ class Revision:
 
     @property
     def stable(self) -> int:
-        """The time up to which nothing can change any more."""
+        """The time up to which results are final."""
         return max(self.floor, self.watermark - self.length)
 
     def reached(self, buffer: ReorderBuffer) -> int:
-        """The watermark that what has come allows."""
+        """Return the watermark that follows from the input received."""
         if buffer.moving == BEGINNING or buffer.lateness is None:
             return self.watermark
         return max(self.watermark, buffer.moving - self.window.behind)
 
     def known(self, event: str, table: Table, words: Sequence[int]) -> Table:
-        """The rows of an input event that are one of a table's by the words in these of its rows."""
+        """Return the known rows of an input event that equal a row of a table. `words`: the table rows to compare."""
         wanted = contiguous(table[:, np.argsort(table[END], kind="stable")])
         windows = (window for window in self._taken(event) if rows(wanted) and window.last >= wanted[END, 0])
         return np.concatenate([self._none(event), *(window.same(wanted, words) for window in windows)], axis=1)
 
     def last(self, event: str) -> int:
-        """No row of an input event ends after it."""
+        """Return the latest end of an input event's rows."""
         return max((window.last for window in self._taken(event)), default=BEGINNING)
 
     def take(self, event: str, changes: RowChanges, span: tuple[int, int] | None = None) -> None:
-        """Take rows of an event in and out, all of which end after `stable`. `span`: the first and the last end of
-        those that come, if it is known."""
+        """Add and remove rows of an event. All of them end after `stable`. `span`: the range of the added rows' ends,
+        if known."""
         for follow in self.followers:
             follow(event, changes)
         if span is not None and span[0] >= self.watermark and not rows(changes.going):
@@ -152,7 +155,7 @@ class Revision:
             self.late_rows[event] += late
 
     def go_on(self, at: Frontier) -> dict[str, RowChanges]:
-        """Put right what was derived, and go on to a frontier: what that changes, for each event that it does."""
+        """Revise the output and continue to a frontier. Return the changes of the output, by event."""
         watermark = at.watermark
         old: Given = {}
         new: Given = {}
@@ -206,8 +209,10 @@ class Revision:
         return found if self.lineage is None else dict(all_changes(self.plan, old, new))  # of that it may change, too
 
     def _keep(self, inputs: Mapping[str, Table], made: Given, until: int) -> None:
-        """Put into the last stretch what has come and what was given of it up to a time; where there are states of just
-        before that, another stretch begins with them."""
+        """Add input and output up to a time to the last stretch.
+
+        If states of just before that time were kept, a new stretch begins there with them.
+        """
         given = {event: by_arrival(concat(tables)) for event, tables in sorted(made.items())} if self.length else {}
         stretch, attempts = self.stretches[-1], self.machine.attempts
         states = attempts.states
@@ -227,7 +232,7 @@ class Revision:
                 self._window(stretch.held[number], event).add(table)
 
     def _begin_stretch(self, until: int, at: Frontier) -> None:
-        """Begin another stretch if it is time to, at once or just before the next instant."""
+        """Begin another stretch if it is time, either at once or just before the next instant."""
         stretch, held = self.stretches[-1], lambda: self.machine.size[0]
         changes = self.incremental
         parts = None if changes is None else changes.stretches_of_a_window
@@ -240,11 +245,12 @@ class Revision:
     # --- state ---
 
     def coded(self, places: Mapping[str, Sequence[int]]) -> list[Ints]:
-        """The pool codes in the rows of the window, given each event's rows of codes."""
+        """Return the pool codes in the rows of the window. `places`: the rows of each event's tables that hold
+        codes."""
         return [table[place] for event, table in self._tables() for place in places.get(event, ())]
 
     def codes(self, places: Mapping[str, Sequence[int]]) -> list[Ints]:
-        """The same, and all that the states hold."""
+        """Return the pool codes in the rows of the window and in its states."""
         self.leave()
         found = self.coded(places)
 
@@ -269,7 +275,7 @@ class Revision:
             stretch.state = KeptState([from_arrow(goal.recoded(to_arrow(each), codes)) for goal, each in states])
 
     def names(self) -> list[Ints]:
-        """The identities of what the window and its states hold, for lineage."""
+        """Return the handles in the window and its states, for lineage."""
         if self.lineage is None:
             return []
         self.settle()
@@ -278,18 +284,18 @@ class Revision:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Rows that the window holds, and the bytes that they and the states take."""
+        """The number of rows in the window, and the bytes of rows and states."""
         windows = [window for each in self.held() for window in each.values()]
         states = sum(each.state.nbytes for each in self.stretches)
         states += 0 if self.incremental is None else self.incremental.nbytes
         return sum(w.size for w in windows), sum(run.nbytes for w in windows for run in w.runs) + states
 
     def held(self) -> list[Windows]:
-        """Return the rows that wait, and those that came and were given in each stretch."""
+        """Return the waiting rows, and the input and output of each stretch."""
         return [self.waiting, *(windows for each in self.stretches for windows in (each.inputs, each.given))]
 
     def _tables(self) -> list[tuple[str, Table]]:
-        """All rows that are held, with their events."""
+        """Return all tables of rows, with their events."""
         found = [(event, run) for each in self.held() for event, window in each.items() for run in window.runs]
         for event, changes in self.late.items():
             found += [(event, table) for each in changes for table in (each.going, each.coming)]
@@ -301,7 +307,7 @@ class Revision:
     # --- what changes before the watermark ---
 
     def _revise(self, old: Given, new: Given, at: Frontier) -> None:
-        """Run the stages again that late changes reach."""
+        """Rerun the stages that late changes affect."""
         changed = {event: joined(self.late[event]) for event in sorted(self.late)}
         self.late = {}
         window = Window(self.stretches, self.watermark, lambda until: self._frontier(until, at))
@@ -311,8 +317,10 @@ class Revision:
         self.stats += RevisionStats(keys_replayed=found.keys)
 
     def _change(self, old: Given, new: Given, at: Frontier) -> bool:
-        """Put late rows through as changes, where all goals revise and that has been begun; it is, where so much has
-        come late that it pays."""
+        """Process late rows as changes. Return False if that is not possible, or not worthwhile yet.
+
+        It becomes worthwhile when many rows have arrived late.
+        """
         changes = self.incremental
         if changes is None:
             return False
@@ -363,7 +371,7 @@ class Revision:
         return True
 
     def _is_uniform(self, changes: Incremental, until: int) -> bool:
-        """Return True if the window has no equal records that are told apart, and the knowledge is one up to a time."""
+        """Return True if the knowledge does not change within the window, and no equal records count separately."""
         known = self.going_back.knowledge
         return known.is_one(self.stretches[0].since, until) and not changes.tells_apart(self.stretches)
 
@@ -374,7 +382,8 @@ class Revision:
             put(self.stretches, event, each.coming, there)
 
     def _go_back(self, old: Given) -> bool:
-        """To before the latest instant, where late changes are of that alone: it is run again with what follows."""
+        """Undo the latest instant, to run it again. Return False unless all late changes belong to it and this is
+        cheap."""
         changes = [table for each in self.late.values() for one in each for table in (one.going, one.coming)]
         earlier = any(bool((table[END] < self.watermark).any()) for table in changes)
         if earlier or not self._goes_back or not self.going_back.knowledge.steady(self.watermark):
@@ -429,7 +438,7 @@ class Revision:
             self.incremental.restored = True
 
     def settle(self) -> None:
-        """Replace some keys' states by those that late changes led to, and forget the numbers of keys."""
+        """Apply all overlays to the stored states, and forget the keys."""
         self._sort_late()
         if self.incremental is not None:
             self.incremental.settle(self.stretches)
@@ -443,7 +452,7 @@ class Revision:
         return empty(len(self.plan.schemas[event].attributes))
 
     def _taken(self, event: str) -> list[RowWindow]:
-        """The windows of an input event."""
+        """Return the windows of an input event."""
         return [held[event] for held in (self.waiting, *(each.inputs for each in self.stretches)) if event in held]
 
     def _window(self, held: Windows, event: str) -> RowWindow:

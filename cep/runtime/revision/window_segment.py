@@ -1,4 +1,4 @@
-"""A segment of the revision window: the state at its beginning, and its input and output."""
+"""The parts of a revision window: stretches of time with their input, output, and state at the beginning."""
 
 from __future__ import annotations
 
@@ -15,8 +15,13 @@ from cep.runtime.revision.row_window import RowWindow
 
 @dataclass(frozen=True, slots=True)
 class RevisionWindow:
-    """In microseconds: `length`: how far behind the watermark what changes may be; `behind`: how far the watermark is
-    behind the latest time. `final`: what is given is never withdrawn. `handed`: of a stage, what others hand on."""
+    """The extent of a revision window.
+
+    - `length`: how far behind the watermark changes may be, in microseconds.
+    - `behind`: how far the watermark is behind the latest time, in microseconds.
+    - `final`: output only final results, which are never withdrawn.
+    - `handed`: for a stage, the events that other stages derive.
+    """
 
     length: int
     behind: int
@@ -29,7 +34,7 @@ States = list[Arrays]
 
 @dataclass(slots=True)
 class Overlay:
-    """The states of a stage's goals for these keys, by number (`cep.runtime.revision.key_numbers`); None: for all."""
+    """The states of a stage's goals for some keys (a mask over `cep.runtime.revision.key_numbers`); None: all keys."""
 
     keys: Bools | None
     states: States
@@ -37,8 +42,10 @@ class Overlay:
 
 @dataclass(slots=True)
 class KeptState:
-    """`base`: the states of all goals; `overlays`, by the number of a stage: what is to be in their place. Stages may
-    share goals: each sees what it has made of them itself."""
+    """A stored state. `base`: the states of all goals. `overlays`: by number of a stage, the states that replace them.
+
+    Stages may share goals. Each stage only sees its own changes of their states.
+    """
 
     base: States
     overlays: dict[int, Overlay] = field(default_factory=dict)
@@ -50,7 +57,7 @@ class KeptState:
 
 
 def copied(states: States) -> States:
-    """States of goals that go on, as copies: goals change the arrays in place."""
+    """Copy the states of goals, because goals change their arrays in place."""
     return [{name: array.copy() for name, array in state.items()} for state in states]
 
 
@@ -58,14 +65,23 @@ Given = dict[str, list[Table]]
 Windows = dict[str, RowWindow]
 
 STRETCHES, FEWEST = 16, 4
-"""So many of them are as long as the window, at most; so few where little comes, or late rows go through as changes."""
+"""The maximum number of stretches per window, and the minimum.
+
+The minimum applies to sparse input, and while late rows are processed as changes.
+"""
 LEAST_ROWS = 16_384
-"""A stretch has at least so many rows of input, and twice as many as goals hold, or is a part of FEWEST."""
+"""The least number of input rows in a stretch. A stretch also has at least twice as many rows as goals hold.
+
+A stretch of 1/FEWEST of the window may have fewer rows.
+"""
 
 
 @dataclass(slots=True)
 class Stretch:
-    """From the watermark `since` on, to that of the next one: the `state` then, what came in, and what was given."""
+    """A part of the window, from the watermark `since` to that of the next stretch.
+
+    `state`: the state at the beginning. `inputs` and `given`: the input and the output.
+    """
 
     since: int
     state: KeptState
@@ -74,14 +90,14 @@ class Stretch:
 
     @property
     def held(self) -> tuple[Windows, Windows]:
-        """The input and the output that are kept."""
+        """The input and the output."""
         return self.inputs, self.given
 
     def ends(self, until: int, watermark: int, length: int, held: Callable[[], int], parts: int | None = None) -> bool:
         """Return True if the next stretch begins at `until`, on the way to a watermark.
 
-        `length`: the window's; `held`: counts the rows that goals hold. `parts`: the number of stretches in a window
-        (None: it depends on the input).
+        `length`: the length of the window. `held`: a function that counts the rows in goals. `parts`: the number of
+        stretches per window (None: it depends on the input).
         """
         long = until - self.since
         if long < spacing(length):
@@ -117,19 +133,19 @@ def put(stretches: Sequence[Stretch], event: str, table: Table, come: bool) -> N
 
 
 def tables_of(windows: Windows) -> dict[str, Table]:
-    """The rows of windows, by event."""
+    """Return the rows of windows, by event."""
     return {event: window.all() for event, window in sorted(windows.items())}
 
 
 def window_of(held: Windows, event: str, arguments: int) -> RowWindow:
-    """The window of an event, a new one where there is none."""
+    """Return the window of an event, which is created if it does not exist."""
     if event not in held:
         held[event] = RowWindow(arguments)
     return held[event]
 
 
 def extend(made: Given, more: Mapping[str, Iterable[Table]]) -> None:
-    """Add tables by event to others."""
+    """Append tables by event to others."""
     for name, tables in more.items():
         made.setdefault(name, []).extend(tables)
 
@@ -137,13 +153,21 @@ def extend(made: Given, more: Mapping[str, Iterable[Table]]) -> None:
 PATIENCE = 16
 """The number of instants after which an instant is no longer expected to arrive in pieces."""
 SHORT, TIMES = 1 << 16, 8
-"""Rows: of an instant of more, and of more than so many times those that come, each key is run again by itself."""
+"""The number of rows up to which an instant is always rerun as a whole, and a factor for larger instants.
+
+A larger instant is rerun as a whole unless it has more than `TIMES` as many rows as have changed.
+"""
 
 
 @dataclass(slots=True)
 class LatestInstant:
-    """`end`: the instant that can be taken back. `expected`: of how many instants more it is to be so. `stretch_ends`:
-    a stretch is to end just before the next one. `goes_on`: more of it has come, and waits to be run again with it."""
+    """The latest instant, which can be undone.
+
+    - `end`: the instant. None: nothing can be undone.
+    - `expected`: the number of further instants for which undoing is prepared.
+    - `stretch_ends`: a stretch must end just before the next instant.
+    - `goes_on`: more rows of the instant have arrived, and wait for it to run again.
+    """
 
     end: int | None = None
     expected: int = 0
@@ -151,12 +175,14 @@ class LatestInstant:
     goes_on: bool = False
 
     def expect(self) -> None:
-        """An instant has come in pieces: the next ones may, too."""
+        """Record that an instant arrived in pieces, so that the next ones are expected to."""
         self.expected = PATIENCE
 
     def begins(self, end: int, since: int) -> bool:
-        """The machine is about to step up to this instant so that it can be taken back; whether the stretch that began
-        at `since` is to end just before it."""
+        """Record that the machine is about to step to an instant in a way that can be undone.
+
+        Return True if the stretch that began at `since` must end just before the instant.
+        """
         if self.end != end:
             self.end = end
             self.expected -= 1

@@ -1,7 +1,7 @@
-"""The window of a revision in a snapshot, and what another program takes over of it.
+"""The window of a revision in a snapshot, and the transfer of its waiting rows to another program.
 
-It is saved in parts: a table of rows as they came, or the state of a goal at the beginning of a stretch, is one. Parts
-are only replaced, never written to: what is the same array is the same segment (`cep.runtime.snapshot`).
+The window is saved in parts. A part is a table of rows, or the state of a goal at the beginning of a stretch. Parts are
+replaced but never changed, so the same array is the same segment (`cep.runtime.snapshot`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _ROWS = "rows"
 
 
 def begin_window(revision: Revision, watermark: int, waiting: Mapping[str, Table] | None = None) -> None:
-    """The window begins at a watermark, with the states that goals have now; these rows wait, None: those that do."""
+    """Begin the window at a watermark, with the current states of the goals. `waiting`: the waiting rows; None: keep
+    them."""
     revision.forget_changes()
     revision.watermark = revision.floor = watermark
     revision.stretches = [Stretch(watermark, KeptState(copied(revision.machine.states())))]
@@ -40,7 +41,7 @@ def begin_window(revision: Revision, watermark: int, waiting: Mapping[str, Table
 def stable_state(
     revision: Revision, frontier: Callable[[int], Frontier]
 ) -> tuple[int, list[pa.RecordBatch], dict[str, Table]]:
-    """Return the time up to which nothing can change, the states of the goals then, and the rows that end later."""
+    """Return the time up to which results are final, the states of the goals then, and the rows that end later."""
     revision.settle()
     first, stable = revision.stretches[0], revision.stable
     machine = revision.going_back.build(revision.plan)
@@ -57,12 +58,12 @@ def stable_state(
 
 
 def resize(revision: Revision, length: int) -> None:
-    """The window was so long until now (microseconds): what was final then stays so."""
+    """Record that the window had this length so far (microseconds), so that results that were final stay final."""
     revision.floor = max(revision.floor, revision.watermark - length)
 
 
 def save(revision: Revision) -> tuple[dict[str, Any], list[pa.RecordBatch], list[Arrays]]:
-    """Return what a window holds: numbers, the tables of late rows that nobody has looked at yet, and its parts."""
+    """Return the contents of a window: numbers, tables of late rows not yet processed, and its parts."""
     revision.settle()
     numbers = {
         "watermark": revision.watermark,
@@ -84,7 +85,7 @@ def save(revision: Revision) -> tuple[dict[str, Any], list[pa.RecordBatch], list
 def restore(
     revision: Revision, numbers: Mapping[str, Any], batches: Sequence[pa.RecordBatch], parts: Sequence[pa.RecordBatch]
 ) -> None:
-    """Restore a window's rows. Raises CepError if they do not fit the program."""
+    """Restore a window. CepError: it does not fit the program."""
     revision.forget_changes()
     goals = [goal for _, goal in revision.machine.goals()]
     begins, counts = numbers["since"], numbers["runs"]
@@ -109,14 +110,14 @@ def restore(
 
 
 def know(revision: Revision, book: SegmentBook, names: Sequence[str]) -> None:
-    """Name the segments that were restored."""
+    """Record the names of the segments from which the window was restored."""
     parts = list(_parts(revision))
     for arrays, name in zip(parts, names) if len(parts) == len(names) else ():
         book.know(*segment_of(arrays), name)
 
 
 def _parts(revision: Revision) -> Iterator[Arrays]:
-    """The parts in the order in which they are restored."""
+    """Yield the parts in the order in which `restore` reads them."""
     for held in revision.held():
         for _, window in sorted(held.items()):
             yield from ({_ROWS: run} for run in window.runs)
@@ -125,7 +126,7 @@ def _parts(revision: Revision) -> Iterator[Arrays]:
 
 
 def segment_of(arrays: Arrays) -> tuple[Hashable, object]:
-    """By what a segment is known, and what has to stay for that."""
+    """Return the key of a segment, and the arrays that must be kept alive while the key is used."""
     return tuple((name, id(array)) for name, array in arrays.items()), tuple(arrays.values())
 
 
