@@ -268,7 +268,7 @@ def list_(options: ListOptions) -> None:
 
 @takes(ShowOptions)
 def show(options: ShowOptions) -> None:
-    """Show one alert: as it is, what became of it, and who did what.
+    """Show one alert: its state and values, its history, and who did what.
 
     \b
       cep alerts show 89e505a4
@@ -421,7 +421,7 @@ def verdicts(options: VerdictsOptions) -> None:
       cep alerts verdicts --name flood > labels.csv
       cep backtest rules.cep -i history.parquet --labels labels.csv --detect flood --key site
 
-    `cep backtest --labels server:http://host:8000` reads them by itself.
+    `cep backtest --labels server:http://host:8000` reads them directly.
     """
     found = [
         alert

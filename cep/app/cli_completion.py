@@ -49,15 +49,15 @@ class CompletionOptions:
 
 @takes(CompletionOptions)
 def completion(options: CompletionOptions) -> None:
-    """Print the script by which a shell completes `cep`.
+    """Print the script with which a shell completes `cep`.
 
     \b
       cep completion bash >> ~/.bashrc
       cep completion zsh >> ~/.zshrc
       cep completion fish > ~/.config/fish/completions/cep.fish
 
-    Commands, options, words of which one is expected, and files by their suffix. It holds from the next shell on; in
-    zsh `compinit` comes before it.
+    It completes commands, options, the words that an option accepts, and files by their suffix. It takes effect in the
+    next shell. In zsh, run `compinit` first.
     """
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 

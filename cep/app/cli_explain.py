@@ -150,8 +150,8 @@ def explain(options: ExplainOptions) -> int:
       cep explain rules.cep --not 'warning(EWR)' --at 2013-02-09T03:00 -i days
       cep explain rules.cep @1c0ffee5... --input reading=weather.csv --format json
 
-    It runs the program and shows the rule, its variables, conditions and knowledge, and the same of all that the event
-    was made of. The exit status is 1 where no such event was derived; with --not, where it was.
+    It runs the program and shows the rule, its variables, conditions and knowledge, and the same for all events from
+    which it was derived. The exit status is 1 if no such event was derived; with --not, if one was.
     """
     from cep.app.knowledge_updates import is_stream
 

@@ -47,8 +47,8 @@ def fmt(options: FormatOptions) -> int:
       cep fmt --diff rules.cep
       cep fmt - < rules.cep
 
-    Spaces, indentation and the case of keywords change; the meaning, comments, blank lines and line breaks stay. What
-    stands below each other in columns stays so. Each statement begins a line, and a line of more than 120 columns is
+    Spaces, indentation and the case of keywords change; the meaning, comments, blank lines and line breaks stay. Text
+    that is aligned in columns stays aligned. Each statement begins a line, and a line of more than 120 columns is
     broken. Graph patterns stay as they are, and so does a program with a syntax error.
     """
     from cep.language.reading import formatted

@@ -48,7 +48,7 @@ class Sectioned(TyperCommand):
             if (record := each.get_help_record(ctx)) is None:
                 continue
             if each.param_type_name == "argument":
-                arguments.append((record[0].partition(" <")[0], record[1]))  # its type is of no use here
+                arguments.append((record[0].partition(" <")[0], record[1]))  # without its type
             else:
                 sections.setdefault(getattr(each, "rich_help_panel", None) or OTHER, []).append(record)
         if OTHER in sections:

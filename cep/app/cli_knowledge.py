@@ -173,12 +173,12 @@ def query(options: KnowledgeQueryOptions) -> None:
 
 @takes(ProofOptions)
 def explain(options: ProofOptions) -> None:
-    """Show why a triple is there.
+    """Show why a triple holds.
 
     \b
       cep knowledge explain 'ex:gale a weather:Gale' -k gale.ttl -k weather.ttl
 
-    The rule that gives it and what it rests on, down to what the files say.
+    The output is the rule that derives it and the triples it depends on, down to the triples in the files.
     """
     from cep.knowledge import report
 

@@ -124,7 +124,7 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
         def take(batch: Batch | None, tables: dict[str, DataFrame]) -> None:
             nonlocal times
             tell(stats.remarks)  # a run on a pipe may have no end
-            if times is None and batch is not None and not any(writer.counts.values()):  # like live input
+            if times is None and batch is not None and not any(writer.counts.values()):  # as for live input
                 times = batch.times
                 writer.times = times or ISO
             if engine.withdraws:

@@ -96,7 +96,7 @@ class StoredRecords:
             updates = knowledge_updates(first or engine, self.updates, None)
             flow(first or engine, batches, RunStats(), take, dead_letters, interrupt, updates=updates)
             if revisions is not None:
-                engine.advance_only()  # they are all present
+                engine.advance_only()  # all records are already there
                 engine.receive(revisions.corrected())
                 for _ in knowledge_updates(engine, self.updates, None).bring(engine, END_OF_TIME, interrupt):
                     pass

@@ -237,7 +237,7 @@ def is_stream(name: str) -> bool:
 
 
 def _pieces(name: str, idle: float | None) -> Iterator[bytes]:
-    # Whole lines as they arrive; nothing after a silence, which is then not awaited again before more arrives.
+    # Yield whole lines as they arrive, and empty pieces while the stream is silent.
     from cep.connectors.formats.streams import ByteStream, whole_lines
 
     try:

@@ -13,7 +13,7 @@ class _Late(ModuleType):
     """A placeholder for a package, which loads the package when an attribute is used."""
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("__file__", "__wrapped__"):  # code that searches all modules uses none
+        if name in ("__file__", "__wrapped__"):  # code that inspects all modules must not trigger the import
             raise AttributeError(name)
         if sys.modules.get(self.__name__) is self:
             del sys.modules[self.__name__]

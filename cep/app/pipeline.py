@@ -118,7 +118,7 @@ def flow(
     signal ended a step in the middle (`Interrupt.steps`), the rows of that batch are not counted, further results of
     the step are dropped, and reading stops.
     """
-    twice, said = stats.twice, stats.remarks  # those of an earlier program
+    twice, said = stats.twice, stats.remarks  # values from an earlier program
     doubtful, units = Doubtful.of(engine.inputs), SmallUnits.of(engine.inputs)
     never = NeverThere.of(engine.inputs)
     remarks, jumps = dict[str, None](), TimeJumps()
@@ -148,7 +148,7 @@ def flow(
         remarks |= dict.fromkeys(batch.remarks)
         if not engine.revises and UNREVISED not in remarks and says_changes(batch):
             remarks[UNREVISED] = None
-            stats.remarks = [*stats.remarks, UNREVISED]  # whoever waits without a limit is notified now
+            stats.remarks = [*stats.remarks, UNREVISED]  # reported now, because the run may have no end
         place = partial(place_of, batch, engine.moving)
         for remark in jumps.take(engine.moving, sum(one.code == "late" for one in refused), place):
             remarks[remark] = None

@@ -31,11 +31,11 @@ OFTEN, SELDOM = 1.0, 10.0
 Snapshots are as frequent as their cost allows.
 """
 
-_SHARE = 20  # times as long as a snapshot takes there is none
+_SHARE = 20  # the pause between snapshots, in multiples of the time that one takes
 _ENDING = 5.0  # seconds that a batch may take to end
-_WARM = 20  # rounds after which all that a program needs is loaded
-_HANDED = -1  # the signal by which the run of a program ends when another one goes on
-_WRITTEN = 5.0  # seconds in which what was derived is mostly written
+_WARM = 20  # batches after which a program has loaded everything that it needs
+_HANDED = -1  # the signal that ends a program when another one takes over
+_WRITTEN = 5.0  # seconds in which derived events are usually written
 
 
 class JournaledBatches:
@@ -49,10 +49,10 @@ class JournaledBatches:
         self._batches, self._journal = batches, journal
         self.lock = FairLock()
         self.stopping = False
-        self._first: list[Batch] = []  # for the next consumer
-        self._ends = False  # the consumer gets nothing more
+        self._first: list[Batch] = []  # batches for the next consumer
+        self._ends = False  # the current consumer receives no more batches
         self._silence = self._before = 0
-        self._events: frozenset[str] | None = None  # those that the program reads, None: all that come
+        self._events: frozenset[str] | None = None  # the events that the program reads; None: all events
 
     def __iter__(self) -> Iterator[Batch]:
         return self
@@ -184,7 +184,7 @@ class ProgramThread(threading.Thread):
         self.keep_input: int | None = None
         self.follower: Follower | None = None
         self._told: set[str] = set()
-        self._left = False  # at work still when all else had to end
+        self._left = False  # still running when the rest of the process had to end
         self._due = monotonic() + OFTEN
         self._taken: _Snapshot | None = None
         self._rest = rest
@@ -195,14 +195,14 @@ class ProgramThread(threading.Thread):
         with self.batches.lock:
             self._flow()
             while self.batches.go_on() and self.error is None:
-                self.stats.unseen = []  # the input of the next one goes on
+                self.stats.unseen = []  # the next program continues the same input
                 self._flow()
         self.batches.close()
 
     def adopt(self, engine: Engine, service: Service, first: Batch) -> None:
         """Continue with another program. `first`: its first batch, which is in the journal. The caller holds the
         batches' lock."""
-        if not self.interrupt.signal:  # else the run ends
+        if not self.interrupt.signal:  # otherwise the whole run is ending
             self.interrupt.signal, self.interrupt = _HANDED, Interrupt()
         self.engine, self.service, self._taken = engine, service, None
         self.batches.hand_over(engine.inputs)
@@ -216,19 +216,19 @@ class ProgramThread(threading.Thread):
             if self.follower is not None:
                 self.follower.take(batch, derived)
             if self.service.rounds == _WARM:
-                gc.freeze()  # what was loaded by now is no garbage: looking through it takes 40 ms each time
+                gc.freeze()  # loaded objects stay alive, and each scan of them takes 40 ms
             if batch is not None and self.journal is not None:
                 self.journal.processed()
                 self._keep(self.journal)
             self._tell_remarks()
 
         if self.journal is not None:
-            self.engine.snapshot()  # the first one loads kernels, for which nothing is to wait later
+            self.engine.snapshot()  # the first snapshot loads kernels, which would delay a batch later
         interrupt = self.interrupt
         try:
             flow(self.engine, self.batches, self.stats, take, self.dead_letters, interrupt, updates=self.updates)
         except BaseException as error:
-            if not self._left:  # else what it works with is closed
+            if not self._left:  # after that, its resources may be closed
                 self.fail(error)
         else:
             if not interrupt.signal:
@@ -268,10 +268,10 @@ class ProgramThread(threading.Thread):
         if self.ident is None:
             return
         self.interrupt.signal = self.interrupt.signal or 2
-        if self._rest is not None:  # it ends between two polls
+        if self._rest is not None:  # the thread ends between two polls
             self.join(_ENDING)
         if self.batches.lock.acquire(timeout=0 if self.is_alive() and self._rest is not None else _ENDING):
-            self.batches.stopping = True  # it awaits input, or has ended
+            self.batches.stopping = True  # the thread waits for input, or has ended
             if not self.service.ended and self.error is None:
                 self._save()
             self.batches.lock.release()

@@ -32,7 +32,7 @@ def progress_display(stats: RunStats, quiet: bool = False) -> Iterator[None]:
 
     def lines() -> Group:
         first = Table.grid(padding=(0, 1))
-        if not stats.batches:  # its speed is not known in advance
+        if not stats.batches:  # the speed is not known yet
             first.add_row(spinner, Text(compilation.state or f"{stats.records:,} records{_tasks(stats)}", style="bold"))
             return Group(first)
         left = spinner if stats.done is None else ProgressBar(total=1.0, completed=stats.done, width=16)

@@ -18,7 +18,7 @@ from cep.core.schema import Schema
 _MOST = 64 * LARGEST
 _OPTION = "--input server:"
 _RESULTS = "application/sparql-results+json"
-_PATH = frozenset('.[]/"')  # characters of a source that is not a column alone
+_PATH = frozenset('.[]/"')  # characters of a source that is a path, not a column
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 _NUMBERS = {"integer": int, "double": float, "float": float, "decimal": float}
 

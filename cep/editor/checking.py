@@ -93,7 +93,7 @@ class Checker:
                     test_file,
                 )
             except (CepError, OSError, ValueError):
-                continue  # a test file that is being written
+                continue  # an unfinished test file
         return Setup((path,), self.knowledge, self.reasoning)
 
     def check(self, setup: Setup, text_of: TextOf) -> Understood:
@@ -151,7 +151,7 @@ class Checker:
 def _changed(name: str) -> int:
     try:
         return Path(name).stat().st_mtime_ns
-    except OSError:  # a register, or a pattern
+    except OSError:  # the name of a register, or a pattern
         return 0
 
 

@@ -91,7 +91,7 @@ def _wrong_word(index: Index, finding: Finding, instead: str, begin: int, end: i
     quoted = nearest(instead, [each for each in _QUOTED.findall(finding.message) if each != instead])
     if quoted is None or index.text[begin:end].strip('"') == quoted:
         before = [each for each in index.tokens if each.end <= begin]
-        if before and " " in instead:  # of `3 hours`, `write 3 h` means the number too
+        if before and " " in instead:  # `write 3 h` replaces the number of `3 hours` too
             number = before[-1].kind == "number" and instead[0].isdigit()
             begin = before[-1].start if number or before[-1].text == instead.split()[0] else begin
         return (begin, end) if end > begin else None

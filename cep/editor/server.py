@@ -71,7 +71,7 @@ class RuleServer(LanguageServer):
             number = version("semcep")
         except PackageNotFoundError:
             number = "0"
-        # Whole texts are sent: editors and Python count the lines of a text with strange line breaks differently.
+        # Editors send whole texts, because editors and Python split lines differently at unusual line breaks.
         super().__init__("semcep", number, text_document_sync_kind=lsp.TextDocumentSyncKind.Full)
         logging.getLogger("pygls.protocol.json_rpc").addFilter(_is_unexpected)
         self.checker = checker
@@ -130,7 +130,7 @@ class RuleServer(LanguageServer):
                 if self.is_own(each):
                     texts[each] = self.text(each)
             except CepError:
-                continue  # a file that is not there yet
+                continue  # the file does not exist yet
         every = tuple(texts.values())
         plain = {each: Index(text) for each, text in texts.items() if self._indexes.get(each, ((),))[0] != every}
         for each, index in plain.items():
@@ -350,7 +350,7 @@ def rule_server(knowledge: Sequence[str] = (), reasoning: str | None = None) -> 
         try:
             made = formatted(text, str(path), beside)
         except CepError:
-            return []  # its mistake is shown already
+            return []  # the error is already shown
         return [] if made == text else [lsp.TextEdit(server.positions(text).whole, made)]
 
     @server.feature(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)

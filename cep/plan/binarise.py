@@ -92,7 +92,7 @@ class Binariser:
 
     def add(self, node: Node, names: Sequence[str], span: Span) -> int:
         """Return the number of a node, adding it if no equal node exists. `names`: the variables of its columns."""
-        # A rule of a cycle sees its events round by round, others see the instant whole: they share no goal on them.
+        # Rules of a cycle see its events round by round, other rules see complete instants. So they share no nodes.
         place = (node, node.properties().event in self.cycle)
         number = self.known.get(place)
         if number is None:

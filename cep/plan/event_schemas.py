@@ -43,7 +43,7 @@ def inputs_of(plan: Plan) -> dict[str, Schema]:
 def helping_tables(plan: Plan) -> frozenset[str]:
     """Return the derived tables that only help to define the program's meaning."""
     rules = plan.rules
-    helping = () if plan.origin is not None else rules.helpers  # other stages need what helps
+    helping = () if plan.origin is not None else rules.helpers  # other stages read helpers
     fluents = {name: fluent.name for name in plan.derived if (fluent := plan.schemas[name].fluent) is not None}
     return frozenset(
         name

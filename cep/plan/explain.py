@@ -218,7 +218,7 @@ class _Listing:
         self.lines += [""] if stages else []
         for stage in stages:
             if all(event in self.alerts for event in stage.outputs):
-                continue  # they are not made there
+                continue  # alerts are not derived on Spark
             inputs = [self.routed(event, stage, stages) for event in stage.inputs if event not in stage.outputs]
             keyed = any(isinstance(route, tuple) for route in stage.inputs.values())
             way = ("by key" if keyed else "in buckets") if stage.keyed else "in one place"
@@ -301,10 +301,10 @@ def _declared(schema: Schema) -> str:
     attributes = [replace(each, optional=each.optional and schema.declared) for each in schema.attributes]
     time, start, end = schema.time, schema.start, schema.end
     if schema.fluent is not None and schema.fluent.part == RECORDS:
-        *attributes, last, _, _ = attributes  # beside its own their end, bounds and start
+        *attributes, last, _, _ = attributes  # the last three are end, bounds and start
         time, start, end = None, schema.time, last.source
     records = schema.records
-    if records is not None:  # a dialect's, in microseconds
+    if records is not None:  # dialects store the tick in microseconds
         options = [(key, write_duration(int(v)) if key == "tick" else v) for key, v in records.options]
         records = replace(records, options=tuple(options))
     how = schema.further, schema.format, None, records, None, schema.when

@@ -103,7 +103,7 @@ def _described(plan: Plan, unit: PlanUnit, name: Callable[[PlanUnit], str], aske
         (field.name, spelt(getattr(node, field.name)))
         for field in fields(cast(Any, node))
         if field.name not in PART_FIELDS and field.compare
-        # What came later and says nothing leaves the names of before.
+        # A field added later with a default of None must not change the fingerprints of existing states.
         if not (field.default is None and getattr(node, field.name) is None)
     ]
     return repr((type(node).__name__, own, taken, spelt(plan.columns[unit]), plan.points[unit], _asked(node, asked)))

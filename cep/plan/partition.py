@@ -91,7 +91,7 @@ def _dealt_by_keys(stage: Stage, plan: Plan, dependencies: Dependencies) -> Stag
     if any(map(dependencies.stateful, stage.rules)):
         by_key = {event: keys[event] for event in whole}
         return replace(stage, inputs={**stage.inputs, **by_key}, keyed=stage.keyed and not apart)
-    by_key = {event: keys[event] for event in apart | whole}  # of rules that remember nothing rows are dealt anyhow
+    by_key = {event: keys[event] for event in apart | whole}  # stateless rules work with any partitioning
     merged = frozenset(stage.outputs) if apart else stage.merged
     return replace(stage, inputs={**stage.inputs, **by_key}, merged=merged)
 
@@ -187,7 +187,7 @@ class _Drawing:
                 if self.worth(more) > self.worth(best):
                     held, best = held | choice, more
                     chosen.append(choice)
-        # Small ones that nothing needs whole go anyhow, and what is made of them.
+        # Small inputs need not be in every bucket if no rule in buckets depends on them.
         needed = {leaf for rule in self.located(best) for leaf in self.leaves(best, rule)} & (small - held.keys())
         best = copartition(dependencies, rules, held, needed, given)
         if not self.located(best):
@@ -243,7 +243,7 @@ class _Drawing:
                 draft = self.keyed(set(unit), self.given | made)
                 follows = draft is not None and set(draft.rules) == set(unit)
             if follows and reads & self.given:
-                continue  # a keyed stage of its own, later
+                continue  # these rules become a keyed stage of their own later
             chosen += unit
             to_come |= {event: to_come[event] - number for event, number in own.items()}
             made |= mine

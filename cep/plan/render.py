@@ -87,7 +87,7 @@ class Rendering:
         made, arrow = pattern_text.event(head.event, arguments).text, "<-"
         fluent = self.schemas[head.event].fluent
         if fluent is not None and fluent.part == TRANSITIONS:
-            *own, what = arguments[:-1] if fluent.defined else arguments  # which rule gives it
+            *own, what = arguments[:-1] if fluent.defined else arguments  # the last argument numbers the rule
             value = own.pop() if fluent.valued else None
             made = pattern_text.held(fluent.name.removesuffix(RECORDED), own, value)
             if fluent.defined:

@@ -105,7 +105,7 @@ class UnorderedTies:
         dependencies, plan = ties.dependencies, ties.dependencies.plan
         self.ties = ties
         made = {plan.heads[rule].event for rule in rules}
-        # Of every node the inputs that complete it, and the unsure ones that are in it.
+        # `of`: the inputs that complete each node. `taint`: the unsure inputs that it depends on.
         completers: dict[str, frozenset[str]] = {event: frozenset({event} & inputs.keys()) for event in made}
         tainted: dict[str, frozenset[str]] = dict.fromkeys(made, frozenset())
         numbers = sorted({n for rule in rules for n in dependencies.nodes[rule]})

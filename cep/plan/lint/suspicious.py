@@ -75,7 +75,7 @@ def _words(rules: Rules, rule: Rule) -> list[Warning]:
             if not isinstance(argument, Constant) or argument.value != attribute.name:
                 continue
             if excerpt(rules.source, argument.span) != argument.value:
-                continue  # in quotes: the author means it
+                continue  # in quotes: the author means the string
             word = str(argument.value)
             variable = word[:1].upper() + word[1:]
             message = f'`{word}` is the string "{word}" here, not the value of `{attribute.name}`'
@@ -159,7 +159,7 @@ def _unstarted(rules: Rules) -> list[Warning]:
     for name, others in needs.items():
         for other in others:
             needed_by.setdefault(other, []).append(name)
-    reported: set[str] = set()  # and what needs one of these
+    reported: set[str] = set()  # includes the events that need a reported one
     found: dict[str, Warning] = {}
     for rule in rules.rules:
         if rule.event not in cyclic or rule.event in reported:
