@@ -23,7 +23,7 @@ from cep.rules.terms import (
 ArgumentPosition = tuple[str, int]
 """A predicate and the position of one of its arguments."""
 
-_PASSED_ON = ("first", "last", "mode", "min", "max", "sum")  # aggregates that return one of their inputs, or the same type
+_PASSED_ON = ("first", "last", "mode", "min", "max", "sum")  # aggregates of the type of their input
 
 
 def wanted(rules: Rules, types: Mapping[ArgumentPosition, str | None]) -> dict[ArgumentPosition, str]:
@@ -65,7 +65,7 @@ class _Wants:
         self.derived = {rule.event for rule in rules.rules if not rules.schemas[rule.event].declared}
         self.statics = {rule.name for rule in rules.statics}
         self.found: dict[ArgumentPosition, list[str]] = {}
-        self.todo: list[tuple[bool, str, int, str]] = []  # (is an event, name of the event or predicate, position, type)
+        self.todo: list[tuple[bool, str, int, str]] = []  # (is an event, name, position, type)
         self.seen: set[tuple[bool, str, int, str]] = set()
 
     def follow(self) -> dict[ArgumentPosition, list[str]]:
