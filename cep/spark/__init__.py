@@ -13,7 +13,7 @@ _HOMES = {"Events": "cep.spark.frame_events", "Rules": "cep.spark.rules"}
 
 
 def __getattr__(name: str) -> object:
-    """`Rules` is loaded when it is first asked for: processes that only plan do without."""
+    """Load `Rules` and `Events` on first access, so that processes that only plan need not load them."""
     if name not in __all__:
         raise AttributeError(f"module `cep.spark` has no attribute `{name}`")
     return getattr(import_module(_HOMES[name]), name)

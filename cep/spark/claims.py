@@ -1,8 +1,7 @@
-"""Let tasks claim work: a worker takes the work whose engines it has kept.
+"""Assignment of work to tasks: a worker takes the work for which it has kept the engines.
 
-Spark runs a task in any free worker, so work is not tied to tasks. Each work item is a file in the folder of what is
-passed on. A task claims one by renaming it, preferably one whose engines its worker has kept. A repeated task finds its
-earlier claim.
+Spark runs a task in any free worker, so work is not tied to tasks. Each task input is a file in a shared folder. A task
+claims a file by renaming it, preferably one whose engines its worker has kept. A repeated task finds its earlier claim.
 """
 
 from __future__ import annotations
@@ -22,21 +21,21 @@ from cep.spark.tasks import BucketInput, TaskInput
 _LENGTH = struct.Struct("<Q")
 
 Keeps = Callable[[int, int], int | None]
-"""The version of the engine that this worker has of a bucket of a stage; None: it has none."""
+"""A function that returns the version of the engine that this worker keeps for a stage and a bucket, or None."""
 
 Wants = tuple[int, tuple[tuple[int, int], ...]]
-"""The stage that a task input steps, and the version of each bucket."""
+"""The stage of a task input, and the buckets with the versions of their states."""
 
 
 class Claims:
-    """The task inputs of a job: files in a `folder`, and the states that each of them `wants`."""
+    """The task inputs of a job: files in a `folder`, and the engine states that each of them `wants`."""
 
     def __init__(self, folder: str, job: str, wants: Sequence[Wants]) -> None:
         self.folder, self.job, self.wants = folder, job, wants
 
     @classmethod
     def put(cls, folder: str, inputs: Sequence[TaskInput]) -> Claims:
-        """Write what is to be done. CepError: it cannot be written."""
+        """Write the task inputs of a job to files. CepError: they cannot be written."""
         job = uuid4().hex
         with writing_to("--checkpoint", Path(folder)):
             for number, one in enumerate(inputs):
@@ -46,8 +45,8 @@ class Claims:
         return cls(folder, job, wants)
 
     def claim(self, task: int, keeps: Keeps) -> TaskInput | None:
-        """Claim a task input for the task of this number; None: all are claimed by others. CepError: it is not what was
-        written."""
+        """Claim a task input for the task of this number. Return None if all are claimed. CepError: the file is
+        damaged."""
         mine = Path(self.folder, f"{self.job}.{task}")
         if mine.exists():
             return self._read(mine)
@@ -68,7 +67,7 @@ class Claims:
 
 
 def _written(one: TaskInput) -> bytes:
-    """A task input as the length of a head in JSON, the head, and the bytes of its blocks."""
+    """Write a task input: the length of the head, the head in JSON, and the bytes of its blocks."""
     blocks, body = list[Any](), list[bytes]()
     for some in (one.world, *(each.blocks for each in one.buckets.values())):
         held = some if isinstance(some, HandedBlocks) else HandedBlocks.of(some)
@@ -81,8 +80,10 @@ def _written(one: TaskInput) -> bytes:
 
 
 def _task_input(content: memoryview) -> TaskInput:
-    """The task input that was written so. ValueError, TypeError, LookupError, RecursionError, struct.error:
-    there is none."""
+    """Read a task input that `_written` wrote.
+
+    ValueError, TypeError, LookupError, RecursionError, struct.error: the content is not a task input.
+    """
     (length,), start = _LENGTH.unpack_from(content), _LENGTH.size
     number, batch, stage, watermark, writes, versions, blocks = json.loads(bytes(content[start : start + length]))
     body, found = content[start + length :], list[HandedBlocks]()

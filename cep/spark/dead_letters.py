@@ -1,4 +1,4 @@
-"""Dead letters of distributed tasks: one file for each work item, written whole, the same whenever it is repeated."""
+"""Dead letters of distributed tasks: one file per work item, written as a whole and identical when it is repeated."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from cep.spark.disk import sync, writing_to
 OPTION = "--dead-letter"
 
 LINE_BITS = 36
-"""The low bits of a row's `@order`, which hold its line (of Parquet its row, from 1); above is its file's number."""
+"""The number of low bits of an `@order` that hold the line (for Parquet the row, from 1). The file number is above."""
 
 _OF_INTERVAL = {RECORD_END: "end", RECORD_BOUNDS: "bounds"}
-"""Columns of records of fluents, and of the intervals that they are of."""
+"""The names in an interval of the columns of a fluent's record."""
 
 _STAGE = re.compile(r"stage-(\d+-\d{4})-(\d{8})(?:-(\d+))?\.jsonl")
 
@@ -37,21 +37,22 @@ Write = Callable[[Iterable[DeadLetter]], None]
 
 
 def line_of(order: int) -> int:
-    """The line that an `@order` holds."""
+    """Return the line number in an `@order`."""
     return order & ((1 << LINE_BITS) - 1)
 
 
 def file_of(order: int) -> int:
-    """The number of the file that an `@order` holds."""
+    """Return the file number in an `@order`."""
     return order >> LINE_BITS
 
 
 @contextmanager
 def dead_letter_file(begin: str | None, name: str) -> Iterator[Write]:
-    """The file of the dead letters of a work item of that name, as lines of JSON: what is written while the block runs
-    is there once it has ended well. Without dead letters there is no file, and one of an earlier try is removed.
-    `begin`: the prefix of the paths of such files, as `/dead/f00ba7-`; None: dead letters are dropped. CepError: the
-    file cannot be written."""
+    """Open the file for the dead letters of a work item. It gets its final name when the block ends without an error.
+
+    Without dead letters there is no file, and a file of an earlier try is removed. `begin`: the prefix of the paths of
+    such files, such as `/dead/f00ba7-`; None: drop dead letters. CepError: the file cannot be written.
+    """
     if begin is None:
         yield lambda dead_letters: None
         return
@@ -82,22 +83,26 @@ def dead_letter_file(begin: str | None, name: str) -> Iterator[Write]:
 
 
 def write_dead_letters(begin: str | None, name: str, dead_letters: Iterable[DeadLetter]) -> None:
-    """Write all the dead letters of a work item at once."""
+    """Write all dead letters of a work item at once."""
     with dead_letter_file(begin, name) as write_all:
         write_all(dead_letters)
 
 
 def stage_letters(stage: int, bucket: int, version: int, generation: int) -> str:
-    """The name of the file of what a step of a bucket refuses that had this version; `generation`: the number of
-    that of the checkpoint."""
+    """Return the name of the file for rows that a bucket refuses in a step from this version of its state.
+
+    `generation`: the number of the checkpoint's generation.
+    """
     name = f"stage-{stage}-{bucket:04}-{version:08}"
     return name if generation == 1 else f"{name}-{generation}"
 
 
 def remove_uncounted(begin: str, generation: int, versions: Mapping[str, int]) -> None:
-    """Remove the files of steps that do not count, of a generation that another one follows, whose buckets, as
-    `1-0003`, have ended with these versions: their input is read again, in files of other names. Not while a query
-    runs."""
+    """Remove the files of uncommitted steps of a generation that has ended.
+
+    `versions`: the last versions of the buckets (such as `1-0003`). The next generation reads the same input again, and
+    writes files with other names. Do not call this while a query runs.
+    """
     place, mark = Path(begin).parent, Path(f"{begin}.").name[:-1]
     for file in place.glob(f"{glob.escape(mark)}stage-*.jsonl") if place.is_dir() else ():
         found = _STAGE.fullmatch(file.name.removeprefix(mark))
@@ -106,8 +111,11 @@ def remove_uncounted(begin: str, generation: int, versions: Mapping[str, int]) -
 
 
 def record_lines(table: pl.DataFrame, schema: Schema, declared: Schema, times: str) -> list[str]:
-    """Rows as records again, a line of JSON each, in their order: where a stage runs, the text that was read is not
-    known. `declared`: what it was read as, which has the names of a record; `times`: the form of times."""
+    """Convert rows to records, one line of JSON each, in their order. Stages need this because they lack the original
+    text.
+
+    `declared`: the schema of the records. `times`: the format of times.
+    """
     if not table.height:
         return []
     plain = table.drop(CHANGE, strict=False)
@@ -122,7 +130,7 @@ def record_lines(table: pl.DataFrame, schema: Schema, declared: Schema, times: s
 
 
 def _as_declared(record: dict[str, Any], declared: Schema) -> dict[str, Any]:
-    """An occurrence with the names and paths that its declaration gives."""
+    """Return an occurrence as a record, with the names and paths of its declaration."""
     found = {"type": record["type"]}
     if declared.time is not None:
         found[declared.time] = record["start"]

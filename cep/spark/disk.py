@@ -1,10 +1,10 @@
-"""Files of a checkpoint and of a sink: their names, which never change; how they are put on disk whole; and the lock.
+"""Files of a checkpoint and of a sink: their fixed names, atomic writes, and the lock.
 
-A file is there whole or not at all, also after a cut of power. What it holds is on disk before it gets its name.
-Whether the name is on disk is waited for only where another file system may rely on it: on one file system with a
-journal names reach the disk in order, and what refers to this file comes later.
+A file exists completely or not at all, even after a power failure. Its content is on disk before it gets its name. The
+name itself is only synced if another file system depends on it. On a single journaling file system, names reach the
+disk in order, and files that refer to this one are written later.
 
-A checkpoint is locked by one run at a time, since a second one would remove what the first has not finished.
+A checkpoint is locked by one run at a time, because a second run would remove the unfinished work of the first.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ CHECKPOINT = "semcep.json"
 """The program and options of the checkpoint (`cep.spark.state.checkpoint`)."""
 
 FILES = "files.jsonl"
-"""The files that were read, numbered (`cep.spark.source.file_list`)."""
+"""The numbered list of the files that were read (`cep.spark.source.file_list`)."""
 
 CHANGES = "changes.jsonl"
-"""All changes of the knowledge that were found (`cep.spark.source.knowledge_changes`)."""
+"""All changes of the knowledge that were read (`cep.spark.source.knowledge_changes`)."""
 
 INPUTS = "input-"
-"""With the place of a live input behind it: a folder with what it has received, or where it began."""
+"""The prefix of the folder of a live input, before its number. It holds received messages, or the start position."""
 
 LOCK, TURN = "lock", "turn"
-"""Held by the run that has the checkpoint (`locked`)."""
+"""The lock files of the run that owns the checkpoint (`locked`)."""
 
 SPARK = "spark"
 """The folder of Spark's own files (`cep.spark.spark_files`)."""
@@ -45,25 +45,25 @@ WARM = "warm"
 """The folder of the states from which new rules start (`cep.spark.warming`)."""
 
 HANDED = "handed"
-"""The folder of what one task of a micro-batch hands to another (`cep.spark.handover`)."""
+"""The folder of data that one task of a micro-batch passes to another (`cep.spark.handover`)."""
 
 OUTGOING = "outgoing"
-"""The folder of the sink where derived events go to a broker (`cep.spark.sink.forwarding`)."""
+"""The folder of the sink, if derived events are forwarded to a broker (`cep.spark.sink.forwarding`)."""
 
 DEAD = "dead"
-"""The folder of the dead letters of micro-batches that are given to a function."""
+"""The folder of the dead letters of micro-batches that are passed to a user's function."""
 
 STOP = "stop"
-"""While a checkpoint holds this file, sources give nothing (`cep.spark.driver.query`)."""
+"""The file that makes the sources of a checkpoint return no more input (`cep.spark.driver.query`)."""
 
 SPARK_LOG = "spark.log"
 """The output of Spark's processes; one older file of the same size is `spark.log.1`."""
 
 SINK_LOG = "_spark_metadata"
-"""In the folder of a sink: which of its files count (`cep.spark.sink.commit_log`)."""
+"""The folder, in the folder of a sink, that lists its committed files (`cep.spark.sink.commit_log`)."""
 
 PROBES = (".room-", "..room-")
-"""The prefixes of files that are written only to see whether a folder takes files; the second is of temporary ones."""
+"""The prefixes of files that only test whether a folder is writable. The second one is of temporary files."""
 
 BACK = "put the whole folders of --output and --checkpoint back as they were, or start anew with others"
 """The hint for files that are damaged, missing, or of different times."""
@@ -74,7 +74,7 @@ _TURN_TIMEOUT = 60.0  # seconds that finishing a micro-batch may take
 
 
 def put(path: Path, content: bytes) -> None:
-    """Write a file into a folder that exists; it replaces one of the same name."""
+    """Write a file atomically into an existing folder. It replaces a file of the same name."""
     made = path.with_name(f".{path.name}.{uuid4().hex}")  # the same task may run twice at once, on two machines
     try:
         with made.open("wb") as file:
@@ -87,14 +87,16 @@ def put(path: Path, content: bytes) -> None:
 
 
 def sync(file: BinaryIO) -> None:
-    """Return when what was written to a file is on disk."""
+    """Wait until the content of a file is on disk."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def remove_hidden(folder: Path, prefix: str = "") -> None:
-    """Remove files that were not yet whole when their writer was killed; `prefix`: only those whose names begin so.
-    Not while anyone writes such files."""
+    """Remove unfinished files of writers that were killed. `prefix`: only those with such names.
+
+    Do not call this while anyone writes such files.
+    """
     if folder.is_dir():
         for name in os.listdir(folder):
             if name.startswith(f".{prefix}"):
@@ -102,7 +104,7 @@ def remove_hidden(folder: Path, prefix: str = "") -> None:
 
 
 def check_writable(option: str, folder: Path) -> None:
-    """Make sure that a folder exists and takes files. CepError: it does not."""
+    """Make sure that a folder exists and is writable. CepError: it is not."""
     with writing_to(option, folder, begins=True):
         folder.mkdir(parents=True, exist_ok=True)
         inner = folder / SINK_LOG if (folder / SINK_LOG).is_dir() else folder
@@ -116,8 +118,10 @@ def check_writable(option: str, folder: Path) -> None:
 
 @contextmanager
 def writing_to(option: str, folder: Path, begins: bool = False) -> Iterator[None]:
-    """The block writes into a folder that an option names. CepError: it cannot; `begins`: no query runs yet. A full
-    disk may have room later, and then the same command goes on."""
+    """Convert errors in the block, which writes into an option's folder, to a CepError. `begins`: no query runs yet.
+
+    If the disk is full, the message says that the same command can continue later.
+    """
     try:
         yield
     except OSError as error:
@@ -130,13 +134,15 @@ def writing_to(option: str, folder: Path, begins: bool = False) -> Iterator[None
 
 
 def damaged_file(path: Path, option: str = "--checkpoint", what: str = "is damaged") -> CepError:
-    """The error for a file that is not what was written."""
+    """Return the error for a file whose content has changed."""
     return CepError(f"{option}: {path} {what}", hint=BACK, code="checkpoint")
 
 
 def locked(folder: Path, timeout: float = 0.0) -> BinaryIO:
-    """Lock a folder that exists, until the file is closed or the process ends. CepError: another process has it locked,
-    and has not let go of it after `timeout` seconds."""
+    """Lock an existing folder until the returned file is closed or the process ends.
+
+    CepError: another process has locked it, and does not release it within `timeout` seconds.
+    """
     file = _locked_file(folder, LOCK, timeout)
     try:
         with _locked_file(folder, TURN, _TURN_TIMEOUT):
@@ -151,8 +157,7 @@ def locked(folder: Path, timeout: float = 0.0) -> BinaryIO:
 
 @contextmanager
 def exclusive(folder: Path, name: str) -> Iterator[None]:
-    """While the block runs, no other run takes the folder over. CepError: the run of that name does not hold it any
-    more."""
+    """Keep other runs from taking over the folder during the block. CepError: the run `name` no longer holds it."""
     with _locked_file(folder, TURN, _TURN_TIMEOUT):
         if holder(folder) != name:
             raise CepError(f"--checkpoint: another run has taken over {folder}", hint=_ONE_RUN, code="checkpoint")
@@ -174,8 +179,10 @@ def _locked_file(folder: Path, name: str, timeout: float) -> BinaryIO:
 
 
 def holder(folder: Path) -> str:
-    """The name of the run that holds the folder, or held it last. Processes that a killed run has left may live on for
-    a moment, and see by this name that they must stop."""
+    """Return the name of the run that holds the folder or held it last.
+
+    Processes of a killed run may live on for a moment. This name tells them that they must stop.
+    """
     try:
         return (folder / LOCK).read_text()
     except FileNotFoundError:

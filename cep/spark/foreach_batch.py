@@ -1,7 +1,7 @@
-"""Call a user's function with each micro-batch, as DataFrames of the files that count.
+"""Calls of a user's function with each micro-batch, as DataFrames of its committed files.
 
-The function is called once the micro-batch counts, and the files stay until the next one does. If the run is killed or
-the function raises, the next call has the same number and the same rows.
+The function is called once the micro-batch is committed, and the files stay until the next commit. If the run is killed
+or the function raises an error, the next call has the same number and the same rows.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
     from cep.spark.state.migration import Generation
 
 Each = Callable[[Events, int], object]
-"""Takes what a micro-batch has derived, and its number."""
+"""A function that takes the output of a micro-batch and its number."""
 
 
 class Receiver(Protocol):
-    """Takes micro-batches once they count, and the last one again where that is not known to have been done."""
+    """Receives committed micro-batches. The last one is repeated if it may not have been completed."""
 
     def begins(self, batch: int) -> None:
-        """A micro-batch is begun, perhaps again."""
+        """Prepare for a micro-batch, which may be a repetition."""
 
     def give(self, spark: SparkSession, batch: int) -> None:
-        """Take one that counts. Whatever it raises ends the query."""
+        """Process a committed micro-batch. Any exception ends the query."""
 
 
 class GivenBatches:
-    """Gives micro-batches to a function. `sink`: where their files are; `dead`: the prefix of the paths of dead
+    """Passes micro-batches to a function. `sink`: the location of their files. `dead`: the path prefix of dead
     letters."""
 
     def __init__(
@@ -56,12 +56,13 @@ class GivenBatches:
         self._layout = ParquetLayout(self._schemas)
 
     def begins(self, batch: int) -> None:
-        """Remove the dead letters of rows that an earlier try of a micro-batch has left: its tasks may be others."""
+        """Remove the dead letters of an earlier try of the micro-batch, because its tasks may differ this time."""
         for path in self._read_letters(self._sink.first + batch):
             path.unlink(missing_ok=True)
 
     def give(self, spark: SparkSession, batch: int) -> None:
-        """Give one that counts, and remove the files of the one before. Whatever the function raises."""
+        """Pass on a committed micro-batch, and remove the files of the previous one. Exceptions of the function are
+        raised."""
         folder, number = Path(self._sink.folder), self._sink.first + batch
         log = CommitLog(folder)
         for before in (number - 1, number - 2):
@@ -92,7 +93,7 @@ class GivenBatches:
         return rows.select(*(F.col(f"`{called.get(name, name)}`").alias(name) for name in names))
 
     def _letters(self, batch: int) -> Iterator[Path]:
-        """The files of dead letters that a micro-batch may have made."""
+        """Yield the possible files of a micro-batch's dead letters."""
         yield from self._read_letters(self._sink.first + batch)
         if self._dead is None:
             return

@@ -1,4 +1,4 @@
-"""The events that rules derive from DataFrames, one DataFrame each, and the rows that became no event."""
+"""The results of rules on DataFrames: one DataFrame per derived event, and the rows that are not valid events."""
 
 from __future__ import annotations
 
@@ -12,25 +12,29 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 LETTERS = "event string, code string, reason string, record string"
-"""The columns of rows that became no event."""
+"""The columns of rows that are not valid events."""
 
 
 class Events(dict[str, "DataFrame"]):
-    """Derived events: a DataFrame for each, with `start` and `end` (timestamps) and a column for each attribute. `dead`
-    has the rows that became no event: `event`, `code` (a short name for why), `reason` and the `record` as JSON."""
+    """Derived events: a DataFrame for each, with `start` and `end` (timestamps) and one column per attribute.
+
+    `dead` has the rows that are not valid events: `event`, `code` (a short name of the reason), `reason`, and the
+    `record` as JSON.
+    """
 
     def __init__(self, events: Mapping[str, DataFrame], dead: DataFrame, shared: DataFrame | None = None) -> None:
         super().__init__(events)
         self.dead, self._shared = dead, shared
 
     def cache(self) -> Events:
-        """Keep what all of them are computed from, once it is: else each that is used steps the rules anew."""
+        """Keep the shared intermediate result once it is computed. Otherwise each DataFrame that is used runs the rules
+        again."""
         if self._shared is not None:
             self._shared.persist()
         return self
 
     def unpersist(self) -> None:
-        """Let go of it."""
+        """Release the shared intermediate result."""
         if self._shared is not None:
             self._shared.unpersist()
 

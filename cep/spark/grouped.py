@@ -1,5 +1,7 @@
-"""A program as one plan of Spark over static DataFrames: rows are dealt to blocks, and each stage steps the groups of
-its buckets. Nothing runs before a result is used, and nothing is needed that Spark Connect lacks.
+"""A program as one Spark plan over static DataFrames: rows become blocks, and each stage steps the groups of its
+buckets.
+
+Nothing runs before a result is used. All operations exist in Spark Connect.
 """
 
 from __future__ import annotations
@@ -33,13 +35,13 @@ if TYPE_CHECKING:
     from cep.spark.source.data_frames import Provided, RecordBatches, RowReader
 
 BLOCKS = "stage int, bucket int, event string, place bigint, source string, rows binary"
-"""The columns of blocks on their way through a plan."""
+"""The columns of blocks within a plan."""
 
 TIMED = "time"
-"""A column with the latest time of the rows of a block, which the watermark of Spark follows."""
+"""A column with the latest time in a block, which Spark's watermark follows."""
 
 _ROW = 1 << 23
-"""Bytes of blocks that are given to Spark at once, about."""
+"""The approximate size in bytes of the blocks in one batch for Spark."""
 
 _END = END // 1000  # milliseconds
 
@@ -49,7 +51,7 @@ _known: dict[bytes, ShippedProgram] = {}
 
 @dataclass(frozen=True, slots=True)
 class PackedProgram:
-    """A program as it is sent, unpickled once in a worker."""
+    """A pickled program, which a worker unpickles once."""
 
     name: bytes
     data: bytes
@@ -61,14 +63,14 @@ class PackedProgram:
 
     @property
     def program(self) -> ShippedProgram:
-        """It in a worker."""
+        """The program, unpickled in a worker."""
         if self.name not in _known:
             _known.clear()
             _known[self.name] = pickle.loads(self.data)
         return _known[self.name]
 
     def stage(self, number: int) -> StageWork:
-        """The work of a stage, whose states nobody keeps."""
+        """Return the work of a stage, without stored states."""
         program = self.program
         wanted = tuple(program.outputs)
         return StageWork(program, number, self.name.hex(), wanted, "", BucketStates("", number), None)
@@ -77,8 +79,11 @@ class PackedProgram:
 def derived(
     spark: SparkSession, program: ShippedProgram, frames: Sequence[Provided]
 ) -> tuple[dict[str, DataFrame], DataFrame, DataFrame]:
-    """The results of a program over static DataFrames: by event, the dead letters, and the blocks of all, from which
-    each of these is computed."""
+    """Return the results of a program over static DataFrames: frames by event, dead letters, and the blocks of all
+    results.
+
+    The frames are computed from the blocks.
+    """
     packed = PackedProgram.of(program)
     blocks = dealt(spark, program, frames)
     for stage in program.stages:
@@ -88,7 +93,7 @@ def derived(
 
 
 def dealt(spark: SparkSession, program: ShippedProgram, frames: Sequence[Provided]) -> DataFrame:
-    """The rows of DataFrames as blocks, and what wakes up the buckets in which something happens without rows."""
+    """Return the rows of DataFrames as blocks, with blocks that wake up buckets that must run without input."""
     made = [(one.stage, one.bucket, one.event, one.place, one.source, one.rows) for one in wake_ups(program)]
     blocks = spark.createDataFrame(made, BLOCKS)
     for frame, one in frames:
@@ -97,7 +102,7 @@ def dealt(spark: SparkSession, program: ShippedProgram, frames: Sequence[Provide
 
 
 def dealing(program: ShippedProgram, one: RowReader, timed: bool = False) -> Callable[[RecordBatches], RecordBatches]:
-    """The function by which a worker makes blocks of rows; `timed`: with the column `TIMED` besides."""
+    """Return the function that converts rows to blocks in a worker. `timed`: with the column `TIMED`."""
     bare = pickle.dumps(program.bare())
 
     def dealt(batches: RecordBatches) -> RecordBatches:
@@ -108,7 +113,7 @@ def dealing(program: ShippedProgram, one: RowReader, timed: bool = False) -> Cal
 
 
 def parted(program: ShippedProgram, blocks: DataFrame) -> tuple[dict[str, DataFrame], DataFrame]:
-    """The derived events among blocks, by name, and the dead letters."""
+    """Split blocks into the derived events, by name, and the dead letters."""
     found = {}
     for event, schema in program.outputs.items():
         mine = blocks.where((blocks.stage == WORLD) & (blocks.event == event))
@@ -120,18 +125,18 @@ def parted(program: ShippedProgram, blocks: DataFrame) -> tuple[dict[str, DataFr
 
 
 def columns_of(schema: Schema) -> StructType:
-    """The columns of a derived event: those of the Parquet files that a run writes."""
+    """Return the columns of a derived event, which are those of the Parquet files of a run."""
     return from_arrow_schema(ParquetLayout({schema.name: schema}).schema, prefer_timestamp_ntz=True)
 
 
 def _stepping(packed: PackedProgram, number: int) -> Callable[[pa.Table], pa.Table]:
-    """The function of a stage. (Spark goes by the number of its arguments, and asks for annotations, which a partial
-    one cannot give.)"""
+    """Return the function of a stage. A `partial` would not do: Spark reads the number of arguments and the
+    annotations."""
     return lambda table: _stepped(packed, number, table)
 
 
 def _stepped(packed: PackedProgram, number: int, table: pa.Table) -> pa.Table:
-    """A bucket of a stage: what it derives of all that comes for it, and what goes on to others."""
+    """Run a bucket of a stage on its blocks. Return its results, and the blocks for other stages."""
     import pyarrow as pa
 
     freeze_garbage()
@@ -149,8 +154,10 @@ def _stepped(packed: PackedProgram, number: int, table: pa.Table) -> pa.Table:
 def step(
     task: StageTask, engine: Engine, bucket: int, version: int, rows: Sequence[ShuffleBlock], watermark: int
 ) -> Iterator[ShuffleBlock]:
-    """Step the engine of a bucket with these rows up to a watermark (milliseconds); its results for later stages and
-    the world, and what it refuses."""
+    """Step the engine of a bucket with these rows up to a watermark (milliseconds).
+
+    Yield its results as blocks for later stages and for output, and its dead letters.
+    """
     tables, dead = task.taken(engine, bucket, version, rows, watermark)
     yield from from_stage(task.program, task.stage, bucket, tables)
     for one in for_world(task.program, task.stage, bucket, tables, task.wanted):
@@ -159,13 +166,13 @@ def step(
 
 
 def letter_blocks(bucket: int, lines: Iterable[bytes]) -> Iterator[ShuffleBlock]:
-    """Dead letters as a block."""
+    """Yield dead letters as one block."""
     if text := b"".join(lines):
         yield ShuffleBlock(DEAD, bucket, "", 0, None, text, 0)
 
 
 def as_batches(blocks: Iterable[ShuffleBlock], timed: bool = False) -> RecordBatches:
-    """Blocks as rows of a plan, without reports; one batch at least. `timed`: as of `dealing`."""
+    """Yield blocks as batches for Spark, without reports; at least one batch. `timed`: with the column `TIMED`."""
     held: list[ShuffleBlock] = []
     size = 0
     for one in blocks:
@@ -197,7 +204,7 @@ def _batch(blocks: Sequence[ShuffleBlock], timed: bool) -> pa.RecordBatch:
 
 
 def blocks_of(rows: pa.Table | pa.RecordBatch) -> list[ShuffleBlock]:
-    """Rows of a plan as blocks."""
+    """Convert rows of a plan to blocks."""
     columns = (rows[name].to_pylist() for name in ("stage", "bucket", "event", "place", "source", "rows"))
     rest = zip(*columns, strict=True)
     return [
@@ -206,8 +213,7 @@ def blocks_of(rows: pa.Table | pa.RecordBatch) -> list[ShuffleBlock]:
 
 
 def _tables(event: str, schema: Schema, merged: bool, batches: RecordBatches) -> RecordBatches:
-    """The derived events of blocks; where several buckets may derive identical ones, all of a task together, each
-    once."""
+    """Yield the derived events in blocks. If several buckets may derive identical events, merge these within a task."""
     from cep.spark.sink.event_files import merged_tables
 
     layout = ParquetLayout({event: schema})
@@ -218,7 +224,7 @@ def _tables(event: str, schema: Schema, merged: bool, batches: RecordBatches) ->
 
 
 def letters(batches: RecordBatches) -> RecordBatches:
-    """The dead letters of blocks as rows."""
+    """Yield the dead letters in blocks as rows."""
     import json
 
     import pyarrow as pa

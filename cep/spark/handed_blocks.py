@@ -1,5 +1,8 @@
-"""Blocks on their way from tasks to tasks, by columns. The driver deals all of a micro-batch, files times buckets of
-them, as numbers that it sorts; a block by itself is made only where its rows are taken."""
+"""Blocks in transit between tasks, stored by column.
+
+The driver distributes all blocks of a micro-batch (files times buckets) by sorting numbers. A block becomes an object
+only when its rows are read.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _NONE: Ints = np.empty((9, 0), np.int64)
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """Bytes in a file, and their check sum."""
+    """A range of bytes in a file, and its checksum."""
 
     path: str
     offset: int
@@ -33,7 +36,7 @@ class FilePart:
     sum: int
 
     def read(self) -> bytes:
-        """CepError: they are not what was written."""
+        """Read the bytes. CepError: they differ from what was written."""
         try:
             with open(self.path, "rb") as file:
                 file.seek(self.offset)
@@ -47,7 +50,7 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True)
 class HandedBlock:
-    """A block on its way (`cep.spark.shuffle_blocks.ShuffleBlock`)."""
+    """A block in transit (`cep.spark.shuffle_blocks.ShuffleBlock`)."""
 
     stage: int
     bucket: int
@@ -57,13 +60,13 @@ class HandedBlock:
     rows: bytes | FilePart
 
     def block(self) -> ShuffleBlock:
-        """The block, where it is taken. CepError: it is lost."""
+        """Return the block with its rows. CepError: they are lost."""
         rows = self.rows if isinstance(self.rows, bytes) else self.rows.read()
         return ShuffleBlock(self.stage, self.bucket, self.event, self.place, self.source, rows, 0)
 
 
 def lost_file(path: str) -> CepError:
-    """The error for a file that was handed on, and is not what was written."""
+    """Return the error for a file in transit that is missing or damaged."""
     return CepError(
         f"--checkpoint: {path}, which one task handed to another, is missing or damaged",
         hint="the same command does the micro-batch again; on a cluster all workers need the folder",
@@ -72,8 +75,11 @@ def lost_file(path: str) -> CepError:
 
 
 class HandedBlocks(Sequence[HandedBlock]):
-    """Blocks in an order. `numbers`: those of each column, of which the event and the source are places among the
-    `texts`, and what has the rows is one among the `holders`: bytes, or the path of a file."""
+    """A sequence of blocks.
+
+    `numbers` holds one row per column of the blocks. Events and sources are indexes into `texts`. The location of the
+    rows is an index into `holders`, which are bytes or paths of files.
+    """
 
     __slots__ = ("_holders", "_numbers", "_texts")
 
@@ -84,7 +90,7 @@ class HandedBlocks(Sequence[HandedBlock]):
 
     @classmethod
     def of(cls, blocks: Iterable[HandedBlock]) -> HandedBlocks:
-        """These blocks."""
+        """Convert blocks to this form."""
         texts, files, found = dict[str | None, int](), dict[str, int](), list[tuple[int, ...]]()
         holders = list[bytes | str]()
         for one in blocks:
@@ -104,7 +110,7 @@ class HandedBlocks(Sequence[HandedBlock]):
 
     @classmethod
     def joined(cls, some: Iterable[HandedBlocks]) -> HandedBlocks:
-        """All of these, one behind the other."""
+        """Concatenate sequences of blocks."""
         texts, holders, parts = dict[str | None, int](), list[bytes | str](), [_NONE]
         for each in some:
             numbers = each._numbers.copy()
@@ -117,23 +123,23 @@ class HandedBlocks(Sequence[HandedBlock]):
 
     @property
     def stages(self) -> Ints:
-        """The stage of each."""
+        """The stage of each block."""
         found: Ints = self._numbers[_STAGE]
         return found
 
     @property
     def buckets(self) -> Ints:
-        """The bucket of each."""
+        """The bucket of each block."""
         found: Ints = self._numbers[_BUCKET]
         return found
 
     def of_events(self, names: Collection[str]) -> HandedBlocks:
-        """Those of events of these names."""
+        """Return the blocks of these events."""
         wanted = np.array([text in names for text in self._texts], bool)
         return self._taken(np.flatnonzero(wanted[self._numbers[_EVENT]])) if len(self) else self
 
     def by(self, numbers: Ints) -> dict[int, HandedBlocks]:
-        """Those of each of these numbers, of which there is one for each block; all in their order."""
+        """Group the blocks by a number per block. They keep their order."""
         order = stable_order(numbers)
         found, starts = np.unique(numbers[order], return_index=True)
         return {number: self._taken(mine) for number, mine in zip(found.tolist(), np.split(order, starts[1:]))}
@@ -163,7 +169,7 @@ class HandedBlocks(Sequence[HandedBlock]):
         return HandedBlock(stage, bucket, name or "", place, self._texts[source], rows)
 
     def written(self) -> tuple[list[Any], list[bytes]]:
-        """Only what these blocks need, as JSON and bytes behind each other."""
+        """Serialize the blocks as a JSON value and a list of bytes, without data that they do not use."""
         _, (numbers, texts, holders) = self.__reduce__()
         described = [one if isinstance(one, str) else len(one) for one in holders]
         body = [np.ascontiguousarray(numbers).tobytes(), *(one for one in holders if isinstance(one, bytes))]
@@ -171,7 +177,8 @@ class HandedBlocks(Sequence[HandedBlock]):
 
     @classmethod
     def read(cls, described: Sequence[Any], body: memoryview) -> tuple[HandedBlocks, int]:
-        """The blocks that were written so, and how many of the bytes are theirs. ValueError: they are too few."""
+        """Read blocks from the beginning of `body`. Return them and their number of bytes. ValueError: bytes are
+        missing."""
         count, texts, holders = described
         size = _NONE.itemsize * len(_NONE) * count
         numbers, held = np.frombuffer(body[:size], np.int64).reshape(len(_NONE), count), list[bytes | str]()
@@ -183,24 +190,24 @@ class HandedBlocks(Sequence[HandedBlock]):
         return cls(numbers, tuple(texts), tuple(held)), size
 
     def __reduce__(self) -> tuple[Callable[..., HandedBlocks], tuple[Any, ...]]:
-        """Only what these blocks need is sent."""
+        """Pickle the blocks without data that they do not use."""
         numbers = self._numbers.copy()
         texts, holders = _used(numbers, _TEXTS, self._texts), _used(numbers, [_HOLDER], self._holders)
         return HandedBlocks, (numbers, texts, holders)
 
 
 def _used(numbers: Ints, rows: Sequence[int], held: Sequence[Held]) -> tuple[Held, ...]:
-    """Renumber these rows of `numbers` in place; gives what they are places among from now on."""
+    """Renumber these rows of `numbers` in place. Return the used elements of `held`, which the new numbers index."""
     found, places = np.unique(numbers[rows], return_inverse=True)
     numbers[rows] = places.reshape(len(rows), -1)
     return tuple(held[place] for place in found.tolist())
 
 
 def of_rows(rows: Iterable[bytes]) -> HandedBlocks:
-    """The blocks of such rows."""
+    """Return the blocks in rows of Spark, which are pickled."""
     return HandedBlocks.joined(pickle.loads(row) for row in rows)
 
 
 def rows_of(blocks: Iterable[HandedBlock]) -> list[ShuffleBlock]:
-    """Blocks where they are taken. CepError: one is lost."""
+    """Return blocks with their rows. CepError: one is lost."""
     return [one.block() for one in blocks]

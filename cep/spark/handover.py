@@ -1,9 +1,10 @@
-"""Blocks from one job of a micro-batch to the next: small ones go through the driver, larger ones as a file.
+"""Transport of blocks from one job of a micro-batch to the next: small ones through the driver, larger ones in files.
 
-Such a file is in a folder of the checkpoint, which all workers share. It is read within the micro-batch alone, so
-nobody waits until it is on disk; a micro-batch that is done again makes it anew. Where workers share no folder, all
-blocks go through Spark's shuffle (`cep.spark.shuffled_batch`), and what a task of a source makes is a row for each
-`ROW` bytes.
+The files are in a folder of the checkpoint that all workers share. They are only read within the micro-batch, so they
+are not synced to disk, and a repeated micro-batch writes them again.
+
+If workers share no folder, all blocks go through Spark's shuffle (`cep.spark.shuffled_batch`). The task of a source
+then returns one row per `ROW` bytes.
 """
 
 from __future__ import annotations
@@ -26,29 +27,31 @@ if TYPE_CHECKING:  # which has those who plan load no polars, and no numpy
     from cep.spark.shuffle_blocks import ShuffleBlock
 
 FEW = 1 << 16
-"""Bytes that a task may send through the driver."""
+"""The maximum number of bytes that a task may send through the driver."""
 
 ALL = 1 << 28
-"""Bytes that all tasks of a source may, of a micro-batch: Spark gives up where they send a gigabyte."""
+"""The maximum number of bytes that all tasks of a source may send per micro-batch. Spark fails at a gigabyte."""
 
 ROW = 1 << 23
-"""Bytes of a row, about, where no folder is shared."""
+"""The approximate size of a row in bytes, if no folder is shared."""
 
 COLUMNS = "blocks binary, time timestamp"
-"""Those of a source: the blocks of a task, and the `time` that the watermark follows."""
+"""The columns of a source: the blocks of a task, and the `time` that the watermark follows."""
 
 
 def share(tasks: int) -> int:
-    """Bytes that each of so many tasks of a source may send through the driver."""
+    """Return the number of bytes that each task of a source may send through the driver."""
     return min(FEW, ALL // max(tasks, 1))
 
 
 def as_row(
     read: Callable[[str | None], Iterable[ShuffleBlock]], dead_letters: str | None, folder: str | None, few: int = FEW
 ) -> Iterator[pa.RecordBatch]:
-    """The blocks of a source's task as a row for Spark; `read` makes them, and files of `dead_letters`, the prefix of
-    their paths. The folder is for a file, where that would be more bytes than `few`. Without one, as rows, with the
-    dead letters among them."""
+    """Yield the blocks of a source's task as rows for Spark.
+
+    `read` makes the blocks and, with the path prefix `dead_letters`, files of dead letters. If the blocks exceed `few`
+    bytes, they go to a file in `folder`. Without a folder they are sent as several rows, with the dead letters.
+    """
     from cep.spark.outbox import Outbox
     from cep.spark.shuffle_blocks import TIME
 
@@ -73,8 +76,11 @@ def _row(outbox: Outbox, latest: int) -> pa.RecordBatch:
 def with_dead_letters(
     read: Callable[[str | None], Iterable[ShuffleBlock]], begin: str | None
 ) -> Iterator[ShuffleBlock]:
-    """The blocks that a source reads, and the files of dead letters that it writes meanwhile, as blocks: where it
-    reads, nobody looks for them. `begin`: the prefix of the paths of such files; None: dead letters are dropped."""
+    """Yield the blocks that a source reads and, as blocks, the dead letters that it writes to files.
+
+    This is for machines whose files nobody else can read. `begin`: the path prefix of these files; None: drop dead
+    letters.
+    """
     from cep.spark.shuffle_blocks import DEAD, ShuffleBlock
 
     if begin is None:
@@ -89,14 +95,14 @@ def with_dead_letters(
 
 
 def begin(folder: Path) -> None:
-    """Make the folder, empty. Not while a query runs."""
+    """Create the folder, or empty it. Do not call this while a query runs."""
     shutil.rmtree(folder, ignore_errors=True)
     with writing_to("--checkpoint", folder.parent):
         folder.mkdir(parents=True, exist_ok=True)
 
 
 def clear(folder: Path) -> None:
-    """Remove all files of a micro-batch that has ended. Not while tasks run that count."""
+    """Remove all files of a finished micro-batch. Do not call this while tasks run whose results count."""
     for name in os.listdir(folder):
         with suppress(FileNotFoundError):
             (folder / name).unlink()

@@ -1,1 +1,1 @@
-"""Spark in the driver: its session and log, and how to start, watch, stop and retry a query."""
+"""The driver's side of Spark: its session and log, and starting, watching, stopping and retrying a query."""

@@ -20,7 +20,7 @@ from cep.core.errors import NO_ROOM, CepError
 from cep.spark.disk import SPARK_LOG
 
 LONGEST = 10_000_000
-"""Bytes of the log, after which another file begins."""
+"""The size in bytes at which another log file begins."""
 
 _RAISED = re.compile(r"^(?:\w+\.)*(\w+): ", re.MULTILINE)
 _JAVA = re.compile(r"^: (?:[\w$]+\.)+[\w$]+: (.+)$", re.MULTILINE)  # in a traceback of a call of Java
@@ -39,7 +39,7 @@ _ROUTINE = re.compile(
 
 
 FAILED = "the query has failed: "
-"""The beginning of the message of such an error."""
+"""The beginning of the message of an error that `failed` returns."""
 
 
 def failed(error: Any, log: str) -> CepError:

@@ -1,18 +1,19 @@
-"""How Java begins sooner where a run is on this machine alone: a home of Spark without its copy of PySpark, and classes
-that were kept.
+"""A faster start of Java for runs on this machine alone: a Spark home without PySpark's zip, and kept classes.
 
-- Spark puts the zip of PySpark in its home before all else that a Python process knows. It has sources alone, so
-  each process compiles them anew, for a second and more; a run starts six. In a home of links to all but that zip
-  they load PySpark as it is installed.
-- Before its first source Java starts two more of them, to look for sources of other packages. There are none that a run
-  asks for, and it does not look where it finds no Python for it.
-- Java reads, checks and links some 14,000 classes, for 13 s of a core of 30 until the first result. What a first run
-  has made of them is kept in an archive (JDK's class data sharing), and mapped by the next ones.
+- Spark puts the PySpark zip of its home first in the path of Python processes. The zip holds only sources, so
+  each of the six processes of a run compiles them, which takes more than a second. In a home with links to
+  everything except the zip, processes load the installed PySpark.
+- Before its first source, Java starts two more Python processes that search for sources of other packages. No
+  run uses any. Java skips the search if it finds no Python for it.
+- Java reads, checks and links about 14,000 classes, which takes 13 of the 30 s of CPU until the first result.
+  The first run saves the linked classes in an archive (JDK's class data sharing), and later runs map it into
+  memory.
 
-The archive is of these jars, by their sizes and times, and of this Java. It is named by them, and by its own size:
-Java crashes over one that ends early. All else Java checks as it begins: it holds the archive against the jars and its
-sums, and goes without it where anything is wrong. Where it is to write one, it does not begin at all with an agent,
-say, or with a folder in its path: so that is only asked of a Java that has no options of others.
+The archive's name depends on the sizes and times of the jars, on the version of Java, and on its own size, because Java
+crashes if an archive is truncated. Java checks everything else and ignores an archive that does not fit.
+
+With an agent, or a folder in its class path, Java does not start at all if it must write an archive. So Java is only
+asked to write one if it has no options from others.
 """
 
 from __future__ import annotations
@@ -44,16 +45,16 @@ PYTHON = "spark.pyspark.python"
 
 _OTHERS = (OPTIONS, "spark.driver.defaultJavaOptions", "spark.driver.extraClassPath")
 _VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS")
-"""Variables that may hold options of Java, or folders in its path."""
+"""Environment variables that may hold options of Java or folders of its class path."""
 
 _HOME, _ORIGIN, _LOCK, _ARCHIVE, _WRITTEN = "home", "origin", "lock", ".jsa", ".new"
 _PARTS = ("bin", "conf", "jars", "sbin", "RELEASE")
-"""All of a home of Spark that Java is started from."""
+"""The parts of a Spark home that Java needs to start."""
 _PLAIN = re.compile(r"[\w./+@-]+", re.ASCII)
-"""A path that Spark and Java read as it is among options."""
+"""A path that Spark and Java accept among options without quoting."""
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 _KEPT = 2
-"""How many archives are kept for one PySpark: of so many Javas."""
+"""The number of archives to keep per PySpark, for different versions of Java."""
 _LONGEST = 120.0  # seconds that Java may take to write
 _LEAVING = 2.0  # seconds in which it removes its own files
 _POLL = 0.1
@@ -61,8 +62,11 @@ _POLL = 0.1
 
 @dataclass(slots=True)
 class JavaStart:
-    """`environment`: variables that Java is started with; `options`: of Java, before those of the user;
-    `written`: where Java puts the classes of this run as it ends, None: it does not. `well`: the run has ended well."""
+    """The parameters for the start of Java.
+
+    `environment`: variables for its process. `options`: options before those of the user. `written`: the archive that
+    Java writes when it ends; None: it writes none. `well`: the run has ended without an error.
+    """
 
     environment: Mapping[str, str] = field(default_factory=dict)
     options: str = ""
@@ -72,7 +76,7 @@ class JavaStart:
 
     @contextmanager
     def in_environment(self) -> Iterator[None]:
-        """Processes that are started in the block have its variables."""
+        """Set the environment variables for processes that start in the block."""
         before = {name: os.environ.get(name) for name in self.environment}
         os.environ.update(self.environment)
         try:
@@ -85,8 +89,8 @@ class JavaStart:
                     os.environ[name] = value
 
     def end(self, log: Log) -> None:
-        """End a Java that writes its classes, once the run is over: they are kept where that has ended well, and no
-        signal comes meanwhile."""
+        """End a Java that writes its classes, after the run. Keep them if the run has ended well and no signal
+        arrives."""
         gateway = SparkContext._gateway
         if self.written is None or gateway is None or gateway.proc is None:
             return
@@ -115,8 +119,10 @@ class JavaStart:
 
 
 def java_start(java: Path | None, master: str, settings: Mapping[str, str], keep: bool = False) -> JavaStart:
-    """How `java` (its program) begins for a master. `keep`: the run has an end, so its classes may be kept. OSError:
-    nothing can be prepared."""
+    """Return the parameters for the start of Java with a master. OSError: nothing can be prepared.
+
+    `java`: the path of the program. `keep`: the run will end, so its classes may be kept.
+    """
     installed = Path(pyspark.__file__).parent
     if not _alone(installed, master, settings):
         return JavaStart()
@@ -156,7 +162,7 @@ def _alone(installed: Path, master: str, settings: Mapping[str, str]) -> bool:
 
 
 def _folder(installed: Path) -> Path | None:
-    """The folder of a PySpark in the user's cache; None: nothing can be kept, or is to be."""
+    """Return the folder of a PySpark in the user's cache; None if nothing can or should be kept."""
     with suppress(OSError, RuntimeError):
         cached = asked_cache() or own_cache()
         folder = cached / "spark" / hashlib.blake2b(str(installed).encode(), digest_size=8).hexdigest()
@@ -174,7 +180,7 @@ def _folder(installed: Path) -> Path | None:
 
 
 def _linked(installed: Path, folder: Path) -> Path:
-    """A home of Spark there. OSError: it cannot be made."""
+    """Make a Spark home of links in a folder. OSError: it cannot be made."""
     home = folder / _HOME
     home.mkdir(exist_ok=True)
     for name in _PARTS:
@@ -185,7 +191,7 @@ def _linked(installed: Path, folder: Path) -> Path:
 
 
 def _configured(home: Path) -> bool:
-    """Return True if a folder of settings is in Java's path: then it keeps no classes."""
+    """Return True if a folder of settings is in Java's class path. Java then cannot keep classes."""
     place = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf")
     return place.is_dir() and any(place.iterdir())
 
@@ -204,7 +210,7 @@ def _made_of(installed: Path, java: Path) -> str | None:
 
 
 def _locked(path: Path) -> IO[bytes] | None:
-    """A lock that goes with this process; None: another has it."""
+    """Lock a file until this process ends. Return None if another process has locked it."""
     with suppress(OSError):
         lock = path.open("wb")
         try:
@@ -216,7 +222,7 @@ def _locked(path: Path) -> IO[bytes] | None:
 
 
 def _forget(archive: Path) -> None:
-    """Remove archives but the latest ones, and this one."""
+    """Remove all archives except the latest ones and this one."""
     found = sorted(archive.parent.glob(f"*{_ARCHIVE}"), key=lambda one: one.stat().st_mtime, reverse=True)
     for old in found[_KEPT:]:
         if old != archive:

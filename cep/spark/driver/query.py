@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     from cep.core.logs import Log
 
 TRIES = 5
-"""A query is begun at most so many times in a row without finishing a micro-batch."""
+"""The maximum number of starts of a query in a row without a finished micro-batch."""
 
 _TIMEOUT = 10.0  # seconds that the last event of a query may take
 _POLL = 0.2  # seconds between two looks at the request
 _LOOK = 2.0  # seconds between two looks at what is done
 _PASSING = ("failed to connect back", "worker to connect back", "Python worker exited unexpectedly")
 _LOST = ("java.io.EOFException", "Connection reset", "Broken pipe")
-"""All that Java says where the process that plans is lost while it is asked, or answers."""
+"""The messages of Java if the planning process dies during a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class MicroBatch:
 
     @classmethod
     def of(cls, progress: StreamingQueryProgress) -> MicroBatch:
-        """Return the micro-batch of one of Spark's progress events."""
+        """Read a micro-batch from a progress event of Spark."""
         ends = [json.loads(source.endOffset) for source in progress.sources if source.endOffset]
         files = [end["files"] for end in ends if isinstance(end, dict) and isinstance(end.get("files"), int)]
         phases = {name: number / 1000 for name, number in progress.durationMs.items()}
@@ -110,8 +110,7 @@ class QueryListener(StreamingQueryListener):
 
 @contextmanager
 def listening(spark: SparkSession, take: TakeMicroBatch, idle: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Pass the micro-batches of all queries that run during the block to `take`. All have been passed when the block
-    ends.
+    """Pass the micro-batches of all queries that run during the block to `take`, before the block ends.
 
     `idle` is called after every ten seconds without a micro-batch.
     """
@@ -126,12 +125,12 @@ def listening(spark: SparkSession, take: TakeMicroBatch, idle: Callable[[], None
 
 
 class StopRequest:
-    """Treats Ctrl-C and SIGTERM as a request to stop: the source gives no more input, and the query ends when its state
-    is saved.
+    """Treats Ctrl-C and SIGTERM as a request to stop: the source returns no more input, and the query ends after
+    saving.
 
-    `signal` is the signal's number, 0 if there was none. A second signal stops at once, and the next run repeats the
-    current micro-batch. `beside`: the source does not know of requests, so the query begins the next micro-batch and
-    leaves it for the next run. `working` is called every two seconds while the query runs.
+    `signal` is the number of the signal, or 0. A second signal stops the query at once; the next run repeats the
+    current micro-batch. `beside`: the source ignores requests, so the query is stopped within the next micro-batch,
+    which the next run repeats. `working` is called every two seconds while the query runs.
     """
 
     def __init__(self, checkpoint: Path, beside: bool = False, working: Callable[[], None] = lambda: None) -> None:
@@ -141,7 +140,7 @@ class StopRequest:
 
     @property
     def at_once(self) -> bool:
-        """Return True if a second signal has come."""
+        """True if a second signal has arrived."""
         return self._again
 
     @contextmanager
@@ -157,15 +156,15 @@ class StopRequest:
             self._file.unlink(missing_ok=True)
 
     def begun(self, begin: Callable[[], StreamingQuery]) -> StreamingQuery:
-        """Start a query. Raises CepError with the reason if it cannot start."""
+        """Start a query. CepError: it cannot start; the error gives the reason."""
         try:
             return begin()
         except (Py4JJavaError, PySparkException) as error:
             raise failed(error, str(self._file.with_name(SPARK_LOG))) from None
 
     def wait(self, query: StreamingQuery, endless: bool) -> None:
-        """Return when the query has ended, by itself or on request. Raises CepError with the reason if it has
-        failed."""
+        """Wait until the query has ended, by itself or on request. CepError: it has failed; the error gives the
+        reason."""
         last: int | None = None  # micro-batch that had ended when the request was passed on
         looked = monotonic()
         try:
@@ -195,8 +194,9 @@ class StopRequest:
 def run_query(
     begin: Callable[[], StreamingQuery], stop: StopRequest, endless: bool, finished: Callable[[], int], log: Log
 ) -> None:
-    """Run the query that `begin` starts, until it ends or is stopped. `finished`: the number of completed
-    micro-batches. Raises CepError with the reason if it fails.
+    """Run the query that `begin` starts until it ends or is stopped. CepError: it fails; the error gives the reason.
+
+    `finished`: a function that returns the number of finished micro-batches.
     """
     tries, done = 0, finished()
     while True:
@@ -219,12 +219,12 @@ def running_tasks(spark: SparkSession) -> tuple[int, int]:
 
 
 def passing(error: CepError) -> bool:
-    """Return True if a query may have failed because the machine was busy, or short of memory."""
+    """Return True if a query may have failed because the machine was busy or short of memory."""
     why = error.message.removeprefix(FAILED)
     return why in _LOST or any(words in why for words in _PASSING)
 
 
 def _last(query: StreamingQuery) -> int:
-    """Return the number of the last finished micro-batch; -1: none has finished."""
+    """Return the number of the last finished micro-batch, or -1."""
     progress = query.lastProgress
     return -1 if progress is None else int(progress["batchId"])

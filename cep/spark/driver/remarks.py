@@ -1,4 +1,4 @@
-"""Warnings about the input of a query, from the reports of the tasks that have read it."""
+"""Warnings about the input of a query, derived from the reports of the tasks that read it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ _EARLY = (
 
 
 class InputRemarks:
-    """`schemas`: of the events that are read; `open_ended`: the watermark alone says what has come; `by_key`: keys have
-    clocks of their own (`--lateness-by`), so the latest time of all makes no record late."""
+    """Collects warnings about the input.
+
+    `schemas`: the input events. `open_ended`: only the watermark decides when input is complete. `by_key`: each key has
+    its own clock (`--lateness-by`), so the latest time of other keys makes no record late.
+    """
 
     def __init__(self, schemas: Mapping[str, Schema], open_ended: bool = False, by_key: bool = False) -> None:
         self._open_ended = open_ended
@@ -34,7 +37,7 @@ class InputRemarks:
         self._jumps = TimeJumps()
 
     def take(self, reports: Sequence[Report]) -> list[str]:
-        """The reports of a micro-batch; warnings that cannot wait for the end."""
+        """Take the reports of a micro-batch. Return the warnings that cannot wait for the end."""
         for one in reports:
             self._told |= dict.fromkeys(one.remarks)
             reached = one.watermark  # which an earlier run may have moved
@@ -53,6 +56,6 @@ class InputRemarks:
         return list(self._jumps.take(self._reached, late, lambda: self._place))
 
     def all(self) -> list[str]:
-        """The warnings at the end."""
+        """Return the warnings at the end of the query."""
         early = self._open_ended and self._latest is not None and self._latest < 0
         return [*([_EARLY] if early else []), *self._told, *remarks(self._lacking, self._records, self._sources)]

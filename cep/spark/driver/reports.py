@@ -1,4 +1,4 @@
-"""The reports of micro-batches, from the thread that runs these to the one that is told when they have ended."""
+"""Exchange of reports between the thread that runs micro-batches and the thread that is notified of their end."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from threading import Lock
 from cep.runtime.report import Report
 
 _LEFT = 64
-"""So many micro-batches may wait."""
+"""The maximum number of micro-batches whose reports are kept."""
 
 _lock = Lock()
 _told: dict[tuple[str, int], Sequence[Report]] = {}
-"""By query and micro-batch."""
+"""The reports by query and micro-batch."""
 
 
 def tell(query: str, batch: int, reports: Sequence[Report]) -> None:
-    """The reports of a micro-batch of a query, by the name that Spark has for it."""
+    """Store the reports of a micro-batch. `query`: Spark's id of the query."""
     with _lock:
         _told.pop((query, batch), None)
         _told[query, batch] = reports
@@ -25,6 +25,6 @@ def tell(query: str, batch: int, reports: Sequence[Report]) -> None:
 
 
 def told(query: str, batch: int) -> Sequence[Report]:
-    """Those of a micro-batch that has ended; once."""
+    """Return the reports of a finished micro-batch, and forget them."""
     with _lock:
         return _told.pop((query, batch), ())

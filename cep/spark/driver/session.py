@@ -1,4 +1,4 @@
-"""The Spark session of a run: its settings, jars and master, the Java that it needs, and why it cannot be started."""
+"""The Spark session of a run: its settings, jars, master and Java, and the reason if it cannot start."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NEEDED: Mapping[str, str] = {
     "spark.sql.adaptive.enabled": "false",
     "spark.speculation": "false",  # a task that runs twice does the same work twice
 }
-"""Without these settings a query would be wrong, or would not run."""
+"""Required settings. With others, a query would be wrong or would not run."""
 
 CHOSEN: Mapping[str, str] = {
     "spark.ui.enabled": "false",
@@ -48,13 +48,13 @@ CHOSEN: Mapping[str, str] = {
     "spark.python.authenticate.socketTimeout": "60s",  # workers start slowly on a busy machine
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",  # else what reads has workers of its own
 }
-"""Settings that suit a run on one machine; `options` and those of spark-submit come first."""
+"""Settings for a run on one machine. User options and those of spark-submit override them."""
 
 TRIES = 4
-"""How often a task may fail on this machine, as on a cluster."""
+"""The number of tries of a task on this machine, the same as on a cluster."""
 
 OLDEST = 17
-"""The oldest version of Java that Spark 4 runs on."""
+"""The oldest version of Java that Spark 4 supports."""
 
 PACKAGES = "spark.jars.packages"
 JARS = "spark.jars"
@@ -62,7 +62,7 @@ KAFKA = "spark-sql-kafka-0-10"
 """The artifact of Spark's own connector for Kafka."""
 
 SCALA = "2.13"
-"""The version of Scala of all jars of Spark 4."""
+"""The Scala version of all jars of Spark 4."""
 
 _PATHS = (JARS, "spark.driver.extraClassPath", "spark.executor.extraClassPath")
 _COORDINATES = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+", re.ASCII)
@@ -83,14 +83,14 @@ _STOPPED = "stopped SparkContext"  # by what the log says
 
 
 def java_program() -> Path | None:
-    """The path of Java; None: there is none."""
+    """Return the path of the Java program; None if there is no Java."""
     home = os.environ.get("JAVA_HOME")
     program = shutil.which("java") if not home else os.path.join(home, "bin", "java")
     return Path(program) if program is not None and os.path.exists(program) else None
 
 
 def java() -> int | None:
-    """The version of Java; None: there is none."""
+    """Return the version of Java; None if there is no Java."""
     program = java_program()
     if program is None:
         return None
@@ -105,7 +105,7 @@ def java() -> int | None:
 
 
 def inherited() -> dict[str, str]:
-    """The settings of spark-submit, given or by default, if it has started this process."""
+    """Return all settings of spark-submit, including defaults, if it has started this process."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return {}
     SparkContext._ensure_initialized()
@@ -113,12 +113,12 @@ def inherited() -> dict[str, str]:
 
 
 def submitted() -> frozenset[str]:
-    """The names of the settings of spark-submit."""
+    """Return the names of the settings of spark-submit."""
     return frozenset(inherited())
 
 
 def needs_java() -> None:
-    """CepError: there is no Java that Spark runs on."""
+    """Check that there is a Java for Spark. CepError: there is none, or it is too old."""
     found, home = java(), os.environ.get("JAVA_HOME")
     if found is None or found < OLDEST:
         there = "none" if found is None else f"Java {found}"
@@ -130,14 +130,16 @@ def needs_java() -> None:
 
 
 def with_retries(master: str) -> str:
-    """The same master, where a failed task on this machine is repeated, as on a cluster: a worker may be killed for
-    want of memory."""
+    """Return the master with retries: a failed task on this machine is then repeated, as on a cluster.
+
+    Workers may be killed for lack of memory.
+    """
     found = re.fullmatch(r"local(?:\[\s*([^,\]]+?)\s*\])?", master)
     return master if found is None else f"local[{found[1] or 1}, {TRIES}]"
 
 
 def master_configured() -> bool:
-    """Return True if the configuration of the installation names a master."""
+    """Return True if the configuration of the Spark installation names a master."""
     place = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", ""), "conf")
     try:
         return "spark.master" in Path(place, "spark-defaults.conf").read_text(encoding="utf-8")
@@ -147,8 +149,10 @@ def master_configured() -> bool:
 
 @contextmanager
 def without_interrupts() -> Iterator[None]:
-    """Ctrl-C or SIGTERM while the block runs takes effect when it has ended, a second one at once: a Java process that
-    is left alone while it starts does not end."""
+    """Delay Ctrl-C and SIGTERM until the block has ended. A second signal takes effect at once.
+
+    A Java process does not end if its parent leaves while it starts.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -165,7 +169,8 @@ def without_interrupts() -> Iterator[None]:
 
 
 def beginning(master: str | None, options: Mapping[str, str], keep: bool = False) -> JavaStart:
-    """How Java begins. `keep`: the run has an end, so that Java may keep its classes for later ones."""
+    """Return the parameters for the start of Java. `keep`: the run will end, so Java may keep its classes for later
+    runs."""
     try:
         return java_start(java_program(), _named(_or_local(master, options), options), options, keep)
     except OSError:  # a full disk, say: Java begins later then
@@ -173,19 +178,23 @@ def beginning(master: str | None, options: Mapping[str, str], keep: bool = False
 
 
 def _or_local(master: str | None, options: Mapping[str, str]) -> str | None:
-    """The master that is asked for, all cores of this machine where none is named; None: the configuration names it."""
+    """Return the master option, or all cores of this machine if none is configured. None: the configuration names
+    one."""
     if master is None and not ({MASTER} & (submitted() | options.keys()) or master_configured()):
         return "local[*]"
     return master
 
 
 def _named(master: str | None, options: Mapping[str, str]) -> str:
-    """The master as far as it is known."""
+    """Return the master, or an empty text if it is unknown."""
     return master or options.get(MASTER) or inherited().get(MASTER, "")
 
 
 def session(master: str | None, options: Mapping[str, str], begins: JavaStart | None = None) -> SparkSession:
-    """Start the session. `begins`: how Java is started, None: as is best here. CepError: there is no Java for it."""
+    """Start the session. CepError: there is no Java for it.
+
+    `begins`: the parameters for the start of Java; None: choose them here.
+    """
     needs_java()
     os.environ.setdefault("PYSPARK_PYTHON", options.get("spark.pyspark.python", sys.executable))
     home = str(Path(__file__).resolve().parents[3])
@@ -213,12 +222,12 @@ def session(master: str | None, options: Mapping[str, str], begins: JavaStart | 
 
 
 def connector_artifact() -> str:
-    """The connector that fits this Spark, as `--packages` names it."""
+    """Return the Maven coordinates of the Kafka connector for this Spark."""
     return f"org.apache.spark:{KAFKA}_{SCALA}:{pyspark.__version__}"
 
 
 def with_packages(options: Sequence[str], settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings with what `--packages` names. CepError: that is no name of an artifact."""
+    """Add the packages of `--packages` to the settings. CepError: a name is not valid."""
     names = [name.strip() for text in options for name in text.split(",")]
     for name in names:
         if not _COORDINATES.fullmatch(name):
@@ -232,8 +241,10 @@ def with_packages(options: Sequence[str], settings: Mapping[str, str]) -> dict[s
 
 
 def has_kafka_connector(settings: Mapping[str, str]) -> bool:
-    """Return True if the connector for Kafka is among the jars that settings name. CepError: it is for another Spark;
-    or a jar does not exist."""
+    """Return True if the settings name a jar of the Kafka connector.
+
+    CepError: it is for another version of Spark, or a jar does not exist.
+    """
     for jar in filter(None, settings.get(JARS, "").split(",")):
         place = urlparse(jar.strip())
         if place.scheme in ("", "file") and "*" not in place.path and not Path(place.path).is_file():
@@ -252,8 +263,10 @@ def has_kafka_connector(settings: Mapping[str, str]) -> bool:
 
 
 def unresolved(said: str) -> CepError | None:
-    """The error if Spark did not start because packages could not be downloaded; `said`: its last words. None: there
-    was another reason."""
+    """Return the error for packages that could not be downloaded; None if that is not the reason.
+
+    `said`: the last output of Spark.
+    """
     missing = [":".join(found) for found in _UNRESOLVED.findall(said)]
     if not missing:
         return None
@@ -266,7 +279,7 @@ def unresolved(said: str) -> CepError | None:
 
 
 def cores(master: str | None, settings: Mapping[str, str]) -> int | None:
-    """How many tasks run at once, as far as options say; None: they do not."""
+    """Return how many tasks can run at once; None if the options do not say."""
     known = inherited() | dict(settings)
     named = master or known.get(MASTER) or ("" if master_configured() else "local[*]")
     if found := re.fullmatch(r"local(?:\[\s*(\d+|\*)[^\]]*\])?", named):
@@ -280,7 +293,7 @@ def cores(master: str | None, settings: Mapping[str, str]) -> int | None:
 
 
 def checked(master: str) -> str:
-    """The same master. CepError: it is none."""
+    """Check a master and return it. CepError: it is not valid."""
     if _MASTER.fullmatch(master):
         return master
     word = (re.match(r"[^\[]*//|[^\[:]*", master) or [""])[0]
@@ -292,7 +305,7 @@ def checked(master: str) -> str:
 
 
 def silent(master: str) -> str | None:
-    """Why no master of a standalone cluster answers; None: one does, or it is no such cluster."""
+    """Return the reason why no master of a standalone cluster answers; None if one does, or for other clusters."""
     if not re.fullmatch(_STANDALONE, master):
         return None
     why = ""
@@ -313,8 +326,10 @@ def start_session(
     warn: Callable[[str], None],
     begins: JavaStart | None = None,
 ) -> SparkSession:
-    """Start the session; the log of its processes goes to a file of the folder. `warn` takes what is waited for;
-    `begins`: how Java is started. CepError: it cannot be; says why."""
+    """Start the session. The log of its processes goes to a file in the folder. CepError: it cannot start, and why.
+
+    `warn` is called if the start must wait for something. `begins`: the parameters for the start of Java.
+    """
     named = master or settings.get(MASTER, "")
     if (why := silent(named)) is not None:
         warn(f"waiting for {named}, which does not answer: {why}")
@@ -342,8 +357,11 @@ def start_session(
 
 
 def _let_go(context: SparkContext) -> None:
-    """Give the executors back before this process ends. Java would, a moment later; but where this is all that a
-    container is for, Java ends with it, and executors on Kubernetes would stay until someone removes them."""
+    """Stop the session before this process ends, to release the executors.
+
+    Java would do so a moment later. But in a container with only this process, Java would be killed first, and
+    executors on Kubernetes would stay until someone removes them.
+    """
     with warnings.catch_warnings(), suppress(PySparkException, Py4JError, OSError):  # Java has ended
         warnings.simplefilter("ignore")
         context.stop()

@@ -1,6 +1,7 @@
-"""Sockets between Java and Python: Unix's, on which a task begins at once.
+"""Unix sockets between Java and Python, on which tasks start faster.
 
-Over TCP it begins 40 ms late: Java sends what it is to do in two parts, and Linux acknowledges the first only then.
+Over TCP a task starts 40 ms late. Java sends the request in two parts, and waits for Linux's delayed acknowledgement of
+the first.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ ENABLED = "spark.python.unix.domain.socket.enabled"
 FOLDER = "spark.python.unix.domain.socket.dir"
 
 LONGEST = 48
-"""Bytes of the name of a folder: a socket's path has at most a hundred or so, and its own name takes 42."""
+"""The maximum length of the folder's name in bytes. A socket's path is limited to about 100; its own name takes 42."""
 
 SHARED = "/tmp"
-"""The folder where other machines make theirs, and which each of them has."""
+"""The folder of sockets on other machines, which exists on all of them."""
 
 
 def unix_sockets(master: str) -> Mapping[str, str]:
-    """The settings by which they are used; empty where there are none, or their paths would be too long."""
+    """Return the settings that enable Unix sockets; empty if there are none here, or if their paths would be too
+    long."""
     folder = own_folder() if master.startswith("local") else SHARED
     if not hasattr(socket, "AF_UNIX") or len(os.fsencode(folder)) > LONGEST:
         return {}
