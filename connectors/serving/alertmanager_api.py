@@ -1,4 +1,5 @@
-"""`/api/v2`: the API of Alertmanager, for amtool, Grafana, karma and others. Alerts come from rules, not from here.
+"""`/api/v2`: the API of Alertmanager, for amtool, Grafana, karma and others. It cannot create alerts, because rules
+derive them.
 
 Schema: `api/v2/openapi.yaml` of Alertmanager 0.34, with the fields that are required since 0.28.
 """
@@ -30,10 +31,10 @@ from cep.core.errors import CepError
 from cep.rules.alert import Inhibitor
 
 OPEN_FOR = 300 * 1_000_000
-"""Microseconds after which an open alert would end. The API is asked again before that."""
+"""The time in microseconds until the reported end of an open alert. Clients ask again before that."""
 
 NOBODY = "nobody"
-"""The receiver of a server that sends nothing."""
+"""The name of the receiver if the server sends nothing."""
 
 Yes = Annotated[bool, Query()]
 Filter = Annotated[list[str] | None, Query(max_length=100, description='Matchers, as `site=~"north.*"`.')]
@@ -50,9 +51,12 @@ def router(
     feeds: Sequence[str] = (),
     local: bool = False,
 ) -> APIRouter:
-    """Make the routes. `routes`: None if every receiver gets everything, grouped by the alert's name. `inhibitors`:
-    each alert's inhibitor, by the alert's name. `feeds`: receivers that get everything beside those of the routes.
-    `local`: see `alerts.router`."""
+    """Return the routes.
+
+    `routes`: the file of routes; None: every receiver gets everything, grouped by the alert's name. `inhibitors`: the
+    inhibitor of each alert, by the alert's name. `feeds`: receivers that get everything in addition to those of the
+    routes. `local`: see `alerts.router`.
+    """
     made = APIRouter(prefix="/api/v2", tags=["alertmanager"], default_response_class=Response)
     responder = Depends(acting(Role.RESPONDER, "silencing alerts", local))
     outbox, begun = handling.outbox, time.time_ns() // 1000
@@ -63,7 +67,7 @@ def router(
         return [status.name for status in outbox.statuses() if outbox.serves(status.name)] or [NOBODY]
 
     def sent_to(labels: Mapping[str, str]) -> list[tuple[str, dict[str, str]]]:
-        """Return the receivers of an alert with these labels, each with the labels of the alert's group there."""
+        """Return the receivers of an alert with these labels, each with the labels of the alert's group."""
         if routes is None:
             return [(name, {"alertname": labels["alertname"]}) for name in names()]
         receivers = {name: {"alertname": labels["alertname"]} for name in feeds}
@@ -73,8 +77,8 @@ def router(
         return [*receivers.items()]
 
     def inhibited_by(change: AlertChange, firing: Sequence[AlertChange]) -> list[str]:
-        """Return the fingerprints of the alerts that inhibit this one; the inhibitor's name if it is a fluent or a
-        hidden alert."""
+        """Return the fingerprints of the alerts that inhibit this one. If the inhibitor is a fluent or a hidden alert,
+        return its name."""
         inhibitor = (inhibitors or {}).get(change.name)
         if not change.inhibited or inhibitor is None:
             return ["inhibited"] if change.inhibited else []
@@ -94,7 +98,7 @@ def router(
         silenced: bool,
         inhibited: bool,
     ) -> list[tuple[dict[str, Any], list[tuple[str, dict[str, str]]]]]:
-        """Return the firing alerts that pass the filters, each with its receivers."""
+        """Return the firing alerts that match the filters, each with its receivers."""
         matchers = _parsed(filters)
         if not _parsed(receiver_matchers).matches({}):  # receivers have no labels
             return []
@@ -190,7 +194,7 @@ def router(
         },
     )
     def silence(new: NewSilence, person: Person = responder) -> Response:
-        """Create a silence; with an `id`, change that one."""
+        """Create a silence, or with an `id` change an existing one."""
 
         def add() -> Silence:
             said = new.createdBy.strip()
@@ -241,7 +245,7 @@ def router(
 
     @made.get("/status", responses=route_responses("application/json", json={"type": "object"}))
     def status() -> Response:
-        """Return the server's version and start time. `config` has the receivers and their routes."""
+        """Return the server's version and start time. `config` contains the receivers and their routes."""
         build = dict.fromkeys(("revision", "buildUser", "buildDate", "goVersion"), "")
         return JSONResponse(
             {
@@ -256,7 +260,7 @@ def router(
 
 
 def fingerprint(change: AlertChange) -> str:
-    """Return the 16 hexadecimal digits by which Alertmanager's API names an alert."""
+    """Return the 16 hexadecimal digits that identify an alert in Alertmanager's API."""
     return change.alert[:16]
 
 
@@ -285,12 +289,13 @@ def _alert(
 
 
 def _parsed(filters: list[str] | None) -> Matchers:
-    """Parse the matchers of a filter. CepError: one is not valid."""
+    """Parse the matchers of a filter. Raises CepError if one is not valid."""
     return Matchers.parse_all(filters or ())
 
 
 def _answered(found: Callable[[], list[dict[str, Any]]]) -> Response:
-    """Answer with a list; if a filter is not valid, with 400 and the reason as a JSON string, as Alertmanager does."""
+    """Return a list as response. If a filter is not valid, return 400 and the reason as a JSON string, as Alertmanager
+    does."""
     try:
         return JSONResponse(found())
     except CepError as error:
@@ -306,8 +311,8 @@ def _silence(silence: Silence, now: int) -> dict[str, Any]:
 
 
 def _config(receivers: Sequence[str], routes: Routes | None) -> str:
-    """Write receivers and routes as a configuration of Alertmanager. A receiver that the routes do not name gets
-    everything. An alert without any goes to nobody."""
+    """Return receivers and routes as a configuration of Alertmanager. Receivers without a route get everything. If
+    there are no receivers, alerts are sent to NOBODY."""
     routed = () if routes is None else routes.receivers
     everything = [name for name in receivers if name not in routed and name != NOBODY]
     below: list[dict[str, Any]] = [{"receiver": name, "continue": True} for name in everything]

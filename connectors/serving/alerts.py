@@ -1,4 +1,4 @@
-"""`/alerts` and `/silences`: the alerts as they are now, and what people do with them."""
+"""`/alerts` and `/silences`: the current alerts, and the actions of people on them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from cep.rules.alert import SEVERITIES
 
 State = Literal["pending", "firing", "kept", "resolved", "withdrawn"]
 EPISODES = 20
-"""Alerts of the same key that are listed with an alert."""
+"""The number of alerts with the same key that are listed with an alert."""
 
 _PAGE = 500
 _SAFE = {"Cache-Control": "no-store"}
@@ -90,7 +90,7 @@ class Said(BaseModel):
 
 
 class Assigned(Said):
-    """The person who is to see to an alert; null: nobody."""
+    """A request body with the person who is assigned an alert. null: nobody."""
 
     to: Annotated[str, Field(max_length=64)] | None
 
@@ -102,7 +102,7 @@ class ClosedWith(Said):
 
 
 class MatcherBody(BaseModel):
-    """A matcher as Alertmanager's API has it."""
+    """A matcher in the form of Alertmanager's API."""
 
     name: Annotated[str, Field(max_length=LONGEST)]
     value: Annotated[str, Field(max_length=LONGEST)]
@@ -116,7 +116,7 @@ class Matching(BaseModel):
     matchers: Annotated[list[str | MatcherBody], Field(max_length=100)]
 
     def parsed(self) -> Matchers:
-        """The matchers. Raises CepError."""
+        """Parse the matchers. Raises CepError if one is not valid."""
         found: list[Matcher] = []
         for each in self.matchers:
             if isinstance(each, str):
@@ -128,13 +128,13 @@ class Matching(BaseModel):
 
 
 class Previewed(Matching):
-    """Matchers of a silence that is to be looked at before it begins."""
+    """The matchers of a silence, for a preview."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class NewSilence(Matching):
-    """A silence: `startsAt` is now, unless it is said."""
+    """A silence. `startsAt` defaults to the current time."""
 
     id: Annotated[str, Field(max_length=100)] | None = None
     startsAt: datetime | None = None  # noqa: N815
@@ -143,18 +143,18 @@ class NewSilence(Matching):
     comment: Comment = ""
 
     def made(self, by: str, now: int) -> Silence:
-        """The silence. Raises CepError."""
+        """Return the silence. Raises CepError if it is not valid."""
         return silence(self.parsed(), _ticks(self.startsAt), _ticks(self.endsAt), by, self.comment, now)
 
 
 class OwnSilence(NewSilence):
-    """A new silence that refuses unknown fields: with a misspelt `startAt` it would begin at once."""
+    """A new silence that refuses unknown fields. Otherwise, a misspelt `startAt` would make it begin at once."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 def _ticks(when: datetime | None) -> int | None:
-    """A time in microseconds of Unix time; without a zone it is in UTC."""
+    """Return a time in microseconds of Unix time. A time without a zone is in UTC."""
     if when is None:
         return None
     at = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
@@ -163,7 +163,7 @@ def _ticks(when: datetime | None) -> int | None:
 
 
 def doing(what: Callable[[], Any]) -> Any:
-    """The result of an action. Raises HTTPException."""
+    """Return the result of an action. Its errors are raised as HTTPException."""
     try:
         return what()
     except Unknown as error:
@@ -177,8 +177,11 @@ def doing(what: Callable[[], Any]) -> Any:
 
 
 def router(handling: Handling, origin: Publisher, local: bool = False, people: People | None = None) -> APIRouter:
-    """`local`: the server has no tokens, and only this machine reaches it: whoever asks is a responder. `people`:
-    those who may be assigned alerts, None: anybody."""
+    """Return the routes.
+
+    `local`: the server has no tokens and is only reachable from this machine, so every client is a responder. `people`:
+    those who can be assigned alerts, or None for anybody.
+    """
     made = APIRouter(
         tags=["alerts"], default_response_class=Response, dependencies=[Depends(refuse_unknown_parameters)]
     )
@@ -193,7 +196,7 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
         return JSONResponse(found, status, headers=_SAFE)
 
     def ends(change: AlertChange) -> dict[str, str | None]:
-        """When an alert was over, None: it is not; and where event time was when it was first closed."""
+        """Return the end of an alert (None: it is open), and the watermark when it was first closed."""
         life = [each.change for each in outbox.life(change.alert)]
         reopened = max((place for place, each in enumerate(life) if each.action == "reopened"), default=-1)
         closed = [each.time for each in life[reopened + 1 :] if each.action == "closed"]
@@ -224,7 +227,7 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
         before: Annotated[int | None, Query(ge=1, lt=2**62, description="Only alerts with a lower `number`.")] = None,
         limit: Annotated[int, Query(ge=1, le=10_000, description="Largest number to return.")] = 1_000,
     ) -> Response:
-        """List alerts in their current state, the latest change first."""
+        """List alerts in their current state, latest change first."""
         matchers = doing(lambda: Matchers.parse_all(matcher or ()))
         unknown = [*_not_severities(severity or ()), *_not_alerts(name or (), handling), *doubts(matchers, handling)]
         if unknown:
@@ -264,8 +267,8 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
         before: Annotated[int | None, Query(ge=1, lt=2**62)] = None,
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
     ) -> Response:
-        """List alerts with a verdict, the one that changed last first, as labels of a backtest. Alerts that a revision
-        withdrew are left out."""
+        """List alerts with a verdict, latest change first, as labels for a backtest. Alerts that a revision withdrew
+        are left out."""
         found = []
         for entry in _newest(handling, before, True):
             if entry.change.verdict and not entry.change.withdrawn:
@@ -280,8 +283,8 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
         before: Annotated[int | None, Query(ge=1, lt=2**62, description="Changes with a lower `number`.")] = None,
         limit: Annotated[int, Query(ge=1, le=10_000, description="At most so many changes, the last ones.")] = 1_000,
     ) -> Response:
-        """One alert: as it is now, its last changes in order, what people did in these, and earlier and later alerts of
-        its key."""
+        """Return an alert in its current state, its last changes in order, the actions of people among them, and other
+        alerts with the same key."""
         entry = outbox.revision(alert)
         if entry is None:
             raise HTTPException(404, "there is no such alert")
@@ -308,7 +311,7 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
 
     @made.post("/alerts/{alert}/assign", responses=answers)
     def assign(alert: str, said: Assigned, person: Person = responder) -> Response:
-        """Assign an alert to a person; `null` assigns it to nobody."""
+        """Assign an alert to a person. `null` removes the assignee."""
         name = (said.to or "").strip()
         if name and people is not None and name not in people.names:
             hint = did_you_mean(name, people.names) or f"there are {', '.join(people.names[:20])}"
@@ -327,7 +330,7 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
 
     @made.delete("/alerts/{alert}/close", responses=answers)
     def reopen(alert: str, said: Said | None = None, person: Person = responder) -> Response:
-        """Take back the verdict on an alert."""
+        """Remove the verdict on an alert."""
         return done(doing(lambda: handling.reopen(alert, person.name, (said or Said()).comment)))
 
     @made.get(
@@ -335,7 +338,7 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
         responses=route_responses("application/json", json=_MANY(_SILENCE), _422="A parameter that it does not have."),
     )
     def silences() -> Response:
-        """The silences and maintenance windows: active ones first, then those to come, then those that have ended."""
+        """List the silences and maintenance windows: active, pending, then expired ones."""
         found, hidden = handling.silences(), handling.hidden()
         return answered([silence_view(each, handling, hidden) for each in found])
 
@@ -352,14 +355,14 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
 
     @made.post("/silences/preview", responses={**route_responses("application/json", json=_MANY(dict(_VIEW)))})
     def preview(asked: Previewed) -> Response:
-        """The open alerts that a silence with these matchers would hide now."""
+        """List the open alerts that a silence with these matchers would hide now."""
         changes = handling.hidden_by(doing(asked.parsed))
         entries = [outbox.revision(each.alert) for each in changes]
         return answered([view(each) for each in entries if each is not None])
 
     @made.get("/silences/{id}", responses=route_responses("application/json", json=_SILENCE, _404="There is none."))
     def one_silence(id: str) -> Response:
-        """One silence."""
+        """Return a silence."""
         return answered(silence_view(doing(lambda: handling.silence(id)), handling, handling.hidden()))
 
     @made.delete("/silences/{id}", responses={**route_responses("application/json", json=_SILENCE), **REFUSALS})
@@ -378,7 +381,7 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
         after: Annotated[int, Query(ge=0, lt=2**62, description="Return entries after this `number`.")] = 0,
         limit: Annotated[int, Query(ge=1, le=10_000, description="Largest number to return.")] = 1_000,
     ) -> Response:
-        """List what people did, in order. `action=reminded` lists the reminders that receivers took."""
+        """List the actions of people, in order. `action=reminded` lists the reminders that receivers accepted."""
         found = outbox.actions(after, limit, action=action or DONE, person=by or (), alert=alert or ())
         return answered([action_view(each) for each in found])
 
@@ -386,7 +389,7 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
 
 
 def _not_severities(words: Sequence[str]) -> Iterator[str]:
-    """Say which severities that are asked for do not exist."""
+    """Yield a remark for each requested severity that does not exist."""
     for word in words:
         if word.title() not in SEVERITIES:
             hint = did_you_mean(word, SEVERITIES) or f"it is one of {', '.join(SEVERITIES)}"
@@ -394,7 +397,7 @@ def _not_severities(words: Sequence[str]) -> Iterator[str]:
 
 
 def _not_alerts(names: Sequence[str], handling: Handling) -> Iterator[str]:
-    """Say which names of alerts that are asked for neither the program has, nor any alert before."""
+    """Yield a remark for each requested name that is neither an alert of the program nor of an earlier alert."""
     known = [alert.name for alert in handling.alerts if not alert.hidden]
     for name in names:
         if known and name not in known and not any(each.change.name == name for each in _newest(handling, None, True)):
@@ -403,8 +406,8 @@ def _not_alerts(names: Sequence[str], handling: Handling) -> Iterator[str]:
 
 
 def doubts(matchers: Matchers, handling: Handling) -> list[str]:
-    """Reasons why matchers can hardly match: a severity or an alert that does not exist, a label that no alert of the
-    program and no open one has."""
+    """Return the reasons why matchers are unlikely to match: unknown severities and names of alerts, and labels that no
+    alert has."""
     found = [matchers.doubt] if matchers.doubt else []
     if not handling.alerts:
         return found
@@ -422,7 +425,7 @@ def doubts(matchers: Matchers, handling: Handling) -> list[str]:
 
 
 def _newest(handling: Handling, before: int | None, over: bool) -> Iterator[OutboxEntry]:
-    """The last change of each alert, the newest first; `over`: also of those that are."""
+    """Yield the last change of each alert, latest first. `over`: include alerts that are over."""
     if not over:
         yield from (each for each in reversed(handling.outbox.live()) if before is None or each.number < before)
         return
@@ -432,7 +435,7 @@ def _newest(handling: Handling, before: int | None, over: bool) -> Iterator[Outb
 
 
 def standing(change: AlertChange) -> State:
-    """Return the state of an alert in its life."""
+    """Return the current state of an alert."""
     if change.state == "resolved":
         return "withdrawn" if change.withdrawn else "resolved"
     if change.fired is None:
@@ -441,7 +444,7 @@ def standing(change: AlertChange) -> State:
 
 
 def alert_view(entry: OutboxEntry, handling: Handling, origin: Publisher) -> dict[str, Any]:
-    """An alert as it is now; `labels` are all by which silences choose it."""
+    """Return an alert in its current state, as JSON. `labels` contains all labels that silences can match."""
     change = entry.change
     return {
         **document(change, origin.status, origin.page(change)),
@@ -473,13 +476,13 @@ def _episode(entry: OutboxEntry) -> dict[str, Any]:
 
 
 def silence_view(silence: Silence, handling: Handling, hidden: Mapping[str, int]) -> dict[str, Any]:
-    """A silence with the number of open alerts that it hides now."""
+    """Return a silence as JSON, with the number of open alerts that it currently hides."""
     more = {"maintenance": silence.maintenance, "hides": hidden.get(silence.id, 0)}
     return {**silence.document(handling.clock()), **more}
 
 
 def action_view(action: RecordedAction) -> dict[str, Any]:
-    """An action of the journal."""
+    """Return a recorded action as JSON."""
     return {
         "number": action.number,
         "when": rfc3339(action.came),

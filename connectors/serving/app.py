@@ -1,4 +1,4 @@
-"""The web application: its routers, its layers, and the checks of health and readiness."""
+"""The web application: its routers, its middleware, and the checks of health and readiness."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ def application(
 ) -> FastAPI:
     """Return the application.
 
-    `failed`: why the program has failed, None: it has not. `trouble`: why nothing can be queried, None: it can. `lost`:
-    why sources are lost, by name. `ahead`: how many records were refused because their time was ahead of the clock.
-    `origins`: the pages that may send requests from browsers, `*`: all.
-    `root`: the path below which a proxy shows the application (`cep.connectors.serving.root_path`).
+    `failed`: returns why the program has failed, or None. `trouble`: returns why queries cannot be answered, or None.
+    `lost`: returns the reason of each lost source, by name. `ahead`: returns the number of records refused because
+    their time was ahead of the clock. `origins`: the websites whose pages may send requests; `*`: all. `root`: the path
+    below which a proxy shows the application (`cep.connectors.serving.root_path`).
     """
     made = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url=None)
     own = _own(made, failed, trouble, lost, ahead, registry)
 
     @made.exception_handler(QueryRefused)
     async def refused(request: Request, error: QueryRefused) -> Response:
-        """Answer a request that has no query of its own, and that the store refused."""
+        """Return the response if the store refuses a request outside `/sparql`."""
         return PlainTextResponse(f"{error}\n", 503, {"Retry-After": "5"})
 
     paths = RouteMethods(route for router in (own, *routers) for route in router.routes)
@@ -92,7 +92,7 @@ def _own(
     ahead: Callable[[], int],
     registry: CollectorRegistry,
 ) -> APIRouter:
-    """Return the routes about the server itself."""
+    """Return the routes for the state of the server itself."""
     made = APIRouter(tags=["server"], default_response_class=Response)
 
     @made.get("/health", responses={**route_responses("application/json", json=_STATUS), **_FAILED})
@@ -103,27 +103,30 @@ def _own(
 
     @made.get("/ready", responses={**route_responses("application/json", json=_READY), **_UNREADY})
     async def ready() -> Response:
-        """Return 200 when queries are answered, the program has not failed, and each live source has connected once.
-        `lost`: the input sources that are lost, with the reason; the server answers without them. `ahead`: the number
-        of records refused because their time is ahead of the clock."""
+        """Return 200 if queries are answered, the program has not failed, and each live source has connected at least
+        once.
+
+        `lost`: the lost input sources with the reasons. The server answers without them. `ahead`: the number of records
+        refused because their time is ahead of the clock.
+        """
         found, away, early = trouble(), dict(lost()), ahead()
         body = {"status": found or "ok", **({"lost": away} if away else {}), **({"ahead": early} if early else {})}
         return JSONResponse(body, 200 if found is None else 503)
 
     @made.get("/metrics", responses=route_responses("text/plain"))
     def metrics() -> Response:
-        """Metrics of the run for Prometheus."""
+        """Return metrics of the run for Prometheus."""
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     @made.get("/openapi.json", responses=route_responses("application/json", json={"type": "object"}))
     def openapi(request: Request) -> Response:
-        """Describe the API, for programs."""
+        """Return the description of the API as OpenAPI."""
         root = request.scope.get("root_path", "")
         return JSONResponse(app.openapi() | ({"servers": [{"url": root}]} if root else {}))
 
     @made.get("/docs", responses=route_responses("text/html"))
     def docs() -> Response:
-        """Describe the API, for people."""
+        """Return the description of the API as a web page."""
         return documented(app)
 
     return made

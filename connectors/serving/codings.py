@@ -1,4 +1,5 @@
-"""gzip in both directions (RFC 9110, section 8.4): compressed requests, and answers for clients that accept it."""
+"""gzip in both directions (RFC 9110, section 8.4): for compressed requests, and for responses if the client accepts
+it."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from cep.connectors.serving.negotiation import takes_coding
 
 LEAST = 1_000
-"""The bytes of an answer from which on compression pays."""
+"""The size in bytes from which a response is compressed."""
 
 _LEVEL = 5
 _LARGE = 1 << 16  # from so many bytes on, another thread compresses
@@ -23,8 +24,8 @@ _PLAIN = ("text/", "application/json", "application/xml", "image/svg+xml", "appl
 
 
 class Codings:
-    """A layer around an application. A body that is larger than `most` bytes when unpacked is refused with 413, another
-    coding than gzip with 415, damaged data with 400."""
+    """Middleware for compressed bodies. A body larger than `most` bytes when unpacked is refused with 413, a coding
+    other than gzip with 415, and damaged data with 400."""
 
     def __init__(self, app: ASGIApp, most: int) -> None:
         self.app, self.most = app, most
@@ -55,7 +56,7 @@ class Codings:
 
 
 class _Packing:
-    """Compresses an answer that is sent in one piece, if the client accepts that and it pays."""
+    """Compresses a response that is sent in one piece, if the client accepts it and the response is large enough."""
 
     def __init__(self, send: Send, wanted: bool) -> None:
         self.send, self.wanted = send, wanted
@@ -91,7 +92,7 @@ class _Packing:
 
 
 def gunzip(data: bytes, most: int) -> bytes | PlainTextResponse:
-    """Unpack gzip data of at most `most` bytes; return a refusal if it is larger or damaged."""
+    """Unpack gzip data of at most `most` bytes. Return a response with the error if they are larger or damaged."""
     found = b""
     while data:
         one = zlib.decompressobj(31)
@@ -119,7 +120,7 @@ async def _whole(receive: Receive) -> bytes:
 
 
 def _given(body: bytes, receive: Receive) -> Receive:
-    """Return a function that delivers the body once, and then whatever follows."""
+    """Return a `receive` function that returns the given body once, and then passes on further messages."""
     left = [body]
 
     async def receive_body() -> Message:

@@ -7,13 +7,13 @@ import time
 
 
 class FairLock:
-    """A lock that a waiting thread gets before the thread that released it can take it again."""
+    """A lock that passes to a waiting thread before the releasing thread can acquire it again."""
 
     def __init__(self) -> None:
         self._lock, self._door = threading.Lock(), threading.Lock()
 
     def acquire(self, timeout: float = -1) -> bool:
-        """Acquire the lock within `timeout` seconds, -1: without a limit; return True if it is acquired."""
+        """Acquire the lock within `timeout` seconds (-1: no limit), and return True on success."""
         until = None if timeout < 0 else time.monotonic() + timeout
         if not self._door.acquire(timeout=timeout):
             return False

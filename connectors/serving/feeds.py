@@ -1,4 +1,4 @@
-"""The feeds over HTTP, below `/feeds`."""
+"""The feeds of alerts over HTTP, below `/feeds`."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ Limit = Annotated[int, Query(ge=1, le=10_000, description="Largest number of ent
 
 
 def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = True) -> APIRouter:
-    """Return the routes. `stream`: close it before the server waits for its clients to leave. `may_send`: on a server
-    without tokens, every client may send dead letters again."""
+    """Return the routes.
+
+    `stream`: must be closed before the server waits for its clients to disconnect. `may_send`: on a server without
+    tokens, every client may send dead letters again.
+    """
     made = APIRouter(prefix="/feeds", tags=["alerts"])
     sends = Depends(acting(Role.RESPONDER, "sending again", may_send))
     feed, none = outbox.id.replace("-", "")[:12], "There is no such alert."
@@ -46,8 +49,8 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
         }
 
     def answered(request: Request, body: bytes, kind: str, control: str) -> Response:
-        """Return a document, or the answer that the client has it already. The tag is made from the bytes, which name
-        the feed."""
+        """Return a document, or 304 if the client already has it. The tag is a hash of the bytes, which contain the
+        name of the feed."""
         headers = {"ETag": f'"{sha256(body).hexdigest()[:24]}"', "Cache-Control": control}
         if matches_etag(request.headers, headers["ETag"]):
             return Response(status_code=304, headers=headers)
@@ -65,7 +68,7 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
         page: Annotated[int | None, Query(ge=1, lt=2**62, description="An archive document, from 1.")] = None,
         of: Annotated[str | None, Query(max_length=40, description="The feed that it belongs to.")] = None,
     ) -> Response:
-        """Atom, with archives (RFC 5005): the newest changes, older ones behind `prev-archive`."""
+        """Return an Atom feed with archives (RFC 5005): the newest changes, with older ones behind `prev-archive`."""
         if page is None:
             return answered(request, atom.newest_document(outbox, origin, feed), atom.TYPE, "no-cache")
         found = atom.archive(outbox, origin, page, feed) if of in (None, feed) else None
@@ -77,12 +80,12 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
 
     @made.get("/cap/{alert}", response_class=Response, responses=messages)
     def cap_latest(request: Request, alert: str) -> Response:
-        """The latest message of an alert, in the Common Alerting Protocol 1.2."""
+        """Return the latest message about an alert in the Common Alerting Protocol 1.2."""
         return _cap(request, alert, None)
 
     @made.get("/cap/{alert}/{revision}", response_class=Response, responses=messages)
     def cap_message(request: Request, alert: str, revision: int) -> Response:
-        """One message of an alert, from 0 for the first."""
+        """Return one message about an alert. The first has the number 0."""
         return _cap(request, alert, revision)
 
     def _cap(request: Request, alert: str, revision: int | None) -> Response:
@@ -102,7 +105,8 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
         ] = None,
         last_event_id: Annotated[str | None, Header()] = None,
     ) -> StreamingResponse:
-        """Server-Sent Events: every change as it comes; `Last-Event-ID` continues after a break."""
+        """Send every change as a Server-Sent Event when it is added. `Last-Event-ID` continues an interrupted
+        stream."""
         number = after
         if last_event_id:
             if not (last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) < 19):
@@ -114,14 +118,13 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
 
     @made.get("/alerts", responses=_listed(lost={"type": "array", "items": {"type": "string"}}))
     def alerts(after: After = 0, limit: Limit = 1000) -> list[dict[str, Any]]:
-        """The open alerts in the order in which they were opened. `lost`: the sources from which nothing arrives, if
-        there are any."""
+        """List the open alerts, those opened first at the beginning. `lost`: the lost sources, if there are any."""
         lost = {"lost": list(outbox.lost)} if outbox.lost else {}
         return [_numbered(entry, origin) | lost for entry in outbox.live(after, limit)]
 
     @made.get("/alerts/{alert}", responses={**_listed(), 404: {"description": none, "content": TEXT}})
     def life(alert: str, after: After = 0, limit: Limit = 1000) -> list[dict[str, Any]]:
-        """The changes of one alert, in order."""
+        """List the changes of an alert, in order."""
         found = outbox.life(alert, after, limit)
         if not found and outbox.revision(alert) is None:
             raise HTTPException(404, "there is no such alert")
@@ -129,7 +132,7 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
 
     @made.get("/receivers")
     def receivers() -> list[dict[str, Any]]:
-        """The progress of each receiver of alerts."""
+        """List the progress of each receiver of alerts."""
         return [
             {
                 "name": one.name,
@@ -143,7 +146,7 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
 
     @made.get("/receivers/{name:path}/dead", responses={404: {"description": _NOBODY, "content": TEXT}})
     def dead(name: str) -> list[dict[str, Any]]:
-        """List the changes that a receiver refused for good, with the reason and the time."""
+        """List the changes that a receiver finally refused, with the reason and the time."""
         if all(one.name != name for one in outbox.statuses()):
             raise HTTPException(404, "there is no such receiver; `feeds/receivers` names them")
         return [_letter(each, origin) for each in outbox.dead(name)]
@@ -157,7 +160,8 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
         },
     )
     def retry(name: str, person: Person = sends) -> dict[str, int]:
-        """Send refused changes again, once each; those that are refused again stay. `/feeds/actions` says who asked."""
+        """Send the refused changes again, once each. Those that are refused again stay in the list. `/feeds/actions`
+        records who asked for it."""
         if not outbox.serves(name):
             raise HTTPException(404, "nothing is sent to such a receiver; `feeds/receivers` names them")
         return {"sent": outbox.retry(name, person.name)}

@@ -1,9 +1,9 @@
-"""Places of things, in degrees on WGS84, from events or from the knowledge.
+"""Find the places of subjects, in degrees on WGS84, in events or in the knowledge.
 
-An event is about its subject: the first of its attributes that is a string or an IRI, else its first int. The event
-itself gives the place of the subject if it has two numbers that are wgs84:lat and wgs84:long by AS, or have these
-names. Otherwise the knowledge does, if the subject is the IRI of a thing with wgs84:lat and wgs84:long, or such a
-thing's identifier (IDENTIFIERS).
+The subject of an event is its first attribute that is a string or an IRI, otherwise its first int. The event contains
+the place of its subject if it has two numeric attributes that AS maps to wgs84:lat and wgs84:long, or that have these
+names. Otherwise the place is taken from the knowledge. There, the subject is the IRI or an identifier (IDENTIFIERS) of
+a thing with wgs84:lat and wgs84:long.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ IDENTIFIERS = (
     "https://schema.org/identifier",
     "http://www.w3.org/2004/02/skos/core#notation",
 )
-"""Properties whose value is a thing's identifier. If two things share an identifier, the earlier property counts, then
-the thing that observes (STATIONS)."""
+"""Properties whose values identify a thing. If two things share an identifier, the earlier property takes precedence,
+then the thing that is a station (STATIONS)."""
 NAMES = (
     "http://www.w3.org/2000/01/rdf-schema#label",
     "http://www.geonames.org/ontology#name",
@@ -39,7 +39,7 @@ NAMES = (
     "https://schema.org/name",
 )
 STATIONS = ("http://www.w3.org/ns/sosa/Platform", "http://www.w3.org/ns/sosa/Sensor")
-"""Classes of things that are on the map before the first event about them."""
+"""Classes of things that are shown on the map before the first event about them."""
 
 _PLACED = f"?thing <{WGS84}lat> ?lat ; <{WGS84}long> ?long"
 _WHERE = f"SELECT ?thing ?lat ?long WHERE {{ {_PLACED} }}"
@@ -49,7 +49,7 @@ _STATIONS = "SELECT DISTINCT ?thing WHERE {{ VALUES ?class {{ {0} }} ?thing a ?c
 
 @dataclass(frozen=True, slots=True)
 class SubjectColumns:
-    """The attributes of an event for its subject and the subject's place."""
+    """The attributes of an event that contain its subject and the subject's place."""
 
     subject: str | None
     latitude: str | None
@@ -66,11 +66,11 @@ class SubjectColumns:
 
 
 def subject_ends(tables: Mapping[str, pl.DataFrame], columns: Mapping[str, SubjectColumns]) -> pl.DataFrame:
-    """Return the subjects in tables, in order: `subject`, its latest `end`, the number of the last table in which it
-    ends then, and its last place, `lat` and `long` in degrees, null if unknown. A fluent that holds counts as ending at
-    its beginning.
+    """Return the subjects in tables, in order of appearance.
 
-    All tables become one frame, because grouping a hundred tables of one row each would take a hundred times as long.
+    Columns: `subject`, its latest `end`, the index of the last `table` with this end, and its last place in degrees
+    (`lat` and `long`, null if unknown). The start of an open interval of a fluent counts as its end. All tables are
+    joined into one frame, because grouping a hundred tables of one row each would take a hundred times as long.
     """
     heights = [table.height for table in tables.values()]
     frame = pl.DataFrame(
@@ -104,9 +104,10 @@ def subject_ends(tables: Mapping[str, pl.DataFrame], columns: Mapping[str, Subje
 
 @dataclass(frozen=True, slots=True)
 class Gazette:
-    """Places in the knowledge as it is now: points and names by IRI, things by identifier, stations (IRI: identifier).
+    """Places in the current knowledge: coordinates and names by IRI, IRIs by identifier, and the stations (IRI:
+    identifier).
 
-    `rights`: the attributions to show with them.
+    `rights`: the attributions that must be shown.
     """
 
     points: Mapping[str, LatLong] = field(default_factory=dict)
@@ -151,7 +152,7 @@ class Gazette:
 
 
 def coordinates(lat: object, long: object) -> LatLong | None:
-    """Return degrees as numbers, if they are valid."""
+    """Return coordinates as numbers, or None if they are not valid."""
     point = _degree(lat), _degree(long)
     if point[0] is None or point[1] is None or not (abs(point[0]) <= 90 and abs(point[1]) <= 360):
         return None
@@ -166,7 +167,7 @@ def _degree(value: object) -> float | None:
 
 
 def texts(column: pl.Series) -> pl.Series:
-    """Return subjects as texts, as Python writes values."""
+    """Return subjects as text, in Python's notation."""
     if column.dtype == pl.String:
         return column
     if column.dtype.is_integer():
@@ -175,7 +176,8 @@ def texts(column: pl.Series) -> pl.Series:
 
 
 def _places(columns: Sequence[tuple[pl.DataFrame, str | None]]) -> pl.Series:
-    """Return numbers in columns of tables, null if a value or a column is not one."""
+    """Return the numbers of one column from each table. Values that are not numbers, and missing columns, become
+    null."""
     known = [name for _, name in columns if name is not None]
     nothing = pl.Series([None], dtype=pl.Float64).new_from_index(0, sum(table.height for table, _ in columns))
     if not known:

@@ -1,4 +1,4 @@
-"""Access control and rate limits: a layer around the whole application."""
+"""Access control and rate limits: middleware around the whole application."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _ALWAYS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"
 OPEN = frozenset(("/health", "/ready"))
 """Paths that need no token and do not count for the rate limit."""
 STREAMS = frozenset(("/api/stream", "/feeds/events", "/sparql/subscribe"))
-"""Paths of endless answers. A client may have a limited number of these at a time."""
+"""Paths with endless responses. The number that a client may keep open is limited."""
 QUERIES = "/sparql"
-"""The path whose answers may take long, also for POST."""
+"""The path whose responses may take long, even for POST."""
 UNKNOWN = "the token is not known\n"
 MANY = 200
-"""Open streams per client of another machine, by default."""
+"""The default number of open streams per client on another machine."""
 HEAD = 1 << 18
-"""The bytes of a request's first line and headers."""
+"""The greatest size of a request's first line and headers, in bytes."""
 SECONDS = 30.0
-"""Seconds in which the headers of a request have to arrive, and then its body."""
+"""The time limit for the headers of a request, and then for its body, in seconds."""
 
 USER = "x-forwarded-user"
-"""The header in which a proxy names the user."""
+"""The header in which a proxy sends the name of the user."""
 
 _CLIENTS = 10_000  # clients whose rate is remembered
 _HERE = "this machine"
@@ -47,12 +47,14 @@ _HERE = "this machine"
 class Limits:
     """Limits of requests.
 
-    `people`: those whose token a request must have, None: it needs none. `rate`: requests per second of one client
-    (twice as many at once), 0: no limit. `body`: bytes of a request; `head`: bytes of its first line and headers.
-    `hosts`: the allowed names of the server, empty: any.
-    `streams`: how many a client may have open, 0: no limit; None: MANY, and no limit from this machine, which may be a
-    proxy that does not say for whom it asks. `seconds`: in which the body of a request has to arrive. `proxies`:
-    addresses of proxies that name the user in `X-Forwarded-User`; from other addresses it does not count.
+    `people`: those who have tokens; None: requests need no token. `rate`: requests per second and client, with bursts
+    of twice as many; 0: no limit. `body`: the greatest size of a body in bytes. `head`: the greatest size of the first
+    line and headers. `hosts`: the permitted names of the server; empty: any. `seconds`: the time limit for the body of
+    a request.
+
+    `streams`: the open streams per client; 0: no limit. None: MANY for other machines, and no limit for this one, which
+    may be a proxy that does not name its clients. `proxies`: the addresses of proxies whose header `X-Forwarded-User`
+    is trusted.
     """
 
     people: People | None = None
@@ -66,10 +68,10 @@ class Limits:
 
 
 class Guard:
-    """Refuses with 400, 401, 408, 413, 421, 429 or 431.
+    """Middleware that refuses requests with 400, 401, 408, 413, 421, 429 or 431.
 
-    The token is sent as `Authorization: Bearer`. A browser sends a cookie, which the form of the page or
-    `?access_token=` sets: a value made from the token, which does not reveal it. From the page itself, a redirect
+    A program sends its token as `Authorization: Bearer`. A browser sends a cookie, which the login form or
+    `?access_token=` sets. Its value is computed from the token and does not reveal it. On the page itself, a redirect
     removes the token from the address. Routes call `people.person_of` for the person who has the token.
     """
 
@@ -202,13 +204,14 @@ class Guard:
         )
 
     def _streams(self, client: str) -> int:
-        """Return the number of streams a client may have open, 0: no limit."""
+        """Return the number of streams that a client may keep open. 0: no limit."""
         if self.limits.streams is None:
             return 0 if client == _HERE else MANY
         return self.limits.streams
 
     def _may(self, client: str) -> bool:
-        """Return True if a client may send a request now. Its allowance grows by `rate` a second, up to twice that."""
+        """Return True if a client may send a request now. Its allowance grows by `rate` per second, up to twice
+        that."""
         now, most = time.monotonic(), 2 * self.limits.rate
         left, last = self._left.pop(client, (most, now))
         left = min(most, left + (now - last) * self.limits.rate)
@@ -219,12 +222,12 @@ class Guard:
 
 
 class _Revoked(Exception):
-    """The client may not have the answer any more."""
+    """Raised when a client has lost the right to the response it is being sent."""
 
 
 @asynccontextmanager
 async def _until(people: People, revoked: Callable[[], bool]) -> AsyncIterator[None]:
-    """Cancel what runs inside once other people have come and `revoked` returns True; raises _Revoked then."""
+    """Cancel the block when `revoked` returns True after a change of the people. Then _Revoked is raised."""
     loop, limit = asyncio.get_running_loop(), asyncio.timeout(None)
     running = True
 
@@ -253,7 +256,7 @@ async def _until(people: People, revoked: Callable[[], bool]) -> AsyncIterator[N
 
 
 class RememberPeer:
-    """A layer outside of all that trust a proxy: it records who really connects."""
+    """Middleware outside of all that trusts proxies. It records the address that has actually connected."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -264,7 +267,7 @@ class RememberPeer:
 
 
 def peer_of(scope: Scope) -> str:
-    """Return the address that has connected, whatever a proxy says for whom it asks."""
+    """Return the address that has actually connected, which may be a proxy."""
     host = scope.get("state", {}).get("peer", "")
     try:
         return str(inner(host))
@@ -273,7 +276,7 @@ def peer_of(scope: Scope) -> str:
 
 
 def client_of(scope: Scope) -> str:
-    """Return the client that limits apply to: an address; for IPv6, a /64 network."""
+    """Return the client to which limits apply: an address or, for IPv6, a /64 network."""
     host = (scope.get("client") or ("", 0))[0]
     try:
         address = inner(host)
@@ -285,7 +288,7 @@ def client_of(scope: Scope) -> str:
 
 
 def _users(headers: Headers) -> list[str]:
-    """Return the names that a proxy gives, which are in UTF-8."""
+    """Return the user names in a proxy's headers, decoded as UTF-8."""
     return [each.encode("latin-1").decode("utf-8", "replace").strip() for each in headers.getlist(USER)]
 
 
@@ -313,7 +316,7 @@ def _host(text: str) -> str:
 
 
 def _head(scope: Scope) -> int:
-    """Return the bytes of the first line and the headers, with their separators, up to the empty line."""
+    """Return the size in bytes of the first line and the headers, including separators and the final empty line."""
     query = len(scope["query_string"])
     line = len(scope["method"]) + len(scope.get("raw_path") or scope["path"]) + query + bool(query) + 14
     return line + sum(len(name) + len(value) + 4 for name, value in scope["headers"])

@@ -1,7 +1,7 @@
-"""A deadline and a limit for the first line and the headers of requests, for which uvicorn would wait for ever.
+"""A time limit and a size limit for the first line and headers of requests, which uvicorn lacks.
 
-The time counts from the connection, or on a kept connection from the first byte of its next request. Bodies have a
-deadline in `guard`; uvicorn limits how long a connection is kept between two requests.
+The time starts with the connection or, on a kept connection, with the first byte of the next request. The limit for
+bodies is in `guard`. uvicorn limits the time between two requests on a kept connection.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CLOSES = b"Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\nCont
 
 
 def protocol(seconds: float = SECONDS) -> type[H11Protocol]:
-    """Return a protocol class for uvicorn, which creates one for each connection."""
+    """Return a protocol class for uvicorn, which instantiates it for each connection."""
 
     class Heads(H11Protocol):
         deadline: asyncio.TimerHandle | None = None
@@ -44,7 +44,7 @@ def protocol(seconds: float = SECONDS) -> type[H11Protocol]:
             super().connection_lost(exc)
 
         def send_400_response(self, msg: str) -> None:
-            """Answer input that is not HTTP, or a request whose head is larger than h11 reads."""
+            """Answer input that is not HTTP, or a request whose head exceeds the limit of h11."""
             error = sys.exc_info()[1]
             if isinstance(error, h11.RemoteProtocolError) and error.error_status_hint == 431:
                 self._respond(b"431 Request Header Fields Too Large", _LONG)

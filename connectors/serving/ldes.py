@@ -1,5 +1,5 @@
-"""`/ldes`: derived events as a linked data event stream, in pages by time, which never change once their time
-is over."""
+"""`/ldes`: derived events as a linked data event stream. Its pages are ordered by time, and do not change once their
+time is over."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _NAMES = {**PREFIXES, "ldes": LDES, "tree": TREE}
 
 
 def router(history: StoreListener, retention: str | None) -> APIRouter:
-    """Return the routes. `retention`: how long events are kept, as an xsd:duration."""
+    """Return the routes. `retention`: the time for which events are kept, as an xsd:duration."""
     made = APIRouter(tags=["events"], default_response_class=Response)
     store = history.store
 
     async def view(request: Request) -> Response:
-        """The days."""
+        """Return the first page, which lists the days."""
         try:
             hours = await await_answer(request, store.hours(client=client_of(request.scope)))
         except QueryRefused as error:
@@ -63,7 +63,8 @@ def router(history: StoreListener, retention: str | None) -> APIRouter:
         return _answer(request, lines, False)
 
     async def page(request: Request, part: str, page: int = 1) -> Response:
-        """A day's hours, or the members of an hour, minute or second, or what these are cut into."""
+        """Return a page: the hours of a day, or the members of an hour, minute or second, possibly split into several
+        pages."""
         here = str(request.base_url) + "ldes"
         if not re.fullmatch(r"(?a:\d{4}-\d\d-\d\d(T\d\d(:\d\d(:\d\d)?)?)?)", part) or not 1 <= page < 1_000_000:
             return PlainTextResponse("there is no such page\n", 404)
@@ -127,7 +128,7 @@ def _triple(here: str, property: str, object: str) -> list[str]:
 
 
 def _relations(this: str, node: str, begin: datetime, end: datetime) -> list[str]:
-    """Return the relations from a page to one whose members end at or after `begin`, and before `end`."""
+    """Return the relations from a page to another one, whose members end at or after `begin` and before `end`."""
     since, until = (f"{time.isoformat(timespec='microseconds')}Z" for time in (begin, end))
     return [*_relation(this, node, "GreaterThanOrEqualTo", since), *_relation(this, node, "LessThan", until)]
 

@@ -1,4 +1,4 @@
-"""The form by which a browser logs in with a token, and the cookie that it gets."""
+"""The form with which a browser logs in with a token, and the cookie that it receives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cep.connectors.serving.people import People, Role, cookie_value, refuse_oth
 
 COOKIE = "semcep"
 LASTS = 30 * 86_400
-"""Seconds after which a browser drops the cookie."""
+"""The lifetime of the cookie in seconds."""
 
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="semcep"'}
 
@@ -63,16 +63,17 @@ _HEADERS = {
 
 
 def login_form(reason: str = "") -> Response:
-    """Return the form, for a browser without a token, or with one that is not enough (`reason`)."""
+    """Return the login form. `reason`: why the browser's token is not sufficient, or empty if it has none."""
     return HTMLResponse(
         _PAGE.replace("@reason@", _WRONG % reason if reason else _MISSING), 401, {**CHALLENGE, **_HEADERS}
     )
 
 
 def login_reason(scope: Scope, cookie: bool, token_in_address: bool) -> str:
-    """Return why a browser has to log in; empty if it sent no token.
+    """Return why a browser has to log in, or "" if it sent no token.
 
-    `cookie`: it sent that of another token. A `role` in the address: the page sent a person here whose role is lower.
+    `cookie`: it sent the cookie of another token. A `role` in the address means that the page sent a person with a
+    lower role to the form.
     """
     if token_in_address:
         return "This token is not known here."
@@ -85,18 +86,21 @@ def login_reason(scope: Scope, cookie: bool, token_in_address: bool) -> str:
 
 
 def wants_form(scope: Scope) -> bool:
-    """Return True if a browser asks for the page, and not a program."""
+    """Return True if the request comes from a browser that wants the page, rather than from a program."""
     return scope["method"] in ("GET", "HEAD") and "text/html" in Headers(scope=scope).get("accept", "")
 
 
 def login_cookie(token: str, scope: Scope) -> str:
-    """Return the header that makes a browser send a value made from the token. Links from other sites send it, too;
-    requests that change something are refused if another page sends them (`people.refuse_other_pages`)."""
+    """Return the header that sets the cookie for a token.
+
+    Browsers also send it when a person follows a link from another site. Requests that change something are refused if
+    another site sends them (`people.refuse_other_pages`).
+    """
     return _cookie(cookie_value(token), LASTS, scope)
 
 
 def logout_cookie(scope: Scope) -> str:
-    """Return the header that makes a browser drop the value."""
+    """Return the header that deletes the cookie."""
     return _cookie("", 0, scope)
 
 
@@ -108,8 +112,8 @@ def _cookie(value: str, seconds: int, scope: Scope) -> str:
 
 
 async def log_in(people: People, request: Request, seconds: float) -> Response:
-    """Process the form: set the cookie and redirect to the page, or show the form again. `seconds`: the deadline for
-    the form."""
+    """Process the login form: set the cookie and redirect to the page, or show the form again. `seconds`: the time
+    limit for receiving the form."""
     try:
         refuse_other_pages(request)
         async with asyncio.timeout(seconds):

@@ -1,4 +1,4 @@
-"""HEAD and OPTIONS for every path, and the methods that a path accepts."""
+"""Support HEAD and OPTIONS for every path, and find the methods of a path."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class RouteMethods:
         self._routes = [route for route in routes if isinstance(route, Route)]
 
     def methods(self, path: str) -> list[str]:
-        """Return the methods by name; `*` stands for all."""
+        """Return the methods of a path; for `*`, all methods."""
         found = {
             method
             for route in self._routes
@@ -29,12 +29,12 @@ class RouteMethods:
 
 
 class ClientGone(OSError):
-    """The client wants no more."""
+    """Raised if the client has disconnected."""
 
 
 class Methods:
-    """A layer around an application that knows GET and POST: HEAD is a GET without a body, OPTIONS lists the methods of
-    a path."""
+    """Middleware for an application with GET and POST routes. HEAD becomes a GET without a body; OPTIONS lists the
+    methods of a path."""
 
     def __init__(self, app: ASGIApp, paths: RouteMethods) -> None:
         self.app, self.paths = app, paths

@@ -1,4 +1,4 @@
-"""Content negotiation (RFC 9110, section 12.5.1): which of several media types a client prefers."""
+"""Content negotiation (RFC 9110, section 12.5.1): choose the media type that a client prefers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _WEIGHT = re.compile(r"\d?\.?\d{0,9}")
 
 
 def negotiated(headers: Headers, known: Mapping[str, str], otherwise: str = "") -> str:
-    """Return the format that `Accept` prefers among those by media type; among equals the first.
+    """Return the format that `Accept` prefers; of equally preferred ones, the first. `known`: formats by media type.
 
-    `otherwise`: returned if it accepts none of them. Without `Accept`, all are accepted.
+    If it accepts none of them, return `otherwise`. Without `Accept`, all are accepted.
     """
     accepts = ranges(headers.getlist("accept"))
     best, chosen = 0.0, otherwise
@@ -30,7 +30,8 @@ def negotiated(headers: Headers, known: Mapping[str, str], otherwise: str = "") 
 
 
 def ranges(lines: Sequence[str]) -> list[tuple[str, float]] | None:
-    """Return the media ranges of `Accept` with their weights, without parameters. None: there are none."""
+    """Return the media ranges of `Accept` with their weights, without other parameters. None: there is no such
+    header."""
     text = ",".join(lines)
     if not text.strip():
         return None
@@ -45,12 +46,12 @@ def ranges(lines: Sequence[str]) -> list[tuple[str, float]] | None:
 
 
 def accepts(headers: Headers, kind: str) -> bool:
-    """Return True if `Accept` takes a media type."""
+    """Return True if `Accept` includes a media type."""
     return _weight_of(kind.partition(";")[0].strip().lower(), ranges(headers.getlist("accept"))) > 0
 
 
 def _weight_of(kind: str, accepts: Sequence[tuple[str, float]] | None) -> float:
-    """Return the weight of the most specific range that contains the type."""
+    """Return the weight of the most specific range that includes the type."""
     if accepts is None:
         return 1.0
     fitting = [(-media_range.count("*"), weight) for media_range, weight in accepts if _fits(kind, media_range)]
@@ -63,7 +64,7 @@ def _fits(kind: str, media_range: str) -> bool:
 
 
 def _number(text: str) -> float:
-    """Return a weight from 0 to 1, also `.5`; 0 if it is not a number."""
+    """Parse a weight from 0 to 1, such as `.5`. Anything else counts as 0."""
     text = text.strip()
     if not _WEIGHT.fullmatch(text) or not any(map(str.isdigit, text)):
         return 0.0
@@ -72,8 +73,8 @@ def _number(text: str) -> float:
 
 
 class Acceptable:
-    """A layer around an application: in place of an answer that the client does not accept, it sends 406. Errors are
-    always sent."""
+    """Middleware that replaces a response by 406 if the client does not accept its media type. Errors are always
+    sent."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -106,7 +107,7 @@ class Acceptable:
 
 
 def _already_negotiated(message: Message) -> bool:
-    """Return True if the answer was already chosen by `Accept`."""
+    """Return True if the route has already chosen the response by `Accept`."""
     return "accept" in Headers(raw=message["headers"]).get("vary", "").lower().replace(" ", "").split(",")
 
 
@@ -115,6 +116,6 @@ def _refusal(kind: str) -> PlainTextResponse:
 
 
 def takes_coding(headers: Headers, name: str) -> bool:
-    """Return True if `Accept-Encoding` takes a content coding."""
+    """Return True if `Accept-Encoding` includes a content coding."""
     accepts = dict(ranges(headers.getlist("accept-encoding")) or ())
     return max(accepts.get(name, accepts.get("*", 0.0)), accepts.get(f"x-{name}", 0.0)) > 0

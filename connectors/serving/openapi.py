@@ -1,4 +1,4 @@
-"""`/openapi.json`: the description of all routes, and the responses that routes declare."""
+"""`/openapi.json`: the description of all routes, and helpers with which routes describe their responses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ _TOKENS = {
 
 
 def route_responses(*kinds: str, json: Mapping[str, Any] | None = None, **refusals: str) -> Responses:
-    """Describe a route's answers: media types, the schema `json`, and the reasons of other statuses (`_404="..."`)."""
+    """Describe a route's responses: its media types, its schema `json`, and the reasons of error statuses
+    (`_404="..."`)."""
     schemas = {"application/json": dict(json or {})}
     content = {kind: {"schema": schemas.get(kind, {"type": "string"})} for kind in kinds}
     found: Responses = {200: {"description": "The answer.", "content": content}}
@@ -49,16 +50,16 @@ def route_responses(*kinds: str, json: Mapping[str, Any] | None = None, **refusa
 
 
 def query_parameter(name: str, why: str, example: str, several: bool = False) -> dict[str, Any]:
-    """Return a parameter in the address, for a route that reads it itself."""
+    """Describe a query parameter for a route that reads it itself."""
     one = {"type": "string", "minLength": 1, "example": example}
     schema = {"type": "array", "items": one} if several else one
     return {"name": name, "in": "query", "required": False, "description": why, "schema": schema}
 
 
 def description(app: FastAPI, token: bool) -> Callable[[], dict[str, Any]]:
-    """Return a replacement of `FastAPI.openapi` that adds the refusals that every path has.
+    """Return a replacement of `FastAPI.openapi` that adds the error responses common to all paths.
 
-    `token`: requests need one.
+    `token`: requests need a token.
     """
 
     def made() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The program as the page shows it: its text, and the place of each rule, with the goals that the rule needs."""
+"""The program as the page shows it: its text, and the position of each rule with the goals that it needs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from cep.rules.keywords import SPELLINGS
 def outline(service: Service, vocabulary: EventVocabulary) -> dict[str, Any]:
     """Return the program as the page shows it.
 
-    - `rules`: the rules of the author, each with its first and last line, its derived event, the node whose rows count
-      (`node`), and the nodes that it needs (`goals`). The text of a node is that of `cep plan`.
-    - `iri`: the names of an event or attribute in RDF; `base`: the prefix of names that nothing declares.
-    - `alerts`: the ALERT statements, each with its severities, the microseconds after which the alert rises to the
-      next one, those after which receivers are reminded (0: they are not), and those for which it is pending
-      (`after`); `lasts`: it is on a fluent.
+    - `rules`: the author's rules, each with its first and last line, its derived event, the node whose rows are counted
+      (`node`), and the nodes that it needs (`goals`). Nodes have the same text as in `cep plan`.
+    - `iri`: the names of events and attributes in RDF; `base`: the prefix of names without a declaration.
+    - `alerts`: the ALERT statements, each with its severities and, in microseconds, the times after which it rises to
+      the next severity, after which receivers are reminded (0: never), and for which it is pending (`after`). `lasts`:
+      True for an alert on a fluent.
     - `changes`: the words for changes of alerts.
     - `parameters`: their names, values and defaults.
     - `words`: the keywords.
@@ -93,7 +93,7 @@ def outline(service: Service, vocabulary: EventVocabulary) -> dict[str, Any]:
 
 
 def parameter_values(engine: Engine) -> list[dict[str, str]]:
-    """Return the parameters of a program: the value in force of each, and its default."""
+    """Return the parameters of a program, each with its current value and its default."""
     return [
         {"name": each.name, "value": each.written(each.value.value), "default": each.written(each.default.value)}
         for each in engine.written.parameters

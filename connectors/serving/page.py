@@ -1,7 +1,7 @@
 """The live page at `/`, and its requests below `/api`: program, state, stream, event, station.
 
-The page is plain ES modules beside this file, with libraries for map and charts that `cep.connectors.serving.vendor`
-fetches. The page itself contains no script and no style, so that its policy can forbid them.
+The page consists of plain ES modules next to this file. `cep.connectors.serving.vendor` fetches its libraries for maps
+and charts. The page itself contains no script and no style, so that its content security policy can forbid them.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 SHOWN = 4_000
-"""Events in the first state of a page."""
+"""The number of events in the initial state of a page."""
 TAKEN_BACK = 100
-"""Withdrawn events in the first state of a page."""
+"""The number of withdrawn events in the initial state of a page."""
 PULSE = 15.0
-"""Seconds of silence after which the numbers are sent again."""
+"""The seconds of silence after which the counters are sent again."""
 
 _OBJECT = {"type": "object"}
 _PACE = 0.1  # seconds between two messages to one client
@@ -77,10 +77,10 @@ def router(
 ) -> APIRouter:
     """Return the routes.
 
-    `scene`: close it before the server waits for its clients to leave. `local`: the server has no tokens, and only this
-    machine reaches it, so every client is a responder. `versions`: the program of the server, and its shadow.
-    `receivers`: the addresses that alerts go to, by the receiver's name in the file of routes; under the empty name,
-    those for every alert.
+    `scene`: must be closed before the server waits for its clients to disconnect. `local`: the server has no tokens and
+    is only reachable from this machine, so every client is a responder. `versions`: the program of the server, and its
+    shadow. `receivers`: the addresses of alerts by receiver in the file of routes. The empty name has the addresses for
+    every alert.
     """
     made = APIRouter(tags=["page"], default_response_class=Response)
     files = _files()
@@ -97,7 +97,7 @@ def router(
         "/", responses=route_responses("text/html", _303="The token is taken out of the address.", _304=unchanged)
     )
     async def page(request: Request) -> Response:
-        """The live page."""
+        """Return the live page."""
         return _sent(files["index.html"], request, links)
 
     kinds = {kind.partition(";")[0] for kind in _KINDS.values()}
@@ -106,14 +106,14 @@ def router(
         "/page/{name:path}", responses=route_responses(*sorted(kinds), _304=unchanged, _404="There is no such file.")
     )
     async def file(name: str, request: Request) -> Response:
-        """A file of the page."""
+        """Return a file of the page."""
         if name not in files:
             raise HTTPException(404, "there is no such file")
         return _sent(files[name], request)
 
     @made.get("/api/program", responses=route_responses("application/json", json=_OBJECT))
     async def program(request: Request) -> Response:
-        """The rules and their parts, and which panels the page has: map, charts, alerts."""
+        """Return the rules and their parts, and the panels of the page: map, charts, alerts."""
         features = {
             "map": "vendor/leaflet.js" in files,
             "charts": "vendor/uplot.js" in files,
@@ -129,7 +129,7 @@ def router(
         "/logout", responses=route_responses("application/json", json=_OBJECT, _403="Another page sent the request.")
     )
     async def logout(request: Request) -> Response:
-        """Have the browser forget who uses it."""
+        """Delete the login cookie of the browser."""
         refuse_other_pages(request)
         answer = _json({"status": "logged out"})
         answer.headers["Set-Cookie"] = logout_cookie(request.scope)
@@ -137,7 +137,7 @@ def router(
 
     @made.get("/api/state", responses=route_responses("application/json", json=_OBJECT))
     def state() -> Response:
-        """The current state of the page; `stream` continues after `at`."""
+        """Return the current state of the page. `stream` continues after `at`."""
         number, events, stations = scene.newest(SHOWN)
         rest: dict[str, Any] = {
             "at": f"{run}-{number}",
@@ -161,8 +161,8 @@ def router(
 
     @made.get("/api/past", responses=route_responses("application/json", json=_OBJECT))
     def past(at: Annotated[int, Query(ge=-_FAR, le=_FAR)]) -> Response:
-        """The alerts as they were at event time `at` (microseconds since 1970), and the events withdrawn since. `cut`:
-        the number of earlier changes of alerts that were read, if there are more."""
+        """Return the alerts at event time `at` (microseconds since 1970), and the events withdrawn since. `cut`: the
+        number of changes of alerts that were read, if there are older ones."""
         entries, more = ([], False) if outbox is None else alerts_at(outbox, at)
         found: dict[str, Any] = {"alerts": [document(entry.change, status) for entry in entries]}
         found |= {"withdrawn": scene.withdrawn_since(at), "cut": LOOKED_AT if more else None}
@@ -170,7 +170,7 @@ def router(
 
     @made.get("/api/shadow", responses=route_responses("application/json", json=_OBJECT))
     def shadow(request: Request, limit: Shown = 20, reasons: Told = 0) -> Response:
-        """The shadow program as `/shadow` has it, null: there is none; and why whoever asks may not promote it."""
+        """Return the shadow program as at `/shadow`, or null. Also return why the client may not promote it."""
         found = None
         with suppress(ChangeRefused):
             found = None if versions is None else versions.shadow(limit, reasons)
@@ -180,14 +180,15 @@ def router(
     async def stream(
         after: Annotated[str, Query(max_length=40)] = "", last_event_id: Annotated[str, Header()] = ""
     ) -> Response:
-        """Server-Sent Events: `news` holds changes; `reset` means that there were too many: load `state` again."""
+        """Send Server-Sent Events. `news` contains changes. `reset` means that there were too many, and that `state`
+        must be loaded again."""
         frames = _frames(scene, run, last_event_id or after)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(frames, media_type="text/event-stream", headers=headers)
 
     @made.get("/api/event/{id}", responses=route_responses("application/json", json=_OBJECT, _404="It is not held."))
     def event(id: str) -> Response:
-        """A derived event, and, with lineage, the records it comes from."""
+        """Return a derived event and, with lineage, the records from which it was derived."""
         found = scene.event(id)
         if found is None:
             raise HTTPException(404, "this event is not held any more, or never was")
@@ -195,7 +196,7 @@ def router(
 
     @made.get("/api/station", responses=route_responses("application/json", json=_OBJECT))
     def station(key: Annotated[str, Query(max_length=1_000)]) -> Response:
-        """The latest record of each kind about a subject."""
+        """Return the latest record of each kind about a subject."""
         return _json({"key": key, "records": scene.readings.latest(key)})
 
     @made.get(
@@ -209,8 +210,11 @@ def router(
         since: Annotated[int, Query(ge=-_FAR, le=_FAR)] = -_FAR,
         until: Annotated[int, Query(ge=-_FAR, le=_FAR)] = _FAR,
     ) -> Response:
-        """The numbers of an attribute of an input event about a subject in some time (microseconds since 1970), with
-        the one before and the one behind it. `held`: from this time on all records are held."""
+        """Return the values of a numeric attribute of an input event about a subject, between two times (microseconds
+        since 1970).
+
+        The values just before and after are included. `held`: the time from which on all records are in memory.
+        """
         if not scene.readings.numeric(event, attribute):
             raise HTTPException(404, "no input event about a subject has such an attribute with numbers")
         found = scene.readings.series(event, attribute, key, since, until)
@@ -220,14 +224,14 @@ def router(
 
 
 def _person(person: Person | None, local: bool) -> dict[str, str]:
-    """Return the name of the person at the page, and why this person may not handle alerts; empty: they may."""
+    """Return the name of the person at the page, and the reason why they may not handle alerts, or ""."""
     if person is None:
         return {"name": LOCAL if local else "", "refused": "" if local else _refused(None, Role.RESPONDER, _HANDLING)}
     return {"name": person.name, "refused": _refused(person, Role.RESPONDER, _HANDLING)}
 
 
 def _refused(person: Person | None, role: Role, what: str) -> str:
-    """Return why a person may not do something that needs a role; an empty text means that the person may."""
+    """Return the reason why a person may not perform an action that needs a role, or "" if they may."""
     if person is None:
         return f"{what} needs a server with tokens (`--token-file`)."
     return "" if person.role >= role else f"{what} needs the role {role.title}; {person.name} is {person.role.title}."
@@ -258,14 +262,14 @@ async def _frames(scene: Scene, run: str, place: str) -> AsyncIterator[bytes]:
 
 
 def _number(run: str, place: str) -> int | None:
-    """Return a client's position in the changes of this run; None if it is from another run."""
+    """Return a client's position in the changes of this run, or None if it belongs to another run."""
     name, _, number = place.partition("-")
     known = name == run and number.isascii() and number.isdecimal() and len(number) < 19
     return int(number) if known else None
 
 
 def _files() -> dict[str, _File]:
-    """Return the files that can be requested, by path below the page's folder."""
+    """Return the files that clients can request, by path below the page's folder."""
     found = {}
     for path in sorted(PAGE.rglob("*")):
         if path.suffix in _KINDS and path.is_file():

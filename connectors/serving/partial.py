@@ -50,8 +50,11 @@ _ANSWER = {
 
 
 def router(engine: Engine | None, lock: FairLock, seconds: float = 10.0) -> APIRouter:
-    """Return the routes. `lock`: held while the engine is read; a request waits for it for so many `seconds`. None: the
-    program runs on Spark, and every answer says so."""
+    """Return the routes.
+
+    `lock` is held while the engine is read. A request waits for it up to `seconds`. If `engine` is None, the program
+    runs on Spark, and every response says so.
+    """
     made = APIRouter(tags=["why"], default_response_class=Response)
 
     @made.get(
@@ -70,8 +73,8 @@ def router(engine: Engine | None, lock: FairLock, seconds: float = 10.0) -> APIR
         event: Annotated[str, Query(max_length=1_000)],
         limit: Annotated[int, Query(ge=0, le=MOST)] = 100,
     ) -> Response:
-        """The partial matches of a derived event, those that lack least first. Other parameters are values of its
-        attributes, or of variables of its rules."""
+        """List the partial matches of a derived event, those closest to completion first. Other parameters are values
+        of its attributes, or of variables of its rules."""
         if engine is None:
             return _refused("the program runs on Spark, which keeps what waits in its own state", 409)
         key = {name: value for name, value in request.query_params.items() if name not in ("event", "limit")}

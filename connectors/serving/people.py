@@ -1,4 +1,4 @@
-"""The people who may use a server: a file of their names, roles and tokens."""
+"""The people who may use a server. A file contains their names, roles and tokens."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ SHORTEST = 16
 """The least number of characters of a token."""
 
 NO_TOKEN = "-"
-"""In place of the token of a person whom only a proxy knows."""
+"""The placeholder for the token of a person whom a proxy authenticates."""
 
 LOCAL = "local"
-"""The name of clients of a server without tokens, on its own machine."""
+"""The name of clients on the same machine, if the server has no tokens."""
 
 _NAME = re.compile(r"[^\s\x00-\x1f\x7f#]{1,64}")
 _NO_NAME = re.compile(r"[\s\x00-\x1f\x7f#]")
@@ -34,7 +34,7 @@ _FORM = "a line is `name role token`: `ann editor $(openssl rand -hex 32)`"
 
 
 class Role(IntEnum):
-    """The rights of a person; each role has those of the roles before it."""
+    """The rights of a person. Each role includes those of the roles before it."""
 
     VIEWER = 1
     RESPONDER = 2
@@ -48,15 +48,15 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Someone who brought a token."""
+    """A person who is permitted to use the server."""
 
     name: str
     role: Role
 
 
 class People:
-    """People and their tokens; those without one are only known to a proxy. Every token is compared with all, so that
-    the time reveals nothing."""
+    """People and their tokens. People without a token are authenticated by a proxy. A token is always compared with all
+    others, so that the time reveals nothing."""
 
     def __init__(self, tokens: Mapping[Person, str]) -> None:
         self._listeners: set[Callable[[], None]] = set()
@@ -74,7 +74,7 @@ class People:
 
     @contextmanager
     def listening(self, listener: Callable[[], None]) -> Iterator[None]:
-        """Call `listener` whenever there are other people, in the thread that replaces them."""
+        """Call `listener` whenever the people are replaced, in the thread that does it."""
         self._listeners.add(listener)
         try:
             yield
@@ -83,16 +83,16 @@ class People:
 
     @property
     def names(self) -> list[str]:
-        """The names of all, in the order of the file."""
+        """The names of all people, in the order of the file."""
         return [person.name for person in self._named]
 
     def by_name(self, name: str) -> Person:
-        """Return the person whom a trusted proxy names; one who is not in the file is a viewer."""
+        """Return the person whom a trusted proxy names. A person who is not in the file is a viewer."""
         found = [person for person in self._named if person.name == name]
         return found[0] if found else Person(_NO_NAME.sub("_", name)[:64], Role.VIEWER)
 
     def with_token(self, token: str) -> Person | None:
-        """Return the person who has a token."""
+        """Return the person who has a token, or None."""
         brought, found = token.encode(), None
         for person, own, _ in self._tokens:
             if hmac.compare_digest(brought, own):
@@ -100,7 +100,7 @@ class People:
         return found
 
     def with_cookie(self, value: str) -> Person | None:
-        """Return the person for whose token a cookie was set."""
+        """Return the person for whose token a cookie was set, or None."""
         brought, found = value.encode(), None
         for person, _, own in self._tokens:
             if hmac.compare_digest(brought, own):
@@ -109,12 +109,13 @@ class People:
 
 
 def cookie_value(token: str) -> str:
-    """Return the value of the cookie for a token. It stays the same after a restart, and changes with the token."""
+    """Return the value of the cookie for a token. It stays valid after a restart, and changes with the token."""
     return hmac.digest(token.encode(), b"the cookie of semcep's page", "sha256").hex()
 
 
 def read_people(file: Path) -> People:
-    """Read a file with a person a line: name, role, token. Raises CepError with the line, and never with a token."""
+    """Read a file with one person per line: name, role, token. Errors are raised as CepError with the line, but never
+    with a token."""
     try:
         with open(file, encoding="utf-8") as opened:
             mode = os.fstat(opened.fileno()).st_mode
@@ -149,7 +150,7 @@ def read_people(file: Path) -> People:
 
 
 def _person(where: str, fields: list[str]) -> tuple[Person, str]:
-    """Return a person and the token, from the fields of a line."""
+    """Return the person and the token in the fields of a line."""
     if len(fields) != 3:
         words = "is 1 word" if len(fields) == 1 else f"are {len(fields)} words"
         raise CepError(f"{where}: there {words}, not 3", hint=_FORM, code="option")
@@ -170,15 +171,15 @@ def _person(where: str, fields: list[str]) -> tuple[Person, str]:
 
 
 def person_of(request: Request) -> Person | None:
-    """Return the person who sent a request; None if the server has no tokens."""
+    """Return the person who sent a request, or None if the server has no tokens."""
     found = getattr(request.state, "person", None)
     assert found is None or isinstance(found, Person), "the guard says who it is"
     return found
 
 
 def require(request: Request, role: Role, what: str) -> Person:
-    """Return the person who sent a request that changes something (`what`). Raises HTTPException (403) if the person
-    does not have the role, if the server has no tokens, or if the page of another server sent the request."""
+    """Return the person who sent a request for an action (`what`). Raises HTTPException (403) if the person lacks the
+    role, the server has no tokens, or a page of another site sent the request."""
     refuse_other_pages(request)
     person = person_of(request)
     if person is None:
@@ -189,8 +190,8 @@ def require(request: Request, role: Role, what: str) -> Person:
 
 
 def acting(role: Role, what: str, local: bool) -> Callable[[Request], Person]:
-    """As `requires`; with `local`, on a server without tokens that only this machine reaches, whoever asks has the
-    role."""
+    """Do as `requires`. With `local`, if the server has no tokens and is only reachable from this machine, every client
+    has the role."""
 
     def acted(request: Request) -> Person:
         if local and person_of(request) is None:
@@ -202,7 +203,8 @@ def acting(role: Role, what: str, local: bool) -> Callable[[Request], Person]:
 
 
 def requires(role: Role, what: str) -> Callable[[Request], Person]:
-    """Return a dependency of routes that gives the person of a request, who has at least this role (`require`)."""
+    """Return a dependency for routes, which returns the person of a request and requires at least this role
+    (`require`)."""
 
     def required(request: Request) -> Person:
         return require(request, role, what)
@@ -211,7 +213,7 @@ def requires(role: Role, what: str) -> Callable[[Request], Person]:
 
 
 def refuse_other_pages(request: Request) -> None:
-    """Raise HTTPException (403) if a browser says that the page of another server sends the request."""
+    """Raise HTTPException (403) if the browser reports that a page of another site sent the request."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if site in ("same-origin", "none"):
         return

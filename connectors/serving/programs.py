@@ -1,4 +1,4 @@
-"""`/program`: the running program, its versions, and how another one replaces it."""
+"""`/program`: the running program, its versions, and their replacement."""
 
 from __future__ import annotations
 
@@ -100,7 +100,8 @@ Told = Annotated[
 
 
 class ChangeRefused(Exception):
-    """A program does not change, for this reason; `status`: that of HTTP; `busy`: it may change in a moment."""
+    """Raised with the reason why the program cannot be changed. `status`: the HTTP status. `busy`: a later attempt may
+    succeed."""
 
     def __init__(self, status: int, text: str, busy: bool = False) -> None:
         super().__init__(text)
@@ -115,7 +116,7 @@ class ProgramVersions(Protocol):
         """The names of the program's files."""
 
     def running(self) -> dict[str, Any]:
-        """Return the running version, with its texts and the values of its parameters."""
+        """Return the running version, with its texts and its parameters."""
 
     def history(self) -> list[dict[str, Any]]:
         """Return all versions, newest first, without their texts."""
@@ -130,11 +131,11 @@ class ProgramVersions(Protocol):
         """Replace the program by the texts of an earlier version."""
 
     def shadow(self, first: int, told: int) -> dict[str, Any]:
-        """Return the shadow, and the last `first` differences of each kind and event, the last `told` of these with
-        their reasons."""
+        """Return the shadow program, and its last `first` differences of each kind and event. The last `told` of these
+        include their reasons."""
 
     def begin_shadow(self, texts: Mapping[str, str], author: str) -> dict[str, Any]:
-        """Run other texts on the same input, without publishing their results."""
+        """Run other texts on the same input without publishing their results."""
 
     def end_shadow(self, author: str) -> None:
         """Stop the shadow."""
@@ -153,7 +154,8 @@ def router(versions: ProgramVersions) -> APIRouter:
 
     @made.get("", responses=route_responses("application/json", json=_RUNNING))
     def running() -> Response:
-        """The running program: its files, their author, the time from which it derives events, and its parameters."""
+        """Return the running program: its files, their author, its parameters, and the time from which on it derives
+        events."""
         return answered(versions.running())
 
     @made.put(
@@ -162,7 +164,7 @@ def router(versions: ProgramVersions) -> APIRouter:
         openapi_extra=_BODY,
     )
     async def change(request: Request, person: Editor) -> Response:
-        """Have another program take over: its text, or as JSON the texts of its files by their names."""
+        """Replace the program. The body is its text, or a JSON object with the texts of its files by name."""
         texts = _texts(await request.body(), request.headers.get("content-type", ""), versions.names)
         return await _changed(versions.change, texts, person.name)
 
@@ -170,12 +172,12 @@ def router(versions: ProgramVersions) -> APIRouter:
         "/history", responses=route_responses("application/json", json={"type": "array", "items": dict(_VERSION)})
     )
     def history() -> Response:
-        """All versions, the newest first."""
+        """List all versions, newest first."""
         return answered(versions.history())
 
     @made.get("/history/{number}", responses=route_responses("application/json", json=_FULL, **unknown))
     def version(number: int) -> Response:
-        """A version with its files."""
+        """Return a version with its files."""
         try:
             return answered(versions.version(number))
         except ChangeRefused as error:
@@ -186,7 +188,7 @@ def router(versions: ProgramVersions) -> APIRouter:
         responses={**route_responses("application/json", json=_TAKEN, **unknown), **_CHANGES},
     )
     async def restore(number: int, person: Editor) -> Response:
-        """Have a version take over again, as a new version."""
+        """Replace the program by an earlier version, as a new version."""
         return await _changed(versions.restore, number, person.name)
 
     return made
@@ -211,7 +213,8 @@ def shadow_router(versions: ProgramVersions) -> APIRouter:
         openapi_extra=_BODY,
     )
     async def begin(request: Request, person: Editor) -> Response:
-        """Run another program on the same input, for nobody: its text, or as JSON the texts of its files."""
+        """Run another program on the same input without publishing its results. The body is its text, or a JSON object
+        with the texts of its files."""
         texts = _texts(await request.body(), request.headers.get("content-type", ""), versions.names)
         return await _changed(versions.begin_shadow, texts, person.name)
 
@@ -233,7 +236,7 @@ def shadow_router(versions: ProgramVersions) -> APIRouter:
 
 
 async def _changed(change: Any, *what: Any) -> Response:
-    """Return the answer after a change. A refusal has several lines: the place, a caret, a hint."""
+    """Return the response after a change. A refusal has several lines: the place, a caret, a hint."""
     try:
         return JSONResponse(await run_in_threadpool(change, *what), headers={"Cache-Control": "no-store"})
     except ChangeRefused as error:
@@ -241,7 +244,7 @@ async def _changed(change: Any, *what: Any) -> Response:
 
 
 def _texts(body: bytes, kind: str, names: tuple[str, ...]) -> Mapping[str, str]:
-    """Return the texts of a request, by the names of files. Raises HTTPException."""
+    """Return the texts in a request body, by name of the file. Raises HTTPException if it is not valid."""
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -264,5 +267,5 @@ def _texts(body: bytes, kind: str, names: tuple[str, ...]) -> Mapping[str, str]:
 
 
 def version_time(time: int | None) -> str | None:
-    """Return a time of events as in answers; None if there is none."""
+    """Format an event time for responses, or return None."""
     return None if time is None or abs(time) > 2**60 else iso(time)

@@ -1,4 +1,4 @@
-"""The newest input records, for charts: the numbers of a subject over time, and its latest records."""
+"""Keep the newest input records for charts: the numbers about a subject over time, and its latest records."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from cep.connectors.serving.gazette import SubjectColumns, texts
 from cep.core.schema import Schema
 
 RECORDS = 300_000
-"""The number of newest input records that are kept; at least one batch of each event."""
+"""The number of newest input records that are kept. At least one batch per event is kept."""
 POINTS = 2_000
-"""The number of points of a series. Longer series are reduced to the lowest and highest values in equal parts of the
-time."""
+"""The greatest number of points in a series. Longer series are reduced to the lowest and highest values in equal parts
+of the time."""
 
 _SMALL = 8_192  # smaller tables are joined with others
 _NUMBERS = ("int", "float", "any")
@@ -25,8 +25,8 @@ _NUMBERS = ("int", "float", "any")
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The numbers of an attribute, in order of the `times` (microseconds) at which their records end. `held`: from this
-    time on all records are kept, None: there are none."""
+    """The values of a numeric attribute at the `times` (microseconds) when their records end. `held`: the time from
+    which on all records are kept, or None."""
 
     times: Sequence[int]
     values: Sequence[float]
@@ -34,7 +34,7 @@ class Series:
 
 
 class Readings:
-    """Input records by event, for any thread."""
+    """Input records by event. Any thread may use it."""
 
     def __init__(self, schemas: Mapping[str, Schema], subjects: Mapping[str, SubjectColumns]) -> None:
         self._schemas, self._subjects = schemas, subjects
@@ -64,14 +64,14 @@ class Readings:
         return name if len(self._tables[name]) > 1 else None
 
     def numeric(self, event: str, attribute: str) -> bool:
-        """Return True if an input event has subjects, and an attribute of this name whose values may be numbers."""
+        """Return True if an input event has subjects, and a numeric attribute of this name."""
         schema = self._schemas.get(event)
         if schema is None or self._subjects[event].subject is None:
             return False
         return any(each.name == attribute and each.type in _NUMBERS for each in schema.attributes)
 
     def series(self, event: str, attribute: str, key: str, since: int, until: int) -> Series:
-        """Return the numbers of an attribute of a subject in a span of time, with the ones before and after it."""
+        """Return the values of a subject's attribute between two times, with the ones just before and after."""
         with self._lock:
             tables = list(self._tables.get(event, ()))
         subject = self._subjects[event].subject or ""
@@ -86,7 +86,7 @@ class Readings:
         return Series(few["end"].to_list(), few["value"].to_list(), held)
 
     def latest(self, key: str) -> list[dict[str, Any]]:
-        """Return the latest record about a subject of each input event."""
+        """Return the latest record about a subject for each input event."""
         with self._lock:
             tables = {name: list(each) for name, each in self._tables.items()}
         found = []
@@ -104,7 +104,7 @@ class Readings:
 
 
 def _numbers(table: pl.DataFrame, attribute: str) -> pl.DataFrame:
-    """Return the finite numbers of a column (`value`), and the ends of their records."""
+    """Return the finite numbers in a column as `value`, with the ends of their records."""
     column = table[attribute]
     if not column.dtype.is_numeric():
         known = [value if isinstance(value, (int, float)) else None for value in column.to_list()]
@@ -114,7 +114,7 @@ def _numbers(table: pl.DataFrame, attribute: str) -> pl.DataFrame:
 
 
 def _thinned(table: pl.DataFrame) -> pl.DataFrame:
-    """Return the lowest and the highest values in equal parts of the time, in order."""
+    """Reduce a series to the lowest and highest values in equal parts of the time, in order."""
     if table.height <= POINTS:
         return table
     low, high = table["end"][0], table["end"][-1]

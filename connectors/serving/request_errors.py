@@ -1,4 +1,5 @@
-"""Errors of requests as one sentence of plain text, including those of the web framework, which would send JSON."""
+"""Errors of requests as one sentence of plain text each, including the framework's errors, which are JSON by
+default."""
 
 from __future__ import annotations
 
@@ -15,12 +16,11 @@ from cep.connectors.serving.methods import RouteMethods
 from cep.core.suggest import did_you_mean
 
 _SAID = {404: "Not Found", 405: "Method Not Allowed"}
-"""The framework's own texts for a status."""
+"""The framework's default texts for these statuses."""
 
 
 def in_sentences(app: FastAPI, paths: RouteMethods) -> None:
-    """Turn every refusal of the framework into a sentence of plain text, a line for each mistake. `paths`: the known
-    paths."""
+    """Replace the framework's error responses by plain text, with one line per mistake. `paths`: the known paths."""
 
     @app.exception_handler(RequestValidationError)
     async def wrong(request: Request, error: RequestValidationError) -> Response:
@@ -44,7 +44,7 @@ def in_sentences(app: FastAPI, paths: RouteMethods) -> None:
 
 
 def _body_fields(request: Request) -> list[str]:
-    """Return the names of the fields that the body of a route may have."""
+    """Return the names of the fields in the body of a route."""
     found: list[str] = []
     dependant = getattr(request.scope.get("route"), "dependant", None)
     for each in () if dependant is None else dependant.body_params:
@@ -55,13 +55,14 @@ def _body_fields(request: Request) -> list[str]:
 
 
 def _says_json(request: Request) -> bool:
-    """Return True if a request says that its body is JSON."""
+    """Return True if the content type of a request is JSON."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     return kind == "application/json" or kind.endswith("+json")
 
 
 def refuse_unknown_parameters(request: Request) -> None:
-    """Raise HTTPException (422) if the address has a parameter that its route does not know, which would be ignored."""
+    """Raise HTTPException (422) if the address has a parameter that the route does not know. FastAPI would ignore
+    it."""
     known = [each.alias for each in request.scope["route"].dependant.query_params]
     for name in request.query_params:
         if name not in known:
@@ -109,7 +110,7 @@ _REASONS = {
     "model": "is not an object",
     "dict": "is not an object",
 }
-"""The reasons of the library that checks parameters, by the type of the error or its first word."""
+"""Our texts for the errors of the library that checks parameters, by the error's type or the first word of the type."""
 
 
 def _reason(error: Mapping[str, Any]) -> str:

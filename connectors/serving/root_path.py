@@ -1,4 +1,4 @@
-"""A server behind a proxy, below a path: `https://example.org/semcep/` leads to `http://127.0.0.1:8000/`."""
+"""Serve the application below a path of a proxy: `https://example.org/semcep/` leads to `http://127.0.0.1:8000/`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 
 
 def root(text: str) -> str:
-    """Return the path without its last slash: `/semcep`; empty for `/`. CepError: it is not a path."""
+    """Return a path without its final slash, such as `/semcep`; empty for `/`. Raises CepError if it is not a path."""
     path = text.rstrip("/")
     if not _PATH.fullmatch(path) or {"..", "."} & set(path.split("/")):
         hint = "a path with a slash before it, as a browser asks for it: `--root-path /semcep`"
@@ -22,9 +22,9 @@ def root(text: str) -> str:
 
 
 class RootPath:
-    """Tells the application its path, so that its links work outside.
+    """Middleware that sets the application's path, so that its links work outside the proxy.
 
-    A proxy may remove the path (`proxy_pass http://127.0.0.1:8000/;`) or keep it; direct clients do not use it. A
+    A proxy may remove the path (`proxy_pass http://127.0.0.1:8000/;`) or keep it. Direct clients do not use it. A
     request for the path itself is redirected to the page.
     """
 

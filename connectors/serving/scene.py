@@ -1,7 +1,7 @@
-"""The state of the live page, of bounded size: the newest derived events, each station's state, and the work of the
-goals.
+"""The state of the live page, in bounded memory: the newest derived events, the state of each station, and the counters
+of the goals.
 
-Changes are numbered from 1. A client that has the changes up to a number receives the later ones.
+Changes are numbered from 1. A client that has the changes up to a number is sent the later ones.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from cep.rules.expressions.geodesy import LatLong
 EVENTS = 20_000
 """The number of newest derived events that are kept."""
 STATIONS = 20_000
-"""The number of stations that are shown; others are only counted."""
+"""The number of stations that are shown. Others are only counted."""
 
 MISSED = 3
-"""A station has no data if nothing arrived for so many times its longest usual gap between records."""
+"""A station has no data if nothing has arrived for this multiple of its longest usual gap between records."""
 
 _BECAUSE = "because"
 
@@ -45,9 +45,9 @@ _BECAUSE = "because"
 class Station:
     """A subject with its place.
 
-    `last_record` and `last_event`: the ends of the latest ones about it. `holding`: the intervals of fluents that hold
-    there, by their ids, latest last. `gap`: the longest usual time between two records, 0: unknown. `awaited`: it is
-    watched for further records; `missing`: none arrived.
+    `last_record` and `last_event`: the ends of the latest record and event about it. `holding`: the fluents that
+    currently hold there, by id of their interval. `gap`: the longest usual time between two records, or 0 if unknown.
+    `awaited`: the station is watched for missing records. `missing`: records are overdue.
     """
 
     key: str
@@ -64,13 +64,16 @@ class Station:
 
     @property
     def overdue(self) -> int:
-        """The time from which on it has no data, unless more arrives."""
+        """The time from which on the station has no data, unless a record arrives."""
         return self.last_record + MISSED * self.gap
 
     @property
     def state(self) -> str:
-        """`missing`: no records arrive any more; `event`: the latest record about it contributed to an event, or an
-        event came later; `quiet`: it did not; `silent`: there was no record."""
+        """The state for display.
+
+        `missing`: records are overdue. `event`: the latest record contributed to an event, or an event is later.
+        `quiet`: it contributed to none. `silent`: there was no record.
+        """
         if self.missing:
             return "missing"
         if self.last_event == self.last_record == BEGINNING:
@@ -93,7 +96,7 @@ class Station:
 
 
 class Scene:
-    """Listens to a service; any thread may read it."""
+    """The state of the live page. It listens to a service; any thread may read it."""
 
     def __init__(self, service: Service, gazette: Gazette | None = None) -> None:
         self.service = service
@@ -127,13 +130,13 @@ class Scene:
         service.listen(self.take)
 
     def begin(self, held: Mapping[str, pl.DataFrame]) -> None:
-        """Take over the fluents that held when the program stopped, before it continues."""
+        """Take over the fluents that held when the program was stopped."""
         with self.lock:
             self._latest(held, "last_event")
             self._add(held)
 
     def go_on(self, before: Scene) -> None:
-        """Take over the contents of the scene of the program before, which has no listeners any more."""
+        """Take over the state of the page from the previous program, whose scene has no listeners any more."""
         with self.lock, before.lock:
             self.number, self._gone = before.number + 1, before._gone
             self.events, self._ids, self.withdrawn = before.events, before._ids, before.withdrawn
@@ -159,7 +162,8 @@ class Scene:
         self._ring()
 
     def _latest(self, tables: Mapping[str, pl.DataFrame], field: str) -> None:
-        """Return the latest end and place of every subject in tables; if several events end then, that of the last."""
+        """Update stations with the latest end and place of each subject in tables. If several events have this end, the
+        last one counts."""
         known = {name: table for name, table in tables.items() if self._subject_columns[name].subject and table.height}
         if not known:
             return
@@ -180,7 +184,7 @@ class Scene:
                 self._changed(station)
 
     def _heard(self, station: Station, end: int) -> None:
-        """Count a record about a station, before it becomes the latest one."""
+        """Update the usual gap between the records of a station by a new record."""
         if station.last_record != BEGINNING and end > station.last_record:
             station.gap = max(end - station.last_record, station.gap * 99 // 100)
             if not station.awaited:
@@ -189,7 +193,7 @@ class Scene:
         station.missing = False
 
     def _miss(self, now: int) -> None:
-        """Mark the stations that have no data any more."""
+        """Mark the stations whose records are overdue."""
         while self._due and self._due[0][0] < now:
             station = self.stations[heapq.heappop(self._due)[1]]
             if station.overdue >= now:
@@ -220,7 +224,7 @@ class Scene:
         self.stations.move_to_end(station.key)
 
     def _add(self, derived: Mapping[str, pl.DataFrame]) -> None:
-        """Add events in order of time, at most the newest that fit."""
+        """Add derived events in order of time. Only the newest are kept."""
         rows: list[tuple[int, int, str, pl.DataFrame, int]] = []
         for name, table in derived.items():
             began = 0
@@ -260,8 +264,10 @@ class Scene:
                 self.withdrawn.came(document)
 
     def _withdraw(self, tables: Mapping[str, pl.DataFrame], why: Told, again: Set[str]) -> None:
-        """Remove events, and set stations to their state without them. Events in `again`, which return at once with
-        another end or for another reason, do not count as withdrawn."""
+        """Remove withdrawn events, and reset the stations about which they were.
+
+        Events in `again` return in the same round with another end or another origin, and do not count as withdrawn.
+        """
         gone = {id for table in tables.values() for id in table[ID].to_list()}
         if not gone:
             return
@@ -290,7 +296,7 @@ class Scene:
                     self._changed(station)
 
     def _document(self, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return an occurrence of an event as the page reads it."""
+        """Return an occurrence as JSON for the page."""
         subject = self._subject_columns[name].subject
         about = None if subject is None else values.get(subject)
         return {
@@ -306,7 +312,7 @@ class Scene:
         }
 
     def _holds(self, name: str, document: Mapping[str, Any]) -> None:
-        """Note that a fluent begins to hold at a station, or ends there."""
+        """Note that a fluent begins or ends at a station."""
         station = self.stations.get(document["key"] or "")
         if station is None:
             return
@@ -319,7 +325,7 @@ class Scene:
             self._changed(station)
 
     def _over(self, document: Mapping[str, Any]) -> None:
-        """Remove a fluent that no longer holds at a station."""
+        """Remove a withdrawn interval of a fluent from its station."""
         station = self.stations.get(document["key"] or "")
         if station is not None and station.holding.pop(document["id"], None) is not None:
             self._changed(station)
@@ -331,15 +337,18 @@ class Scene:
         return {"iri": str(iri), "name": self.gazette.names.get(str(iri), str(iri)), "lat": point[0], "long": point[1]}
 
     def without(self, lost: Sequence[str]) -> None:
-        """Note the sources that are lost now."""
+        """Set the currently lost sources."""
         self.lost = tuple(lost)
         self._ring()
 
     # --- in any thread ---
 
     def behind(self, number: int, most: int) -> tuple[int, list[bytes], list[dict[str, Any]]] | None:
-        """Return the events (at most `most`, oldest first) and stations after a number, and the latest number. None:
-        some of the events are dropped, or the number was never assigned."""
+        """Return the latest number, and the events (at most `most`, oldest first) and stations that changed after a
+        number.
+
+        Return None if some of the events are no longer kept, or the number is unknown.
+        """
         with self.lock:
             if not max(self._gone, self.withdrawn.gone) <= number <= self.number:
                 return None
@@ -358,14 +367,14 @@ class Scene:
             return reached, [text for _, text in events[:most]], few
 
     def newest(self, most: int) -> tuple[int, list[bytes], list[dict[str, Any]]]:
-        """Return the latest number, the newest events, oldest first, and all stations."""
+        """Return the latest number, the newest events (oldest first), and all stations."""
         with self.lock:
             events = [text for _, _, text in islice(reversed(self.events), most)]
             return self.number, events[::-1], [station.shown() for station in self.stations.values()]
 
     def withdrawn_since(self, time: int) -> list[dict[str, Any]]:
-        """Return the events that had ended or were open when the watermark had reached `time`, and that were withdrawn
-        later; earliest withdrawal first."""
+        """Return the events that existed when the watermark reached `time` and were withdrawn later, earliest
+        withdrawal first."""
         with self.lock:
             texts = self.withdrawn.documents()
         withdrawn = []
@@ -376,12 +385,12 @@ class Scene:
         return withdrawn
 
     def taken_back(self, number: int, reached: int) -> list[bytes]:
-        """Return the events that were withdrawn after a number, up to another one, oldest first."""
+        """Return the events withdrawn after a number, up to another one, oldest first."""
         with self.lock:
             return self.withdrawn.behind(number, reached)
 
     def event(self, id: str) -> dict[str, Any] | None:
-        """Return an event that is kept or was withdrawn lately, with its origin (None if that is not kept)."""
+        """Return an event that is kept or was withdrawn lately, with its lineage (None if that is not kept)."""
         with self.lock:
             found = self._ids.get(id)
             gone = self.withdrawn.document(id) if found is None else None
@@ -391,7 +400,7 @@ class Scene:
         return {**json.loads(text), "because": None if because is None else json.loads(because)}
 
     def summary(self) -> dict[str, Any]:
-        """Return the progress of the run in numbers."""
+        """Return counters of the progress of the run."""
         last = self.service.last
         with self.lock:
             return {
@@ -411,7 +420,7 @@ class Scene:
             }
 
     def bell(self) -> asyncio.Event:
-        """Return an event of this loop that is set when something new has arrived."""
+        """Return an event of the current loop that is set when a change has arrived."""
         with self.lock:
             return self._waiting.setdefault(asyncio.get_running_loop(), asyncio.Event())
 

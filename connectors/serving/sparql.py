@@ -103,10 +103,8 @@ REFUSALS: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class SparqlOptions:
-    """Limits of queries: seconds, bytes of an answer, characters of the query. `prefixes` need not be declared.
-
-    `shown`: the log has the text of queries.
-    """
+    """Limits of queries: seconds, bytes of a response, characters of a query. `prefixes` need not be declared. `shown`:
+    log the text of queries."""
 
     seconds: float = 10.0
     bytes: int = 1 << 26
@@ -124,7 +122,7 @@ class Malformed(Exception):
 
 
 def router(store: StoreProcess, options: SparqlOptions, log: Log | None = None) -> APIRouter:
-    """Return the routes of `/sparql`. `log` gets each request with its status, seconds and bytes."""
+    """Return the routes of `/sparql`. `log` is called for each request with its status, seconds and bytes."""
     made = APIRouter(tags=["queries"], default_response_class=Response)
 
     async def endpoint(request: Request) -> Response:
@@ -149,7 +147,7 @@ def router(store: StoreProcess, options: SparqlOptions, log: Log | None = None) 
 
 
 async def _answered(request: Request, store: StoreProcess, options: SparqlOptions, found: list[Question]) -> Response:
-    """Return the answer or the refusal, and add the query to `found`."""
+    """Return the response, and append the query to `found`."""
     try:
         pairs = await parameters(request)
         if pairs is None:
@@ -176,7 +174,7 @@ async def _answered(request: Request, store: StoreProcess, options: SparqlOption
 
 
 async def await_answer(request: Request, question_of: Future[T]) -> T:
-    """Wait for the answer. If the client disconnects, cancel the query and raise QueryRefused."""
+    """Wait for the answer of the store. If the client disconnects, cancel the query and raise QueryRefused."""
     answer, gone = asyncio.wrap_future(question_of), asyncio.ensure_future(_gone(request))
     try:
         await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
@@ -194,7 +192,7 @@ async def _gone(request: Request) -> None:
 
 
 async def parameters(request: Request) -> list[tuple[str, str]] | None:
-    """Return the parameters of a query, or None if the request asks for the service description. Raises Malformed."""
+    """Return the parameters of a query, or None if the request is for the service description. Raises Malformed."""
     in_address = _pairs(request.url.query.encode())
     if request.method == "GET":
         if any(key == "update" for key, _ in in_address):
@@ -224,7 +222,7 @@ async def parameters(request: Request) -> list[tuple[str, str]] | None:
 
 
 def question_of(pairs: Sequence[tuple[str, str]], options: SparqlOptions) -> Question:
-    """Return the query of a query operation. Raises Malformed."""
+    """Return the query in the parameters of a request. Raises Malformed."""
     queries = [value for key, value in pairs if key == "query"]
     if len(queries) != 1:
         raise Malformed(400, "there is no query" if not queries else "there is more than one query")
@@ -246,8 +244,8 @@ def question_of(pairs: Sequence[tuple[str, str]], options: SparqlOptions) -> Que
 
 
 def check_federation(query: str) -> None:
-    """Raise Refused for a query that would overflow a parser's stack, or that clearly queries another endpoint. The
-    store's process finds less obvious ones."""
+    """Raise QueryRefused for a query that would overflow a parser's stack, or that obviously queries another endpoint.
+    The store's process finds the less obvious cases."""
     found = tokens(query)
     if (large := too_large(found)) is not None:
         raise QueryRefused("large", f"the query has {large[1]}")
@@ -257,7 +255,8 @@ def check_federation(query: str) -> None:
 
 
 def formats(headers: Headers) -> tuple[str, str]:
-    """Return the preferred formats of a table and of triples, nothing: none of them. Malformed (406): neither."""
+    """Return the preferred formats of a table and of triples, "" if none is accepted. Raises Malformed (406) if neither
+    is."""
     table, graph = negotiated(headers, TABLES), negotiated(headers, GRAPHS)
     if not table and not graph:
         raise Malformed(406, f"answers are {', '.join([*TABLES, *GRAPHS])}")
@@ -274,7 +273,7 @@ def refusal_response(error: QueryRefused, question: Question) -> Response:
 
 
 def service_description(address: str, format: str) -> bytes:
-    """Return the description of the service, in RDF."""
+    """Return the service description in RDF."""
     import pyoxigraph as ox
 
     results = "".join(f", <http://www.w3.org/ns/formats/SPARQL_Results_{name}>" for name in ("XML", "CSV", "TSV"))

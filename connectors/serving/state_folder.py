@@ -1,4 +1,5 @@
-"""The state folder of a server. Only one process can have it; its file `program` has the fingerprints of the events."""
+"""The state folder of a server. One process at a time can use it. Its file `program` contains the fingerprints of the
+events."""
 
 from __future__ import annotations
 
@@ -14,14 +15,14 @@ from cep.core.private_files import make_private, private_opener
 PROGRAM = "program"
 
 _WRITTEN = ("events", "events.nq", "alerts.db", "journal", "snapshot")
-"""Other entries that a server writes there, always after `program`."""
+"""Other entries that a server writes there, always after creating `program`."""
 
 
 class StateFolder:
-    """Takes a folder for a program, by the meanings of its events and alerts.
+    """Locks a folder for a program.
 
-    `changed`: the names of the events and alerts whose meaning is new, or that are no longer in the program. Raises
-    CepError if another server has the folder, or if it is not a server's.
+    `changed`: the names of the events and alerts whose meaning has changed, or that the program no longer has. Raises
+    CepError if another server uses the folder, or if no server has written it.
     """
 
     def __init__(self, folder: Path, meanings: Mapping[str, str]) -> None:
@@ -48,14 +49,14 @@ class StateFolder:
         self.note(meanings)
 
     def note(self, meanings: Mapping[str, str]) -> None:
-        """Write the meanings of events and alerts from now on."""
+        """Store the current fingerprints of events and alerts."""
         self._file.seek(0)
         self._file.truncate()
         self._file.write(checksum.MARK + checksum.record(json.dumps(dict(meanings)).encode(), b""))
         self._file.flush()
 
     def _earlier(self, folder: Path) -> dict[str, str]:
-        """Return the meanings of events until now; none if they were not written completely."""
+        """Return the stored fingerprints of events, or none if they were not written completely."""
         self._file.seek(0)
         data = self._file.read()
         if not (checksum.is_sealed(data) or checksum.MARK.startswith(data.rstrip(b"\0"))):
@@ -70,5 +71,5 @@ class StateFolder:
             raise CepError(f"--state {folder}: `{PROGRAM}` in it is damaged", hint=hint, code="store") from None
 
     def close(self) -> None:
-        """Release the folder for others."""
+        """Unlock the folder."""
         self._file.close()

@@ -1,8 +1,8 @@
 """`/sparql/subscribe`: a query whose answer is updated when it changes, as Server-Sent Events.
 
-The first message is `answer`, the whole answer; then follow `change`: {"added": [...], "removed": [...]}, bindings as
-in SPARQL's JSON. A query is evaluated again soon after an event whose class or property it names, or after a change of
-the knowledge, and now and then after other events.
+The first message, `answer`, is the whole answer. Each `change` is {"added": [...], "removed": [...]}, with bindings in
+SPARQL's JSON format. A query is evaluated again soon after an event whose class or property it names, or after a change
+of the knowledge. After other events, it is evaluated less often.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from cep.core.schema import Schema
 from cep.knowledge.query.sparql import tokens
 
 MOST = 1 << 22
-"""The bytes of the largest answer that is watched."""
+"""The greatest size in bytes of an answer that can be watched."""
 
 _QUERIES = 100  # distinct queries that are watched
 _BEHIND = 64  # messages that may wait for a client; a client that is further behind is disconnected
@@ -48,7 +48,8 @@ _NO_TABLE = "table"  # the code for a query that cannot be watched
 
 @dataclass(frozen=True, slots=True)
 class PollingRate:
-    """Seconds between two evaluations of a query: at least `soon` after events that it names, `later` after others."""
+    """The least time in seconds between two evaluations of a query: `soon` after events that it names, `later` after
+    others."""
 
     soon: float = 0.5
     later: float = 10.0
@@ -56,8 +57,11 @@ class PollingRate:
 
 @dataclass(slots=True)
 class _Watched:
-    """A query and its clients. `names`: the events that it names, None: any; `first_answer`: done after the first
-    evaluation; `rows`: the answer, each row as JSON."""
+    """A query and its clients.
+
+    `names`: the events that it names, or None. `first_answer`: done after the first evaluation. `rows`: the current
+    answer, each row as JSON.
+    """
 
     question: Question
     names: frozenset[str] | None
@@ -71,7 +75,7 @@ class _Watched:
 
 
 class Subscriptions:
-    """The watched queries, each evaluated once for all its clients."""
+    """The watched queries. Each is evaluated once for all its clients."""
 
     def __init__(self, history: StoreListener, schemas: Mapping[str, Schema], pace: PollingRate) -> None:
         self._store, self._pace = history.store, pace
@@ -82,7 +86,7 @@ class Subscriptions:
         history.listen(self._notified)
 
     async def watch(self, question: Question) -> asyncio.Queue[str | None]:
-        """Return a queue of messages that begins with the current answer; None is the last message. Raises Refused."""
+        """Return a queue of messages that begins with the current answer. None marks the end. Raises QueryRefused."""
         self._loop = asyncio.get_running_loop()
         names = None
         if question not in self._watched:
@@ -172,7 +176,7 @@ class Subscriptions:
             _end(queue)
 
     async def _ask(self, one: _Watched) -> str | None:
-        """Evaluate the query again, and return the difference; None: there is none. Another thread compares the
+        """Evaluate the query again, and return the difference as a message, or None. A separate thread compares the
         answers."""
         answer = await asyncio.wrap_future(self._store.ask(one.question))
         one.variables, one.rows, change = await asyncio.to_thread(_compared, one.rows, answer)
@@ -234,7 +238,7 @@ def router(subscriptions: Subscriptions, options: SparqlOptions) -> APIRouter:
 
 
 def events_named(query: str, prefixes: Mapping[str, str], iris: Mapping[str, str]) -> frozenset[str] | None:
-    """Return the events whose classes or properties a query names; None if it names none."""
+    """Return the events whose classes or properties a query names, or None if it names none."""
     known, found, declared = dict(prefixes), set(), ""
     for token in tokens(query):
         if token.kind == "word":
@@ -259,7 +263,7 @@ def events_named(query: str, prefixes: Mapping[str, str], iris: Mapping[str, str
 
 
 def _iris(schemas: Mapping[str, Schema], vocabulary: EventVocabulary) -> dict[str, str]:
-    """Return the event of each class or property."""
+    """Return a mapping from the IRIs of classes and properties to their events."""
     found = {}
     for name, schema in schemas.items():
         found[vocabulary.type(schema)] = name
@@ -268,7 +272,8 @@ def _iris(schemas: Mapping[str, Schema], vocabulary: EventVocabulary) -> dict[st
 
 
 def _compared(before: Counter[str], answer: Answer) -> tuple[list[str], Counter[str], str | None]:
-    """Return the variables and rows of an answer, and its changes as a message. Raises Refused."""
+    """Return the variables and rows of an answer, and its difference from the previous rows as a message, or None.
+    Raises QueryRefused if it is not a SELECT."""
     found = json.loads(answer.body) if answer.format == "json" else {}
     if "results" not in found:
         raise QueryRefused(_NO_TABLE, "only a SELECT can be watched")
@@ -279,12 +284,12 @@ def _compared(before: Counter[str], answer: Answer) -> tuple[list[str], Counter[
 
 
 def _refusal(error: Exception) -> QueryRefused:
-    """Return the refusal that is sent for an error, expected or not."""
+    """Return an error as QueryRefused, which clients are sent."""
     return error if isinstance(error, QueryRefused) else QueryRefused("failed", f"{type(error).__name__}: {error}")
 
 
 def _whole(one: _Watched) -> str:
-    """Return the current answer."""
+    """Return the current answer as a message."""
     head = _json({"vars": one.variables})
     return _message("answer", f'{{"head": {head}, "results": {{"bindings": {_list(one.rows)}}}}}')
 
@@ -302,7 +307,7 @@ def _json(value: object) -> str:
 
 
 def _end(queue: asyncio.Queue[str | None]) -> None:
-    """Send the last message. Waiting messages are sent first or, without room, not at all."""
+    """Put the end marker into a queue. If the queue is full, waiting messages are dropped."""
     if not _put(queue, None):
         while not queue.empty():
             queue.get_nowait()

@@ -1,7 +1,7 @@
-"""Fetch the libraries for map and charts, and the outlines of countries and states, when the package is built.
+"""Fetch the libraries for maps and charts, and the outlines of countries and states, when the package is built.
 
-`python -m cep.connectors.serving.vendor` uses npm if it is installed, else npm's registry. In both cases a package must
-have the checksum below. Existing files are not fetched again.
+`python -m cep.connectors.serving.vendor` uses npm if it is installed, otherwise npm's registry. In both cases, the
+checksums of the packages are verified. Existing files are not fetched again.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _SECONDS = 60.0
 
 
 class Unfetched(Exception):
-    """A package is not available, or differs from the expected one."""
+    """Raised if a package is not available, or its checksum is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package of npm. `paths`: the files that are used; `sha512`: the hash of its archive, in base64."""
+    """A package of npm. `paths`: the files that are used. `sha512`: the hash of its archive, in base64."""
 
     name: str
     version: str
@@ -79,8 +79,7 @@ PACKAGES = (
 
 
 def fetch(folder: Path = VENDOR, packages: Sequence[Package] | None = None) -> int:
-    """Fetch what is missing, by default everything that the page needs, and return the number of packages. Raises
-    Unfetched."""
+    """Fetch missing packages, by default all that the page needs, and return their number. Raises Unfetched."""
     made = 0
     for package in PACKAGES if packages is None else packages:
         stamp = folder / f"{package.name}.sha512"
@@ -98,7 +97,7 @@ def fetch(folder: Path = VENDOR, packages: Sequence[Package] | None = None) -> i
 
 
 def _taken(package: Package, archive: bytes) -> dict[str, bytes]:
-    """Return the wanted files of an archive."""
+    """Return the wanted files in an archive."""
     found = base64.b64encode(hashlib.sha512(archive).digest()).decode()
     if found != package.sha512:
         raise Unfetched(f"{package.archive} is not what it was: its sha512 is {found}")
@@ -134,7 +133,7 @@ def _download(package: Package) -> bytes:
 
 
 def main() -> int:
-    """Return 0 even if nothing could be fetched: the page then says so, and works without map and charts."""
+    """Fetch all packages. Return 0 even on failure: the page then shows a notice, and works without map and charts."""
     try:
         made = fetch()
     except (Unfetched, OSError) as error:

@@ -1,4 +1,5 @@
-"""The versions of a program that a server has run: their texts, their authors, and from when on they apply."""
+"""The versions of a program that a server has run: their texts, their authors, and the times from which on they
+apply."""
 
 from __future__ import annotations
 
@@ -15,19 +16,17 @@ from cep.core.errors import CepError
 from cep.core.private_files import private_folder
 
 FILES = "the files"
-"""The author of edits in the program's files."""
+"""The author of changes in the program's files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
     """A version of a program.
 
-    `texts`: by the names of its files; `author`; `time`: when it started, by the clock; `files`: the hash of the files
-    at that time.
-    `watermark`: this version derives everything that ends later, None: everything. `since`: the new and changed rules
-    have seen the input from then on, None: they have seen none. `cuts`: the earliest time of fluents, and of tables of
-    alerts.
-    `restores`: the version whose texts it repeats, None: they are new.
+    `texts`: the text of each file, by name. `time`: the wall-clock time of its start. `files`: the hash of the files at
+    that time. `watermark`: the version derives all events that end later; None: all events. `since`: the new and
+    changed rules have processed the input from this time on; None: only the input after the start. `cuts`: the times at
+    which its fluents and tables of alerts begin. `restores`: the version whose texts it repeats, or None.
     """
 
     number: int
@@ -42,12 +41,12 @@ class Version:
 
 
 def files_hash(texts: Mapping[str, str]) -> str:
-    """Return a hash of the texts of files."""
+    """Return a hash of the texts of the files."""
     return sha256(json.dumps(sorted(texts.items())).encode()).hexdigest()
 
 
 class Versions:
-    """The versions in a folder, numbered from 1, a file each."""
+    """The versions in a folder, numbered from 1. Each has a file."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -58,7 +57,7 @@ class Versions:
         return sorted(int(path.stem) for path in self._folder.glob("*.json") if path.stem.isdecimal())
 
     def read(self, number: int) -> Version | None:
-        """Return a version, None if it does not exist. CepError: its file is damaged."""
+        """Return a version, or None if it does not exist. Raises CepError if its file is damaged."""
         path = self._folder / f"{number}.json"
         try:
             found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -70,7 +69,7 @@ class Versions:
             raise CepError(f"--state: {path}: it is damaged", hint=hint, code="state") from None
 
     def write(self, version: Version) -> None:
-        """Write a version; it survives a crash of the machine. OSError: it cannot be written."""
+        """Write a version, so that it survives a crash of the machine. Raises OSError if it cannot be written."""
         text = json.dumps(asdict(version), ensure_ascii=False, indent=1)
         write_whole(self._folder / f"{version.number}.json", text.encode())
         sync_names(self._folder)
@@ -81,7 +80,7 @@ class Versions:
 
 
 def running_version(folder: Path, snapshot_name: str) -> int | None:
-    """Return the number of the version to which a snapshot belongs; None: there is no journal of it."""
+    """Return the number of the version to which a snapshot belongs, or None if the snapshot has no journal."""
     for path in (folder / "journal", folder / "journal.part"):
         _, records, _ = read_records(path)
         if records and records[0][0].get("follows") == snapshot_name:

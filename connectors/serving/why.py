@@ -1,5 +1,4 @@
-"""`/why/{id}` and `/why-not`: why an event was derived, or was not, read from the running engine between two
-batches."""
+"""`/why/{id}` and `/why-not`: explain why an event was derived or not, reading the engine between two batches."""
 
 from __future__ import annotations
 
@@ -45,11 +44,11 @@ FORMS: Mapping[str, str] = {
     "application/n-triples": "prov",
     "text/turtle": "prov",
 }
-"""The media types of a tree, with their names in `cep explain --format`. N-Triples are Turtle as well."""
+"""The media types of an explanation, with their names in `cep explain --format`. N-Triples are also valid Turtle."""
 
 TYPES = {"json": "application/json", "text": "text/plain; charset=utf-8", "prov": "application/n-triples"}
 FARTHEST, LARGEST = 100, 2_000
-"""The greatest depth and the greatest number of events of a tree."""
+"""The greatest depth of a tree, and its greatest number of events."""
 WAITING = 16
 """The greatest number of waiting questions."""
 
@@ -57,7 +56,8 @@ Form = Literal["json", "text", "prov"]
 JsonAnswer = Awaitable[dict[str, Any]]
 Plain = Mapping[str, Callable[[Mapping[str, Any], "Questions"], str]]
 Ended = Callable[[str], tuple[str | None, int | None] | None]
-"""The event and the end for an `@id` (None: unknown, or still to come); None: there is no such event."""
+"""Returns the event and the end for an `@id`, or None if there is no such event. The end is None if it is unknown or
+has not come yet."""
 
 _ID = re.compile(r"[0-9a-f]{32}")
 _OBJECT = {"type": "object"}
@@ -65,7 +65,7 @@ _NO_STORE = {"Cache-Control": "no-store", "Vary": "Accept"}
 
 
 class Unanswered(Exception):
-    """The reason why a question has no answer, with its HTTP status."""
+    """Raised with the reason why a question has no answer, and the HTTP status."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -74,12 +74,12 @@ class Unanswered(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TimeLimit:
-    """The longest time in seconds for which one question may stop the engine."""
+    """The longest time in seconds for which one question may block the engine."""
 
     seconds: float
 
     def until(self) -> Callable[[], None]:
-        """Return a function that raises Unanswered when that time is over."""
+        """Return a function that raises Unanswered when the time is over."""
         end = time.monotonic() + self.seconds
 
         def still() -> None:
@@ -90,13 +90,12 @@ class TimeLimit:
 
 
 class Questions:
-    """Questions to an engine with `remember`, one after the other, in a thread of their own.
+    """Questions to an engine with `remember`. A separate thread answers them one after the other.
 
-    The engine may be read while the `lock` is held. A question that held it for some time then releases it for as long,
-    so that the program has at least half of the time. `ended` finds events by their `@id`. `unit`: the size of numbers
-    as times, as in `read_question`.
-    `since`: the time up to which another program has derived the events, in this run of the server; `cuts`: the
-    earliest time of fluents.
+    The engine is read while the `lock` is held. After a question, the lock is left to the program for as long as the
+    question held it, so the program has at least half of the time. `ended` finds events by their `@id`. `unit`: the
+    length of the number 1 in times, as in `read_question`. `since`: the time until which another program derived an
+    event in this run of the server. `cuts`: the times before which intervals of fluents are cut.
     """
 
     def __init__(
@@ -124,7 +123,7 @@ class Questions:
         self._counting = threading.Lock()
 
     async def why(self, id: str, most: int, depth: int) -> dict[str, Any]:
-        """Return the tree of a derived event, or what became of a withdrawn one. Raises Unanswered."""
+        """Return the tree of a derived event, or the changes of a withdrawn one. Raises Unanswered."""
         if self.revisions is not None and (changes := self.revisions.changes(id)) and not changes[-1].added:
             gone = await self._in_thread(lambda explainer: {"gone": revised.withdrawn(explainer, id)})
             if gone["gone"]:
@@ -200,16 +199,16 @@ class Questions:
                 self._waiting -= 1
 
     def _origin(self, record: Occurrence) -> tuple[str, int] | None:
-        """Return file and line, without the folders of this machine."""
+        """Return the file and line of a record, without the folders of this machine."""
         return None if self.origins is None else self.origins.named(record)
 
     def close(self) -> None:
-        """Accept no more questions; those that wait are answered."""
+        """Accept no more questions. Those that wait are answered."""
         self._thread.shutdown(wait=False)
 
 
 def ended(scene: Scene, store: StoreProcess, vocabulary: EventVocabulary) -> Ended:
-    """Return a function that finds an event among the newest, else in the store."""
+    """Return a function that finds an event by its id, first among the newest events, then in the store."""
 
     def found(id: str) -> tuple[str | None, int | None] | None:
         if (event := scene.event(id)) is not None:
@@ -225,7 +224,7 @@ def ended(scene: Scene, store: StoreProcess, vocabulary: EventVocabulary) -> End
 
 
 def router(questions: Questions | None) -> APIRouter:
-    """Return the routes of `/why`. None: lineage is not kept, and every answer says so."""
+    """Return the routes of `/why`. If `questions` is None, lineage is not kept, and every response says so."""
     made = APIRouter(tags=["why"], default_response_class=Response)
     busy = "It takes too long, or too many wait; `Retry-After` says when to ask again."
     trees = route_responses(
@@ -260,7 +259,7 @@ def router(questions: Questions | None) -> APIRouter:
         depth: Annotated[int, Query(ge=1, le=FARTHEST)] = DEEPEST,
         format: Form | None = None,
     ) -> Response:
-        """The tree of a derived event, as `cep explain` gives it."""
+        """Return the tree of a derived event, as `cep explain` does."""
         name = id.removeprefix("@")
         if not _ID.fullmatch(name):
             return PlainTextResponse("an `@id` has 32 hexadecimal digits\n", 404, _NO_STORE)

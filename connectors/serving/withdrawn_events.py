@@ -1,4 +1,4 @@
-"""Withdrawn events for the live page: the newest of them, and their subjects."""
+"""The newest withdrawn events, for the live page."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from typing import Any
 from cep.core.time import BEGINNING
 
 MOST = 20_000
-"""Withdrawals that are held, the newest."""
+"""The number of newest withdrawals that are kept."""
 
 
 class WithdrawnEvents:
-    """The withdrawals by their numbers, which are among those of all changes of the page; and of each subject the
-    events about it that are there. `counts`: how many events were withdrawn, by event; `gone`: the number of the last
-    withdrawal that is held no more."""
+    """The withdrawn events by the number of their withdrawal among all changes of the page, and the existing events
+    about each subject.
+
+    `counts`: the number of withdrawn events, by event. `gone`: the number of the latest withdrawal that is no longer
+    kept.
+    """
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -27,21 +30,21 @@ class WithdrawnEvents:
         self._about: dict[str, dict[str, tuple[int, str]]] = {}
 
     def came(self, document: Mapping[str, Any]) -> None:
-        """An event is there: its document, with `id`, `type`, `end` and the `key` that it is about."""
+        """Note that an event exists. Its document has `id`, `type`, `end` and its subject's `key`."""
         self._documents.pop(document["id"], None)
         end = document["start"] if document["end"] is None else document["end"]  # of what holds its beginning counts
         if document["key"] is not None and end is not None:
             self._about.setdefault(document["key"], {})[document["id"]] = end, document["type"]
 
     def dropped(self, id: str, key: str | None) -> None:
-        """An event is held no more."""
+        """Note that an event is no longer kept."""
         mine = self._about.get(key or "", {})
         mine.pop(id, None)
         if not mine:
             self._about.pop(key or "", None)
 
     def withdraw(self, number: int, document: Mapping[str, Any], time: int | None) -> None:
-        """An event is withdrawn, when the time of events had come so far."""
+        """Note that an event was withdrawn when the watermark was `time`."""
         text = json.dumps({**document, "withdrawn": time}, separators=(",", ":")).encode()
         if len(self._newest) == MOST:
             self.gone, oldest = self._newest[0]
@@ -54,11 +57,11 @@ class WithdrawnEvents:
         self.dropped(document["id"], document["key"])
 
     def latest(self, key: str) -> tuple[int, str]:
-        """Return the latest event about a subject and its end."""
+        """Return the end and type of the latest event about a subject."""
         return max(self._about.get(key, {}).values(), default=(BEGINNING, ""))
 
     def behind(self, number: int, reached: int) -> list[bytes]:
-        """The documents of what was withdrawn behind a number, up to another, the oldest first."""
+        """Return the documents of the withdrawals after a number, up to another one, oldest first."""
         found = []
         for at, text in reversed(self._newest):
             if at <= number:
@@ -68,11 +71,11 @@ class WithdrawnEvents:
         return found[::-1]
 
     def newest(self, most: int) -> list[bytes]:
-        """The newest, the oldest of them first."""
+        """Return the documents of the newest withdrawals, oldest first."""
         return [text for _, text in islice(reversed(self._newest), most)][::-1]
 
     def documents(self) -> list[bytes]:
-        """Return the documents of all events that are withdrawn, the oldest withdrawal first."""
+        """Return the documents of all withdrawn events, earliest withdrawal first."""
         return [text for _, text in self._documents.values()]
 
     def document(self, id: str) -> dict[str, Any] | None:
@@ -82,7 +85,7 @@ class WithdrawnEvents:
 
 
 def subjects(tables: Mapping[str, Any], column: Callable[[str], str | None]) -> Iterator[str]:
-    """Yield the subjects of the rows of tables, each once; `column`: the subject's column, by event."""
+    """Yield the subjects in tables, without duplicates. `column` returns the subject's column of an event."""
     found = {
         str(value)
         for name, table in tables.items()
