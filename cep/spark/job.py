@@ -1,4 +1,4 @@
-"""A program as a streaming query: its stream is what tasks read, and each micro-batch is run as plain jobs."""
+"""A program as a streaming query. Tasks read the stream, and each micro-batch runs as plain Spark jobs."""
 
 from __future__ import annotations
 
@@ -39,17 +39,27 @@ if TYPE_CHECKING:
 class Job:
     """The description of a query. Durations are in microseconds.
 
-    `lateness`: None, nothing is late before the end of the input. `limit`: at most so many files in a micro-batch;
-    `most`: about so many messages of each live input. `closing`: the input ends with its files. `format`: jsonl or
-    parquet. `dead_letters`: a folder, in which the names of files begin with `mark`. `every`: the time between two
-    looks for more. `idle`: the time without input after which the watermark goes on by itself. `keep`: the span of
-    event time for which output files stay. `updates`: where changes of the knowledge are. `generation`: of the
-    checkpoint. `times`: their form (`cep.connectors.records.times`). `stretch`: what is written lies there.
-    `frames`: DataFrames that are read, and what workers need to know of each; `each`: is called with what each
-    micro-batch has derived, and `forwarding` sends it on; None: nobody asks.
-    `mirror`: of these folders, where a micro-batch is to count elsewhere; None: it is not. `run`: a name by which
-    workers know its engines. `ahead`: how far records may be ahead of the clock. `earlier`: the input that new rules
-    take from files of before, None: none."""
+    - `lateness`: how far out of order records may arrive. None: no record is late before the end of the input.
+    - `limit`: the maximum number of files in a micro-batch. `most`: the approximate number of messages of each live
+      input.
+    - `closing`: the input ends with its files. `input_format`: the format of files. `format`: that of output, jsonl
+      or parquet.
+    - `dead_letters`: a folder. The names of its files begin with `mark`.
+    - `every`: the time between two searches for more input.
+    - `idle`: the time without input after which the watermark advances by the clock.
+    - `ahead`: how far records may be ahead of the clock.
+    - `keep`: the span of event time for which output files are kept.
+    - `updates`: the sources of changes of the knowledge.
+    - `generation`: the generation of the checkpoint.
+    - `times`: the format of times (`cep.connectors.records.times`).
+    - `stretch`: the span of time of the output that is written.
+    - `frames`: DataFrames to read, and what workers need to know of each.
+    - `each`: a function that is called with the output of each micro-batch. `forwarding`: sends the output to a
+      broker.
+    - `mirror`: keeps the folders in an object store. None: they stay in local or shared folders.
+    - `run`: the name by which workers know their engines.
+    - `earlier`: input from earlier files for new rules. None: there is none.
+    """
 
     program: ShippedProgram
     inputs: tuple[str, ...]
@@ -81,12 +91,12 @@ class Job:
 
     @property
     def apart(self) -> bool:
-        """Return True if workers share no folder."""
+        """True if workers share no folder."""
         return self.mirror is not None and self.mirror.apart
 
     @property
     def rule(self) -> KeyRule | None:
-        """How lateness is judged by keys; None: it is not."""
+        """The rule by which lateness is judged by key; None: it is not judged by key."""
         if self.program.lateness_by is None:
             return None
         running, behind = self.program.options.running, self.lateness or 0
@@ -95,7 +105,7 @@ class Job:
 
     @property
     def warmed(self) -> WarmStates | None:
-        """The states from which new rules start, where its first micro-batch is to come; None: they start empty."""
+        """The states from which new rules start, if the first micro-batch is still to come. None: they start empty."""
         folder = Path(self.checkpoint)
         if self.earlier is None or self.generation.begun(folder):
             return None
@@ -103,12 +113,12 @@ class Job:
 
     @property
     def dead(self) -> str | None:
-        """The prefix of the paths of files of dead letters."""
+        """The path prefix of files of dead letters."""
         return None if self.dead_letters is None else os.path.join(self.dead_letters, self.mark)
 
 
 def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery:
-    """Start the query: over what is there, or until it is stopped."""
+    """Start the query. It processes the existing input or, with `follow`, runs until it is stopped."""
     closing, folder = job.closing and not follow, Path(job.checkpoint)
     handed = None if job.apart else str(folder / HANDED)
     if handed is not None:
@@ -143,7 +153,7 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
 
 
 def _work(job: Job, states: Path, handed: str | None, warm: WarmStates | None) -> QueryWork:
-    """The work of the query's tasks."""
+    """Return the work of the query's tasks."""
     program, generation, folder = job.program, job.generation, Path(job.checkpoint)
     run, start = job.run, generation.start
     beginning = None if start is None else GenerationStart(start, generation.before(folder), warm)

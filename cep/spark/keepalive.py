@@ -1,8 +1,8 @@
-"""Workers that stay while nothing comes: Spark ends the Python processes of an executor where none of them had a task
-for a minute, and with them go the engines, which the next micro-batch would have to load anew.
+"""Periodic empty tasks that keep workers alive while there is no input.
 
-So a query gives each core a task that does nothing, several times a minute. Where executors come and go
-with the work (`spark.dynamicAllocation.enabled`), that would keep all of them, and is left.
+Spark ends the Python processes of an executor if none of them has had a task for a minute. Their engines are then lost,
+and the next micro-batch would have to load them again. So a query gives each core an empty task, several times a
+minute. With dynamic allocation (`spark.dynamicAllocation.enabled`) this would keep all executors, so it is not done.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 EVERY = 20
-"""Seconds between two such tasks."""
+"""The seconds between two such tasks."""
 
 ALLOCATION = "spark.dynamicAllocation.enabled"
 
 
 def keep_awake(context: SparkContext, query: StreamingQuery, touch: Callable[[], None]) -> None:
-    """Have `touch` called while a query runs, in a thread of its own."""
+    """Call `touch` regularly in a thread of its own, as long as a query runs."""
     if context.getConf().get(ALLOCATION, "false") != "true":
         Thread(target=_while_it_runs, args=(context, query, touch), name="awake", daemon=True).start()
 

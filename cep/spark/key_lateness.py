@@ -1,8 +1,8 @@
-"""Lateness by each key's own latest time (`--lateness-by`): judged once in a micro-batch, where its jobs are begun.
+"""Lateness by each key's own latest time (`--lateness-by`), judged in the driver once per micro-batch.
 
-A task that reads sends each record's key, end and order. The driver judges them in that order by the clocks after the
-micro-batch before, tells the buckets until when records of late keys are late, and keeps the clocks beside its note. So
-neither the number of buckets nor a micro-batch that is done again makes a difference.
+A reading task sends the key, end and order of each record. The driver judges the records in that order, by the clocks
+after the previous micro-batch. It tells the buckets which keys have late records, and stores the clocks beside its
+note. So the result depends neither on the number of buckets nor on repeated micro-batches.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WORD, _END, _ORDER = "word", "end", "order"
 
 
 def key_times(program: ShippedProgram, tables: Mapping[str, pl.DataFrame], place: int) -> Iterator[ShuffleBlock]:
-    """The keys and ends of the records that an engine takes, for the driver."""
+    """Yield the keys and ends of valid records, as a block for the driver."""
     clocks, pool = program.clocks(0), Pool()
     for event, table in tables.items():
         goes = table[CHANGE] == -1 if CHANGE in table.columns else pl.repeat(False, table.height, eager=True)
@@ -46,8 +46,11 @@ def key_times(program: ShippedProgram, tables: Mapping[str, pl.DataFrame], place
 
 @dataclass(frozen=True, slots=True)
 class KeyRule:
-    """How lateness is judged, in microseconds: `lateness` of a key; `behind` its time is the watermark, and `window`
-    behind the watermark what is final."""
+    """The parameters of lateness by key, in microseconds.
+
+    `lateness`: that of each key. `behind`: the distance from the keys' time to the watermark. `window`: the distance
+    from the watermark to the time up to which results are final.
+    """
 
     program: ShippedProgram
     lateness: int
@@ -55,8 +58,10 @@ class KeyRule:
     window: int
 
     def judge(self, came: Iterable[HandedBlock], clocks: Mapping[str, Any] | None, passed: int) -> KeyVerdict:
-        """Judge the records of a micro-batch by the clocks before it. `passed`: what ends then or before is late in any
-        case. CepError: a block is lost."""
+        """Judge the records of a micro-batch by the clocks before it. CepError: a block is lost.
+
+        `passed`: records that end at this time or before are late in any case.
+        """
         known = self.program.clocks(self.lateness)
         if clocks is not None:
             known.restore(clocks)
@@ -80,21 +85,24 @@ class KeyRule:
 
 @dataclass(frozen=True, slots=True)
 class KeyVerdict:
-    """`until`: by the word of a key with late records the last end (microseconds) that is late; `clocks`: saved, as
-    they are afterwards; `reached`: the watermark that they allow (milliseconds, 0: none)."""
+    """The result of judging a micro-batch.
+
+    `until`: by word of a key with late records, the latest end that is late (microseconds). `clocks`: the clocks
+    afterwards. `reached`: the watermark that follows from them (milliseconds; 0: none).
+    """
 
     until: Mapping[int, int]
     clocks: Mapping[str, Any]
     reached: int
 
     def block(self, stage: int, bucket: int) -> HandedBlock:
-        """It on its way to a bucket."""
+        """Return the verdict as a block for a bucket."""
         rows = json.dumps([*self.until.items()], separators=(",", ":")).encode()
         return HandedBlock(stage, bucket, LATE, 0, None, rows)
 
 
 class LateKeys:
-    """Until when records of some keys are late, as the blocks of a bucket say it."""
+    """The keys with late records, read from the blocks of a bucket."""
 
     def __init__(self, program: ShippedProgram, rows: Iterable[ShuffleBlock]) -> None:
         found = sorted((word, until) for row in rows if row.event == LATE for word, until in json.loads(row.rows))

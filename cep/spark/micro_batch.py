@@ -1,7 +1,8 @@
-"""A micro-batch as plain jobs: one reads the stream and deals its rows to buckets, then one for each stage steps these.
+"""A micro-batch as plain Spark jobs: one reads the stream and distributes its rows, then one per stage steps the
+buckets.
 
-The last one writes as well, unless rows of several buckets have to meet first. The state that a micro-batch begins with
-is that in the note of the one before it. One that counts in the sink already is not done again.
+The last job also writes the output, unless rows of several buckets must be merged first. A micro-batch starts from the
+state in the note of the previous one. A micro-batch that is already committed in the sink is not run again.
 """
 
 from __future__ import annotations
@@ -42,19 +43,21 @@ if TYPE_CHECKING:
     from cep.spark.mirror import Mirror
 
 TRIES = 3
-"""Jobs in which tasks that were lost are done again."""
+"""The maximum number of jobs for tasks that were lost."""
 
 IDLE = 15.0
-"""Seconds after a micro-batch in which workers of single tasks are not touched."""
+"""The seconds after a micro-batch in which workers with single tasks need no empty task."""
 
 QUERY = "sql.streaming.queryId"
-"""The local property in which Spark has the name of the query that a thread works for."""
+"""The local property of a thread that holds Spark's id of its query."""
 
 
 class MicroBatches:
-    """Called with each micro-batch of a query, in its thread. `spark`: the folder of Spark's own files, which has the
-    watermark of each; `mirror`: by which one counts elsewhere, None: it does not have to; `given`: to whom it is given
-    once it counts, with the session of the micro-batch, again where that is not known to have been done."""
+    """A function that runs each micro-batch of a query, in the query's thread.
+
+    `spark`: the folder of Spark's own files, with the watermark of each micro-batch. `mirror`: uploads each
+    micro-batch; None: not needed. `given`: receives each committed micro-batch, possibly twice, with its session.
+    """
 
     def __init__(
         self,
@@ -74,8 +77,10 @@ class MicroBatches:
         self._running, self._ended = Lock(), monotonic()
 
     def load(self) -> None:
-        """Have workers load what tasks need, once, while Spark plans: where there is one file, the first job needs one
-        worker, and the others would begin to load with the second."""
+        """Load what tasks need in all workers, once, while Spark plans.
+
+        Otherwise, with one input file, most workers would only begin to load at the second job.
+        """
         if self._loads:
             Thread(target=self._loaded, daemon=True).start()
         self._loads = False
@@ -85,14 +90,17 @@ class MicroBatches:
             self.load_now()
 
     def load_now(self) -> None:
-        """The same, at once: as many workers as a stage has tasks. Spark's errors."""
+        """Load what tasks need now, in as many workers as a stage has tasks. Spark's errors are raised."""
         program, sent = self.work.stages[0].program, self.sent
         count = max(1, min(self.context.defaultParallelism, *map(program.count, program.stages)))
         self.context.parallelize(range(count), count).foreachPartition(lambda _: sent.value.work().load())
 
     def touch(self) -> None:
-        """Give each core a task that does nothing; where tasks have workers of their own, only if there was no
-        micro-batch for a while, of which each has a task. Spark's errors."""
+        """Give each core an empty task. Spark's errors are raised.
+
+        If tasks have workers of their own, this is only done after a while without a micro-batch, which uses all
+        workers.
+        """
         if self.work.handed is not None:
             count = self.context.defaultParallelism
             self.context.parallelize(range(count), count).mapPartitions(drained).collect()
@@ -135,7 +143,7 @@ class MicroBatches:
         self._give(stream, batch)
 
     def _handed(self, stream: DataFrame, batch: int) -> MicroBatch:
-        """One whose tasks hand on files."""
+        """Run a micro-batch whose tasks share a folder."""
         rows = of_rows(row[0] for row in stream.select("blocks").collect())
         planned = max(planned_at(self.spark, batch), self.notes.after(batch - 1).reached)
         done = MicroBatch(self, batch, planned, rows)
@@ -143,7 +151,7 @@ class MicroBatches:
         return done
 
     def _shuffled(self, stream: DataFrame, batch: int) -> ShuffledBatch:
-        """One whose tasks share no folder."""
+        """Run a micro-batch whose tasks share no folder."""
         mirror, folder = self.mirror, Path(self.work.stages[0].states.folder)
         assert mirror is not None, "what they make is to be found somewhere"
         place = Place(mirror.packs, mirror.number + 1, mirror.run, (folder / RUN).read_text(), mirror.states(folder))
@@ -171,8 +179,10 @@ class MicroBatches:
 
 
 class MicroBatch:
-    """One micro-batch: what came for each stage, and what its jobs have made so far. `judged`: what of it is late by
-    its keys; None: lateness is not judged by them."""
+    """One micro-batch: the blocks for each stage, and the results of its jobs so far.
+
+    `judged`: the verdict on late keys; None: lateness is not judged by key.
+    """
 
     def __init__(self, query: MicroBatches, batch: int, watermark: int, rows: HandedBlocks) -> None:
         self._query, self._batch, self.watermark = query, batch, watermark
@@ -188,7 +198,7 @@ class MicroBatch:
             self._judge(query.work.rule)
 
     def _judge(self, rule: KeyRule) -> None:
-        """Judge by their keys what is late, and tell the buckets to which something came."""
+        """Judge lateness by key, and tell the buckets that have blocks."""
         passed = self.watermark * 1000 - 1 if self.watermark > 0 else BEGINNING
         clocks = self._query.notes.clocks(self._batch - 1)
         self.judged = rule.judge(self._came(TIMES), clocks, passed)
@@ -197,7 +207,7 @@ class MicroBatch:
             blocks.append(HandedBlocks.of(self.judged.block(stage, bucket) for bucket in buckets))
 
     def run(self) -> None:
-        """Its jobs. CepError: see `run_task`; Spark's errors: a job has failed."""
+        """Run the jobs of the micro-batch. CepError: see `run_task`. Spark's errors: a job has failed."""
         work = self._query.work
         program = work.stages[0].program
         meets = bool(program.merged)
@@ -215,11 +225,11 @@ class MicroBatch:
             self._job(number if counted else 0, counted, writes=True)
 
     def _came(self, stage: int) -> HandedBlocks:
-        """Take out what has come for a stage, or for the sink."""
+        """Remove and return the blocks for a stage, or for the sink."""
         return HandedBlocks.joined(self._waiting.pop(stage, ()))
 
     def _steps(self, stage: int, count: int) -> dict[int, BucketInput]:
-        """The buckets of a stage that have something to do."""
+        """Return the buckets of a stage that have blocks or are due."""
         came = self._came(stage)
         found: dict[int, Sequence[HandedBlock]] = {**came.by(came.buckets)}
         for bucket in range(count):
@@ -231,8 +241,8 @@ class MicroBatch:
         }
 
     def _job(self, stage: int, buckets: Mapping[int, BucketInput], writes: bool) -> None:
-        """Step buckets of a stage, and write what there is for the sink; the first micro-batch of all writes a file
-        though there is nothing."""
+        """Step buckets of a stage and, with `writes`, write the output. The very first micro-batch always writes a
+        file."""
         world = self._came(WORLD) if writes else HandedBlocks()
         first = writes and self._query.work.sink.first + self._batch == 0
         wanted = sorted({*buckets, *distinct(world)}) or ([0] if first else [])
@@ -253,9 +263,11 @@ class MicroBatch:
             self._took(stage, done)
 
     def _tasks(self, tasks: Sequence[TaskInput]) -> Sequence[TaskOutput]:
-        """Run tasks, and return their outputs. Where Spark runs one twice at once, as when it has lost sight of a
-        machine, each of the two may have claimed another task input, and what one of them makes is lost, or one of the
-        two is not done."""
+        """Run tasks, and return their outputs, of which some may be missing.
+
+        Spark may run a task twice at once, e.g. after losing sight of a machine. Each copy may then claim another task
+        input. So the results of one copy may be lost, or a task input may remain unclaimed.
+        """
         handed, sent, count = self._query.work.handed, self._query.sent, len(tasks)
         assert handed is not None, "tasks share a folder"
         claims = Claims.put(handed, tasks)
@@ -279,7 +291,7 @@ class MicroBatch:
 
 
 def distinct(blocks: HandedBlocks) -> list[int]:
-    """The buckets of blocks, in order."""
+    """Return the distinct buckets of blocks, sorted."""
     found: list[int] = np.unique(blocks.buckets).tolist()
     return found
 
@@ -287,8 +299,10 @@ def distinct(blocks: HandedBlocks) -> list[int]:
 def every(
     tasks: Sequence[TaskInput], run: Callable[[Sequence[TaskInput]], Iterable[TaskOutput]]
 ) -> Iterator[TaskOutput]:
-    """Return the output of each task, once and in their order; those that `run` gives nothing of are run again.
-    CepError: they give nothing again and again."""
+    """Return the output of each task, in their order. Tasks whose output is missing are run again.
+
+    CepError: an output is missing after `TRIES` runs.
+    """
     made: dict[int, TaskOutput] = {}
     for _ in range(TRIES):
         made = {done.number: done for done in run([task for task in tasks if task.number not in made])} | made

@@ -1,13 +1,15 @@
-"""A checkpoint and its output in an object store: a run works in local folders and uploads each micro-batch's changes.
+"""A checkpoint and its output in an object store. A run works in local folders and uploads each micro-batch's changes.
 
-The files that a micro-batch has changed become one object, a pack. Then a numbered manifest says which pack has each
-file. A manifest is only created, never replaced. So a micro-batch counts as a whole, and of two runs that continue from
-one manifest, the later one ends. A pack also has output files and dead letters. They get their own addresses once the
-manifest counts. If the run is killed in between, the next run does this, with the same files.
+The changed files of a micro-batch become one object, a pack. Then a numbered manifest records the pack of each file.
+Manifests are only created, never replaced. So a micro-batch is committed as a whole; if two runs continue from one
+manifest, the later one fails.
 
-A run begins with the files of the last manifest, in new folders. If workers share no folder (`apart`), they read and
-write the states themselves (`cep.spark.worker_dir`). Then no such file is in the local folders, and the manifest says
-where tasks have put states, output and dead letters.
+A pack also contains output files and dead letters. They are copied to their own addresses once the manifest exists. If
+the run is killed in between, the next run copies the same files.
+
+A run begins by downloading the files of the last manifest to new folders. If workers share no folder (`apart`), they
+read and write the states themselves (`cep.spark.worker_dir`). The local folders then have no files of states. The
+manifest records where tasks have stored states, output and dead letters.
 """
 
 from __future__ import annotations
@@ -39,20 +41,20 @@ MANIFESTS, PACKS = "manifests", "packs"
 """Folders at the address of the checkpoint."""
 
 KEPT = 2
-"""Manifests that stay: who reads the last but one is not interrupted."""
+"""The number of manifests to keep, so that a reader of the last but one is not interrupted."""
 
 STATE, OUTPUT, DEAD = "checkpoint", "output", "dead"
-"""The folders here."""
+"""The local folders."""
 
 _LOG = f"{OUTPUT}/{SINK_LOG}/"
 _STATES = re.compile(rf"{STATE}/[^/]+/w?\d+-\d{{4}}-\d{{8}}(-[0-9a-f]+)?")
-"""The names of files of states (`cep.spark.state.bucket_states`, `cep.spark.state.segment_files`)."""
+"""A pattern of the names of state files (`cep.spark.state.bucket_states`, `cep.spark.state.segment_files`)."""
 
 _OWN = {HANDED, LOCK, TURN, STOP, SPARK_LOG, f"{SPARK_LOG}.1"}
-"""The files of the checkpoint that belong to this machine."""
+"""The files of the checkpoint that are not uploaded, because they belong to this machine."""
 
 Mark = tuple[int, int, int]
-"""By which a file is known to be what it was."""
+"""The inode, size and time of a file, by which a change is detected."""
 
 
 class Mirror:
@@ -62,7 +64,8 @@ class Mirror:
     """
 
     def __init__(self, root: Path, checkpoint: str, output: str, dead: str | None = None, apart: bool = False) -> None:
-        """Raise CepError if an address has other files, or cannot be read."""
+        """Download the files of the last manifest. CepError: an address has files of something else, or cannot be
+        read."""
         self.root, self.run, self.apart = root, uuid4().hex, apart
         self.packs = Packs(joined(checkpoint.rstrip("/"), PACKS))
         self.places = {STATE: checkpoint.rstrip("/"), OUTPUT: output.rstrip("/")}
@@ -111,10 +114,10 @@ class Mirror:
     def coming(
         self, folder: Path, states: Mapping[str, Mapping[str, Packed]], written: Mapping[str, Mapping[str, Packed]]
     ) -> None:
-        """Note the files that tasks have put, for the next manifest.
+        """Record the files that tasks have uploaded, for the next manifest.
 
-        The states of buckets replace the earlier ones of the folder. `written`: the other files by place, each an
-        object of its own or a part of one.
+        The states of buckets replace earlier ones of the folder. `written`: the other files by place, each a separate
+        object or a part of one.
         """
         below = os.path.relpath(folder, self.root)
         gone = {f"{below}/{bucket}" for bucket in states}
@@ -130,7 +133,7 @@ class Mirror:
     def ship(self) -> None:
         """Upload what has changed locally since the last call. Tasks must not run meanwhile.
 
-        Raises CepError if the upload fails, or if another run has continued from the same manifest.
+        CepError: the upload fails, or another run has continued from the same manifest.
         """
         with storing():
             there, content = dict[str, Packed](), list[bytes]()
@@ -172,15 +175,15 @@ class Mirror:
             files.put(joined(self.places[STATE], SPARK_LOG), log.read_bytes())
 
     def refuse_overtaken(self) -> None:
-        """Raise CepError if another run has continued from the manifest of this one."""
+        """Check that no other run has continued from the manifest of this one. CepError: one has."""
         with storing():
             if self._overtaken():
                 raise self._taken_over()
 
     def _overtaken(self) -> bool:
-        """Return True if there is a later manifest, which is of another run.
+        """Return True if there is a later manifest, which must be from another run.
 
-        The last manifest always exists; those in between may have been removed.
+        The last manifest always exists; earlier ones may have been removed.
         """
         return max(_numbers(self.places[STATE]), default=-1) > self.number
 
@@ -191,8 +194,8 @@ class Mirror:
     def _enter(self, number: int, there: Mapping[str, Packed]) -> None:
         """Create the manifest of this number, after its pack.
 
-        Raises CepError if another run has continued from the same manifest. This manifest then does not count, or is no
-        longer the last.
+        CepError: another run has continued from the same manifest. This manifest then does not count, or is not the
+        last any more.
         """
         found = {"run": self.run, "output": self.places[OUTPUT], "folder": str(self.folder(OUTPUT))}
         text = json.dumps(found | {"files": {name: one.fields() for name, one in there.items()}})
@@ -211,11 +214,11 @@ class Mirror:
             objects.remove([self.packs.place(pack) for pack in sorted(before.difference(*self._packs))])
 
     def _publish(self) -> None:
-        """Put the output and dead letters of the manifest at their own addresses: files before the log that says that
-        they count.
+        """Copy the output and dead letters of the manifest to their own addresses, files before the log that commits
+        them.
 
-        Do not call it if another run has continued from the manifest. It has then done the same, and its files are
-        newer.
+        Do not call this if another run has continued from the manifest. It has done the same already, and has newer
+        files.
         """
         log = {name: one.digest for name, one in self._files.items() if name.startswith(_LOG)}
         objects.at_once(self._copied, [name for name in self._put if name in self._files])
@@ -234,7 +237,7 @@ class Mirror:
         self._told = log
 
     def _copied(self, name: str) -> None:
-        """Copy a task's file to its own address, by the store itself if it can."""
+        """Copy a task's file to its own address, inside the object store if possible."""
         place, _, rest = name.partition("/")
         one, to = self._put[name], joined(self.places[place], rest)
         if place == OUTPUT and url(to).place == url(self.places[STATE]).place and url(to).kind in KINDS:
@@ -245,7 +248,7 @@ class Mirror:
         del self._put[name]
 
     def _counts(self, name: str) -> bool:
-        """Return True if a task's file counts in the log of the sink, which then has an empty file in its place."""
+        """Return True if the sink's log commits a task's file. There is then an empty local file of the same name."""
         return not name.startswith(f"{OUTPUT}/") or (self.root / name).exists()
 
     def _poor(self) -> set[str]:
@@ -333,7 +336,7 @@ class Mirror:
                     self._marks[name] = _mark(path)
 
     def _moved(self, before: Path) -> None:
-        """The checkpoint knows its output by the folder that it had then."""
+        """Update the folder of the output in the checkpoint."""
         file = self.folder(STATE) / CHECKPOINT
         if file.exists():
             info = CheckpointInfo.read(file)
@@ -341,7 +344,7 @@ class Mirror:
                 replace(info, output=str(self.folder(OUTPUT))).write(file)
 
     def _vacant(self) -> None:
-        """Raise CepError if the place has files of others. Spark's log and packs alone do not count."""
+        """Check that the addresses have no other files, apart from Spark's log and packs. CepError: they have."""
         for option, name, own in (("--checkpoint", STATE, {SPARK_LOG, PACKS}), ("--output", OUTPUT, set[str]())):
             if any(one.name not in own for one in files.listed(self.places[name])):
                 message = f"{option}: {self.places[name]} is not empty, and there is no checkpoint of this command"
@@ -349,7 +352,7 @@ class Mirror:
 
 
 def spark_address(address: str) -> str:
-    """Return the address as Spark and Hadoop write it."""
+    """Return the address in the notation of Spark and Hadoop."""
     at = url(address)
     return str(replace(at, scheme={"s3": "s3a", "gcs": "gs"}.get(at.scheme, at.scheme))).rstrip("/")
 
@@ -359,7 +362,7 @@ def _name(number: int) -> bytes:
 
 
 def _batch(name: str) -> int:
-    """Return the number of the micro-batch that a file of the sink's log belongs to; -1: none."""
+    """Return the number of the micro-batch that a file of the sink's log belongs to, or -1."""
     found = re.search(r"[0-9]+", name.rpartition("/")[2])
     return -1 if found is None else int(found[0])
 

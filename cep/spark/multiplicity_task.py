@@ -1,7 +1,7 @@
-"""The last job of a micro-batch with revision: it adds up the multiplicities of rows from several buckets and stages,
-and passes on the rows that appear or disappear.
+"""The last job of a micro-batch with revision. It adds up the multiplicities of rows from several buckets and stages.
 
-Its state is that of `Ways`: a file for each bucket and version, like the states of engines.
+It passes on the rows that appear or disappear. Its state (`Ways`) is stored like the states of engines, in a file per
+bucket and version.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from cep.spark.state.bucket_states import BucketStates
 from cep.workers.multiplicities import Ways, withdrawn
 
 _known: dict[tuple[str, int, int], tuple[int, Ways]] = {}
-"""By run, number of the operator and bucket: version and ways."""
+"""The versions and multiplicities that this worker keeps, by run, number of the operator, and bucket."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptWays:
-    """The ways of the buckets of that job. `run`: a name of this run of the query; `states`: their files; `schemas`:
-    of the events."""
+    """The stored multiplicities of the job's buckets.
+
+    `run`: the name of this run of the query. `states`: their files. `schemas`: the schemas of the events.
+    """
 
     program: ShippedProgram
     run: str
@@ -33,7 +35,7 @@ class KeptWays:
     schemas: Mapping[str, Schema]
 
     def of(self, bucket: int, version: int) -> Ways:
-        """Those of a bucket as they are in a version of it; 0: there are none yet."""
+        """Return the multiplicities of a bucket at a version. Version 0 is empty."""
         known, ways = _known.get((self.run, self.states.stage, bucket), (-1, Ways(self.schemas)))
         if known != version:
             ways = Ways(self.schemas)
@@ -46,38 +48,38 @@ class KeptWays:
         return ways
 
     def keep(self, bucket: int, version: int, batch: int) -> None:
-        """Write them as a version, made in the micro-batch of this number."""
+        """Store the multiplicities of a bucket as a version. `batch`: the number of the micro-batch."""
         _, ways = _known[self.run, self.states.stage, bucket]
         self.states.write(bucket, version, ways.snapshot(self.program.program), batch)
         _known[self.run, self.states.stage, bucket] = version, ways
 
 
 def drop_ways(run: str, number: int, bucket: int) -> None:
-    """This worker has none of a bucket of the operator of a number any more."""
+    """Drop what this worker keeps of a bucket."""
     _known.pop((run, number, bucket), None)
 
 
 def forget_others(run: str) -> None:
-    """Drop what workers keep of runs that have ended."""
+    """Drop what this worker keeps of other runs."""
     for known in [each for each in _known if each[0] != run]:
         del _known[known]
 
 
 @dataclass(frozen=True, slots=True)
 class WaysWork:
-    """The work of that job. `run`: a name of this run of the query; `states`: its own."""
+    """The work of the job. `run`: the name of this run of the query. `states`: the files of its states."""
 
     program: ShippedProgram
     run: str
     states: BucketStates
 
     def task(self) -> WaysTask:
-        """It in a worker."""
+        """Return the task, in a worker."""
         return WaysTask(self)
 
 
 class WaysTask:
-    """A task's buckets."""
+    """A task that steps some buckets."""
 
     def __init__(self, work: WaysWork) -> None:
         self.program = work.program
@@ -85,8 +87,11 @@ class WaysTask:
         forget_others(work.run)
 
     def step(self, bucket: int, version: int, rows: Iterable[WorldRows], watermark: int, batch: int) -> Stepped:
-        """Take the rows of a bucket, whose state has this version, in the micro-batch of this number; those of other
-        events go on."""
+        """Step a bucket, whose state has this version, with its rows. Rows of events that need no merging are passed
+        on.
+
+        `batch`: the number of the micro-batch.
+        """
         mine: dict[str, list[WorldRows]] = {}
         world: list[WorldRows] = []
         for one in rows:

@@ -1,4 +1,4 @@
-"""Blocks that a task hands on: all in a file of the folder that workers share, where they are many bytes; else here."""
+"""Blocks that a task passes on: large amounts in a file of the shared folder, others in memory."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 
 class Outbox:
-    """The blocks that a task hands on."""
+    """The blocks that a task passes on."""
 
     def __init__(self, folder: str | None, few: int) -> None:
-        """`folder`: for the file, if they are more bytes than `few`; None: there is none."""
+        """Create an empty outbox. `folder`: the folder for a file with more than `few` bytes; None: keep all in
+        memory."""
         self._folder, self._few = folder, few
         self._here: list[ShuffleBlock] = []
         self.size = 0  # bytes of blocks that are in no file
@@ -27,14 +28,14 @@ class Outbox:
         self._file: BinaryIO | None = None
 
     def add(self, block: ShuffleBlock) -> None:
-        """CepError: the file cannot be written."""
+        """Add a block. CepError: the file cannot be written."""
         self._here.append(block)
         self.size += len(block.rows)
         if self._folder is not None and self.size > self._few:
             self._write(self._folder)
 
     def close(self) -> HandedBlocks:
-        """All blocks as they are handed on."""
+        """Return all blocks in the form for transit, and close the file."""
         if self._file is not None and self._folder is not None:
             self._write(self._folder)
             with writing_to("--checkpoint", Path(self._file.name).parent):
@@ -53,5 +54,5 @@ class Outbox:
 
 
 def handed(block: ShuffleBlock, rows: bytes | FilePart) -> HandedBlock:
-    """A block on its way with these rows."""
+    """Return a block in the form for transit, with these rows."""
     return HandedBlock(block.stage, block.bucket, block.event, block.place, block.source, rows)

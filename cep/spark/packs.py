@@ -1,8 +1,8 @@
-"""Files of a checkpoint in an object store: each is a part of an object, a pack, which is written once.
+"""Files of a checkpoint in an object store. Each file is a part of an object, a pack, which is written once.
 
-Which files count, and where they are, is said by a manifest (`cep.spark.mirror`). A pack is named after the first
-manifest that may have it, so one that is in none when there is that is of a task that failed, or of a run that came too
-late.
+A manifest (`cep.spark.mirror`) records the valid files and their places. The name of a pack begins with the number of
+the first manifest that may contain it. If that manifest exists and no manifest contains the pack, it comes from a task
+that failed or from a run that was overtaken.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cep.spark.disk import BACK
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """The place of a file's content: in the pack of a name, from an offset on, so many bytes; and a hash of it."""
+    """The place of a file's content: the name of the pack, the offset and the length; and a hash of the content."""
 
     pack: str
     offset: int
@@ -30,22 +30,22 @@ class Packed:
     digest: str
 
     def fields(self) -> list[str | int]:
-        """By which it is made again; a manifest has thousands of them."""
+        """Return the fields as a list, which takes little room in a manifest with thousands of files."""
         return [self.pack, self.offset, self.length, self.digest]
 
 
 @dataclass(frozen=True, slots=True)
 class Packs:
-    """The packs of a checkpoint, in a folder of this `address`."""
+    """The packs of a checkpoint, in a folder at an `address`."""
 
     address: str
 
     def place(self, pack: str) -> str:
-        """The address of a pack."""
+        """Return the address of a pack."""
         return joined(self.address, pack)
 
     def read(self, one: Packed) -> bytes:
-        """The content of a file. CepError: it is missing or damaged, or cannot be read."""
+        """Return the content of a file. CepError: it is missing, damaged or unreadable."""
         with storing():
             data = objects.part(self.place(one.pack), one.offset, one.length)
         if checksum.digest(data).hex() != one.digest:
@@ -53,7 +53,7 @@ class Packs:
         return data
 
     def put(self, name: str, contents: Mapping[str, bytes]) -> dict[str, Packed]:
-        """Put files as one pack, and say where each is. CepError: it cannot be put."""
+        """Upload files as one pack, and return their places. CepError: the upload fails."""
         found, size = dict[str, Packed](), 0
         for file, content in contents.items():
             found[file] = Packed(name, size, len(content), checksum.digest(content).hex())
@@ -65,12 +65,13 @@ class Packs:
 
 
 def pack_name(number: int, run: str) -> str:
-    """A name that no other pack has; `number`: of the first manifest that may have it; `run`: who writes it."""
+    """Return a unique name for a pack. `number`: the first manifest that may contain it. `run`: the name of the
+    writer."""
     return f"{number:012}-{run[:12]}-{uuid4().hex}"
 
 
 def damaged(address: str) -> CepError:
-    """The error for something that is not what was put there."""
+    """Return the error for an object whose content has changed."""
     return CepError(f"--checkpoint: {address} is damaged", hint=BACK, code="checkpoint")
 
 

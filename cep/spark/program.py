@@ -1,4 +1,4 @@
-"""A program as it is sent to the workers, which make engines for any of its stages and buckets."""
+"""A program in the form that is sent to workers, which make engines for its stages and buckets from it."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ from cep.runtime.state_by_key import check_partitions, deal_groups
 
 @dataclass(frozen=True, slots=True)
 class ProgramOptions:
-    """The options besides the text that determine a program's meaning.
+    """The options that determine a program's meaning, in addition to its text.
 
-    `facts` are Arrow streams, `knowledge` is pickled. The other options are those of compiling it and of its engines.
+    `facts` are Arrow streams, `knowledge` is pickled. `compiling` and `running`: the other options of the compiler and
+    of engines.
     """
 
     facts: Mapping[str, bytes] = field(default_factory=dict)
@@ -41,13 +42,13 @@ class ProgramOptions:
 
     @classmethod
     def of(cls, compiling: CompileOptions, knowledge: bytes | None, running: EngineOptions) -> ProgramOptions:
-        """Pack the options of one process for sending. `knowledge`: pickled."""
+        """Pack options for sending. `knowledge`: the pickled knowledge."""
         facts = packed_facts(compiling.facts or {})
         return cls(facts, knowledge, replace(compiling, facts=None, knowledge=None), running)
 
     @property
     def unpacked(self) -> CompileOptions:
-        """Return the options of compiling, with facts and knowledge."""
+        """The options of the compiler, with facts and knowledge."""
         facts = {name: pl.read_ipc_stream(BytesIO(table)) for name, table in self.facts.items()}
         known = None if self.knowledge is None else unpickled_knowledge(self.knowledge)
         return replace(self.compiling, facts=facts, knowledge=known)
@@ -55,20 +56,20 @@ class ProgramOptions:
 
 @dataclass(frozen=True, slots=True)
 class ShippedProgram:
-    """A program text, cut into stages. Each stage runs in one engine, or in `buckets` engines.
+    """A program text, divided into stages. Each stage runs in one engine, or in `buckets` engines.
 
-    `schemas`: those of all tables; `inputs`: of the events that are read; `outputs`: of those that are written.
-    `written`: the names under which tables are written. `records`: the tables of records of the fluents that are read.
-    `meanings`: the meaning of each event, from which the `@id` of its rows is made. `program`: the fingerprint of all
-    of this.
-
-    `ticking`: the stages with results at certain times without input. `unending`: the stages in which something may
-    continue by itself until the latest time in the input. `beginning`: the stages in which something begins with the
-    first event.
-
-    `revises`: True if records may withdraw or replace others. `window`: how far behind the watermark results may be
-    withdrawn (microseconds), None: never. `known`: how far behind it the knowledge may change. `lateness_by`: the
-    attribute whose values each have their own latest time for lateness, None: all share one.
+    - `schemas`: the schemas of all tables. `inputs`, `outputs`: those of input events and of written events.
+    - `written`: the names under which tables are written.
+    - `records`: the tables of records of the input fluents.
+    - `meanings`: the fingerprint of each event, which determines the `@id` of its rows.
+    - `program`: the fingerprint of all of this.
+    - `ticking`: the stages with results at certain times without input.
+    - `unending`: the stages with recursion that continues to the latest time in the input.
+    - `beginning`: the stages in which something begins with the first event.
+    - `revises`: True if records may withdraw or replace others.
+    - `window`: how far behind the watermark results may be withdrawn (microseconds). None: never.
+    - `known`: how far behind the watermark the knowledge may change.
+    - `lateness_by`: the attribute whose values have separate clocks for lateness. None: one clock for all records.
     """
 
     text: str
@@ -92,12 +93,12 @@ class ShippedProgram:
     lateness_by: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise CepError if there are more buckets than key groups."""
+        """Check the number of buckets. CepError: it exceeds the number of key groups."""
         check_partitions(self.buckets)
 
     @classmethod
     def of(cls, engine: Engine, text: str, name: str, options: ProgramOptions, buckets: int) -> ShippedProgram:
-        """Return the program that `engine` runs. Raises CepError if there are more buckets than key groups."""
+        """Return the program that `engine` runs. CepError: there are more buckets than key groups."""
         stages, book = partition(engine.plan), Dependencies(engine.plan)
         if engine.revises:
             stages = dealt_by_keys(engine.plan, stages)
@@ -125,13 +126,13 @@ class ShippedProgram:
         )
 
     def engine(self, stage: int, before: PriorState | None = None) -> Engine:
-        """Make an engine of a stage. Only `advance` moves its time. `before`: the state of another program to begin
-        with."""
+        """Make an engine of a stage. Only `advance` moves its watermark. `before`: the state of another program to
+        start from."""
         running = replace(self.options.running, lateness=None, lateness_by=None, stage=stage, before=before)
         return Engine(_compiled(self), running)
 
     def clocks(self, lateness: int) -> KeyClocks:
-        """Return the clocks of the keys by which lateness is judged. Raises CepError as `KeyClocks` does."""
+        """Return the clocks of keys, for lateness by key. CepError: as for `KeyClocks`."""
         assert self.lateness_by is not None, "lateness is judged by keys"
         return KeyClocks(self.lateness_by, lateness, {name: self.inputs[name] for name in sorted(self.inputs)})
 
@@ -140,12 +141,12 @@ class ShippedProgram:
         _compiled(self)
 
     def bare(self) -> ShippedProgram:
-        """Return the program without the parts that only engines need."""
+        """Return a copy without the parts that only engines need."""
         return replace(self, options=ProgramOptions())
 
     @property
     def read(self) -> Mapping[str, Schema]:
-        """Return the schemas for readers. They have a column `@change` if records may withdraw or replace others."""
+        """The schemas for readers. They have a column `@change` if records may withdraw or replace others."""
         return with_changes(self.inputs) if self.revises else self.inputs
 
     @property
@@ -155,7 +156,7 @@ class ShippedProgram:
 
     @property
     def changes(self) -> bool:
-        """Return True if fluents are written as beginnings and ends, and not as intervals."""
+        """True if fluents are written as beginnings and ends, and not as intervals."""
         return any(name != table for table, name in self.written.items())
 
     def count(self, stage: Stage) -> int:
@@ -165,7 +166,7 @@ class ShippedProgram:
     def dealt(
         self, stage: Stage, tables: Mapping[str, pl.DataFrame], keys: KeyCounter | None = None
     ) -> Sequence[Mapping[str, pl.DataFrame]]:
-        """Divide tables among the buckets of a stage. `keys` counts their keys."""
+        """Distribute tables to the buckets of a stage. `keys`: a counter of their keys."""
         return deal_groups(stage, tables, self.schemas, self.count(stage), keys)
 
     def owner(self, event: str) -> int:
@@ -193,11 +194,11 @@ class PlannedRules:
 
 
 _last: list[tuple[ShippedProgram, CompiledProgram]] = []
-"""The program that was compiled last."""
+"""The program that this worker compiled last."""
 
 
 def _compiled(program: ShippedProgram) -> CompiledProgram:
-    """Return the compiled program, one for all engines of a worker."""
+    """Return the compiled program, which all engines of a worker share."""
     if not _last or _last[0][0] is not program:
         _last[:] = [(program, compiled(program.text, program.name, program.options.unpacked))]
     return _last[0][1]

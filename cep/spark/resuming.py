@@ -1,4 +1,4 @@
-"""A query that begins, or goes on from its checkpoint: whose that is, and what a killed run has left there."""
+"""Start of a query, or continuation from its checkpoint: locking, checks, and cleaning up after a killed run."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ from cep.spark.state import checkpoint as checkpoints
 from cep.spark.whole_states import logged, settle
 
 BUCKETS = 16
-"""So many there are where nobody knows the cores of a cluster."""
+"""The default number of buckets, if the number of cores is unknown."""
 
 
 def bucket_count(checkpoint: Path, asked: int | None, cores: int | None) -> int:
-    """Return the number of buckets: as `asked`, as before, or as many as there are `cores`, if these are known.
-    CepError: the checkpoint is damaged."""
+    """Return the number of buckets: the requested number, that of the checkpoint, or else the number of `cores`.
+
+    CepError: the checkpoint is damaged.
+    """
     if asked is not None:
         return asked
     if (file := checkpoint / disk.CHECKPOINT).exists():
@@ -38,7 +40,7 @@ def bucket_count(checkpoint: Path, asked: int | None, cores: int | None) -> int:
 
 
 def _info(engine: Engine, query: Job, times: str) -> checkpoints.CheckpointInfo:
-    """The record that a query leaves in its checkpoint. `engine`: the program in one."""
+    """Return the record that a query stores in its checkpoint. `engine`: an engine of the whole program."""
     options = query.program.options
     running = options.running
     return checkpoints.CheckpointInfo(
@@ -73,11 +75,15 @@ def opened(
     migratable: bool = True,
     patience: float = 0.0,
 ) -> tuple[Job, migration.Migration | None]:
-    """Lock the checkpoint of a query, until `locks` closes, make it this program's, and bring it and the output in
-    order; gives the query as its checkpoint has it, and what was carried over if anything was. `engine`: the program in
-    one; `times`: says the form of times in the output of a new checkpoint; `patience`: seconds that another run has to
-    let go of it. CepError: see `cep.spark.state.checkpoint.claim`; it is in use, or does not fit the output; or a
-    folder cannot be written."""
+    """Lock the checkpoint of a query until `locks` closes, adapt it to the program, and clean up checkpoint and output.
+
+    Return the query with the settings of the checkpoint, and the migration if the checkpoint was of another program.
+
+    `engine`: an engine of the whole program. `times`: a function that returns the format of times for a new checkpoint.
+    `patience`: the seconds to wait for another run to release the lock. CepError: see
+    `cep.spark.state.checkpoint.claim`; or the checkpoint is locked or does not fit the output; or a folder is not
+    writable.
+    """
     folder = Path(query.checkpoint)
     with checkpoints.checkpoint_errors(folder):
         mine = _info(engine, query, ISO if checkpoints.depends_on_input(folder) else times())
@@ -122,7 +128,7 @@ def _tidy(query: Job) -> None:
 
 
 def _unsplit(program: ShippedProgram) -> list[str]:
-    """Why what the stages of a program hold cannot go to other buckets, by its keys."""
+    """Return the reasons why the state of a program's stages cannot be divided by key for another number of buckets."""
     found = []
     for stage in program.stages:
         if stage.keyed:
@@ -134,14 +140,16 @@ def _unsplit(program: ShippedProgram) -> list[str]:
 
 
 def _settle(now: ShippedProgram, was: checkpoints.CheckpointInfo, states: Path, versions: Mapping[str, int]) -> None:
-    """Write the states that a killed run has left as logs whole, by the program that it ran: that has the facts and the
-    knowledge of this one. CepError: it has not."""
+    """Write the states that a killed run left as logs as whole states, by running the program of the checkpoint.
+
+    CepError: that program had other facts or knowledge than this one.
+    """
     if some := logged(states, versions):
         settle(_earlier(now, was, states), str(states), some)
 
 
 def _earlier(now: ShippedProgram, was: checkpoints.CheckpointInfo, states: Path) -> ShippedProgram:
-    """The program of a checkpoint, with the facts and the knowledge of another one. CepError: its own were others."""
+    """Return the program of a checkpoint, with the facts and knowledge of `now`. CepError: it had others."""
     files = now.options.compiling.files if was.text == now.text else ()
     compiling = replace(now.options.compiling, policy=was.policy, files=files, params=was.params)
     running = replace(now.options.running, revise=was.revise, final=was.final, lateness_by=was.lateness_by)

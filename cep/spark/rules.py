@@ -1,12 +1,9 @@
-"""Rules over DataFrames of a Spark session that is there already: `cep.spark.Rules`.
+"""Rules over DataFrames of an existing Spark session: `cep.spark.Rules`.
 
-```python
-rules = Rules.from_file("rules.cep")
-found = rules.detect({"reading": spark.read.table("readings")})
-found["warning"].show()
-```
+```python rules = Rules.from_file("rules.cep") found = rules.detect({"reading": spark.read.table("readings")})
+found["warning"].show() ```
 
-Nothing of the session is changed. docs/pyspark.md has the way from a table to a rule and back.
+The session is not changed. docs/pyspark.md shows the way from a table to a rule and back.
 """
 
 from __future__ import annotations
@@ -44,14 +41,14 @@ if TYPE_CHECKING:
     from cep.core.schema import Schema
 
 Order = Mapping[str, str | Sequence[str]]
-"""By event, the column or the two columns that decide between rows of one time."""
+"""By event, the column or columns that order rows with the same time."""
 
 
 class Rules:
-    """A program, to be run over DataFrames of a session."""
+    """A program that can run over DataFrames of a session."""
 
     def __init__(self, program: CompiledProgram, text: str, name: str, options: CompileOptions) -> None:
-        """`text`: the program, called `name`; `options`: those that it was compiled with."""
+        """Set up rules. `text`: the source of the program. `name`: its name. `options`: those of its compilation."""
         self._program, self._text, self._name, self._options = program, text, name, options
 
     @classmethod
@@ -62,8 +59,11 @@ class Rules:
         facts: Mapping[str, Any] | None = None,
         **options: Unpack[FactlessCompileKeywords],
     ) -> Rules:
-        """For a file of rules, or several. `facts`: {predicate: table of any library}; `knowledge`, `params`, `policy`
-        and the others are those of `cep.compile.compile`. CepError: something in them is wrong."""
+        """Read rules from one file or several. `facts`: {predicate: table of any library}.
+
+        `knowledge`, `params`, `policy` and the other options are those of `cep.compile.compile`. CepError: the program
+        or an option is invalid.
+        """
         paths = [Path(each) for each in ([path] if isinstance(path, str | Path) else path)]
         text, name = program_text(paths[0] if len(paths) == 1 else paths)
         return cls.from_text(text, name, facts=facts, **options)
@@ -77,7 +77,7 @@ class Rules:
         facts: Mapping[str, Any] | None = None,
         **options: Unpack[FactlessCompileKeywords],
     ) -> Rules:
-        """The same for a text, or those of several files by their names."""
+        """Compile rules from a text, or from the texts of several files by name. Options as for `from_file`."""
         whole, called, compiling = one_text(text, name, CompileOptions(**options))
         program = compiled_program(whole, called, facts, compiling)
         return cls(program, whole, called, replace(compiling, facts=program.facts, knowledge=None))
@@ -88,17 +88,17 @@ class Rules:
 
     @property
     def inputs(self) -> dict[str, Schema]:
-        """The events that it reads."""
+        """The input events."""
         return self._engine.inputs
 
     @property
     def outputs(self) -> dict[str, Schema]:
-        """The events that it derives."""
+        """The derived events."""
         return self._engine.outputs
 
     @property
     def warnings(self) -> tuple[Warning, ...]:
-        """Warnings for the author, by position."""
+        """Warnings for the author, sorted by position."""
         return self._engine.warnings
 
     def detect(
@@ -109,14 +109,18 @@ class Rules:
         changes: DataFrame | None = None,
         buckets: int = BUCKETS,
     ) -> Events:
-        """All that the rules derive from static DataFrames, `{event: DataFrame}`, which need not be in any order.
+        """Return everything that the rules derive from static DataFrames, `{event: DataFrame}`, in any order of rows.
 
-        `order`: by event, the columns that decide between rows of one time, as `{"reading": ["partition", "offset"]}`;
-        where there are none, a hash of the row does, which is the same in each run. Rows of several events of one time
-        are in the order of `frames`. `changes`: of the knowledge, a row each: from `time` on it is without the triples
-        of `remove`, and then with those of `add` (RDF as text, or null). `buckets`: into so many parts keys are dealt,
-        each of which is stepped by a task; it changes no row. Nothing is computed before a result is used. CepError: a
-        column is missing, or is of a type that does not fit its declaration.
+        - `order`: by event, the columns that order rows with the same time: `{"reading": ["partition", "offset"]}`.
+          Without them, a hash of the row decides, the same in each run. Rows of several events with the same time are
+          in the order of `frames`.
+        - `changes`: changes of the knowledge, one per row. At `time`, the triples of `remove` are removed, and then
+          those of `add` are added (RDF as text, or null).
+        - `buckets`: the number of parts to which keys are distributed, with one task each. It does not change the
+          results.
+
+        Nothing is computed before a result is used. CepError: a column is missing, or its type does not fit the
+        declaration.
         """
         program = self._shipped(self._engine, EngineOptions(lateness=None), buckets)
         session, inputs = self._read(program, frames, order or {}, False, None, changes)
@@ -135,15 +139,18 @@ class Rules:
         ahead: Duration | None = timedelta(microseconds=AHEAD),
         buckets: int | None = None,
     ) -> Stream:
-        """The rules over streaming DataFrames, `{event: DataFrame}`; nothing runs before the stream is started.
+        """Return a stream of the rules over streaming DataFrames, `{event: DataFrame}`. Nothing runs before it is
+        started.
 
-        `order`, `changes`: as of `detect`; a change of a time that the watermark has passed is a dead letter.
-        `lateness`: so much later than others a row may come; later ones are dead letters. `revise`: results come at
-        once, and are put right when what is up to so much older comes, or is withdrawn (a column `@change`); `final`:
-        only what is final is given. `idle`: the time without rows after which the watermark goes on by the clock.
-        `ahead`: rows whose time is more than so much ahead of the clock are dead letters; None: none is. `buckets`: as
-        of `detect`, by default as many as tasks run at once. CepError: a column is missing, or is of a type that does
-        not fit; or the program cannot run without an end.
+        - `order`, `changes`: as for `detect`. A change whose time the watermark has passed is a dead letter.
+        - `lateness`: how far out of order rows may arrive. Later rows are dead letters.
+        - `revise`: output results at once, and correct them when rows up to this much older arrive or are withdrawn (a
+          column `@change`). `final`: output only final results.
+        - `idle`: the time without rows after which the watermark advances by the clock.
+        - `ahead`: rows whose time is further ahead of the clock are dead letters. None: there is no limit.
+        - `buckets`: as for `detect`. By default, the number of tasks that run at once.
+
+        CepError: a column is missing or has a type that does not fit, or the program cannot run on endless input.
         """
         window = None if revise is None else ticks_of(revise, "revise")
         planned = self.planned(EngineOptions(lateness=None, revise=window, final=final), ticks_of(lateness))
@@ -154,9 +161,11 @@ class Rules:
     def planned(
         self, running: EngineOptions, lateness: int | None, buckets: int = 1, changes: bool = False
     ) -> PlannedRules:
-        """The rules as a query runs them, whatever it reads. `lateness` in microseconds, None: nothing is late before
-        the end of the input; `changes`: fluents are written as beginnings and ends. CepError: the program cannot run
-        without an end."""
+        """Return the rules in the form in which a query runs them. CepError: the program cannot run on endless input.
+
+        `lateness`: in microseconds; None: no record is late before the end of the input. `changes`: write fluents as
+        beginnings and ends.
+        """
         engine = Engine(self._program, replace(running, changes=changes))
         engine.refuse_endless("what goes from batch to batch on Spark")
         if running.revise is not None:
@@ -177,8 +186,7 @@ class Rules:
         ahead: int | None,
         changes: DataFrame | None,
     ) -> tuple[SparkSession, list[Provided]]:
-        """Check DataFrames, and return the columns that are read and their session. CepError: they do not fit the
-        program."""
+        """Check DataFrames. Return their session, and the columns to read. CepError: they do not fit the program."""
         refuse_order(program.inputs)
         for names, what in ((frames, "data"), (order, "order")):
             for name in names:
@@ -210,7 +218,7 @@ class Rules:
         return next(iter(frames.values())).sparkSession, found
 
     def _warn_of_ties(self, unordered: Iterable[str]) -> None:
-        """Warn where what is derived depends on the order of rows of one time, and nothing says it."""
+        """Warn if results depend on the order of rows with the same time, and no column defines that order."""
         plan = self._program.plan
         inputs = dict.fromkeys(plan.inputs, False)
         ties = Ties(Dependencies(plan))
@@ -223,7 +231,7 @@ class Rules:
 
 
 def _check_streaming(label: str, frame: DataFrame, streaming: bool) -> None:
-    """CepError: a DataFrame is a stream where it may not be, or is none where it has to be."""
+    """Check that a DataFrame is a stream or not, as required. CepError: it is not as required."""
     if frame.isStreaming != streaming:
         ways = {True: ("is a stream", "`rules.over`"), False: ("is no stream", "`rules.detect`")}
         is_one, way = ways[frame.isStreaming]

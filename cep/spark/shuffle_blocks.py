@@ -1,4 +1,4 @@
-"""Shuffle blocks: the rows of one event for one bucket, which one task hands to another as one value."""
+"""Shuffle blocks: the rows of one event for one bucket, which one task passes to another as one value."""
 
 from __future__ import annotations
 
@@ -19,51 +19,56 @@ from cep.spark.program import ShippedProgram
 from cep.workers.multiplicities import net
 
 WORLD = 0
-"""The `stage` of derived rows that go to the sink."""
+"""The `stage` of derived rows for the sink."""
 
 REPORT = -2
-"""The `stage` of a report on its way to the driver, which is its `source`."""
+"""The `stage` of a report for the driver. The report is in `source`."""
 
 DEAD = -3
-"""The `stage` of a piece of a file of dead letters, of which `event` is the name and `place` the offset, where workers
-share no folder."""
+"""The `stage` of a piece of a file of dead letters, if workers share no folder.
+
+`event` is the name of the file, and `place` the offset.
+"""
 
 TIMES = -4
-"""The `stage` of the keys and ends of records on their way to the driver, where lateness is judged by keys."""
+"""The `stage` of keys and ends of records for the driver, if lateness is judged by key."""
 
 TIME = -1
-"""The `stage` of what only moves the watermark."""
+"""The `stage` of blocks that only move the watermark."""
 
 END = 1 << 61
-"""The time (microseconds) of the end of the input, beyond that of any event by more than any lateness."""
+"""The time (microseconds) of the end of the input. It exceeds that of any event by more than any lateness."""
 
 CHANGE = "#change"
 """The `event` of blocks with changes of the knowledge; no event has such a name."""
 
 LATEST = "#latest"
-"""The `event` of blocks that say how far the input has come."""
+"""The `event` of blocks with the latest time in the input."""
 
 FIRST = "#first"
-"""The `event` of blocks that say when input begins."""
+"""The `event` of blocks with the first times in the input."""
 
 LATE = "#late"
-"""The `event` of blocks that say which keys have late records."""
+"""The `event` of blocks with the keys that have late records."""
 
 FIRSTS = 1024
-"""The number of times that a file reports at which the input may begin: those of late records do not count."""
+"""The number of first times that a file reports. Several are needed because those of late records do not count."""
 
 Stretch = tuple[int | None, int | None]
-"""The bounds of what is written, in microseconds, both included; None: there is no bound."""
+"""The bounds of the time that is written, in microseconds, both included. None: no bound."""
 
 ChangeLine = tuple[int, str, str, int]
-"""A change of the knowledge: from when (microseconds), the triples, and the file and line that say it."""
+"""A change of the knowledge: its time (microseconds), the triples, and the file and line where it was read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShuffleBlock:
-    """`place` sorts the blocks of a bucket: by the number of their file, or by the stage and bucket that made them.
-    `source`: the name of the file, None where a stage made them. `rows`: an Arrow stream. `latest`: the last end among
-    its rows; of what a stage made it is not asked for."""
+    """A block of rows.
+
+    `place` sorts the blocks of a bucket: by the number of their file, or by the stage and bucket that made them.
+    `source`: the name of the file; None: a stage made the block. `rows`: an Arrow stream. `latest`: the last end of the
+    rows; unused if a stage made them.
+    """
 
     stage: int
     bucket: int
@@ -76,7 +81,7 @@ class ShuffleBlock:
 
 @dataclass(frozen=True, slots=True)
 class WorldRows:
-    """Rows of an event for the sink, from a bucket."""
+    """Rows of an event from a bucket, for the sink."""
 
     bucket: int
     event: str
@@ -84,19 +89,22 @@ class WorldRows:
     table: pl.DataFrame
 
     def block(self) -> ShuffleBlock:
-        """They on their way to another task."""
+        """Return the rows as a block."""
         return _block(WORLD, self.bucket, self.event, self.place, None, self.table)
 
     @classmethod
     def of(cls, block: ShuffleBlock) -> WorldRows:
-        """Those that a block brings."""
+        """Return the rows in a block."""
         return cls(block.bucket, block.event, block.place, unpack(block.rows))
 
 
 @dataclass(frozen=True, slots=True)
 class Stepped:
-    """The `version` of its state; when it is to be stepped again though nothing comes (`call`, milliseconds of the
-    watermark; None: it sleeps); the `blocks` for later stages and the driver; and what goes to the sink (`world`)."""
+    """The result of stepping a bucket.
+
+    `version`: that of the new state. `call`: the watermark (milliseconds) at which to step again even without input;
+    None: not needed. `blocks`: for later stages and the driver. `world`: rows for the sink.
+    """
 
     version: int
     call: int | None
@@ -111,7 +119,10 @@ def from_outside(
     source: str | None,
     keys: KeyCounter | None = None,
 ) -> Iterator[ShuffleBlock]:
-    """Records of the file `source`, of number `place`, for all stages that take them; `keys` counts them."""
+    """Yield the records of a file as blocks for all stages that read them.
+
+    `place`: the number of the file. `source`: its name. `keys`: a counter of their keys.
+    """
     for stage in program.stages:
         mine = {event: table for event, table in tables.items() if event in stage.outside}
         yield from _dealt(program, stage, mine, place, source, keys)
@@ -120,7 +131,7 @@ def from_outside(
 def from_stage(
     program: ShippedProgram, stage: Stage, bucket: int, derived: Mapping[str, pl.DataFrame]
 ) -> Iterator[ShuffleBlock]:
-    """Deal the results of a bucket to later stages."""
+    """Yield the results of a bucket as blocks for later stages."""
     place = (stage.number << 32) + bucket
     for later in program.stages[stage.number :]:
         mine = {event: table for event, table in derived.items() if event in later.inputs.keys() - later.outside}
@@ -136,9 +147,11 @@ def for_world(
     stretch: Stretch = (None, None),
     cuts: Mapping[str, int] | None = None,
 ) -> Iterator[WorldRows]:
-    """The results of a bucket that are `wanted` in the sink, as far as they lie in the `stretch`; those that others may
-    have made as well, by the bucket in which they meet. `cuts`: the times at which intervals of fluents begin at the
-    earliest."""
+    """Yield the results of a bucket that are `wanted` in the sink and lie within `stretch`.
+
+    Rows that other buckets may also derive are sent to the bucket in which they are merged. `cuts`: the earliest start
+    of intervals, by fluent.
+    """
     place = (stage.number << 32) + bucket
     rows = clipped(_as_written(program, derived), program.outputs, *stretch)
     for event, time in (cuts or {}).items():
@@ -159,13 +172,13 @@ def for_world(
 
 
 def _as_written(program: ShippedProgram, derived: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-    """The tables that are written, as they are written."""
+    """Return the tables that are written, in their written form."""
     found = {table: derived[table] for table in program.written if table in derived}
     return as_changes(found, program.schemas, program.outputs) if program.changes else found
 
 
 def wake_ups(program: ShippedProgram, every: bool = False) -> Iterator[ShuffleBlock]:
-    """Blocks without rows, for the buckets that have something to do before the first row, or for `every` one."""
+    """Yield blocks without rows, for the buckets that must run before the first row, or for `every` bucket."""
     for stage in program.stages:
         if every or stage.number in program.ticking:
             for bucket in range(program.count(stage)):
@@ -181,15 +194,17 @@ def change_blocks(program: ShippedProgram, found: Sequence[ChangeLine]) -> Itera
 
 
 def latest_blocks(program: ShippedProgram, latest: int) -> Iterator[ShuffleBlock]:
-    """How far the input has come (microseconds), to all buckets in which something may go on to there by itself."""
+    """Yield the latest time in the input (microseconds) as blocks, for all buckets with endless recursion."""
     for stage in program.stages:
         for bucket in range(program.count(stage)) if stage.number in program.unending else ():
             yield ShuffleBlock(stage.number, bucket, LATEST, 0, None, str(latest).encode(), 0)
 
 
 def first_blocks(program: ShippedProgram, ends: Sequence[int]) -> Iterator[ShuffleBlock]:
-    """The first times at which records end (microseconds), sorted, to all buckets in which something begins with the
-    input; of more than `FIRSTS`, so many and one more."""
+    """Yield the first ends of records (microseconds, sorted), for all buckets in which something begins with the input.
+
+    At most `FIRSTS` + 1 ends are included.
+    """
     rows = json.dumps(list(ends[: FIRSTS + 1])).encode()
     for stage in program.stages:
         for bucket in range(program.count(stage)) if stage.number in program.beginning else ():
@@ -197,7 +212,7 @@ def first_blocks(program: ShippedProgram, ends: Sequence[int]) -> Iterator[Shuff
 
 
 def report_block(report: Report) -> ShuffleBlock:
-    """A report on its way to the driver."""
+    """Return a report as a block for the driver."""
     return ShuffleBlock(REPORT, 0, "", 0, report.line(), b"", 0)
 
 
