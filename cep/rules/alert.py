@@ -1,32 +1,35 @@
-"""Alerts on the occurrences of an event: templates with values of columns, a severity, a duration."""
+"""Alerts: their text templates, severity, duration and other properties."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 LATITUDE, LONGITUDE, RADIUS, AREA = "the latitude", "the longitude", "the radius", "the area"
-"""Columns of an alert's occurrences that say where: degrees, metres, a text in WKT."""
+"""Columns for the position of an alert: degrees, metres, and an area as a text in WKT."""
 
 SEVERITIES = ("Extreme", "Severe", "Moderate", "Minor", "Unknown")
-"""From the gravest on."""
+"""Severities, the gravest first."""
 
 SEVERITY, URGENCY, CERTAINTY, CATEGORY = "Unknown", "Unknown", "Observed", "Other"
 """Defaults of an alert, in the words of the Common Alerting Protocol."""
 
 TAKEN = frozenset(("alertname", "severity", "urgency", "certainty", "status", "program"))
-"""Labels that receivers get of every alert."""
+"""Labels that every alert has. An author cannot use these names."""
 
 EXPECTED = 24 * 3600 * 1_000_000
-"""Microseconds that receivers take an alert on a fluent to last that says nothing else."""
+"""The duration that receivers get for an alert on a fluent that declares none, in microseconds."""
 
 Template = tuple[str | tuple[str], ...]
-"""Pieces one after the other: a text as it stands, or (column,) for a value."""
+"""The pieces of a text: a string is literal, and (column,) stands for a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inhibitor:
-    """The alert that inhibits another while it fires, for the same key: `equal` has columns of its key with columns of
-    the other's, `values` columns of its key with what they have to be."""
+    """The alert that suppresses another one while it fires.
+
+    `equal`: pairs of a key column of the inhibitor and a key column of the other alert, which must be equal. `values`:
+    key columns of the inhibitor, with the values that they must have.
+    """
 
     alert: str
     equal: tuple[tuple[str, str], ...]
@@ -35,16 +38,19 @@ class Inhibitor:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """`table`: the name of its occurrences among what an engine gives, `alert storm`. Their columns are those of the
-    event's arguments (`arguments`, in order), then those of other variables that it speaks of, then where it is.
+    """An alert.
 
-    `keys`: the columns that tell alerts apart; `duration`: microseconds from the end of an occurrence on that it lasts.
-    `ends`: of one on a fluent, whose occurrences are its beginnings, the table of its intervals that are complete, with
-    the same arguments: the alert lasts on while one of them holds. `after`: how long that has to last before the alert
-    fires; `keep`: how long it goes on after the last interval. `escalations`: graver severities, each with the time
-    since it fired, in order. `runbook`: an address; `labels`: names with values, which depend on the key alone.
-    `hidden`: it is told to nobody, and only inhibits others. `repeat`: after so long by the clock receivers are
-    reminded, 0: they are not.
+    `table`: the table of its occurrences in the engine's output, `alert storm`. Its columns are the event's arguments
+    (`arguments`, in order), then other variables that the alert uses, then its position.
+
+    `keys`: the columns that identify an alert. `duration`: how long it lasts after the end of an occurrence. `ends`:
+    for an alert on a fluent, the table of the fluent's complete intervals; the alert lasts while one of them holds.
+    `after`: how long an interval must last before the alert fires. `keep`: how long the alert lasts after the last
+    interval.
+
+    `escalations`: higher severities in order, each with the time since the alert fired. `runbook`: an address.
+    `labels`: names with values that depend only on the key. `hidden`: nobody is notified; the alert only inhibits
+    others. `repeat`: the time by the clock after which receivers are reminded, or 0. All times are in microseconds.
     """
 
     name: str
@@ -72,5 +78,5 @@ class Alert:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The tables that are made for it."""
+        """The tables that contain its occurrences and ends."""
         return (self.table,) if self.ends is None else (self.table, self.ends)

@@ -1,7 +1,8 @@
-"""Rules that are evaluated as an answer set program: what a solver is given of them, whatever solver that is.
+"""Answer set programs in the form that any solver can evaluate.
 
-A program of LARS whose negation goes in circles has no, one or several answer streams at a tick (Beck, Eiter, Folie,
-*Ticker*, 2017, Definition 4). Its rules are text for the solver; what else they ask comes in as facts.
+A LARS program with a cycle through negation has no, one or several answer streams at a tick (Beck, Eiter, Folie,
+*Ticker*, 2017, Definition 4). Its rules are text for the solver. The other relations that they read are passed as
+facts.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from cep.rules.terms import Comparison, Expression
 
 @dataclass(frozen=True, slots=True)
 class DerivedPredicate:
-    """One that the rules derive, in the solver's text `d0`, `d1`, ... `timed`: some rule puts it at ticks, so its atoms
-    carry the tick as one more argument."""
+    """A predicate that the rules derive, `d0`, `d1`, ... in the solver's text.
+
+    `timed`: a rule derives it for ticks, so its atoms have the tick as an additional argument.
+    """
 
     name: str
     arity: int
@@ -25,22 +28,22 @@ class DerivedPredicate:
 
 @dataclass(frozen=True, slots=True)
 class AskedWindow:
-    """A time window over what the rules themselves derive, of `ticks` ticks before the last multiple of `step`."""
+    """A time window over derived atoms. It begins `ticks` ticks before the last multiple of `step`."""
 
     ticks: int
     step: int
 
     def span(self, first: int, now: int) -> tuple[int, int]:
-        """Its first and last tick at a tick; none where that is the other way round."""
+        """Return the window's first and last tick at the tick `now`. If the first is greater, the window is empty."""
         last = now // self.step * self.step
         return max(first, last - self.ticks), last
 
 
 @dataclass(frozen=True, slots=True)
 class Calculation:
-    """A calculation of the rules, `@c(number, ..)` in the solver's text: an expression, or the truth of a comparison.
+    """A calculation, `@c(number, ..)` in the solver's text. It is an expression, or the truth of a comparison.
 
-    `types`: of its variables.
+    `types`: those of its variables.
     """
 
     variables: tuple[str, ...]
@@ -51,8 +54,11 @@ class Calculation:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSetKeys:
-    """The columns of a key, of which each value is answered by itself: of each derived predicate, and of each input
-    those by which its facts are dealt to the values; None: they belong to all."""
+    """The columns of a key. The solver evaluates each value of the key separately.
+
+    `derived`: the key columns of each derived predicate. `inputs`: the key columns of each input, by which its facts
+    are partitioned; None: the facts belong to every value of the key.
+    """
 
     derived: tuple[tuple[int, ...], ...]
     inputs: tuple[tuple[int, ...] | None, ...]
@@ -60,10 +66,13 @@ class AnswerSetKeys:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSetRules:
-    """`text`: the rules. `inputs`: how many columns each relation has that they ask, `i0(..)`, `i1(..)`, ... in the
-    text. `windows`: `w0(First, Last)` and so on, `n0` where the tick lies in one, `o0` where it is all of one; `now(N)`
-    and `first(F)` are the tick and the first of the stream. `clocked`: whether the text asks these ticks. `keys`: what
-    keeps the rules apart, None: nothing."""
+    """The rules of a program.
+
+    `text`: the rules in the solver's syntax. `inputs`: the number of columns of each input relation, `i0(..)`, `i1(..)`
+    etc. in the text. `windows`: for window 0, the text uses `w0(First, Last)`; `n0` if it contains the current tick,
+    and `o0` if it contains only this tick. `clocked`: the text uses the current tick `now(N)` or the stream's first
+    tick `first(F)`. `keys`: the key by which the rules can be split, or None.
+    """
 
     text: str
     inputs: tuple[int, ...]
@@ -80,7 +89,7 @@ class AnswerSetRules:
 
     @property
     def tells(self) -> tuple[str, ...]:
-        """The atoms without arguments that are about the tick."""
+        """The atoms without arguments that depend on the current tick."""
         return tuple(f"{letter}{number}" for number in range(len(self.windows)) for letter in "no")
 
     def told(self, first: int, now: int) -> frozenset[str]:
@@ -95,10 +104,13 @@ class AnswerSetRules:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSetTables:
-    """The layout of the rows that are read and written. A row that is asked has the number of its input, then places by
-    type (`asked_types`): of each input (`asked`) those of its columns. A row that is given has a number, twice that of
-    its predicate, one more of an atom at a tick, or that of a count of answer sets (`COUNTED`); the tick, or the count;
-    the number of the answer set, from 1 on, where all are given; and then places likewise. `tick`: microseconds."""
+    """The layout of rows for the solver's input and output. Columns of several relations share places of their type.
+
+    An input row has the number of its relation, then its values (`asked_types`; `asked`: the places of each relation's
+    columns). An output row begins with a number: twice that of its predicate, one more for an atom at a tick, or
+    `COUNTED` for the count of answer sets. The tick or the count follows, then the number of the answer set, from 1, if
+    all are wanted. Its values follow (`given_types`, `given`). `tick`: its length in microseconds.
+    """
 
     asked_types: tuple[str, ...]
     asked: tuple[tuple[int, ...], ...]
@@ -108,13 +120,13 @@ class AnswerSetTables:
 
 
 COUNTED = -1
-"""The number of the row that says how many answer sets there are."""
+"""The number of the output row with the count of answer sets."""
 GIVEN_FIRST = 3
-"""The number of columns of an input row before its places."""
+"""The number of columns before the values in an output row."""
 
 
 def symbol_text(value: Value) -> str:
-    """A constant as the solver's text has it."""
+    """Return a constant in the solver's syntax."""
     match value:
         case bool():
             return f"b({int(value)})"

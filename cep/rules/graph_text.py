@@ -1,4 +1,4 @@
-"""Graph patterns: where SPARQL in braces ends, and which of its variables are the rule's; no more is read of it."""
+"""Scanner of graph patterns: the end of SPARQL in braces, and its variables. SPARQL itself is not parsed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ DEEPEST = 100  # braces in braces: what a reader of SPARQL may have to carry
 
 
 class GraphPiece(NamedTuple):
-    """A stretch of SPARQL. `kind`: variable, brace, string, iri, comment, escape, space, open (a string without its
-    end), other."""
+    """A piece of SPARQL text.
+
+    `kind`: variable, brace, string, iri, comment, escape, space, open (a string without an end) or other.
+    """
 
     kind: str
     text: str
@@ -38,7 +40,7 @@ _PIECE = re.compile(
 
 
 def pieces(text: str, start: int = 0, stop: int | None = None) -> Iterator[GraphPiece]:
-    """The pieces of `text[start:stop]`; together they are all of it."""
+    """Yield the pieces of `text[start:stop]` without gaps."""
     for match in _PIECE.finditer(text, start, len(text) if stop is None else stop):
         kind = match.lastgroup
         assert kind is not None, "every alternative is named"
@@ -46,7 +48,7 @@ def pieces(text: str, start: int = 0, stop: int | None = None) -> Iterator[Graph
 
 
 def closed(text: str, start: int, stop: int) -> int:
-    """The offset behind the brace that closes the one at `start`; -1 where none does before `stop`."""
+    """Return the offset after the brace that closes the one at `start`, or -1 if none does before `stop`."""
     depth = 0
     for piece in pieces(text, start, stop):
         if piece.kind == "open":
@@ -59,7 +61,7 @@ def closed(text: str, start: int, stop: int) -> int:
 
 
 def open_string(text: str, start: int) -> int:
-    """The offset of the string for whose lack of an end the brace at `start` is not closed; -1 where there is none."""
+    """Return the offset of a string without an end after the brace at `start`, or -1."""
     return next((piece.start for piece in pieces(text, start) if piece.kind == "open"), -1)
 
 
@@ -74,7 +76,7 @@ def depth(graph: str) -> int:
 
 
 def variables(graph: str) -> dict[str, int]:
-    """All variables, in the order in which they first appear, and the offsets of their names there."""
+    """Return all variables in the order of their first occurrence, with the offset of the name there."""
     found: dict[str, int] = {}
     for piece in pieces(graph):
         if piece.kind == "variable":
@@ -83,7 +85,7 @@ def variables(graph: str) -> dict[str, int]:
 
 
 def of_the_rule(graph: str) -> dict[str, int]:
-    """Return the variables that start with an upper-case letter."""
+    """Return the variables whose name begins with a capital, with their offsets. They belong to the rule."""
     return {name: at for name, at in variables(graph).items() if name[0].isupper()}
 
 
@@ -95,7 +97,8 @@ def with_terms(graph: str, terms: Mapping[str, str]) -> str:
 
 
 def on_one_line(graph: str, names: Mapping[str, str] | None = None, longest: int = 0) -> str:
-    """A pattern without comments and line breaks, its variables renamed; cut where it is longer than `longest`."""
+    """Return a pattern without comments and line breaks, with renamed variables. Cut it to `longest` characters, if not
+    0."""
     parts: list[str] = []
     for piece in pieces(graph):
         if piece.kind in ("space", "comment"):

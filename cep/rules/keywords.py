@@ -1,4 +1,4 @@
-"""The keywords of the language, which name no event, variable or constant: every list of words comes from here."""
+"""The keywords of the language. All lists of words are derived from this module."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ OPERATORS = {
     "CNOT": "takes a sequence and what is absent: `(smoke(R) SEQ fire(R)) CNOT rain(R)`",
     "UNLESS": "waits for a time: `smoke(R) UNLESS alarm(R) WITHIN 10 s`",
 }
-"""Words between two patterns, and what each does, in an example."""
+"""Words between two patterns, each with an explanation or an example."""
 BINARY_OPERATORS = tuple(word for word in OPERATORS if word != "UNLESS")
-"""Those that take two patterns and nothing else."""
+"""The operators between two patterns without further arguments."""
 POSTFIXES = {
     "WHERE": "`smoke(R, T) WHERE T > 50`",
     "WITHIN": "`(smoke(R) SEQ heat(R)) WITHIN 10 s`",
     "POLICY": "`(smoke(R) SEQ heat(R)) POLICY recent`",
     "AGGREGATE": "`smoke(R, T) AGGREGATE A = avg(T) OVER LAST 5 EVENTS BY R`",
 }
-"""Words behind a pattern, each in an example."""
+"""Words after a pattern, each with an example."""
 
 # Words that name nothing else: neither an event or predicate, nor a variable, nor a constant.
 RESERVED = frozenset((*OPERATORS, *POSTFIXES, "NOT", "TIMES", "OVER"))
@@ -61,4 +61,4 @@ POSITIONAL = frozenset(
 KEYWORDS = RESERVED | STATEMENT_WORDS | POSITIONAL
 _SMALL = ("AND", "BETWEEN", "DISTINCT", "EVENT", "FACT", "IN", "IS", "MOD", "NOT", "OR", "POLICY")
 SPELLINGS = (*sorted(KEYWORDS), *(word.lower() for word in _SMALL))
-"""Keywords as programs write them: `TIME` is one, `Time` a variable and `time` a type."""
+"""Keywords as written in programs. `TIME` is a keyword, `Time` a variable and `time` a type."""

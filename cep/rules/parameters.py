@@ -1,4 +1,4 @@
-"""Parameters: named constants of a program, whose values can be set when it is run.
+"""Parameters: named constants of a program whose values can be set for a run.
 
 PARAM Hot = 7.0 IN 5..12 STEP 0.5.
 """
@@ -31,9 +31,9 @@ from cep.rules.printing import print_expression, print_string
 from cep.rules.terms import Constant
 
 NUMERIC = ("int", "float", "duration")
-"""Types that have a STEP."""
+"""Types that may have a STEP."""
 RANGED = (*NUMERIC, "time")
-"""Types that have a range."""
+"""Types that may have a range."""
 EXAMPLES = {
     "int": "`--param {name}=3`",
     "float": "`--param {name}=7.5`",
@@ -53,10 +53,10 @@ Value = int | float | str | bool | Iri
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A declared parameter with its value now.
+    """A declared parameter and its current value.
 
-    `low`, `high`: the ends of its range; `choices`: its list; None where it has none. `step`: that of a grid. Times
-    and durations are in microseconds.
+    `low`, `high`: the ends of its range. `choices`: its list of values. `step`: the distance of values on a grid. None:
+    not declared. Times and durations are in microseconds.
     """
 
     name: str
@@ -75,12 +75,12 @@ class Parameter:
         return self.default.type
 
     def written(self, value: Value) -> str:
-        """Return a value as a program has it."""
+        """Return a value as written in a program."""
         return print_expression(Constant(value, self.type))
 
     @property
     def domain(self) -> str | None:
-        """The values it may have, as a program has them; None: all of its type."""
+        """The permitted values as written in a program, or None for all values of the type."""
         if self.choices is not None:
             return f"[{', '.join(map(self.written, self.choices))}]"
         if self.low is None and self.high is None:
@@ -89,7 +89,7 @@ class Parameter:
         return "..".join(ends)
 
     def allows(self, value: Value) -> bool:
-        """Return True if a value of its type is in its range or list."""
+        """Return True if a value is permitted."""
         if self.choices is not None:
             return value in self.choices
         assert self.type in RANGED or (self.low is None and self.high is None), "only these types have ranges"
@@ -98,12 +98,12 @@ class Parameter:
 
     @property
     def given(self) -> int | float | str | bool:
-        """Return its value in a form that JSON has and that `with_value` reads."""
+        """The value in a form that JSON supports and `with_value` accepts."""
         return self.token[1] if self.type in ("duration", "time") else self.value.value
 
     @property
     def token(self) -> tuple[str, str]:
-        """Return the kind and the text of the token that stands for it in rules."""
+        """The kind and the text of the token that replaces the parameter's name."""
         value = self.value.value
         match self.type:
             case "duration":
@@ -122,7 +122,7 @@ class Parameter:
 
     @property
     def sparql(self) -> str:
-        """Return its value as a term of SPARQL, for graph patterns."""
+        """The value as a SPARQL term, for graph patterns."""
         value, text = self.value.value, self.token[1]
         match self.type:
             case "float":
@@ -139,9 +139,10 @@ class Parameter:
         return replace(self, value=Constant(value, self.type))
 
     def with_value(self, given: object, prefixes: Mapping[str, str], called: str) -> Parameter:
-        """Return the parameter with another value: text, or a value of its type. `called`: for messages.
+        """Return the parameter with another value, given as text or as a value of its type. `called`: its name in
+        messages.
 
-        CepError: it is not of its type, or outside its range.
+        Raises CepError if the value has another type or is not permitted.
         """
         value = _read(self, given, prefixes, called)
         if not self.allows(value):
@@ -151,7 +152,7 @@ class Parameter:
 
 
 class Parameters:
-    """The parameters of a program by their names. `used`: those that its rules name."""
+    """The parameters of a program by name. `used`: those that its rules use."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Parameter] = {}
@@ -165,7 +166,7 @@ class Parameters:
         return iter(self.by_name.values())
 
     def declare(self, parameter: Parameter) -> None:
-        """Add a parameter. CepError: there is one of its name."""
+        """Add a parameter. Raises CepError if one of that name exists."""
         before = self.by_name.setdefault(parameter.name, parameter)
         if before is not parameter:
             file, line = before.source.place(before.span.line)
@@ -175,7 +176,7 @@ class Parameters:
             raise CepError(message, parameter.source, parameter.span, hint, "syntax")
 
     def set(self, values: Mapping[str, object]) -> None:
-        """Give parameters other values. CepError: there is none of a name, or a value is not allowed."""
+        """Set the values of parameters. Raises CepError for an unknown name or a value that is not permitted."""
         for name, given in values.items():
             parameter = self.by_name.get(name)
             if parameter is None:
@@ -187,22 +188,22 @@ class Parameters:
             self.by_name[name] = parameter.with_value(given, self.prefixes, f"parameter `{name}`")
 
     def named(self, name: str) -> Parameter | None:
-        """Return the parameter that a rule names, which uses it then."""
+        """Return the parameter with a name, or None. It then counts as used."""
         found = self.by_name.get(name)
         if found is not None:
             self.used.add(name)
         return found
 
     def in_graph(self, graph: str) -> str:
-        """Return a graph pattern with the values of the parameters that it names."""
+        """Replace parameters in a graph pattern by their values."""
         names = [name for name in variables(graph) if name in self.by_name]
         self.used.update(names)
         return with_terms(graph, {name: self.by_name[name].sparql for name in names}) if names else graph
 
     def in_dialect(self, name: str, tick: int) -> list[tuple[str, str]] | None:
-        """Return the kinds and texts of the tokens that stand for a name in a dialect; None: it is no parameter.
+        """Return the kinds and texts of the tokens that replace a name in a dialect, or None if it is not a parameter.
 
-        `tick`: microseconds of the number 1 there. CepError: a duration is no whole number of ticks.
+        `tick`: the dialect's time unit in microseconds. Raises CepError if a duration is not a whole number of ticks.
         """
         found = self.named(name)
         if found is None:
@@ -218,15 +219,15 @@ class Parameters:
         return [("mark", "-"), (kind, text[1:])] if kind == "number" and text[0] == "-" else [(kind, text)]
 
     def used_values(self) -> dict[str, int | float | str | bool]:
-        """Return the values that the rules use, as JSON has them."""
+        """Return the values of the used parameters, as for JSON."""
         return {each.name: each.given for each in self if each.name in self.used}
 
     def text(self) -> str:
-        """Return the values that the rules use, one a line: part of the identity of a program."""
+        """Return the values of the used parameters, one per line. They are part of a program's identity."""
         return "".join(f"{each.name} = {each.written(each.value.value)}\n" for each in self if each.name in self.used)
 
     def listing(self) -> str:
-        """Return a line for each parameter: its value, what it may be, and its default where that is another."""
+        """Return one line per parameter: its value, the permitted values, and its default if that differs."""
         rows = [(each.name, each.written(each.value.value), self._beside(each)) for each in self]
         widths = [max(len(row[at]) for row in rows) for at in range(2)] if rows else []
         return "\n".join(f"  {row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}".rstrip() for row in rows)
@@ -255,7 +256,7 @@ def _iso_duration(value: Value) -> str:
 
 
 def _read(parameter: Parameter, given: object, prefixes: Mapping[str, str], called: str) -> Value:
-    """Return a value that is given as text or as an object of Python or TOML. CepError: it is of another type."""
+    """Convert text or an object from Python or TOML to the parameter's type. Raises CepError if that is impossible."""
     try:
         value = _converted(parameter.type, given, prefixes)
     except CepError as error:
@@ -272,7 +273,8 @@ def _shown(given: object) -> str:
 
 
 def _converted(type: str, given: object, prefixes: Mapping[str, str]) -> Value | None:
-    """Return a value of a type; None: it is of another one. CepError: it is too large, or written wrongly."""
+    """Convert a value to a type. Return None if it has another type. Raises CepError if it is malformed or too
+    large."""
     if type == "string":
         return str(given) if isinstance(given, str) and not isinstance(given, Iri) else None
     if type == "bool":
@@ -311,7 +313,7 @@ def _number(type: str, given: object) -> int | float | None:
 
 
 def _duration(given: object) -> int | None:
-    """Microseconds; a bare number is seconds, as in programs."""
+    """Return microseconds, or None for another type. A plain number is seconds, as in programs."""
     if isinstance(given, timedelta):
         ticks = given // timedelta(microseconds=1)
         return ticks if ticks >= 0 else None

@@ -1,4 +1,4 @@
-"""Patterns as rule text, put together from the text of their parts: in parentheses where a place asks for them."""
+"""Printer of patterns: combines the text of parts, with parentheses where they are needed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cep.rules.terms import AggregateResult, Condition, Constant, Expression, Po
 from cep.rules.window_forms import Over, over
 
 WORDS = {BEGINS: "BEGIN OF ", BEGINNING: "BEGIN OF ", BEFORE: "BEGIN OF ", ENDS: "END OF ", ENDING: "END OF "}
-"""How patterns write the kinds of a fluent's changes."""
+"""The words of patterns for kinds of a fluent's changes."""
 
 # How tightly a pattern holds together.
 POSTFIXED, JOINED, REPEATED = range(3)
@@ -30,19 +30,22 @@ POSTFIXED, JOINED, REPEATED = range(3)
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A pattern's text, and how tightly it holds together; `listed`: it ends in a list that a comma would go on."""
+    """The text of a pattern.
+
+    `holds`: its precedence. `listed`: it ends with a list, which a following comma would continue.
+    """
 
     text: str
     holds: int = REPEATED
     listed: bool = False
 
     def at(self, place: int) -> str:
-        """The text, in parentheses where it holds together less than its place asks for."""
+        """Return the text, in parentheses if its precedence is lower than `place`."""
         return self.text if self.holds >= place else f"({self.text})"
 
 
 def event(name: str, arguments: Sequence[Expression], names: Sequence[str] | None = None) -> Text:
-    """`name(a, b)`, or by name `name(x: a)`; without parentheses where there are no arguments."""
+    """Return `name(a, b)`, or with named arguments `name(x: a)`, or only the name without arguments."""
     if names is None:
         return Text(_applied(name, tuple(arguments)))
     pairs = (f"{key}: {print_argument(value)}" for key, value in zip(names, arguments))
@@ -50,7 +53,10 @@ def event(name: str, arguments: Sequence[Expression], names: Sequence[str] | Non
 
 
 def changing(name: str, arguments: Sequence[Expression], valued: bool) -> Text:
-    """A fluent from its table of changes, whose last argument says what a row is; before it, if `valued`, its value."""
+    """Return the text for a row of a fluent's changes.
+
+    The last of `arguments` is the kind of change; before it is the fluent's value, if `valued`.
+    """
     *own, what = arguments
     word = WORDS.get(what.value, "") if isinstance(what, Constant) and isinstance(what.value, int) else ""
     value = own.pop() if valued else None
@@ -58,12 +64,12 @@ def changing(name: str, arguments: Sequence[Expression], valued: bool) -> Text:
 
 
 def held(name: str, arguments: Sequence[Expression], value: Expression | None) -> str:
-    """`location(P) = X`."""
+    """Return `location(P) = X`."""
     return _applied(name, tuple(arguments)) + ("" if value is None else f" = {print_argument(value)}")
 
 
 def _applied(name: str, arguments: tuple[Expression, ...]) -> str:
-    """Return `name(a, b)`; of a relation that LARS is lowered to the words of its author: `name(a) at b`."""
+    """Return `name(a, b)`. Auxiliary relations of LARS are written as their author did: `name(a) at b`."""
     if name in (FIRST_TICK, TICK_NOW) and arguments:
         return f"the {name} is {print_argument(arguments[0])}"
     atom = name.removesuffix(UNCONSTRAINED)
@@ -75,53 +81,53 @@ def _applied(name: str, arguments: tuple[Expression, ...]) -> str:
 
 
 def time_point(ticks: int) -> Text:
-    """A time, or a number of seconds."""
+    """Return a time, or a number of seconds."""
     return Text(instant(ticks))
 
 
 def joined(left: Text, word: str, right: Text) -> Text:
-    """`left WORD right`."""
+    """Return `left WORD right`."""
     return Text(f"{left.at(JOINED)} {word} {right.at(REPEATED)}", JOINED)
 
 
 def gap(low: int, high: int) -> str:
-    """`[10 s, 5 min]`, behind a SEQ."""
+    """Return the gap after SEQ, `[10 s, 5 min]`."""
     return f"[{write_duration(low)}, {write_duration(high)}]"
 
 
 def negated(absent: Text, left: Text, right: Text) -> Text:
-    """`NOT(absent).[left, right]`."""
+    """Return `NOT(absent).[left, right]`."""
     before_comma = f"({left.text})" if left.listed else left.text
     return Text(f"NOT({absent.text}).[{before_comma}, {right.text}]")
 
 
 def cnot(left: Text, word: str, right: Text, absent: Text) -> Text:
-    """`(left WORD right) CNOT absent`."""
+    """Return `(left WORD right) CNOT absent`."""
     return Text(f"({joined(left, word, right).text}) CNOT {absent.at(REPEATED)}", JOINED)
 
 
 def unless(left: Text, absent: Text, duration: int) -> Text:
-    """`left UNLESS absent WITHIN duration`."""
+    """Return `left UNLESS absent WITHIN duration`."""
     return Text(f"{joined(left, 'UNLESS', absent).text} WITHIN {write_duration(duration)}", JOINED)
 
 
 def times(pattern: Text, count: int) -> Text:
-    """`pattern TIMES count`."""
+    """Return `pattern TIMES count`."""
     return Text(f"{pattern.at(REPEATED)} TIMES {count}")
 
 
 def within(pattern: Text, duration: int) -> Text:
-    """`pattern WITHIN duration`."""
+    """Return `pattern WITHIN duration`."""
     return Text(f"{pattern.text} WITHIN {write_duration(duration)}", POSTFIXED)
 
 
 def where(pattern: Text, conditions: Iterable[Condition]) -> Text:
-    """`pattern WHERE conditions`."""
+    """Return `pattern WHERE conditions`."""
     return Text(f"{pattern.text} WHERE {print_conditions(tuple(conditions))}", POSTFIXED, True)
 
 
 def policy(pattern: Text, choice: PolicyChoice) -> Text:
-    """`pattern POLICY choice`."""
+    """Return `pattern POLICY choice`."""
     return Text(f"{pattern.text} POLICY {print_policy(choice)}", POSTFIXED)
 
 
@@ -133,7 +139,7 @@ def aggregate(
     form: Over | None,
     by: Sequence[str],
 ) -> Text:
-    """`pattern AGGREGATE results OVER LAST events|duration BY by`, or over another form of windows."""
+    """Return `pattern AGGREGATE results OVER LAST events|duration BY by`, or with another form of window."""
     groups = f" BY {', '.join(by)}" if by else ""
     listed = ", ".join(map(print_result, results))
     return Text(f"{pattern.text} AGGREGATE {listed} OVER {over(events, duration, form)}{groups}", POSTFIXED, bool(by))

@@ -1,7 +1,7 @@
-"""Expressions, conditions and declarations as rule text: what is printed is read as the same.
+"""Printer of expressions, conditions and declarations. Reading its output gives the same tree.
 
-Parentheses stand where the tree needs them. IRIs are written whole, strings without quotes where they are names among
-arguments; graph patterns are as they were written.
+It writes parentheses only where needed, IRIs in full, and graph patterns unchanged. String arguments that are names
+have no quotes.
 """
 
 from __future__ import annotations
@@ -42,9 +42,11 @@ _INFIX = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "//": _PRODUCT, DI
 
 @dataclass(frozen=True, slots=True)
 class Notation:
-    """The spelling of expressions in a language: `marks` of operators that it writes in another way; `reserved`: words,
-    in capitals, that are no strings without quotes; `around`: what stands before a mark and behind it without
-    parentheses."""
+    """The notation of expressions in a language.
+
+    `marks`: spellings of operators that differ. `reserved`: words, in capitals, that need quotes as strings. `around`:
+    the text that may be before and after a mark without parentheses.
+    """
 
     marks: Mapping[str, str]
     reserved: frozenset[str]
@@ -54,7 +56,7 @@ class Notation:
         return self.marks.get(function, function)
 
     def beside(self, mark: str, left: str, right: str) -> tuple[str, str]:
-        """Return the texts of both sides of a mark, in parentheses where they need them."""
+        """Return the operands of a mark, in parentheses where it needs them."""
         if mark not in self.around:
             return left, right
         before, after = self.around[mark]
@@ -107,8 +109,7 @@ def declaration(
     when: When | None = None,
     distinct: bool = False,
 ) -> str:
-    """`name(attributes) AS <iri> TIME time, further START start END end`, then how records are written, which they are,
-    the key, and DISTINCT."""
+    """Return `name(attributes) AS <iri> TIME time, further START start END end` and the clauses that follow."""
     text = f"{name}({', '.join(map(attribute, attributes))})"
     if iri is not None:
         text += f" AS <{iri}>"
@@ -122,7 +123,7 @@ def declaration(
 
 
 def record_format(records: RecordFormat | None) -> str:
-    """` FORMAT csv(separator: ";")`, nothing where there is none."""
+    """Return ` FORMAT csv(separator: ";")`, or an empty text."""
     if records is None:
         return ""
     options = ", ".join(f"{key}: {print_string(value)}" for key, value in records.options)
@@ -130,7 +131,7 @@ def record_format(records: RecordFormat | None) -> str:
 
 
 def record_tests(when: When | None) -> str:
-    """` WHEN kind = "deploy", level > 3`, nothing where there is none."""
+    """Return ` WHEN kind = "deploy", level > 3`, or an empty text."""
     return "" if when is None else " WHEN " + " or ".join(", ".join(map(_record_test, tests)) for tests in when)
 
 
@@ -149,7 +150,7 @@ def _value(value: int | float | str | bool) -> str:
 
 
 def time_format(format: TimeFormat | None, since: str) -> str:
-    """` FORMAT "%d.%m.%Y" ZONE "Europe/Zurich" FOLD later`."""
+    """Return ` FORMAT "%d.%m.%Y" ZONE "Europe/Zurich" FOLD later`, as far as it applies."""
     if format is None:
         return ""
     text = f" FORMAT {since}{format.unit}" if format.unit is not None else ""
@@ -181,7 +182,7 @@ def attribute(each: AnAttribute) -> str:
 
 
 def range_of(type: str, low: int | float | None, high: int | float | None) -> str:
-    """`0..250`, the bounds of an attribute."""
+    """Return the bounds of an attribute, `0..250`."""
     return f"{_bound(low, type)}..{_bound(high, type)}"
 
 
@@ -243,23 +244,23 @@ def print_condition(condition: Condition) -> str:
 
 
 def parameters_named(condition: Condition) -> Condition:
-    """The condition for people: parameters stand there by name, with their values in parentheses."""
+    """Replace parameters in a condition by their name, followed by the value in parentheses, for display."""
     named: Condition = _named(condition)
     return named
 
 
 def expression_named(expression: Expression) -> str:
-    """An expression for people: the name of a parameter, with its value in parentheses."""
+    """Return the text of an expression for display: a parameter's name is followed by its value in parentheses."""
     return print_expression(_named(expression))
 
 
 def duration_named(ticks: int) -> str:
-    """A duration for people: the name of a parameter, with its value in parentheses."""
+    """Return the text of a duration for display: a parameter's name is followed by its value in parentheses."""
     return _with_name(ticks, write_duration(ticks))
 
 
 def count_named(count: int) -> str:
-    """A number of events for people: the name of a parameter, with its value in parentheses."""
+    """Return the text of a number of events for display: a parameter's name is followed by its value in parentheses."""
     return _with_name(count, str(count))
 
 
@@ -287,7 +288,7 @@ def _named(value: Any) -> Any:
 
 
 def _one_of(condition: Disjunction) -> list[Comparison]:
-    """The comparisons of an `X in [1, 2]`, none where it is something else."""
+    """Return the comparisons of `X in [1, 2]`, or an empty list for another disjunction."""
     each = [inside[0] for inside in condition.alternatives if len(inside) == 1]
     equal = [one for one in each if isinstance(one, Comparison) and one.operator == "="]
     same = len(equal) == len(condition.alternatives) and all(one.left == equal[0].left for one in equal)
@@ -295,12 +296,12 @@ def _one_of(condition: Disjunction) -> list[Comparison]:
 
 
 def print_arguments(arguments: tuple[Expression, ...]) -> str:
-    """Nothing where there are none."""
+    """Return the arguments in parentheses, or an empty text without arguments."""
     return f"({', '.join(map(print_argument, arguments))})" if arguments else ""
 
 
 def print_argument(expression: Expression, notation: Notation = OWN) -> str:
-    """A string that is a name stands here without quotes."""
+    """Return the text of an argument. A string that is a name has no quotes."""
     if isinstance(expression, Constant) and expression.type == "string":
         text = str(expression.value)
         if _NAME.fullmatch(text) and text.upper() not in notation.reserved:
@@ -313,7 +314,7 @@ def print_expression(expression: Expression, notation: Notation = OWN) -> str:
 
 
 def _written(expression: Expression, notation: Notation) -> tuple[str, int]:
-    """The text and how tightly it holds together."""
+    """Return the text of an expression and its precedence."""
     match expression:
         case Variable(name):
             return name, _OPERAND
@@ -341,7 +342,7 @@ def _written(expression: Expression, notation: Notation) -> tuple[str, int]:
 
 
 def _test(expression: Expression) -> str:
-    """A condition of an `if`."""
+    """Return the text of the condition in an `if`."""
     match expression:
         case Call("or" as word, sides) | Call("and" as word, sides):
             loose = word == "and"

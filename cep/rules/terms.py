@@ -1,7 +1,7 @@
-"""Terms and conditions of rules: variables, constants, calls; comparisons, predicates; static rules of them.
+"""Terms, conditions and static rules.
 
-The parser builds them, and every stage behind it works on them. Spans take no part in equality: two terms written at
-different places may be the same term.
+The parser creates them, and all later stages use them. Spans do not count for equality: a term may occur in several
+places.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cep.events import Iri
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """`Wind`, or `_` (anonymous, each one its own)."""
+    """`Wind`, or `_`, which is a different variable at each occurrence."""
 
     name: str
     span: Span = field(default=NOWHERE, compare=False)
@@ -25,10 +25,10 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A constant. `type` is int float string bool iri time duration.
+    """A constant. `type`: int, float, string, bool, iri, time or duration.
 
-    `value` is int, float, str, bool or Iri; for time and duration whole microseconds. A lower-case name
-    is the string of that name; a prefixed name is the Iri it stands for. `parameter`: the name that is written there.
+    `value` is int, float, str, bool or Iri; times and durations are whole microseconds. A lower-case name is the string
+    of that name, and a prefixed name its Iri. `parameter`: the parameter's name if the program has that instead.
     """
 
     value: int | float | str | bool | Iri
@@ -38,14 +38,16 @@ class Constant:
 
 
 class NamedNumber(int):
-    """A number of microseconds or events for which a parameter is written, with its name. It stands in syntax trees and
-    lowered rules; plans have plain numbers."""
+    """A number of microseconds or events that a program writes as a parameter, with the parameter's name.
+
+    It occurs in syntax trees and lowered rules. Plans contain plain numbers.
+    """
 
     parameter: str
 
     @classmethod
     def of(cls, number: int, parameter: str | None) -> int:
-        """Return a number with the name of a parameter, without one as it is."""
+        """Return the number with a parameter's name, or unchanged if that is None."""
         if parameter is None:
             return number
         found = cls(number)
@@ -57,7 +59,7 @@ T = TypeVar("T")
 
 
 def without_names(value: T) -> T:
-    """Return a value in which no number has the name of a parameter."""
+    """Replace each NamedNumber in a value by a plain number."""
     changed: Any = value
     if isinstance(value, NamedNumber):
         changed = int(value)
@@ -76,7 +78,7 @@ def without_names(value: T) -> T:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of values: `+ - * / // mod ** neg`, or by name: `abs`, `lower`, `start`, `duration`, ..."""
+    """A call: an operator `+ - * / // mod ** neg`, or a function: `abs`, `lower`, `start`, `duration`, ..."""
 
     function: str
     arguments: tuple[Expression, ...]
@@ -84,7 +86,7 @@ class Call:
 
 
 DIVIDED = "/ of whole numbers"
-"""A division that is whole where both sides are (`//`), and is `/` otherwise: which, their types say."""
+"""The division `//` if both operands are ints, and `/` otherwise."""
 
 Expression = Variable | Constant | Call
 
@@ -103,8 +105,8 @@ class Comparison:
 class Graph:
     """`{ ?Station wgs84:lat ?Lat }`: a SPARQL group graph pattern over the background knowledge.
 
-    `text` is what was written, with its braces. `variables`: those in it that start with an upper-case letter, which
-    are the rule's, in the order in which they first appear. `prefixes`: those of the program so far, (name, IRI).
+    `text`: as written, with braces. `variables`: the variables that begin with a capital, which belong to the rule, in
+    the order of first occurrence. `prefixes`: those declared before, as (name, IRI).
     """
 
     text: str
@@ -116,9 +118,9 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """`linked(X, Y)`, `not linked(X, Y)`; also built-in tests: `contains(X, "snow")`, `matches(X, "^K")`.
+    """`linked(X, Y)`, `not linked(X, Y)`, or a built-in test: `contains(X, "snow")`, `matches(X, "^K")`.
 
-    A graph pattern is a predicate of the variables in its braces: `graph` is the pattern, `name` its text.
+    A graph pattern is a predicate of the variables in its braces. `graph` is the pattern, `name` its text.
     """
 
     name: str
@@ -130,9 +132,9 @@ class Predicate:
 
 @dataclass(frozen=True, slots=True)
 class Disjunction:
-    """`(X > 3 or linked(X, Y), Y < 2)`: at least one of the alternatives holds, each a conjunction.
+    """`(X > 3 or linked(X, Y), Y < 2)`: at least one of the alternatives holds. Each is a conjunction.
 
-    `local`: the variables that stand in it alone, and in some alternatives only; nothing outside sees them. All others
+    `local`: variables that occur only in it, and not in all alternatives. They are not visible outside. Other variables
     are bound by every alternative, or elsewhere.
     """
 
@@ -146,9 +148,9 @@ Condition = Comparison | Predicate | Disjunction
 
 @dataclass(frozen=True, slots=True)
 class PolicyChoice:
-    """`unrestricted`, `recent`, `chronological`, with the tie rule: `longest`, `shortest` or `by` a variable.
+    """A consumption policy: `unrestricted`, `recent` or `chronological`, with a rule for ties.
 
-    `tie` is None where nothing was written (recent: longest, chronological: shortest).
+    `tie`: `longest`, `shortest`, `by` a variable, or None if not written (recent: longest, chronological: shortest).
     """
 
     name: str
@@ -158,14 +160,18 @@ class PolicyChoice:
 
 
 LATER = {"later": True}
-"""Marks a field that came later: where it is None, goals are kept under the names that they had before."""
+"""Metadata of a field that was added later. If its value is None, fingerprints of goals omit it, so they do not
+change."""
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateResult:
-    """`A = avg(W)`: variable, function (`cep.rules.expressions.aggregates`), argument (None: `count()`);
-    `distinct` for `count(distinct X)`; `parameter`: what is behind the value, of percentile a number from 0 to 100, of
-    ewma microseconds. The argument may be any expression over the pattern's variables."""
+    """A result, `A = avg(W)`.
+
+    `function`: a name in `cep.rules.expressions.aggregates`. `argument`: any expression over the pattern's variables;
+    None for `count()`. `distinct`: `count(distinct X)`. `parameter`: the second argument, a number from 0 to 100 for
+    percentile, microseconds for ewma.
+    """
 
     variable: str
     function: str
@@ -186,7 +192,7 @@ class StaticRule:
 
 
 def expression_variables(expression: Expression) -> list[str]:
-    """Names of the variables of an expression, in order, with repetitions, without `_`."""
+    """Return the names of an expression's variables in order, with repetitions, except `_`."""
     match expression:
         case Variable(name):
             return [] if name == "_" else [name]
@@ -197,18 +203,18 @@ def expression_variables(expression: Expression) -> list[str]:
 
 
 def arguments_of(results: Iterable[AggregateResult]) -> list[Expression]:
-    """Return the arguments of the functions; `count()` has none."""
+    """Return the arguments of the aggregates. `count()` has none."""
     return [each.argument for each in results if each.argument is not None]
 
 
 def fluent_variables(arguments: Sequence[Expression], value: Expression | None) -> list[str]:
-    """Return the variables of a fluent as it is written, its value last."""
+    """Return the variables of a fluent's arguments, then those of its value."""
     every = (*arguments, *([] if value is None else [value]))
     return [name for each in every for name in expression_variables(each)]
 
 
 def condition_variables(condition: Condition) -> list[str]:
-    """Names of the variables of a condition, likewise; not those that are local to it."""
+    """Return the names of a condition's variables in order, with repetitions, except `_` and local ones."""
     match condition:
         case Comparison(_, left, right):
             return expression_variables(left) + expression_variables(right)
@@ -220,7 +226,7 @@ def condition_variables(condition: Condition) -> list[str]:
 
 
 def each_condition(conditions: Iterable[Condition]) -> Iterator[Comparison | Predicate]:
-    """Comparisons and predicates, those inside alternatives too."""
+    """Yield all comparisons and predicates, including those inside alternatives."""
     for condition in conditions:
         if isinstance(condition, Disjunction):
             for alternative in condition.alternatives:
@@ -230,7 +236,7 @@ def each_condition(conditions: Iterable[Condition]) -> Iterator[Comparison | Pre
 
 
 def localised(condition: Condition, uses: Mapping[str, int]) -> Condition:
-    """The condition with what is local to its alternatives; `uses` counts the variables of the whole rule."""
+    """Determine the local variables of disjunctions. `uses`: how often the whole rule uses each variable."""
     if not isinstance(condition, Disjunction):
         return condition
     names = [[n for each in conditions for n in condition_variables(each)] for conditions in condition.alternatives]
@@ -245,7 +251,7 @@ def localised(condition: Condition, uses: Mapping[str, int]) -> Condition:
 
 
 def disjunctive_normal_form(conditions: tuple[Condition, ...]) -> Iterator[tuple[Comparison | Predicate, ...]]:
-    """Conjunctions without alternatives, of which one holds where the conditions do."""
+    """Yield conjunctions without alternatives. At least one of them holds if and only if the conditions hold."""
     for place, condition in enumerate(conditions):
         if isinstance(condition, Disjunction):
             for alternative in condition.alternatives:
@@ -255,7 +261,7 @@ def disjunctive_normal_form(conditions: tuple[Condition, ...]) -> Iterator[tuple
 
 
 def without_alternatives(rule: StaticRule) -> list[StaticRule]:
-    """A rule for each of the alternatives in a body: together they say the same."""
+    """Expand a rule with alternatives into equivalent rules without."""
     return [replace(rule, conditions=conditions) for conditions in disjunctive_normal_form(rule.conditions)]
 
 
@@ -269,7 +275,7 @@ def normal_forms(conditions: Iterable[Condition]) -> int:
 
 
 def rename_expression(expression: Expression, names: Mapping[str, str]) -> Expression:
-    """The expression with its variables renamed."""
+    """Rename the variables of an expression."""
     match expression:
         case Variable(name, span):
             return Variable(names.get(name, name), span)
@@ -280,13 +286,13 @@ def rename_expression(expression: Expression, names: Mapping[str, str]) -> Expre
 
 
 def rename_result(result: AggregateResult, names: Mapping[str, str], variable: str) -> AggregateResult:
-    """The result under another name, over renamed variables."""
+    """Rename the result and the variables of its argument."""
     argument = None if result.argument is None else rename_expression(result.argument, names)
     return replace(result, variable=variable, argument=argument)
 
 
 def rename_condition(condition: Condition, names: Mapping[str, str]) -> Condition:
-    """The condition with its variables renamed."""
+    """Rename the variables of a condition."""
     match condition:
         case Comparison():
             return replace(
@@ -302,9 +308,9 @@ def rename_condition(condition: Condition, names: Mapping[str, str]) -> Conditio
 
 
 def as_expression(condition: Condition) -> Call | None:
-    """A condition as an expression that is true or false, None where it asks a graph pattern.
+    """Return a condition as a boolean expression, or None if it contains a graph pattern.
 
-    Comparisons are calls of their operators; alternatives of `or`, conjunctions of `and`; `not` of a test.
+    Comparisons become calls of their operators, alternatives `or`, conjunctions `and`, and negated tests `not`.
     """
     match condition:
         case Comparison(operator, left, right, span):
@@ -319,7 +325,7 @@ def as_expression(condition: Condition) -> Call | None:
 
 
 def conjunction(conditions: tuple[Condition, ...], span: Span) -> Call | None:
-    """Several conditions as one expression, likewise."""
+    """Return several conditions as one boolean expression, or None if they contain a graph pattern."""
     calls = [as_expression(each) for each in conditions]
     known = tuple(call for call in calls if call is not None)
     if len(known) != len(calls):

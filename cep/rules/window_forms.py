@@ -1,4 +1,4 @@
-"""The forms of windows besides `LAST n EVENTS` and `LAST d`."""
+"""The forms of windows other than `LAST n EVENTS` and `LAST d`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from cep.core.literals import UNITS, write_duration
 DAY = UNITS["d"]
 WEEK = 7 * DAY
 MONDAY = -3 * DAY
-"""A Monday's midnight: 1970 began on a Thursday."""
+"""Midnight of a Monday in 1969, as 1970 began on a Thursday."""
 
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """`EACH length [ZONE zone]`, `SESSION length`, or behind `LAST d` `EVERY length`: `form` is the word in lower case.
+    """`EACH length [ZONE zone]`, `SESSION length`, or `EVERY length` after `LAST d`. `form`: the word in lower case.
 
-    `length` in microseconds. `weeks`: it was written in weeks, which begin on Mondays. `zone`: the name of a zone,
-    whose midnights the windows are counted from.
+    `length` is in microseconds. `weeks`: it was written in weeks, which begin on Mondays. `zone`: the time zone in
+    which windows begin at midnight.
     """
 
     form: str
@@ -40,7 +40,7 @@ class Over:
 
 
 def over(events: int | None, duration: int | None, form: Over | None) -> str:
-    """Return the text behind OVER."""
+    """Return the text after OVER."""
     if duration is None and events is None:
         assert form is not None, "a window has a form"
         return form.text()

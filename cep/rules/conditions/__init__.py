@@ -1,1 +1,1 @@
-"""Conjunctions of conditions: their order, and their answers for whole columns."""
+"""Conjunctions of conditions: their order, and their evaluation on whole columns."""

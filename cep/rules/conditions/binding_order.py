@@ -1,4 +1,4 @@
-"""The order in which the conditions of a conjunction are run: every input bound before it is needed."""
+"""The binding order of conditions: every variable is bound before a condition needs it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from cep.rules.terms import (
 )
 
 ASKED = {"near": ("near(Lat, Long, Radius, Feature, Metres)", 5)}
-"""The predicates that background knowledge answers: how each is called, and its number of arguments."""
+"""The predicates that background knowledge answers: an example, and the number of arguments."""
 EVERY = "what is used outside the parentheses is bound by each alternative, or elsewhere: `{0} = ...`"
 
 
 class Arrangeable(Protocol):
-    """Properties of a static predicate that decide the order of conditions."""
+    """The properties of a static predicate that determine the order of conditions."""
 
     @property
     def name(self) -> str: ...
@@ -38,7 +38,7 @@ class Arrangeable(Protocol):
     def arity(self) -> int: ...
 
     def ready(self, bound: frozenset[int]) -> bool:
-        """Return True if it can be evaluated when these positions are bound."""
+        """Return True if the predicate can be evaluated with these argument positions bound."""
 
 
 def arrange(
@@ -47,11 +47,12 @@ def arrange(
     relations: Mapping[str, Arrangeable],
     source: Source | None = None,
 ) -> tuple[Condition, ...]:
-    """An order in which every input is bound, starting from `bound`.
+    """Return the conditions in an order in which every variable is bound before it is needed. `bound`: bound at the
+    start.
 
-    At each place the first, as written, of: what binds nothing or is an `=`; a predicate that has a bound argument; any
-    other. Raises CepError, code `unsafe`, where there is none; also for unknown predicates and wrong numbers of
-    arguments.
+    Of the conditions that are ready, the first of the lowest rank is next: binds nothing or is an `=`; a predicate with
+    a bound argument; any other. Raises CepError: `unsafe` if there is no order, and also for unknown predicates and
+    wrong numbers of arguments.
     """
     errors = Mistakes()
     for condition in conditions:
@@ -92,12 +93,12 @@ def arrange(
 
 
 def is_test(predicate: Predicate, relations: Mapping[str, Arrangeable]) -> bool:
-    """A built-in test; a static predicate of that name is meant first."""
+    """Return True for a built-in test. A static predicate of the same name takes precedence."""
     return predicate.name in TESTS and predicate.name not in relations
 
 
 def binding(condition: Condition, known: Collection[str]) -> list[str]:
-    """The variables a condition binds when `known` are bound and it is ready."""
+    """Return the variables that a condition binds if it is ready and `known` are bound."""
     if isinstance(condition, Comparison):
         if condition.operator == "=":
             for side, other in ((condition.left, condition.right), (condition.right, condition.left)):
@@ -114,7 +115,7 @@ def binding(condition: Condition, known: Collection[str]) -> list[str]:
 
 
 def names_of(condition: Condition) -> set[str]:
-    """The variables of a condition, `start()`, `end()` and `duration()` among them."""
+    """Return the names of a condition's variables, and `start()`, `end()` and `duration()` if it uses them."""
     if isinstance(condition, Disjunction):
         inside = set[str]().union(*(names_of(each) for each in each_condition([condition])))
         return inside.difference(condition.local)
@@ -146,8 +147,10 @@ def _missing_inputs(expression: Expression, known: Collection[str]) -> Iterator[
 
 
 def _rank(condition: Condition, known: Collection[str], relations: Mapping[str, Arrangeable]) -> int | None:
-    """Return the rank of a condition. None: not ready; 0: binds nothing or one value; 1: a predicate with a bound
-    argument; 2: any other."""
+    """Return the rank of a condition, or None if it is not ready.
+
+    0: binds nothing or one value; 1: a predicate with a bound argument; 2: any other.
+    """
     if isinstance(condition, Comparison):
         wait = [*_missing_inputs(condition.left, known), *_missing_inputs(condition.right, known)]
         return 0 if not wait or binding(condition, known) else None
@@ -168,7 +171,7 @@ def _rank(condition: Condition, known: Collection[str], relations: Mapping[str, 
 def _bound_by(
     condition: Disjunction, known: Collection[str], relations: Mapping[str, Arrangeable]
 ) -> Iterator[set[str] | None]:
-    """For each alternative what is known behind it; None where there is no order for it."""
+    """Yield the variables that are bound after each alternative, or None for one that cannot be ordered."""
     for alternative in condition.alternatives:
         try:
             order = arrange(alternative, known, relations)
@@ -190,7 +193,7 @@ def _bound_places(predicate: Predicate, known: Collection[str]) -> frozenset[int
 
 
 def _waits(predicate: Predicate, known: Collection[str], relations: Mapping[str, Arrangeable]) -> Iterator[Variable]:
-    """The variables a predicate needs and cannot bind itself."""
+    """Yield the variables that a predicate needs and cannot bind itself."""
     all_needed = is_test(predicate, relations)
     for argument in predicate.arguments:
         if isinstance(argument, Variable) and not all_needed:
@@ -244,7 +247,7 @@ def _calls(condition: Condition) -> Iterator[Call]:
 def _stuck(
     left: list[Condition], known: set[str], relations: Mapping[str, Arrangeable], source: Source | None
 ) -> CepError:
-    """Which variables nothing can bind; where they wait for each other, the first."""
+    """Return the error for variables that nothing can bind. If they need each other, it reports the first one."""
     able = {name for condition in left for name in _could_bind(condition, known, relations)}
     errors: dict[str, CepError] = {}
     every: list[CepError] = []
@@ -312,7 +315,7 @@ def _needs_of_alternatives(
 
 
 def denied(condition: Predicate, name: str) -> str:
-    """The hint for a variable without a value under `not`."""
+    """Return the hint for a variable without a value under `not`."""
     other = "write `_`" if condition.graph is None else f"write `?{name[:1].lower()}{name[1:]}`"
     return f"`not` does not bind variables: bind `{name}` elsewhere, or {other} for any value"
 

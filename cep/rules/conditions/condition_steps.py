@@ -1,4 +1,4 @@
-"""The steps of a conjunction: what each leaves of a batch of rows, and what it adds to them."""
+"""The steps that evaluate a conjunction. Each step filters a batch of rows, or adds columns to it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ from cep.rules.expressions.evaluate import Columns, Evaluation, missing
 
 @dataclass(slots=True)
 class BoundRows:
-    """Rows that remain after some steps: columns, the row each came from, and a mask not yet applied."""
+    """The rows that remain after some steps.
+
+    `index`: the original row of each. `mask`: a filter that is not yet applied; None: no filter. `ends`: the end of
+    each original row's occurrence.
+    """
 
     columns: dict[str, Column]
     rows: int
@@ -26,7 +30,7 @@ class BoundRows:
     ends: Ints | None = None  # of the rows that there were at first
 
     def ended(self) -> Ints:
-        """The end of each row's occurrence."""
+        """Return the end of each row's occurrence."""
         assert self.ends is not None, "rules about occurrences know when they end"
         return self.ends if self.index is None else self.ends[self.index]
 
@@ -34,7 +38,7 @@ class BoundRows:
         self.mask = mask if self.mask is None else self.mask & mask
 
     def settle(self, live: Container[str]) -> None:
-        """Apply the mask. Only `live` variables are kept."""
+        """Apply the mask. Columns of variables that are not `live` are dropped then."""
         if self.mask is None:
             return
         kept = np.flatnonzero(self.mask)
@@ -53,8 +57,10 @@ Step = Callable[[BoundRows], None]
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The variables that some condition from place `since` on has, and those of `kept`. `last`: where each stands
-    last."""
+    """The variables that are still needed: those in conditions from index `since` on, and `kept`.
+
+    `last`: the index of the last condition that uses each variable.
+    """
 
     last: Mapping[str, int]
     since: int
@@ -65,19 +71,22 @@ class Live:
 
 
 class Answering(Protocol):
-    """Conditions that can be asked."""
+    """Conditions that can be evaluated on rows."""
 
     def answers(self, columns: Columns, rows: int) -> tuple[Ints, dict[str, Column]]:
-        """For each answer the row it belongs to, and a column for each bound variable."""
+        """Return the row of each answer, and a column for each variable that the conditions bind."""
 
     def holds(self, columns: Columns, rows: int) -> Mask:
-        """Which rows have at least one answer."""
+        """Return a mask of the rows with at least one answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A bound argument: as it is (None: where it is missing, the fitted one is), and fitted to the relation, which may
-    miss a value that the relation cannot have."""
+    """An argument with a known value.
+
+    `given`: its value as written. `fitted`: its value in the type of the relation's column, missing if the relation
+    cannot contain it. `given` is None if both are missing in the same rows.
+    """
 
     given: Evaluation | None
     type: str
@@ -88,7 +97,7 @@ class Argument:
 
 
 def _bound(arguments: list[Argument], batch: BoundRows) -> tuple[list[Column], Mask | None]:
-    """The arguments' columns and where the relation can have them; None: everywhere."""
+    """Return the arguments' columns, and a mask of the rows whose values the relation can contain. None: all rows."""
     columns: list[Column] = []
     fits: Mask | None = None
     for argument in arguments:
@@ -145,12 +154,12 @@ def join(probe: Probe, arguments: list[Argument], names: tuple[str, ...], needed
 
 
 def _seen(batch: BoundRows) -> dict[str, Column]:
-    """The columns of a batch, the ends of its occurrences among them."""
+    """Return the columns of a batch, and the ends of its occurrences as `end()`."""
     return batch.columns if batch.ends is None else {**batch.columns, "end()": batch.ended()}
 
 
 def any_of(alternatives: Sequence[Answering], needed: Live) -> Step:
-    """The rows for which an alternative holds; each is asked only of those for which none before does."""
+    """Keep the rows for which an alternative holds. Each alternative is evaluated only if no earlier one holds."""
 
     def run(batch: BoundRows) -> None:
         batch.settle(needed)
@@ -171,7 +180,7 @@ def union(
     needed: Live,
     live: Live,
 ) -> Step:
-    """The answers of all alternatives, each once, in their order."""
+    """Join the rows with the answers of all alternatives, in their order, without duplicates."""
 
     def run(batch: BoundRows) -> None:
         batch.settle(needed)

@@ -1,4 +1,4 @@
-"""Conjunctions of conditions: put in an order in which every input is bound, then answered for whole columns."""
+"""Conjunctions of conditions: put in binding order, then evaluated on whole columns."""
 
 from __future__ import annotations
 
@@ -34,8 +34,11 @@ from cep.rules.terms import (
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """A conjunction ready to run. `binds`: the variables it binds and their types, in the order of binding;
-    `single`: never more than one answer a row; `optional`: which of `binds` may be missing."""
+    """A conjunction ready to run.
+
+    `binds`: the variables that it binds with their types, in order. `single`: a row never has more than one answer.
+    `optional`: which of `binds` may be missing.
+    """
 
     order: tuple[Condition, ...]
     binds: Mapping[str, str]
@@ -46,13 +49,13 @@ class Conditions:
     _cache: list[tuple[Step, ...]] = field(default_factory=list, compare=False)
 
     def asks(self, name: str) -> bool:
-        """Return True if a variable occurs in any of them."""
+        """Return True if any of the conditions uses a variable."""
         return any(name in names_of(each) for each in self.order)
 
     def answers(self, columns: Columns, rows: int) -> tuple[Ints, dict[str, Column]]:
-        """For each answer the row it belongs to (ascending), and a column for each bound variable beside it.
+        """Return the row of each answer (ascending), and a column for each variable that the conditions bind.
 
-        Answers of one row are distinct; their order follows the conditions' and the order within relations.
+        The answers of one row are distinct. The conditions, and the order of rows in relations, determine their order.
         """
         batch = _run(self._steps, columns, rows)
         batch.settle(self.binds)
@@ -60,7 +63,7 @@ class Conditions:
         return index, {name: batch.columns[name] for name in self.binds}
 
     def holds(self, columns: Columns, rows: int) -> Mask:
-        """Which rows have at least one answer."""
+        """Return a mask of the rows with at least one answer."""
         if not self._cache:
             self._cache.append(self._steps if self.single else self._tests())
         batch = _run(self._cache[0], columns, rows)
@@ -87,10 +90,10 @@ def compile_conditions(
     source: Source | None = None,
     optional: frozenset[str] | None = None,
 ) -> Conditions:
-    """A conjunction over variables of these types. Raises all its mistakes at once.
+    """Compile a conjunction over variables of these types. Raises CepError with all mistakes.
 
-    `types` also holds `start()`, `end()`, `duration()` where they are known. `optional`: the variables that may be
-    missing, None for all.
+    `types` also contains `start()`, `end()`, `duration()` where they are known. `optional`: the variables that may be
+    missing (None: all).
     """
     order = arrange(conditions, types, relations, source)
     builder = _Builder(order, types, relations, pool, source, optional)
@@ -103,7 +106,7 @@ def compile_conditions(
 
 
 class _Builder:
-    """Steps for conditions in order, while the types and what may be missing are followed."""
+    """Builder of the steps for ordered conditions. It tracks the types, and which variables may be missing."""
 
     def __init__(
         self,
@@ -126,7 +129,8 @@ class _Builder:
         self.steps: list[Step] = []
 
     def build(self, keep: bool) -> tuple[Step, ...]:
-        """`keep`: all variables are wanted, not only those that later conditions use."""
+        """Return the steps. `keep`: the values of all bound variables are needed, not only those that later conditions
+        use."""
         last = {name: place for place, condition in enumerate(self.order) for name in names_of(condition)}
         kept = self.binds if keep else ()
         for place, condition in enumerate(self.order):
@@ -141,7 +145,8 @@ class _Builder:
         return tuple(self.steps)
 
     def add(self, condition: Condition, needed: Live, live: Live, keep: bool) -> None:
-        """`needed`: what it and what follows it uses, `live`: what follows it."""
+        """Add the step for a condition. `needed`: the variables for it and later conditions; `live`: only for later
+        ones."""
         if isinstance(condition, Comparison):
             bound = binding(condition, self.types)
             if bound:
@@ -158,7 +163,8 @@ class _Builder:
             self.ask(condition, needed, live, keep)
 
     def either(self, condition: Disjunction, needed: Live, live: Live, keep: bool) -> None:
-        """Tests alone are one test; what binds or asks something is answered alternative by alternative."""
+        """Add the step for a disjunction. If it consists of tests it becomes one test, otherwise a step for all
+        alternatives."""
         fresh = binding(condition, self.types)
         leaves = list(each_condition([condition]))
         if not fresh and all(isinstance(each, Comparison) or is_test(each, self.relations) for each in leaves):
@@ -297,7 +303,7 @@ class _Builder:
 
 
 def _table_of_numbers(predicate: Predicate) -> str:
-    """The end of the hint where a table may hold numbers that are written as texts, `0042`."""
+    """Return the end of a hint about a table that may contain numbers written as texts, such as `0042`."""
     if predicate.graph is not None or "(" in predicate.name:
         return ""
     return f"; `fact {predicate.name}(id: int, ..).` says which columns of a table are numbers"

@@ -1,4 +1,4 @@
-"""Relations as conditions query them: the rows for given values of some columns."""
+"""The interface of relations: find the rows with given values in some columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Mask = NDArray[np.bool_]
 
 
 class Probe(Protocol):
-    """A relation asked with certain positions bound, for certain others."""
+    """A query on a relation with certain positions bound, which returns certain other positions."""
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -25,41 +25,43 @@ class Probe(Protocol):
 
     @property
     def single(self) -> bool:
-        """Never more than one answer a row."""
+        """True if a row never has more than one answer."""
 
     @property
     def timed(self) -> bool:
-        """Return True if each row is evaluated at a time of its own, `ends`."""
+        """True if each row is evaluated at its own time, `ends`."""
 
     def answers(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> tuple[Ints, list[Column]]:
-        """For each answer the row it belongs to (ascending), and a column for each wanted position.
+        """Return the row of each answer (ascending), and a column for each wanted position.
 
-        `bound`: a column of `rows` values, none missing, for each bound position in ascending order. The answers of a
-        row are distinct and come in an order that the relation alone decides.
+        `bound`: for each bound position in ascending order, a column of `rows` values, none missing. The answers of one
+        row are distinct, in an order that depends only on the relation.
         """
 
     def holds(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> Mask:
-        """Which rows have an answer."""
+        """Return a mask of the rows with an answer."""
 
 
 class Relation(Arrangeable, Protocol):
-    """A static predicate, a table or rules that are called."""
+    """A static predicate: a table, or rules that are evaluated on call."""
 
     @property
     def types(self) -> tuple[str | None, ...]:
-        """The type of each position; None: what it is asked with."""
+        """The type of each position. None: the type of the value with which it is called."""
 
     def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...]) -> Probe:
-        """Ready to be asked with values of these types for these positions (ascending), for the wanted ones.
+        """Return a query. `bound`: the types of the bound positions; `wanted`: the positions to return (ascending).
 
-        Where `types` gives a type, the values have it. What is neither bound nor wanted may be anything.
+        If `types` has a type for a bound position, the values have that type. Other positions may have any value.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class RelationInfo:
-    """A relation that an engine holds: its number of rows, the type of each column, and whether it follows a change
-    `by_difference`; else it is queried anew."""
+    """Statistics of a relation in an engine.
+
+    `by_difference`: a change of its source is applied as a difference; otherwise the relation is queried again.
+    """
 
     rows: int
     types: tuple[str, ...]

@@ -1,1 +1,1 @@
-"""Expressions: their types, checked, and their values on whole columns."""
+"""Expressions: type checking, and evaluation on whole columns."""

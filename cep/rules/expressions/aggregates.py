@@ -1,4 +1,4 @@
-"""The aggregate functions, and what other languages call them."""
+"""The aggregate functions, and their names in other languages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PARAMETERS = {
     "percentile": "a number from 0 to 100, the percentage of values below the result",
     "ewma": "the time after which a value counts half",
 }
-"""Those that take a number behind their value, and what it says."""
+"""The functions with a second argument, and its meaning."""
 
 FOREIGN_AGGREGATES = {
     "average": "avg",
@@ -35,10 +35,10 @@ FOREIGN_AGGREGATES = {
 }
 
 HINT = "is an aggregate, which takes many events: `smoke(R, T) AGGREGATE M = {} OVER LAST 30 min BY R`"
-"""The hint for an aggregate that stands where a value is expected."""
+"""The hint for an aggregate in place of a value."""
 
 
 def example(name: str, value: str) -> str:
-    """A function of a value, with what else it takes."""
+    """Return an example call of a function, with its further arguments."""
     more = {"percentile": ", 95", "ewma": ", 5 min"}.get(name, "")
     return f"{name}({value}{more})"

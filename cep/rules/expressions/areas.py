@@ -1,4 +1,4 @@
-"""Areas in WKT, and which points lie in them: longitudes go round the earth, edges are straight in degrees."""
+"""Areas in WKT, and a test for points in them. Longitudes wrap around; edges are straight lines in degrees."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cep.core.values import IRI, MISSING, STRING, Floats, Ints, Pool
 from cep.rules.expressions.functions import Operand
 
 Shape = Any
-"""A geometry of shapely."""
+"""A geometry of the library shapely."""
 Shapes = NDArray[np.object_]
 
 LONG_FIRST = re.compile(r"(?:https?://www\.opengis\.net/def/crs/OGC/[\d.]+/|urn:ogc:def:crs:OGC:[\d.]*:)CRS84")
@@ -26,7 +26,7 @@ _FARTHEST = 720.0
 
 
 class WrongArea(ValueError):
-    """The reason why a text is not an area; `hint` shows one."""
+    """The reason why a text is not an area. `hint` shows a valid one."""
 
     def __init__(self, reason: str, hint: str | None = None) -> None:
         super().__init__(reason)
@@ -37,7 +37,7 @@ _EXAMPLE = 'an area is like `"POLYGON((-74.3 40.5, -73.7 40.5, -73.7 40.9, -74.3
 
 
 def read(text: str) -> Shape:
-    """The shape of a WKT literal. Raises WrongArea."""
+    """Return the shape of a WKT literal. Raises WrongArea."""
     shapes, wrong = read_all([text])
     if wrong:
         raise wrong[0]
@@ -45,9 +45,9 @@ def read(text: str) -> Shape:
 
 
 def read_all(texts: Sequence[str]) -> tuple[Shapes, dict[int, WrongArea]]:
-    """The shapes of WKT literals, each with an optional CRS before it, and what is wrong where there is none.
+    """Return the shapes of WKT literals, each with an optional coordinate system before it, and errors by index.
 
-    A shape has longitudes from west to east, that may lie beyond 180 degrees, and covers no place twice.
+    The longitudes of a shape increase from west to east and may exceed 180 degrees. A shape has no overlapping parts.
     """
     parts = [_LITERAL.fullmatch(text) for text in texts]
     systems = [part[1] if part else None for part in parts]
@@ -112,7 +112,7 @@ def _invalid(shape: Shape) -> WrongArea | None:
 
 
 def _unwound(shape: Shape) -> Shape:
-    """The shape in which an edge that is written longer than half round goes the other, shorter way."""
+    """Return the shape with edges that span more than 180 degrees replaced by edges in the other, shorter direction."""
     if isinstance(shape, shapely.Point):
         return shape
     if isinstance(shape, shapely.LineString):
@@ -153,15 +153,16 @@ def _polygon(ring: Shape) -> Shape:
 
 
 def _crossing(points: Floats) -> NDArray[np.bool_]:
-    """Which edges cross the antimeridian. One that is exactly once round is a parallel as written."""
+    """Return a mask of the edges that cross the antimeridian. An edge of exactly 360 degrees is a parallel and does
+    not."""
     steps = np.abs(np.diff(points[:, 0]))
     return (steps > _HALF) & (steps < _ROUND)
 
 
 def _goes_round(points: Floats) -> bool:
-    """Return True if a ring goes once round the globe, as `0 60, 120 60, 240 60, 360 60, 0 60`.
+    """Return True if a ring goes once around the globe, for instance `0 60, 120 60, 240 60, 360 60, 0 60`.
 
-    Its closing segment is then not an edge. A ring that goes to a pole, or back, is an area as written.
+    Its closing segment is then not an edge. A ring that touches a pole, or returns, is an ordinary area.
     """
     steps = np.diff(points[:, 0])
     back, forth = steps[-1], steps[:-1]
@@ -170,8 +171,8 @@ def _goes_round(points: Floats) -> bool:
 
 
 def _continued(points: Floats) -> tuple[Floats, bool]:
-    """Points with longitudes that go on beyond 180 where an edge crosses, and whether they end elsewhere than they
-    begin."""
+    """Unwrap the longitudes of points beyond 180 degrees. Return also True if the last one differs from the first
+    then."""
     turns = np.cumsum(np.where(_crossing(points), -np.sign(np.diff(points[:, 0])), 0.0))
     moved = points.copy()
     moved[1:, 0] += _ROUND * turns
@@ -182,7 +183,10 @@ def _continued(points: Floats) -> tuple[Floats, bool]:
 
 
 def covers(shapes: Shapes, bounds: Floats, which: Ints, lat: Operand, long: Operand) -> NDArray[np.bool_]:
-    """Which points lie in `shapes[which]` or on its edge. A pole lies in what reaches its latitude at any longitude."""
+    """Return a mask of the points in `shapes[which]` or on its edge.
+
+    A pole lies in every shape that reaches its latitude, at any longitude.
+    """
     west, south, east, north = bounds[which].T
     there = np.where(np.abs(long) <= _HALF, long, np.remainder(long + _HALF, _ROUND) - _HALF)
     found = np.where(np.abs(lat) == 90.0, np.where(lat > 0, north, south) == lat, False)
@@ -199,8 +203,7 @@ def covers(shapes: Shapes, bounds: Floats, which: Ints, lat: Operand, long: Oper
 
 
 class Known:
-    """The shapes of areas by their codes, read when first met, and again when the pool forgets values or learns of
-    other places."""
+    """A cache of shapes by the code of their text. It is cleared if the pool forgets values or gets other areas."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -213,7 +216,7 @@ class Known:
         self.bounds: Floats = np.full((1, 4), np.nan)
 
     def places(self, codes: Ints) -> Ints:
-        """For each code the place of its shape in `shapes` and `bounds`, 0 where it has none."""
+        """Return the index of each code's shape in `shapes` and `bounds`, or 0 if it has none."""
         if self._of != (self._pool.generation, self._pool.areas):
             self._reset()
         if len(self._place) != self._pool.capacity:
@@ -243,9 +246,10 @@ class Known:
 
 
 def containment(type: str, pool: Pool) -> Callable[[Operand, Operand, Operand], Operand]:
-    """`inside(Lat, Long, Area)` on columns, areas of this type; missing where there is no point or no area.
+    """Return `inside(Lat, Long, Area)` for columns. `type`: that of areas. The result is missing without a point or
+    area.
 
-    Raises CepError where the knowledge has a geometry that cannot be read.
+    Raises CepError if the knowledge contains an invalid geometry.
     """
     known = Known(pool)
     if type != "string" and pool.areas is not None:

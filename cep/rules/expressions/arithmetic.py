@@ -1,4 +1,4 @@
-"""Arithmetic on types: what an operator gives for operands of two types, and how these become one."""
+"""Types of arithmetic: the result type of an operator, and conversion of operands to a common type."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Calendars: the hour, the weekday, the month of times in a time zone, on whole columns.
+"""Calendar functions on whole columns: the hour, weekday, month etc. of times in a time zone.
 
-Days are those of the proleptic Gregorian calendar, weeks those of ISO 8601. Times are int64 microseconds UTC, MISSING
-where there is none. Dates are counted as by H. Hinnant, "chrono-compatible low-level date algorithms" (2013).
+Days follow the proleptic Gregorian calendar, weeks ISO 8601. Times are int64 microseconds UTC, or MISSING. The date
+arithmetic follows H. Hinnant, "chrono-compatible low-level date algorithms" (2013).
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from cep.rules.expressions.functions import Operand
 
 DAY, HOUR, MINUTE, SECOND = UNITS["d"], UNITS["h"], UNITS["min"], UNITS["s"]
 _REACH = 2**62
-"""Beyond it, local times would need more than 64 bits."""
+"""The limit beyond which local times would need more than 64 bits."""
 
 
 def days_of(local: Ints) -> Ints:
-    """Days since 1970-01-01."""
+    """Return the number of days since 1970-01-01."""
     days: Ints = np.floor_divide(local, DAY)
     return days
 
 
 def civil(days: Ints) -> tuple[Ints, Ints, Ints]:
-    """Year, month and day of the month of days since 1970-01-01."""
+    """Return year, month and day of the month for days since 1970-01-01."""
     shifted = days + 719_468  # since 0000-03-01
     era: Ints = np.floor_divide(shifted, 146_097)
     of_era = shifted - era * 146_097
@@ -41,7 +41,7 @@ def civil(days: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def days_from_civil(year: Ints, month: Operand, day: Operand | int) -> Ints:
-    """Days since 1970-01-01 of a date."""
+    """Return days since 1970-01-01 for dates."""
     months = np.asarray(month, np.int64)
     shifted = year - (months <= 2)
     era: Ints = np.floor_divide(shifted, 400)
@@ -78,7 +78,7 @@ OF_LOCAL: dict[str, Callable[[Ints], Ints]] = {
     "week": _week,
     "local_time": lambda local: local % DAY,
 }
-"""Functions of a local time."""
+"""Functions of local times."""
 
 
 def _begin_of_week(local: Ints) -> Ints:
@@ -100,13 +100,15 @@ BEGIN: dict[str, Callable[[Ints], Ints]] = {
     "quarter": lambda local: _begin_of_months(local, 3),
     "year": lambda local: _begin_of_months(local, 12),
 }
-"""The local time at which the unit begins in which a local time is."""
+"""The local time at which a calendar unit begins."""
 _OF_A_DAY = ("second", "minute", "hour")
 
 
 def truncated(unit: str, times: Ints, place: Zone | None) -> Ints:
-    """The instant at which the unit began. Of an hour that clocks show twice each is its own; a day begins once, where
-    midnight is skipped right after it."""
+    """Return the instant at which the current calendar unit began. `place`: the time zone, or None for UTC.
+
+    An hour that clocks show twice begins twice. A day without midnight begins right after the skipped time.
+    """
     if place is None:
         return BEGIN[unit](times)
     begin = BEGIN[unit](place.local(times))
@@ -118,8 +120,11 @@ def truncated(unit: str, times: Ints, place: Zone | None) -> Ints:
 
 
 def implementation(function: str, pool: Pool) -> Callable[..., Operand]:
-    """A function of times and, if given, zones, both columns; `date_trunc` has its unit before them. Of a zone that
-    does not exist the result is missing."""
+    """Return the implementation of a calendar function.
+
+    It takes columns of times and, optionally, of zones. `date_trunc` takes its unit first. The result for an unknown
+    zone is missing.
+    """
     if function == "date_trunc":
 
         def cut(unit: Operand, times: Operand, zones: Operand | None = None) -> Operand:
@@ -140,7 +145,7 @@ def implementation(function: str, pool: Pool) -> Callable[..., Operand]:
 def _by_zone(
     compute: Callable[[Ints, Zone | None], Ints], times: Operand, zones: Operand | None, pool: Pool
 ) -> NDArray[np.int64]:
-    """Results for each time in its zone, a zone at a time."""
+    """Compute the results for times in their zones, one zone at a time."""
     if zones is not None and np.ndim(zones):
         times = np.broadcast_to(np.asarray(times, np.int64), np.shape(zones))
         result = np.full(len(times), MISSING, np.int64)
@@ -160,14 +165,14 @@ def _by_zone(
 
 
 def unknown_zone(name: str) -> tuple[str, str] | None:
-    """Return the error for the name of a zone, and what to write instead; None if the name is valid."""
+    """Return the error for an unknown zone and a hint, or None if the name is valid."""
     if name in names():
         return None
     return f"there is no time zone `{name}`", zone_hint(name)
 
 
 def unknown_unit(name: str) -> tuple[str, str] | None:
-    """Return the error for a unit of `date_trunc` and a hint; None if the unit is valid."""
+    """Return the error for an unknown unit of `date_trunc` and a hint, or None if the unit is valid."""
     if name in BEGIN:
         return None
     units = "the units are " + ", ".join(f'`"{each}"`' for each in BEGIN)

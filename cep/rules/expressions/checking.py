@@ -1,4 +1,4 @@
-"""Expressions of conditions and heads: types checked when a program is read, then evaluated on whole columns."""
+"""Type checking of expressions in conditions and heads, when a program is read."""
 
 from __future__ import annotations
 
@@ -53,27 +53,27 @@ OF_THE_PATTERN = {"start": "time", "end": "time", "duration": "duration"}
 
 
 def literal_value(constant: Constant) -> Literal:
-    """The value of a constant in the representation of its type."""
+    """Return the value of a constant in the representation of its type."""
     if constant.type == "float":
         return float(constant.value) + 0.0
     return constant.value
 
 
 def check(expression: Expression, types: Mapping[str, str], source: Source | None = None) -> Typed:
-    """Types and coercions of an expression whose variables have these types.
+    """Return the expression with types and coercions. `types`: those of its variables. Raises CepError.
 
-    `types` may hold `start()`, `end()` and `duration()` where the pattern's interval is known.
+    `types` may contain `start()`, `end()` and `duration()` where the pattern's interval is known.
     """
     return _Checker(types, source).expression(expression)
 
 
 def check_comparison(comparison: Comparison, types: Mapping[str, str], source: Source | None = None) -> TypedCall:
-    """A comparison with both sides of one type."""
+    """Return a comparison whose sides have the same type. Raises CepError."""
     return _Checker(types, source).comparison(comparison)
 
 
 def variables(expression: Expression) -> list[Variable]:
-    """The variables of an expression but the anonymous, as they are written."""
+    """Return the variables of an expression, with their spans, except `_`."""
     if isinstance(expression, Variable):
         return [] if expression.name == "_" else [expression]
     if isinstance(expression, Call):
@@ -82,7 +82,7 @@ def variables(expression: Expression) -> list[Variable]:
 
 
 def called(expression: Expression) -> Iterator[Call]:
-    """The calls in an expression, operators among them, the outer first."""
+    """Yield the calls in an expression, including operators, the outermost first."""
     if isinstance(expression, Call):
         yield expression
         for argument in expression.arguments:
@@ -90,7 +90,7 @@ def called(expression: Expression) -> Iterator[Call]:
 
 
 def unknown_function(call: Call, source: Source | None) -> CepError | None:
-    """The mistake of calling what is no function; None: it is one, or an operator."""
+    """Return the error for a call of an unknown function, or None."""
     name = call.function
     if name in FUNCTIONS or name in ("start", "end") or not name[0].isalpha():
         return None
@@ -103,7 +103,7 @@ def unknown_function(call: Call, source: Source | None) -> CepError | None:
 
 
 def called_functions(expression: Expression) -> frozenset[str]:
-    """The names of the functions an expression calls."""
+    """Return the names of the functions that an expression calls."""
     if not isinstance(expression, Call):
         return frozenset()
     return frozenset([expression.function]).union(*map(called_functions, expression.arguments))
@@ -146,7 +146,7 @@ class _Checker:
                 return fold(self.function(expression, typed))
 
     def test(self, expression: Expression) -> Typed:
-        """Check an expression that stands where a condition is expected."""
+        """Check an expression in the place of a condition."""
         if isinstance(expression, Call) and expression.function not in (*COMPARISONS, "or", "and", "not", *FUNCTIONS):
             raise self.error(
                 f"`{expression.function}` is not a test that may stand here", expression.span,
@@ -160,13 +160,13 @@ class _Checker:
         return typed
 
     def choice(self, call: Call) -> TypedCall:
-        """`if(condition, a, b)`."""
+        """Check `if(condition, a, b)`."""
         condition, *values = call.arguments
         common, arguments = self.alike(call, tuple(values))
         return TypedCall("if", (self.test(condition), *arguments), common)
 
     def alike(self, call: Call, values: tuple[Expression, ...]) -> tuple[str, tuple[Typed, ...]]:
-        """Values as those of one type."""
+        """Convert values to their common type. Return the type and the converted values."""
         typed = [self.expression(value) for value in values]
         common = typed[0].type
         for value, each in zip(values, typed):
@@ -357,7 +357,7 @@ class _Checker:
         return TypedCall(operator, (sides[0], sides[1]), "bool")
 
     def within_reach(self, expression: Expression, typed: Typed, type: str) -> None:
-        """Refuses a number that as a time or duration is out of reach: it would be missing without a word."""
+        """Refuse a number that is too large for a time or duration; it would silently become missing."""
         if type not in TICKS or not isinstance(typed, TypedConstant) or typed.type not in ("int", "float"):
             return
         if abs(float(typed.value)) * 1_000_000 > FARTHEST:
@@ -365,14 +365,14 @@ class _Checker:
             raise self.error(refused.message, expression.span, refused.hint)
 
     def kind(self, expression: Expression, typed: Typed) -> str:
-        """`the float `Wind``."""
+        """Describe an expression for messages: `the float `Wind``."""
         if isinstance(expression, Call):
             return a(typed.type)
         return f"the {typed.type} `{shown(expression)}`" if typed.type != "any" else f"`{shown(expression)}`"
 
 
 def fold(typed: Typed) -> Typed:
-    """A call of constants as the constant it gives; as it is where that is missing."""
+    """Evaluate a call of constants. Return it unchanged if the result is missing."""
     if not isinstance(typed, TypedCall) or not all(isinstance(argument, TypedConstant) for argument in typed.arguments):
         return typed
     value = constant_value(typed)

@@ -1,4 +1,4 @@
-"""Hints for comparisons of what cannot be compared."""
+"""Hints for comparisons of types that cannot be compared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cep.rules.terms import Call, Comparison, Constant, Expression, Variable
 
 
 def shown(expression: Expression) -> str:
-    """A variable or a constant as it is written, anything longer as dots."""
+    """Return a variable or a constant as written, and `...` for other expressions."""
     match expression:
         case Variable(name):
             return name

@@ -1,5 +1,4 @@
-"""Constants among the arguments of functions: regular expressions, areas, units, zones, templates, looked at when a
-program is read."""
+"""Checks of constant arguments when a program is read: regular expressions, areas, units, zones and templates."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from cep.rules.expressions.typed import Typed, TypedConstant
 from cep.rules.expressions.units import mistakes as unit_mistakes
 
 ArgumentMistake = tuple[int, str, str | None, str]
-"""The place of the argument, what is wrong, what to write instead, the code."""
+"""A mistake: the index of the argument, the message, the hint, and the error code."""
 
 ZONED = frozenset(
     ("hour", "minute", "second", "day", "weekday", "month", "year", "day_of_year", "week", "date_trunc", "local_time")
@@ -25,7 +24,7 @@ WRITTEN = {
     "extract": {1: '`extract(S, "pump-([0-9]+)", 1)`', 2: '`extract(S, "pump-([0-9]+)", 1)`'},
     "format": {0: '`format("{} at {:.1f}", S, T)`'},
 }
-"""Arguments that are written where they stand, with an example."""
+"""Arguments that must be constants, with an example."""
 _REGEX = 'a regular expression like `"^K[A-Z]+"`; look-around and back references are not supported'
 _SAMPLES = {"int": 1, "float": 1.0}
 

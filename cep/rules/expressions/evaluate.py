@@ -1,4 +1,4 @@
-"""Typed expressions become functions of columns: one numpy call or a few for each operation."""
+"""Compilation of typed expressions to functions of columns, with few numpy calls per operation."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ from cep.rules.expressions.units import conversion
 from cep.rules.expressions.variant import Mixed
 
 Columns = Mapping[str, Column]
-"""By variable."""
+"""Columns by variable."""
 Evaluation = Callable[[Columns, int], Column]
 
 
 def compile_expression(typed: Typed, pool: Pool, optional: Set[str] | None = None) -> Evaluation:
-    """The expression as a function of (columns by variable, number of rows).
+    """Compile an expression to a function of (columns by variable, number of rows).
 
-    `optional`: the variables that may be missing, None for all; those left out must never be. The result is in the
-    representation of the type; it may be one of the given columns itself.
+    `optional`: the variables that may be missing (None: all); other variables must not be. The result has the
+    representation of the expression's type. It may be one of the input columns itself.
     """
     return _sized(_Compiler(pool, optional).column(typed), typed)
 
@@ -54,13 +54,16 @@ def compile_expression(typed: Typed, pool: Pool, optional: Set[str] | None = Non
 def compile_test(
     typed: Typed, pool: Pool, optional: Set[str] | None = None, negated: bool = False
 ) -> Callable[[Columns, int], NDArray[np.bool_]]:
-    """A comparison or another expression of type bool as a mask; what is missing is false, also when `negated`."""
+    """Compile an expression of type bool to a function that returns a mask.
+
+    If a value is missing the mask is False, also with `negated`.
+    """
     assert typed.type == "bool", "a test is true or false"
     return _sized(_Compiler(pool, optional).test(typed, negated), typed)
 
 
 def constant_value(typed: Typed) -> Literal | None:
-    """The value of an expression without variables, None where it is missing."""
+    """Return the value of an expression without variables, or None if it is missing."""
     pool = Pool()
     result = compile_expression(typed, pool)({}, 1)[0]
     if typed.type == "float":
@@ -73,7 +76,7 @@ def constant_value(typed: Typed) -> Literal | None:
 
 
 def may_miss(typed: Typed, optional: Set[str] | None) -> bool:
-    """Return True if the value may be missing; `optional`: the variables that may be missing, None: all."""
+    """Return True if the value may be missing. `optional`: the variables that may be missing (None: all)."""
     match typed:
         case TypedConstant():
             return False
@@ -111,7 +114,7 @@ def _sized(evaluate: Callable[[Columns], Operand], typed: Typed) -> Evaluation:
 
 
 class _Compiler:
-    """Nodes as functions of the columns; constants are numpy scalars."""
+    """Compiler of expressions to functions of the columns. Constants become numpy scalars."""
 
     def __init__(self, pool: Pool, optional: Set[str] | None) -> None:
         self.pool = pool
@@ -184,7 +187,7 @@ class _Compiler:
         return _applied(implementation, nodes)
 
     def chosen(self, typed: TypedCall) -> Callable[[Columns], Operand]:
-        """`if` and `coalesce`: one of several columns of the same type, row by row."""
+        """Compile `if` or `coalesce`, which choose between columns of the same type in each row."""
         values, type = typed.arguments, typed.type
         if typed.function == "if":
             holds = self.test(values[0], False)
@@ -202,7 +205,7 @@ class _Compiler:
         return first
 
     def opened(self, typed: Typed) -> Callable[[Columns], Mixed]:
-        """An expression of type any, opened up."""
+        """Compile an expression of type any to a function that returns its values as `Mixed`."""
         pool = self.pool
         if not isinstance(typed, TypedCall):
             codes = self.column(typed)
@@ -288,7 +291,7 @@ OF_MIXED: dict[str, Callable[[Mixed], Operand]] = {
     "seconds": variant.to_ticks,
     **{name: variant.by_kind(name) for name in ("floor", "ceil", "round", "sign")},
 }
-"""Functions of values of unknown kind whose result has a type."""
+"""Functions of values of unknown type whose result type is known."""
 
 
 def _varies(typed: Typed) -> bool:

@@ -1,4 +1,4 @@
-"""The built-in functions of expressions: what each takes and gives, and how those of numbers work on whole columns."""
+"""The built-in functions of expressions: their signatures, and the numeric ones for whole columns."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from cep.core.values import MISSING
 from cep.rules.expressions.geodesy import distance
 
 Operand = Any
-"""A column (or a numpy scalar that stands for one) in the representation of its type."""
+"""A column, or a numpy scalar instead of one, in the representation of its type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """`takes`: one kind a parameter, `?` where it may be left out, `*` where it may be repeated. `gives`: a type, or
-    `same` as the first argument.
+    """The signature of a function. `takes`: a kind per parameter, with `?` if it is optional and `*` if it can repeat.
 
-    Kinds: float (any number, as a float), number (int or float), size (number or duration), ordered (number, time or
-    duration; all of one type), int, string, time, area (WKT or an IRI), unit (an IRI of QUDT),
-    test (a condition), value (anything).
+    `gives`: the result type, or `same` for the first argument's. Kinds: float (any number, as a float), number (int or
+    float), size (number or duration), ordered (number, time or duration, all of one type), int, string, time, area (WKT
+    or an IRI), unit (an IRI of QUDT), test (a condition), value (anything).
     """
 
     takes: tuple[str, ...]
@@ -96,7 +95,7 @@ FUNCTIONS: dict[str, Function] = {
 }  # fmt: skip
 
 TESTS = frozenset(name for name, function in FUNCTIONS.items() if function.gives == "bool")
-"""The functions that stand as conditions, also with `not`."""
+"""The functions that may be conditions, also after `not`."""
 
 
 # --- integers: missing is MISSING, beyond 64 bits becomes missing -----------------------------------------------------
@@ -137,7 +136,7 @@ def mod_int(a: Operand, b: Operand) -> Operand:
 
 
 def power_int(a: Operand, b: Operand) -> Operand:
-    """`a ** b` for one b >= 0."""
+    """Return `a ** b` for a single b >= 0."""
     exponent = int(b)
     result: Operand = _int(np.ones_like(a), absent(a))
     while exponent:
@@ -162,7 +161,7 @@ def sign_int(a: Operand) -> Operand:
 
 
 def round_int_to(a: Operand, digits: Operand) -> Operand:
-    """`a` to a negative number of decimal digits, half to even; as it is for others."""
+    """Round ints to a negative number of decimal digits, half to even. Other numbers of digits change nothing."""
     unit = np.where(np.less(digits, 0) & np.greater(digits, -19), 10 ** np.clip(np.negative(digits), 0, 18), 1)
     half, rest = unit // 2, np.remainder(a, unit)
     down = np.subtract(a, rest)
@@ -199,25 +198,28 @@ def to_float(column: Operand) -> Operand:
 
 
 def exact_float(column: Operand) -> Operand:
-    """An int as the float that equals it; missing where there is none."""
+    """Convert ints to equal floats. The result is missing if no float is equal."""
     floats = to_float(column)
     fits = np.abs(floats) < 2.0**63
     return np.where(fits & np.equal(np.where(fits, floats, 0.0).astype(np.int64), column), floats, np.nan)
 
 
 def to_int(column: Operand) -> Operand:
-    """A float that is whole as an int; missing beyond 64 bits."""
+    """Convert floats with whole values to ints. The result is missing beyond 64 bits."""
     fits = np.abs(column) < 2.0**63
     return _int(np.where(fits, column, 0.0).astype(np.int64), ~fits)
 
 
 def whole_float(column: Operand) -> Operand:
-    """The float as an int where it is whole, else missing."""
+    """Convert floats to ints. The result is missing for values that are not whole."""
     return np.where(np.trunc(column) == column, to_int(column), MISSING)
 
 
 def rounded_exactly(approximate: Operand, exact: Callable[..., int], *operands: Operand) -> Operand:
-    """Rounded to integers, half to even; where the rounding of the floats decides, by `exact` of the operands."""
+    """Round to integers, half to even. `exact` decides where float errors could change the result.
+
+    `approximate`: the floats to round. `operands`: the columns from which `exact` calculates a row's exact result.
+    """
     result = to_int(np.rint(approximate))
     size = np.abs(approximate)
     half = np.abs(np.abs(approximate - np.trunc(approximate)) - 0.5)
@@ -231,7 +233,7 @@ def rounded_exactly(approximate: Operand, exact: Callable[..., int], *operands: 
 
 
 def ticks_of_seconds(column: Operand) -> Operand:
-    """Numbers of seconds as microseconds, half to even; a float is its shortest decimal spelling."""
+    """Convert seconds to microseconds, rounded half to even. A float means its shortest decimal representation."""
     if column.dtype == np.int64:
         return multiply_int(column, np.int64(1_000_000))
     return rounded_exactly(column * 1e6, lambda number: round(Fraction(repr(number)) * 1_000_000), column)
@@ -242,27 +244,27 @@ def to_seconds(column: Operand) -> Operand:
 
 
 def whole_seconds(column: Operand) -> Operand:
-    """Towards zero."""
+    """Convert microseconds to whole seconds, rounded towards zero."""
     size = np.floor_divide(np.abs(column), 1_000_000)
     return _int(np.where(np.less(column, 0), -size, size), absent(column))
 
 
 def stretch(ticks: Operand, by: Operand) -> Operand:
-    """A duration times a number."""
+    """Multiply durations by numbers."""
     if by.dtype == np.int64:
         return multiply_int(ticks, by)
     return rounded_exactly(to_float(ticks) * by, lambda n, x: round(n * Fraction(x)), ticks, by)
 
 
 def shrink(ticks: Operand, by: Operand) -> Operand:
-    """A duration by a float, or by a duration."""
+    """Divide durations by floats, or by durations."""
     if by.dtype == np.int64:
         return divide_float(to_float(ticks), to_float(by))
     return rounded_exactly(to_float(ticks) / by, lambda n, x: round(n / Fraction(x)), ticks, by)
 
 
 def round_to(column: Operand, digits: Operand) -> Operand:
-    """To decimal digits as Python does it: what is halfway is decided by the exact value of the float."""
+    """Round floats to decimal digits as Python does: the exact value of the float decides a tie."""
     scale = 10.0 ** np.clip(digits, -400, 400)
     scaled = column * scale
     result = np.asarray(np.rint(scaled) / scale)
@@ -288,7 +290,7 @@ INT_COLUMNS: dict[str, Callable[..., Operand]] = {
     "seconds": ticks_of_seconds,
     "exact_float": exact_float,
 }  # fmt: skip
-"""Implementations for ints and, where the types allow, times and durations."""
+"""Implementations for ints and, where the types permit, times and durations."""
 
 FLOAT_COLUMNS: dict[str, Callable[..., Operand]] = {
     "+": _finite(np.add), "-": _finite(np.subtract), "*": _finite(np.multiply), "/": divide_float,

@@ -1,5 +1,4 @@
-"""Distances on the WGS84 ellipsoid: exact by pyproj, and decided by the straight line through the earth where that is
-enough."""
+"""Distances on the WGS84 ellipsoid. Comparisons use the chord through the earth where it suffices, otherwise pyproj."""
 
 from __future__ import annotations
 
@@ -15,42 +14,42 @@ if TYPE_CHECKING:
     from cep.rules.expressions.functions import Operand
 
 LatLong = tuple[float, float]
-"""Degrees."""
+"""Latitude and longitude in degrees."""
 
 EQUATORIAL_RADIUS = 6378137.0
 FLATTENING = 1 / 298.257223563
 ECCENTRICITY2 = FLATTENING * (2 - FLATTENING)
 
 TIGHTEST_RADIUS = EQUATORIAL_RADIUS * (1 - ECCENTRICITY2)
-"""Metres: no line straight ahead on the ellipsoid bends more than a circle of this radius (the meridian's at the
-equator)."""
+"""The smallest radius of curvature of a geodesic in metres: the meridian's at the equator."""
 
 FARTHEST_BOUNDED = 17_500_000.0
 SLACK, RELATIVE_SLACK = 1e-3, 1e-9
-"""Metres, and parts: far more than the rounding of a chord, far less than it takes to decide most pairs."""
+"""Absolute (metres) and relative tolerance. They far exceed the rounding errors of a chord, and still decide most
+pairs."""
 
 
 @cache
 def geod() -> Geod:
-    """The ellipsoid. pyproj is loaded with the first distance, so that programs without one start at once."""
+    """Return the ellipsoid. This loads pyproj at the first use, so programs without distances start faster."""
     from pyproj import Geod
 
     return Geod(ellps="WGS84")
 
 
 def distance(lat1: Operand, long1: Operand, lat2: Operand, long2: Operand) -> Operand:
-    """Metres of the shortest line on the ellipsoid between points in degrees, to some nanometres.
+    """Return the geodesic distances in metres between points in degrees, accurate to some nanometres.
 
-    NaN where a value is NaN or a latitude lies beyond 90 degrees. Longitudes count modulo 360.
+    NaN if a value is NaN or a latitude is beyond 90 degrees. Longitudes count modulo 360.
     """
     lat1, long1, lat2, long2 = np.broadcast_arrays(lat1, long1, lat2, long2)
     return geod().inv(long1, lat1, long2, lat2, return_back_azimuth=False)[2]
 
 
 def compare(operator: str, points: Sequence[Operand], limit: Operand) -> Operand:
-    """`distance(*points) operator limit` for `<`, `<=`, `>` and `>=`; false where there is no distance.
+    """Compare `distance(*points)` with `limit` by `<`, `<=`, `>` or `>=`. The result is False if a distance is NaN.
 
-    Only pairs that the chord (the straight line through the earth) leaves open are measured: a few in a thousand.
+    The exact distance is only calculated for the few pairs in a thousand that the chord does not decide.
     """
     lat1, long1, lat2, long2 = points
     square = chord_squared(lat1, long1, lat2, long2)
@@ -68,23 +67,24 @@ _ORDERS = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_
 
 
 def certainly_beyond(limit: Operand) -> Operand:
-    """Points whose chord is longer than this are farther apart than `limit`: the straight line is the shortest."""
+    """Return the chord length beyond which points are certainly farther apart than `limit`, as a chord is the shortest
+    line."""
     return np.maximum(limit, 0.0) * (1 + RELATIVE_SLACK) + SLACK
 
 
 def certainly_within(limit: Operand) -> Operand:
-    """Points whose chord is shorter than this are less than `limit` apart.
+    """Return the chord length below which points are certainly less than `limit` apart.
 
-    A line of length s that never bends more than a circle of radius r joins points at least as far apart as an arc of
-    that circle and length does, 2 r sin(s / 2 r), for s up to half the circle (Schur's theorem). A shortest line that
-    is longer than that half, 19,903 km, is at most 101 km longer, so that its chord is more than 12,500 km.
+    A curve of length s whose curvature is at most 1/r has a chord of at least 2 r sin(s / 2 r), for s up to half the
+    circle (Schur's theorem). Geodesics longer than that half, 19,903 km, are at most 101 km longer, so their chord
+    exceeds 12,500 km.
     """
     bounded = np.clip(limit, 0.0, FARTHEST_BOUNDED)
     return np.maximum(2 * TIGHTEST_RADIUS * np.sin(bounded / (2 * TIGHTEST_RADIUS)) * (1 - RELATIVE_SLACK) - SLACK, 0.0)
 
 
 def chord_squared(lat1: Operand, long1: Operand, lat2: Operand, long2: Operand) -> Operand:
-    """The square of the straight line's length, in square metres; NaN where there is no distance."""
+    """Return the squared chord length in square metres. NaN if there is no distance."""
     apart = np.subtract(long1, long2)
     if not np.less(np.abs(apart), 1000.0).all():
         apart = np.remainder(long1, 360.0) - np.remainder(long2, 360.0)
@@ -95,7 +95,7 @@ def chord_squared(lat1: Operand, long1: Operand, lat2: Operand, long2: Operand) 
 
 
 def _meridian(lat: Operand) -> tuple[Operand, Operand]:
-    """Distances from the axis and from the plane of the equator."""
+    """Return the distances of a latitude from the earth's axis and from the plane of the equator."""
     angle = np.radians(np.where(np.abs(lat) <= 90.0, lat, np.nan))
     sine = np.sin(angle)
     bend = EQUATORIAL_RADIUS / np.sqrt(1 - ECCENTRICITY2 * sine * sine)
@@ -103,7 +103,7 @@ def _meridian(lat: Operand) -> tuple[Operand, Operand]:
 
 
 def cartesian(lat: Operand, long: Operand) -> Operand:
-    """Points on the ellipsoid in metres from the middle of the earth, shape (n, 3); NaN beyond 90 degrees."""
+    """Return points on the ellipsoid in metres from the earth's centre, shape (n, 3). NaN beyond 90 degrees."""
     axis, height = _meridian(lat)
     angle = np.radians(np.remainder(long, 360.0))
     return np.stack([axis * np.cos(angle), axis * np.sin(angle), height], axis=-1)

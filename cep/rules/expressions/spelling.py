@@ -1,4 +1,4 @@
-"""Constants of the wrong type: how what was meant is written in the right one."""
+"""Hints that show how to write a constant in the type that is needed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([a-z]+)", re.ASCII)
 CLOCK = re.compile(
     r"[ \t]+([0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)?)", re.ASCII
 )
-"""The time of day behind a day and blanks; in its group without the blanks."""
+"""A time of day after a date and blanks; the group excludes the blanks."""
 
 
 def respelling(value: Value, wanted: str) -> str | None:
-    """The hint how a constant is written so that it is of the wanted type; None: it is not seen what was meant."""
+    """Return a hint that writes the constant in the wanted type, or None if the intention is unclear."""
     meant = _respelt(value, wanted)
     return meant and f"write `{meant}`" + (", without quotes" if isinstance(value, str) else "")
 
@@ -39,7 +39,7 @@ def _respelt(value: Value, wanted: str) -> str | None:
 
 
 def joined(day: str, clock: str) -> str:
-    """A day and a time of day as one time."""
+    """Join a date and a time of day to one time."""
     return f"{day}T{clock if clock[1:2].isdigit() else '0' + clock}"
 
 

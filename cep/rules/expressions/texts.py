@@ -1,4 +1,4 @@
-"""The built-in functions of texts and values of unknown kind: applied once to each distinct value of a column."""
+"""The built-in functions of texts and values of unknown type. They run once per distinct value of a column."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def distinct_rows(columns: list[Ints], codes: bool) -> tuple[list[Ints], Ints]:
 
 
 class Memo:
-    """Results of a function by code, kept until the pool forgets values: repeated values are a look-up."""
+    """A cache of a function's results by code, until the pool forgets values."""
 
     __slots__ = ("_compute", "_generation", "_known", "_missing", "_pool")
 
     def __init__(self, compute: Callable[[Ints], Operand], pool: Pool) -> None:
-        """`compute` takes distinct codes, none missing."""
+        """Create an empty cache. `compute`: the function of distinct codes, none missing."""
         self._compute = compute
         self._pool = pool
         self._generation = -1
@@ -79,9 +79,10 @@ _UNKNOWN = MISSING + 1  # a result that happens to have this word is computed ag
 
 
 def by_value(function: Callable[..., Any], types: tuple[str, ...], gives: str, pool: Pool) -> Callable[..., Operand]:
-    """A function of single values (None where it has none to give) on columns of these types.
+    """Return a function for columns of these types, from a function of single values.
 
-    Missing in any argument is missing in the result. Arguments that are no columns are constants of the expression.
+    The function may return None for no result. The result is missing if an argument is. Arguments that are not columns
+    are constants of the expression.
     """
     memos: list[Memo] = []
 
@@ -129,7 +130,7 @@ def _column(values: list[Any], gives: str, pool: Pool) -> Operand:
 
 
 def matching(pool: Pool) -> Callable[[Operand, Operand], Operand]:
-    """`matches`: regular expressions in linear time (those of Rust)."""
+    """Return the implementation of `matches`, with the linear-time regular expressions of Rust."""
     memos: dict[int, Memo] = {}
 
     def match(texts: Operand, pattern: str) -> Operand:
@@ -154,9 +155,10 @@ def matching(pool: Pool) -> Callable[[Operand, Operand], Operand]:
 
 
 def extracting(pool: Pool) -> Callable[..., Operand]:
-    """`extract`: what a group of a regular expression matches; without a number the first, or all where there is none.
+    """Return the implementation of `extract`: the match of a group.
 
-    The expression and the number are constants.
+    Without a group number it is the first group, or the whole match if there is no group. The expression and the number
+    are constants.
     """
     memos: dict[tuple[int, int], Memo] = {}
 
@@ -196,14 +198,14 @@ def substring(text: str, first: int, length: int | None = None) -> str:
 
 
 def split(text: str, separator: str, place: int) -> str | None:
-    """The part at a place, from 1, or from -1 backwards."""
+    """Return one part of a split text. `place` counts from 1, or from -1 backwards."""
     parts = text.split(separator) if separator else []
     at = place - 1 if place > 0 else place + len(parts)
     return parts[at] if place and 0 <= at < len(parts) else None
 
 
 def time_of_day(text: str) -> int | None:
-    """Microseconds since midnight."""
+    """Return the microseconds since midnight, or None if the text is not a time of day."""
     try:
         return read_clock(text)
     except CepError:
@@ -250,7 +252,7 @@ def string_of_duration(ticks: int) -> str:
 
 
 def iri_of(*values: Any) -> Iri | None:
-    """Texts and values of unknown kind one after the other, the first a text."""
+    """Concatenate values to an IRI. The first one must be a text."""
     return Iri("".join(map(string_of, values))) if isinstance(values[0], str) else None
 
 
@@ -264,7 +266,7 @@ TEXT_VALUES: dict[str, Callable[..., Any]] = {
 
 
 def text_implementation(function: str, types: tuple[str, ...], gives: str, pool: Pool) -> Callable[..., Operand]:
-    """A function whose first argument is a text or a value of unknown kind, or that makes a text."""
+    """Return the implementation of a function that takes a text or a value of unknown type first, or returns a text."""
     kind = types[0]
     if function == "matches":
         return matching(pool)
@@ -286,11 +288,11 @@ TEXTS_OF: dict[str, Callable[[int], str | None]] = {
     "duration": string_of_duration,
     "bool": string_of_bool,
 }
-"""Functions of values whose type the column does not tell."""
+"""Functions that convert a value to text, for types in which the value alone does not show its type."""
 
 
 def _formatted(types: tuple[str, ...]) -> Callable[..., str | None]:
-    """`format`: numbers by the template, of all other values the text."""
+    """Return the implementation of `format`: the template formats numbers; other values are converted to text."""
     texts: list[Callable[[Any], str | None] | None] = [
         None if type in ("int", "float") else TEXTS_OF.get(type, string_of) for type in types[1:]
     ]

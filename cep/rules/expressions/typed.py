@@ -1,4 +1,4 @@
-"""Typed expressions: every variable a column of one type, every coercion a call."""
+"""Typed expressions: every variable is a column of one type, and every coercion is a call."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ NUMBERS = ("int", "float", "any")
 TICKS = ("time", "duration")
 COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-"""Each as it is with its sides the other way round."""
+"""The comparison operator for exchanged sides."""
 
 Literal = int | float | str | bool | Iri
 
 
 @dataclass(frozen=True, slots=True)
 class TypedVariable:
-    """A column. `start()`, `end()` and `duration()` are variables of these names."""
+    """A column. `start()`, `end()` and `duration()` are variables with these names."""
 
     name: str
     type: str
@@ -34,12 +34,12 @@ class TypedConstant:
 
 @dataclass(frozen=True, slots=True)
 class TypedCall:
-    """A function whose arguments have exactly the types it takes.
+    """A call of a function whose arguments have exactly the types that it takes.
 
-    Besides those an author may write: `to_float` (int or any), `to_any`, `seconds` (a number as a time or duration),
-    `as_string as_iri as_bool as_int` (any; missing where it is something else), `exact_int` (float; missing where it
-    is not whole), `exact_float` (int or any; missing where no float equals it), the comparisons, which give bool, and
-    `or and not` of what is bool.
+    Besides the functions of the language there are conversions: `to_float` (from int or any), `to_any`, `seconds` (a
+    number to a time or duration), `as_string as_iri as_bool as_int` (from any; missing for another type), `exact_int`
+    (from float; missing if not whole) and `exact_float` (from int or any; missing if no float is equal). There are also
+    comparisons and `or and not`, which return bool.
     """
 
     function: str
@@ -51,14 +51,14 @@ Typed = TypedVariable | TypedConstant | TypedCall
 
 
 def a(type: str) -> str:
-    """A type in a sentence."""
+    """Return a type with its article, for messages."""
     if type == "any":
         return "a value of unknown type"
     return f"an {type}" if type[0] in "aeiou" else f"a {type}"
 
 
 def common_type(left: str, right: str) -> str | None:
-    """The type in which two are compared; None where they do not mix."""
+    """Return the type in which two types are compared, or None if they cannot be."""
     if left == right:
         return left
     types = {left, right}
@@ -71,14 +71,14 @@ def common_type(left: str, right: str) -> str | None:
 
 
 def grown(old: str | None, new: str) -> str:
-    """The type of a column that holds both: int and float are float, any other mixture is any."""
+    """Return the type of a column that contains both: int and float give float, other mixtures give any."""
     if old is None or old == new:
         return new
     return "float" if {old, new} == {"int", "float"} else "any"
 
 
 def coerced(typed: Typed, type: str) -> Typed | None:
-    """`typed` as a value of `type`; None where the types do not mix."""
+    """Return `typed` converted to `type`, or None if that is impossible."""
     if typed.type == type:
         return typed
     if type == "any":
@@ -93,7 +93,7 @@ def coerced(typed: Typed, type: str) -> Typed | None:
 
 
 def to_float(typed: Typed) -> Typed:
-    """A number as a float; not folded where an integer has none."""
+    """Convert a number to float. A constant integer that no float equals is converted when the program runs."""
     if typed.type == "float":
         return typed
     if isinstance(typed, TypedConstant) and not isinstance(typed.value, str | bool):
@@ -104,7 +104,7 @@ def to_float(typed: Typed) -> Typed:
 
 
 def to_any(typed: Typed) -> Typed:
-    """A value as one of unknown kind: times and durations are numbers of seconds."""
+    """Convert a value to type any. Times and durations become numbers of seconds."""
     if typed.type == "any":
         return typed
     if isinstance(typed, TypedConstant):
@@ -116,7 +116,7 @@ def to_any(typed: Typed) -> Typed:
 
 
 def typed_seconds(typed: Typed, type: str) -> Typed:
-    """A number of seconds as a time or duration; a constant exactly, half to even."""
+    """Convert seconds to a time or duration. Constants are converted exactly, rounded half to even."""
     if isinstance(typed, TypedConstant) and not isinstance(typed.value, str | bool):
         ticks = round(Fraction(repr(typed.value)) * 1_000_000)
         if abs(ticks) < 2**63:
@@ -125,9 +125,9 @@ def typed_seconds(typed: Typed, type: str) -> Typed:
 
 
 def fitted(typed: Typed, type: str) -> Typed | None:
-    """`typed` as the value of type `type` that equals it, missing where there is none; None where the types do not mix.
+    """Return `typed` as the equal value of `type`, for a join with a column of that type. None: impossible.
 
-    For joining with a column of that type.
+    The result is missing where no value of that type is equal.
     """
     if typed.type == "any" and type in ("string", "iri", "bool", "int"):
         return TypedCall(f"as_{type}", (typed,), type)

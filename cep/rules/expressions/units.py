@@ -1,4 +1,4 @@
-"""Units of measurement by their QUDT names, and exact conversion between those of one kind of quantity."""
+"""Units of measurement by their QUDT names, and exact conversion between units of the same kind of quantity."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UNIT_IRIS = f"units are those of QUDT, `unit:MI` with `PREFIX unit: <{QUDT}>`"
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A value in this unit is, in the SI's unit of its kind, (value + offset) * multiplier, times pi if `of_pi`."""
+    """A unit. In the SI unit of its kind, a value is (value + offset) * multiplier, times pi if `of_pi`."""
 
     kind: str
     multiplier: Fraction
@@ -123,23 +123,24 @@ UNITS: dict[str, Unit] = {
     "DEG_F": Unit("Temperature", Fraction(5, 9), Fraction("459.67")),
     "DEG_R": Unit("Temperature", Fraction(5, 9)),
 }
-"""By the name after QUDT's namespace. Multipliers are those of the units' definitions, all digits of them."""
+"""Units by their name in QUDT's namespace. The multipliers are the exact values of the definitions."""
 
 Factors = tuple[float, float, float, float]
 
 
 def unit_of(iri: str) -> Unit | None:
-    """The unit an IRI names, None if it is not known here."""
+    """Return the unit that an IRI names, or None if it is unknown."""
     return UNITS.get(iri.removeprefix(QUDT)) if iri.startswith(QUDT) else None
 
 
 def shown(iri: str) -> str:
-    """A unit in a message."""
+    """Return a unit's name for messages."""
     return f"unit:{iri.removeprefix(QUDT)}" if iri.startswith(QUDT) else f"<{iri}>"
 
 
 def mistakes(source: str | None, target: str | None) -> Iterator[tuple[int, str, str]]:
-    """Yield the errors of a conversion between two units, None: one varies; as (argument, message, hint)."""
+    """Yield the errors of a conversion between two units as (argument, message, hint). None: the unit is not
+    constant."""
     for place, iri in ((1, source), (2, target)):
         if iri is not None and unit_of(iri) is None:
             meant = nearest_unit(iri)
@@ -153,12 +154,12 @@ def mistakes(source: str | None, target: str | None) -> Iterator[tuple[int, str,
 
 
 def spaced(kind: str) -> str:
-    """A kind of quantity in a sentence: `MassPerArea` is mass per area."""
+    """Return a kind of quantity for messages: `MassPerArea` becomes `mass per area`."""
     return re.sub(r"(?<!^)(?=[A-Z])", " ", kind).lower()
 
 
 def nearest_unit(iri: str) -> str | None:
-    """The unit that was probably meant."""
+    """Return the unit that was probably meant, or None."""
     written = iri.replace("#", "/").rsplit("/", 1)[-1]
     meant = alike(_USUAL.get(written.casefold(), written), UNITS)
     return meant and f"unit:{meant}"
@@ -177,10 +178,10 @@ _USUAL = {
 
 @cache
 def factors(source: str, target: str) -> Factors | None:
-    """Return the factors that convert a value from one unit (an IRI) to another, as p, q, r, t: (x * p + q) / r * t.
-    None: not at all.
+    """Return the factors p, q, r, t of a conversion between two units (IRIs): (x * p + q) / r * t. None: not
+    convertible.
 
-    p, q and r are whole and r is positive, so that what comes out whole is exact; t is 1 or a power of pi.
+    p, q and r are whole and r is positive, so a result that is a whole number is exact. t is 1 or a power of pi.
     """
     a, b = unit_of(source), unit_of(target)
     if a is None or b is None or a.kind != b.kind:
@@ -192,7 +193,7 @@ def factors(source: str, target: str) -> Factors | None:
 
 
 def conversion(pool: Pool) -> Callable[[Operand, Operand, Operand], Operand]:
-    """`value_in(X, From, To)` on columns; missing where a unit is not known or the two are of different kinds."""
+    """Return `value_in(X, From, To)` for columns. The result is missing if a unit is unknown or the kinds differ."""
 
     def of_codes(source: int, target: int) -> Factors:
         found = factors(str(pool.value(source)), str(pool.value(target)))

@@ -1,5 +1,7 @@
-"""The order of values, which they alone decide: missing ones come first; then numbers and times by size, booleans,
-strings and IRIs by their letters."""
+"""The total order of values. Missing values come first.
+
+Numbers and times are ordered by size, then booleans, then strings and IRIs by their characters.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from cep.core.values import FLOAT, INT, Ints, Pool
 
 
 def rank(column: Column, type: str, pool: Pool) -> pl.Series:
-    """Numbers that sort as the values do; equal numbers are equal values."""
+    """Return numbers that sort like the values. Equal values have equal numbers."""
     if type not in CODED:
         # A missing float is NaN, which would come last.
         return pl.Series(np.where(np.isnan(column), -np.inf, column + 0.0) if type == "float" else column)
@@ -49,7 +51,7 @@ def rank(column: Column, type: str, pool: Pool) -> pl.Series:
 
 
 def sorting(columns: Sequence[Column], types: Sequence[str], rows: int, pool: Pool) -> Ints:
-    """The rows in the order of their values, by the first column, then the second, ..."""
+    """Return the row numbers in the order of the values: by the first column, then the second, and so on."""
     if not columns:
         return np.arange(rows, dtype=np.int64)
     frame = pl.DataFrame([rank(c, t, pool).alias(f"{i}") for i, (c, t) in enumerate(zip(columns, types))])
@@ -58,7 +60,7 @@ def sorting(columns: Sequence[Column], types: Sequence[str], rows: int, pool: Po
 
 
 def sort_key(types: Sequence[str], pool: Pool) -> Callable[[Ints], tuple[Any, ...]]:
-    """Return a function from one row of 64-bit words to a key that sorts as `sorting` does."""
+    """Return a function that maps a row of 64-bit words to a key. The keys sort like `sorting`."""
 
     def key(row: Ints) -> tuple[Any, ...]:
         return tuple(_coded(row[i : i + 1], pool) if t in CODED else _plain(row[i], t) for i, t in enumerate(types))

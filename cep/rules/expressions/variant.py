@@ -1,4 +1,4 @@
-"""Values of unknown kind in arithmetic and comparisons: decided value by value, for whole columns."""
+"""Arithmetic and comparisons of columns whose values have different types."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from cep.rules.expressions.functions import (
 
 
 class Mixed(NamedTuple):
-    """A column of `any` opened up: whole numbers in `integer` (else MISSING), all numbers in `number` (else NaN).
+    """A column of type `any`, split by kind: ints in `integer` (else MISSING), all numbers in `number` (else NaN).
 
-    `code`: codes of the values, or None where all are numbers fresh from arithmetic.
+    `code`: the codes of the values, or None if all are numbers from arithmetic.
     """
 
     integer: Operand
@@ -38,7 +38,7 @@ def opened(codes: Operand, pool: Pool) -> Mixed:
 
 
 def from_typed(column: Operand, type: str, pool: Pool) -> Mixed:
-    """A typed column as values of unknown kind; times and durations are numbers of seconds."""
+    """Convert a typed column. Times and durations become numbers of seconds."""
     if type in ("string", "iri"):
         return Mixed(np.int64(MISSING), np.float64(np.nan), column)
     if type == "bool":
@@ -58,7 +58,7 @@ def _number(column: Operand) -> Mixed:
 
 
 def boxed(mixed: Mixed, pool: Pool) -> Ints:
-    """Codes of the values."""
+    """Return the codes of the values."""
     if mixed.code is not None:
         return mixed.code  # type: ignore[no-any-return]
     whole = np.atleast_1d(mixed.integer)
@@ -70,7 +70,11 @@ def boxed(mixed: Mixed, pool: Pool) -> Ints:
 
 
 def arithmetic(function: str) -> Callable[..., Mixed]:
-    """`+ - * // mod neg abs`: of integers an integer, else a float, else missing; `min max`: one of the two."""
+    """Return the implementation of `+ - * // mod neg abs min max`.
+
+    The result is an int for ints, otherwise a float, and missing for other values. `min` and `max` return one of the
+    two.
+    """
     if function in ("min", "max"):
         return extreme("<=" if function == "min" else ">=")
     of_ints, of_floats = INT_COLUMNS[function], FLOAT_COLUMNS[function]
@@ -99,7 +103,7 @@ def extreme(order: str) -> Callable[[Mixed, Mixed], Mixed]:
 
 
 def power(column: Mixed, exponent: Operand) -> Mixed:
-    """To a whole power >= 0."""
+    """Raise values to a whole power >= 0."""
     ints = INT_COLUMNS["**"](column.integer, exponent)
     floats = _number(FLOAT_COLUMNS["**"](column.number, np.float64(exponent)))
     whole = ~absent(column.integer)
@@ -114,13 +118,13 @@ def rounded(column: Mixed, digits: Operand) -> Mixed:
 
 
 def by_kind(function: str) -> Callable[[Mixed], Operand]:
-    """`floor ceil round sign`: integers of numbers of both kinds."""
+    """Return the implementation of `floor ceil round sign`, whose results are ints for ints and floats."""
     of_int, of_float = INT_COLUMNS[function], FLOAT_COLUMNS[function]
     return lambda column: np.where(absent(column.integer), of_float(column.number), of_int(column.integer))
 
 
 def to_ticks(column: Mixed) -> Operand:
-    """Numbers of seconds as microseconds."""
+    """Convert seconds to microseconds."""
     return np.where(absent(column.integer), ticks_of_seconds(finite(column.number)), ticks_of_seconds(column.integer))
 
 
@@ -171,7 +175,7 @@ ORDERS: dict[str, Callable[[Operand, Operand], Operand]] = {
 
 
 def compare_texts(operator: str, a: Ints, b: Ints, pool: Pool) -> Operand:
-    """`<` and its like on codes of texts: by Unicode code points."""
+    """Compare codes of texts by `<`, `<=`, `>` or `>=`, in the order of Unicode code points."""
     left, right = pool.decode(np.atleast_1d(a), "string"), pool.decode(np.atleast_1d(b), "string")
     return ORDERS_OF_TEXTS[operator](left, right).fill_null(False).to_numpy()
 
@@ -180,7 +184,7 @@ ORDERS_OF_TEXTS: dict[str, Callable[[Any, Any], Any]] = {"<": lt, "<=": le, ">":
 
 
 def compare_int_float(operator: str, a: Ints, b: Operand) -> Operand:
-    """An int with a float, exactly; missing is false."""
+    """Compare ints with floats exactly. The result is False for missing values."""
     rounded = to_float(a)
     result = np.asarray(COMPARISONS_OF_FLOATS[operator](rounded, b))
     close = np.asarray(np.equal(rounded, b) & (np.abs(rounded) >= 2.0**53))

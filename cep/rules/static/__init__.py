@@ -1,1 +1,1 @@
-"""Static rules: closed into tables, or run on the values that they are called with."""
+"""Static rules: computed into tables, or evaluated on call."""

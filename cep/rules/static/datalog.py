@@ -1,4 +1,5 @@
-"""Static rules: closed bottom-up into tables, stratum by stratum, semi-naive, or left to be called."""
+"""Evaluation of static rules. Most predicates become tables by semi-naive evaluation, stratum by stratum; others are
+called."""
 
 from __future__ import annotations
 
@@ -28,15 +29,18 @@ from cep.rules.terms import Expression, Predicate, StaticRule, Variable, normal_
 MAX_ROUNDS = 100_000
 MAX_ROWS = 50_000_000
 MOST_FORMS = 256
-"""Rules that one rule with alternatives may stand for."""
+"""The maximum number of rules into which one rule with alternatives is expanded."""
 DEEPEST = 50
-"""Predicates that are called through one another."""
+"""The maximum depth of calls between predicates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statics:
-    """All static predicates. `types`: of each position, None where the predicate is called with any. What codes of the
-    pool their tables hold is for their owner to keep."""
+    """All static predicates.
+
+    `types`: the type of each position, or None if the predicate accepts any. The owner keeps the pool's codes that the
+    tables contain alive.
+    """
 
     relations: Mapping[str, Relation]
 
@@ -46,13 +50,13 @@ class Statics:
 
     @property
     def stored(self) -> dict[str, MaterializedRelation]:
-        """Return the predicates that are tables."""
+        """The predicates that are tables."""
         return {
             name: relation for name, relation in self.relations.items() if isinstance(relation, MaterializedRelation)
         }
 
     def frame(self, name: str, pool: Pool) -> pl.DataFrame:
-        """The rows of a predicate that is a table."""
+        """Return the rows of a table."""
         relation = self.relations[name]
         assert isinstance(relation, MaterializedRelation), f"`{name}` is called, it has no rows"
         return relation.frame(pool)
@@ -69,13 +73,12 @@ def close(
     max_rounds: int = MAX_ROUNDS,
     max_rows: int = MAX_ROWS,
 ) -> Statics:
-    """The least model of rules, facts and tables, negation taken stratum by stratum.
+    """Compute the least model of rules, facts and tables, with stratified negation. Raises CepError with all mistakes.
 
-    A column of a table is an argument; nulls are missing. Rules and facts give no rows with missing values.
-    `types`: for tables the types of their columns where polars does not tell them (`iri`). `given`: relations that
-    are there already, under names that no rule, fact or table has. `declared`: what facts and tables are held against.
-    `max_rounds` bounds recursive rules that make new values, `max_rows` every group of recursive rules.
-    Raises all mistakes of the rules at once.
+    Each column of a table is an argument; nulls are missing. Rules and facts derive no rows with missing values.
+    `types`: column types of tables that polars cannot represent (`iri`). `given`: existing relations, whose names no
+    rule, fact or table uses. `declared`: the declarations that facts and tables must match. `max_rounds` limits
+    recursive rules that create new values, `max_rows` the size of each group of recursive rules.
     """
     return Closing(rules, tables, pool, source, types or {}, given or {}, declared or {}, max_rounds, max_rows).run()
 
@@ -191,7 +194,7 @@ class Closing:
             Fixpoint(self, stored, rules, recursive).run()
 
     def stands_alone(self, rule: StaticRule, recursive: bool) -> bool:
-        """Return True if the body alone binds the head. Raises if it could not even with the head bound."""
+        """Return True if the body alone binds the head. Raises CepError if it cannot run even with the head bound."""
         head = [variable for argument in rule.arguments for variable in _all_variables(argument)]
         try:
             known = order_of(rule, enter(rule.arguments, ()), self.relations, self.source)[1]
@@ -228,7 +231,7 @@ class Closing:
     # --- types and rows of facts
 
     def typed_tables(self, names: Sequence[str], rules: Sequence[StaticRule]) -> dict[str, MaterializedRelation]:
-        """Empty tables of the types that facts, tables and rules give, by inference to a fixpoint."""
+        """Return empty tables with the types that facts, tables and rules imply. They are inferred by a fixpoint."""
         types: dict[str, list[str | None]] = {name: [None] * self.arity[name] for name in names}
         for name in names:
             if name in self.declared:
@@ -252,7 +255,8 @@ class Closing:
                 row[:] = [type or "any" for type in row]
 
     def grow_types(self, types: Mapping[str, list[str | None]], rules: Sequence[StaticRule]) -> list[CepError]:
-        """Let the types grow until they hold all that the rules make; gives what is wrong with the rules then."""
+        """Widen the types until they hold all values that the rules derive. Return the remaining errors of the
+        rules."""
         errors: dict[int, list[CepError]] = {}
         tables = {name: MaterializedRelation(name, [type or "any" for type in row]) for name, row in types.items()}
         relations = ChainMap[str, Relation](dict(tables), self.relations)
@@ -298,7 +302,7 @@ class Closing:
         return [type_of(dtype) for dtype in self.tables[name].dtypes] if name in self.tables else ()
 
     def load(self, stored: MaterializedRelation) -> None:
-        """Facts first, then the table's rows."""
+        """Add the facts, then the rows of the input table."""
         facts = self.facts.get(stored.name, [])
         columns: list[Column] = []
         for i, type in enumerate(stored.types):

@@ -1,4 +1,5 @@
-"""The least fixpoint of recursive static rules, by semi-naive evaluation: each round over what the last one found."""
+"""The least fixpoint of recursive static rules by semi-naive evaluation: each round uses the rows of the previous
+one."""
 
 from __future__ import annotations
 
@@ -21,14 +22,15 @@ if TYPE_CHECKING:
 
 
 _NewRows = dict[str, tuple[int, int]]
-"""By predicate the rows of its table that are new, from the first to before the last."""
+"""The new rows of each predicate's table, as a half-open range of indices."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A rule as it is run: once (`delta` is None), or on the new rows of one recursive predicate of its body.
+    """A rule prepared for evaluation: once (`delta` is None), or on the new rows of one recursive predicate in its
+    body.
 
-    `names`: the variables that the columns of these rows are; `conditions`: the rest of the body.
+    `names`: the variable of each column of these rows. `conditions`: the rest of the body.
     """
 
     delta: str | None
@@ -38,7 +40,7 @@ class _Entry:
 
 
 def entries(rule: StaticRule, tables: Mapping[str, MaterializedRelation]) -> Iterator[_Entry]:
-    """All ways in which new rows of `tables` make new answers of the rule."""
+    """Yield one entry for each recursive predicate in the rule's body, or a single one without any."""
     once = True
     for i, condition in enumerate(rule.conditions):
         if isinstance(condition, Predicate) and not condition.negated and condition.name in tables:
@@ -53,7 +55,7 @@ def entries(rule: StaticRule, tables: Mapping[str, MaterializedRelation]) -> Ite
 
 @dataclass(frozen=True, slots=True)
 class _Variant:
-    """An entry ready to run."""
+    """A compiled entry."""
 
     name: str
     entry: _Entry
@@ -62,7 +64,8 @@ class _Variant:
 
 
 class Fixpoint:
-    """The tables of one group grown until nothing new comes: `delta` rows joined with all rows, in rounds."""
+    """The evaluation of one group of predicates. Each round joins the new rows with all rows, until no new ones
+    result."""
 
     def __init__(
         self,
@@ -100,7 +103,7 @@ class Fixpoint:
         done = dict.fromkeys(self.tables, 0)
 
         def since(grown: Iterable[str]) -> _NewRows:
-            """The rows of these tables that no round has taken yet."""
+            """Return the rows of these tables that no round has used yet."""
             found = {name: (done[name], self.tables[name].count) for name in grown}
             new = {name: (start, stop) for name, (start, stop) in found.items() if stop > start}
             done.update((name, stop) for name, (_, stop) in new.items())

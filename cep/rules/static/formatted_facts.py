@@ -1,4 +1,4 @@
-"""Times and durations of tables of facts as declared: by a pattern, as counts of a unit, in a zone."""
+"""Conversion of times and durations in tables of facts: from a pattern, counts of a unit, or local time in a zone."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from cep.core.time_pattern import of_clock, of_day, of_pattern, padded
 from cep.core.zones import zone
 
 _SIZES = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
-"""Nanoseconds of a unit."""
+"""Nanoseconds per unit."""
 
 
 def of_format(series: pl.Series, type: str, format: TimeFormat) -> pl.Series | None:
-    """A column as datetimes, or of times of day and durations as durations, of microseconds, null where a value is not
-    written so; None: the format says nothing of such a column."""
+    """Convert a column to datetimes in microseconds. Times of day and durations become durations.
+
+    A value in another format becomes null. Return None if the format does not apply to the column.
+    """
     clock = format.pattern is not None and of_day(format.pattern)
     wanted = pl.Datetime("us") if type == "time" and not clock else pl.Duration("us")
     dtype = series.dtype
@@ -43,14 +45,15 @@ def of_format(series: pl.Series, type: str, format: TimeFormat) -> pl.Series | N
 
 
 def _by_clock(ticks: pl.Series, format: TimeFormat) -> pl.Series:
-    """Times by the clocks of a zone as instants, null where they are skipped."""
+    """Convert local times in a zone to instants. Times that clocks skip become null."""
     assert format.zone is not None, "it is named"
     found, there = zone(format.zone).utc(ticks.fill_null(0).to_numpy(), format.later)
     return pl.Series(ticks.name, found).set(pl.Series(~there) | ticks.is_null(), None)
 
 
 def number_texts(numbers: pl.Series) -> pl.Series:
-    """Numbers as texts; floats without decimals, as pandas has whole numbers beside missing ones, without a point."""
+    """Convert numbers to texts, floats with whole values without a decimal point (pandas stores ints with gaps as
+    floats)."""
     if numbers.dtype.is_integer():
         return numbers.cast(pl.String)
     floats = numbers.cast(pl.Float64).fill_nan(None)
@@ -59,7 +62,7 @@ def number_texts(numbers: pl.Series) -> pl.Series:
 
 
 def _read(texts: pl.Series, format: TimeFormat) -> pl.Series:
-    """Each distinct text read once; null where it is none. Digits alone may have lost the zeros at their front."""
+    """Parse each distinct text once. An invalid text becomes null. Numbers may lack leading zeros."""
     known: dict[str, int | None] = {}
     for text in texts.drop_nulls().unique():
         try:

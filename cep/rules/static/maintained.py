@@ -1,9 +1,9 @@
-"""Tables of static rules that follow the tables they ask: after a change only what it touches is derived again.
+"""Incremental maintenance of static rules: after a change of the input tables, only affected rows are derived again.
 
-A rule that is not recursive is entered with the rows that came or went of each table it asks, once among the rows that
-there were and once among those that there are. What it makes then may have come or gone; whether it is derived now
-decides (delete and rederive, Gupta, Mumick, Subrahmanian 1993). Recursive predicates, those that have facts besides
-rules, and those that call others are derived anew, each when something changes that it asks.
+A rule that is not recursive is joined with the rows removed from each table it uses, in the old state, and with the
+added rows, in the new state. Each result may have changed; the engine checks whether it is derivable now (delete and
+rederive, Gupta, Mumick, Subrahmanian 1993). Recursive predicates, predicates with facts and rules, and predicates that
+call others are computed anew when one of their inputs changes.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import Predicate, StaticRule, without_alternatives
 
 Edit = tuple[CountedColumns, CountedColumns]
-"""The rows that go of a table, and those that come."""
+"""The rows removed from a table, and the rows added."""
 
 
 class Maintained:
-    """The tables that static rules make of others, which change."""
+    """The tables that static rules derive from other tables, which may change."""
 
     def __init__(
         self,
@@ -48,9 +48,9 @@ class Maintained:
         tables: Mapping[str, MaterializedRelation],
         declared: Mapping[str, FactDeclaration] | None = None,
     ) -> None:
-        """`given`: what rules ask besides their own predicates; `tables`: those of it that change.
+        """Compute all tables. Raises CepError if the rules do not terminate.
 
-        Raises CepError where the rules come to no end.
+        `given`: the relations that the rules use besides their own predicates. `tables`: those of them that change.
         """
         rules = [each for rule in rules for each in without_alternatives(rule)]
         self.rules, self.facts, self.pool, self.source = rules, facts, pool, source
@@ -75,15 +75,17 @@ class Maintained:
         self._single: dict[str, _Single | None] = {}
 
     def rows(self, name: str) -> CountedColumns:
-        """The rows of a predicate in the order of their values."""
+        """Return the rows of a predicate in the order of their values."""
         table = self.derived[name]
         columns = [table.column(i) for i in range(table.arity)]
         order = sorting(columns, table.types, table.count, self.pool)
         return tuple(column[order] for column in columns), table.count
 
     def change(self, edits: Mapping[str, Edit]) -> dict[str, Edit]:
-        """Edit the tables that change; gives what follows for the predicates of the rules. Raises CepError where the
-        rules come to no end; it is then not to be used any more."""
+        """Apply edits to the input tables. Return the resulting edits of the derived predicates.
+
+        Raises CepError if the rules do not terminate. The object must not be used afterwards.
+        """
         for name, (gone, new) in edits.items():
             self.tables[name].edit(gone, new, self.pool)
         for group in self._groups:
@@ -95,7 +97,7 @@ class Maintained:
         return found
 
     def _needs(self, group: Stratum) -> list[MaterializedRelation]:
-        """The tables that rules of a group ask, also by those they call."""
+        """Return the tables that rules of a group use, including those used by predicates they call."""
         found: dict[str, MaterializedRelation] = {}
         seen, queue = set(group.names), list(group.names)
         for name in queue:
@@ -121,7 +123,7 @@ class Maintained:
             single.change(self.pool)
 
     def _anew(self, group: Stratum) -> None:
-        """Derive a group again as a whole, and take what is different."""
+        """Compute a group of predicates anew, and apply the difference."""
         names = set(group.names)
         others = {name: relation for name, relation in self.relations.items() if name not in names}
         closed = close(
@@ -137,7 +139,7 @@ class Maintained:
                 table.edit(*edit_between(table, made.all()), self.pool)
 
     def _entered(self, name: str) -> _Single | None:
-        """The rules of a predicate ready to be entered; None where they are not."""
+        """Return the rules of a predicate, prepared for incremental evaluation, or None if that is impossible."""
         facts = any(rule.name == name and not rule.conditions for rule in self.rules)
         called = any(
             not isinstance(self.relations.get(each.name), MaterializedRelation | TableWithConstants)
@@ -178,7 +180,7 @@ def _table(relation: Relation | None) -> MaterializedRelation | None:
 
 @dataclass(frozen=True, slots=True)
 class _EditEntry:
-    """A rule entered with rows of a table that it asks, which are variables at some `places` of it."""
+    """A rule that is joined with the changed rows of a table. `names`: the variable of each column."""
 
     table: MaterializedRelation
     negated: bool
@@ -190,11 +192,11 @@ class _EditEntry:
 
 
 class _Wider(Exception):
-    """Entered with rows of a table, a rule would make values that its own table does not hold."""
+    """A sign that a rule would derive values that its table's types cannot hold."""
 
 
 class _Single:
-    """The rules of one predicate, entered with what changes. Raises CepError where that is not possible."""
+    """The rules of one predicate, for incremental evaluation. Raises CepError if that is impossible."""
 
     def __init__(self, of: Maintained, name: str) -> None:
         self.table = of.derived[name]
@@ -237,7 +239,7 @@ class _Single:
         return _EditEntry(table, condition.negated, names, former, now, heads[1], heads[0])
 
     def change(self, pool: Pool) -> None:
-        """Take what follows from the changes of the tables that the rules ask."""
+        """Apply the consequences of changes in the tables that the rules use."""
         touched = MaterializedRelation(self.table.name, self.table.types)
         for entry in self.entries:
             if entry.table.changed:

@@ -1,4 +1,4 @@
-"""A static predicate as a table of distinct rows, with an index for each way it is asked."""
+"""Static predicates as tables of distinct rows, with an index for each combination of bound columns."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from cep.rules.static.row_edits import Edits
 
 ALWAYS, NEVER = -(2**63), 2**63 - 1
-"""Since when holds what has always been; until when what will always be."""
+"""Bounds for rows that hold since ever, or for ever."""
 CountedColumns = tuple[Sequence[Column], int]
-"""Columns, and how many rows they have."""
+"""Columns and their number of rows."""
 TableRows = tuple["KeySet", Ints | None, "Edits | None"]
-"""The contents of a table."""
+"""The contents of a table: rows, ends of their validity, and edits."""
 
 
 def words(columns: Sequence[Column], rows: int) -> Ints:
-    """Columns side by side as 64-bit words, in which equal values (and all missing ones) are equal."""
+    """Return columns as a matrix of 64-bit words. Equal values have equal words, and so have missing ones."""
     matrix: Ints = np.zeros((rows, max(1, len(columns))), dtype=np.int64)
     for i, column in enumerate(columns):
         if column.dtype == np.float64:
@@ -37,7 +37,7 @@ def words(columns: Sequence[Column], rows: int) -> Ints:
 
 
 def present(columns: Sequence[Column], rows: int) -> tuple[list[Column], int]:
-    """The rows in which no value is missing, and how many they are: a predicate of a missing value is false."""
+    """Return the rows without missing values, and their number: a predicate does not hold for a missing value."""
     there = np.ones(rows, dtype=np.bool_)
     for column in columns:
         there &= (column == column) if column.dtype == np.float64 else (column != MISSING)
@@ -47,10 +47,10 @@ def present(columns: Sequence[Column], rows: int) -> tuple[list[Column], int]:
 
 
 class MaterializedRelation:
-    """Rows in the order they came. Rows may be added while it is asked: what was answered stays as it was.
+    """Rows in insertion order. Rows may be added during a query; its answers do not change.
 
-    It may be `timed`: then each row holds for what ends in a time of its own. Or it is edited: then rows come and go,
-    and answers come in the order of their values (`cep.rules.static.row_edits`).
+    A `timed` table has a period of validity per row, compared with the end of an occurrence. An edited table can also
+    lose rows, and answers in the order of values (`cep.rules.static.row_edits`).
     """
 
     def __init__(self, name: str, types: Sequence[str]) -> None:
@@ -76,14 +76,14 @@ class MaterializedRelation:
         return True
 
     def add(self, columns: Sequence[Column], rows: int) -> int:
-        """Add rows, each once; gives how many were new."""
+        """Add rows. Return the number of new ones."""
         assert self._edits is None, "rows come to a table that is edited by `edit`"
         before = self.count
         self._rows.insert(words(columns, rows))
         return self.count - before
 
     def replace(self, columns: Sequence[Column], rows: int) -> None:
-        """Other rows instead of all there are. Whoever asks the table goes on asking it."""
+        """Replace all rows. Existing queries use the new rows."""
         from cep.core.hashtable import KeySet
 
         self._rows, self._until, self._edits = KeySet(max(1, self.arity)), None, None
@@ -92,8 +92,10 @@ class MaterializedRelation:
             index.reset(self._rows)
 
     def replace_timed(self, columns: Sequence[Column], since: Ints, until: Ints) -> None:
-        """Other rows, each of which holds for what ends at or after `since` and before `until`. Equal rows hold at
-        different times."""
+        """Replace all rows. Each row holds for occurrences that end at or after `since` and before `until`.
+
+        Equal rows hold at different times.
+        """
         from cep.core.hashtable import KeySet
 
         keys = np.column_stack([words(columns, len(since)), since])
@@ -104,22 +106,24 @@ class MaterializedRelation:
             index.reset(self._rows, until)
 
     def rows(self) -> TableRows:
-        """Return its contents, for `take_on`."""
+        """Return the contents, for `take_on`."""
         return self._rows, self._until, self._edits
 
     def take_on(self, rows: TableRows) -> None:
-        """Hold what it held before; nothing has come to that since."""
+        """Restore contents that `rows` returned, if they have not been modified since."""
         self._rows, self._until, self._edits = rows
         for index in self._indexes.values():
             index.reset(*rows)
 
     def all(self) -> CountedColumns:
-        """All rows."""
+        """Return all rows."""
         return tuple(self.column(i) for i in range(self.arity)), self.count
 
     def edit(self, gone: CountedColumns, new: CountedColumns, pool: Pool) -> None:
-        """Some rows go and others come; costs what they are. What goes is there. A row that has come several times is
-        there until it has gone as often."""
+        """Remove rows and add others. The cost depends on the number of rows in the edit.
+
+        Removed rows must be present. A row that was added several times stays until it has been removed as often.
+        """
         self._edited(pool).apply(words(*gone), words(*new))
 
     def _edited(self, pool: Pool) -> Edits:
@@ -133,7 +137,7 @@ class MaterializedRelation:
         return self._edits
 
     def settle(self) -> None:
-        """Forget what the last edits changed (`PreviousTable`), and the rows that have gone when they are many."""
+        """Forget what the last edits changed (`PreviousTable`). If many rows are removed, reclaim their space."""
         if self._edits is not None and self._edits.settle():
             pool, times, rows = self._edits.pool, self._edits.times(), self._edits.present()
             self.replace(*self._taken(rows))
@@ -142,23 +146,23 @@ class MaterializedRelation:
 
     @property
     def changed(self) -> bool:
-        """True if rows were added or removed since it was settled."""
+        """True if rows were added or removed since `settle`."""
         return self._edits is not None and bool(self._edits.flipped)
 
     def difference(self) -> tuple[CountedColumns, CountedColumns]:
-        """The rows that went, and those that came, since it was settled."""
+        """Return the rows that were removed, and those that were added, since `settle`."""
         assert self._edits is not None, "it was edited"
         gone, new = self._edits.difference()
         return self._taken(gone), self._taken(new)
 
     def repeated(self) -> CountedColumns:
-        """Each row as often as it has come besides once."""
+        """Return the additional copies of rows that were added more than once."""
         if self._edits is None:
             return self._taken(self._rows.rows[:0])
         return self._taken(np.repeat(self._edits.present(), self._edits.times() - 1, axis=0))
 
     def has(self, columns: Sequence[Column], rows: int) -> NDArray[np.bool_]:
-        """Which of these rows are there."""
+        """Return a mask of these rows that are in the table."""
         ids = self._rows.find(words(columns, rows))
         there: NDArray[np.bool_] = ids >= 0
         if self._edits is not None:
@@ -173,7 +177,7 @@ class MaterializedRelation:
         return self._until is not None
 
     def column(self, position: int, start: int = 0, stop: int | None = None) -> Column:
-        """The values of rows `start` up to `stop` at a position."""
+        """Return the values of a column in rows `start` up to `stop`."""
         rows: Ints = self._rows.rows if self._edits is None else self._edits.present()
         return self._column(rows[start:stop, position], position)
 
@@ -182,7 +186,7 @@ class MaterializedRelation:
         return column.view(np.float64) if self.types[position] == "float" else column
 
     def codes(self) -> list[Ints]:
-        """The columns that are codes of the pool, also of rows that have gone and are not yet forgotten."""
+        """Return the columns of codes of the pool, including removed rows whose space is not reclaimed."""
         return [np.ascontiguousarray(self._rows.rows[:, i]) for i, type in enumerate(self.types) if type in CODED]
 
     def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...], former: bool = False) -> TableProbe:
@@ -192,12 +196,12 @@ class MaterializedRelation:
         return TableProbe(self, self._indexes[way], wanted, former)
 
     def frame(self, pool: Pool) -> pl.DataFrame:
-        """The rows as values, columns `arg1`, `arg2`, ..."""
+        """Return the rows as values, in columns `arg1`, `arg2`, ..."""
         return pl.DataFrame([series_of(self.column(i), t, pool).alias(f"arg{i + 1}") for i, t in enumerate(self.types)])
 
 
 class TableProbe:
-    """A table asked in one way."""
+    """A query on a table with a fixed set of bound columns."""
 
     __slots__ = ("_former", "_index", "_stored", "_wanted", "single", "types")
 
@@ -224,7 +228,7 @@ class TableProbe:
 
 
 class _Index:
-    """The distinct (bound, wanted) parts of the rows, found by the bound part. Kept up with the table when asked."""
+    """An index of the distinct (bound, wanted) parts of rows by the bound part. It is updated at each query."""
 
     def __init__(
         self,
@@ -241,7 +245,7 @@ class _Index:
         self.reset(table, until, edits)
 
     def reset(self, table: KeySet, until: Ints | None = None, edits: Edits | None = None) -> None:
-        """Forget all, and begin with this table."""
+        """Clear the index and use another table."""
         from cep.core.chains import Chains
         from cep.core.hashtable import KeySet
 
@@ -274,7 +278,7 @@ class _Index:
     def answers(
         self, bound: Sequence[Column], rows: int, ends: Ints | None = None, former: bool = False
     ) -> tuple[Ints, Ints]:
-        """For each answer its row, and the words of the wanted positions (a row of a matrix)."""
+        """Return the row of each answer, and a matrix of the words of the wanted positions."""
         self.keep_up()
         if self.edits is not None:
             return self._edited(bound, rows, self.edits, former)
@@ -303,7 +307,7 @@ class _Index:
         return found
 
     def _edited(self, bound: Sequence[Column], rows: int, edits: Edits, former: bool) -> tuple[Ints, Ints]:
-        """The answers that are there, or were before the last edits, in the order of their values."""
+        """Return the current answers, or those before the last edits if `former`, in the order of values."""
         if self.bound:
             index, found = self.chains.expand(self.groups.find(words(bound, rows)))
             there = np.flatnonzero(edits.there(found, former))
@@ -316,7 +320,7 @@ class _Index:
         return self._parts(index, found)
 
     def _then(self, bound: Sequence[Column], rows: int, ends: Ints | None, until: Ints) -> tuple[Ints, Ints]:
-        """The answers that hold when what is asked for ends."""
+        """Return the answers that are valid at the rows' `ends`."""
         assert ends is not None, "a table of answers with times is asked with times"
         every = self.table.rows
         if self.bound:
@@ -328,7 +332,7 @@ class _Index:
         return self._parts(index[kept], found[kept])
 
     def _parts(self, index: Ints, found: Ints) -> tuple[Ints, Ints]:
-        """Return the wanted columns of some rows; rows that differ only in other columns are one answer."""
+        """Return the wanted columns of some rows, without duplicates per query row."""
         from cep.core.hashtable import KeySet
 
         parts = self.table.rows[found][:, list(self.wanted)]
@@ -340,12 +344,12 @@ class _Index:
 
 @cache
 def _ticks() -> dict[str, pl.DataType]:
-    """The types of columns that polars reads as microseconds."""
+    """Return the polars types for times and durations, which are in microseconds."""
     return {"time": pl.Datetime("us", "UTC"), "duration": pl.Duration("us")}
 
 
 def series_of(column: Column, type: str, pool: Pool) -> pl.Series:
-    """A column as a polars series of its values."""
+    """Return a column as a polars series of values."""
     if type in CODED:
         return pool.decode(column, type)
     if type == "float":
@@ -356,7 +360,7 @@ def series_of(column: Column, type: str, pool: Pool) -> pl.Series:
 
 
 def type_of(dtype: pl.DataType) -> str | None:
-    """The type of a table's column; None where it holds nothing."""
+    """Return our type of a polars type, or None for a column without values."""
     if dtype == pl.Null:
         return None
     if dtype == pl.Boolean:
@@ -373,7 +377,8 @@ def type_of(dtype: pl.DataType) -> str | None:
 
 
 def column_of(series: pl.Series, type: str, pool: Pool) -> Column:
-    """A polars series as a column of a type that its own fits: int in float, anything in any."""
+    """Convert a polars series to a column of `type`, into which its own type must fit: int into float, any type into
+    any."""
     if type in CODED:
         return pool.encode(series, type)
     if type == "float":

@@ -1,4 +1,4 @@
-"""Values of another kind among those that a graph pattern gives: a text among numbers compares with none of them."""
+"""Warnings about variables of a graph pattern with values of several types. A text and a number cannot be compared."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def mingled(
 
 
 def _beside(graph: Graph, place: int, row: int, types: tuple[str, ...], columns: tuple[Column, ...], pool: Pool) -> str:
-    """The first other variable of an answer that names something."""
+    """Return a description of the answer by its first other variable that is an IRI or a text, or an empty text."""
     for name, type, column in zip(graph.variables, types, columns):
         if name != graph.variables[place] and type in ("iri", "string"):
             return f", where `?{name}` is {_shown(column[row : row + 1], pool)}"

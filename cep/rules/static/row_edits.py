@@ -1,7 +1,7 @@
-"""Rows of a table that come and go while it is asked, in the order of their values; an edit costs what it changes.
+"""Edits of a table whose rows are kept in the order of values. The cost depends on the size of the edit.
 
-A row that has gone keeps its place in the table's hash index and is passed over. Each row has a label, and labels sort
-as the values do; a new row takes one between those of its neighbours.
+A removed row stays in the table's hash index and is skipped. Each row has a label; labels sort like the values. A new
+row gets a label between those of its neighbours.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ _GONE = 1024  # rows that may have gone, besides as many as there are
 
 
 class Edits:
-    """The rows of `table`, which are all there at first. `labels`: of each row; `flipped`: the rows that came or went
-    since it was settled."""
+    """The edits of `table`, whose rows are all present at first.
+
+    `labels`: the label of each row. `flipped`: the rows that were added or removed since `settle`.
+    """
 
     def __init__(self, table: KeySet, types: Sequence[str], pool: Pool) -> None:
         self.table, self.types, self.pool = table, types, pool
@@ -47,7 +49,7 @@ class Edits:
         self._present: Ints | None = None
 
     def apply(self, gone: Ints, new: Ints) -> None:
-        """Take rows away and put others in, given as words."""
+        """Remove the rows `gone`, and add the rows `new`. Rows are words."""
         self._present = None
         before = self.table.count
         came, fresh = self.table.insert(new)
@@ -70,7 +72,7 @@ class Edits:
         self.flipped ^= set(touched[was != now].tolist())
 
     def _place(self, rows: list[int]) -> None:
-        """Give new rows their places."""
+        """Insert new rows into the order, and give them labels."""
         key, every = sort_key(self.types, self.pool), self.table.rows
         self.labels = np.concatenate([self.labels, np.zeros(len(rows), dtype=np.int64)])
         for row in rows:
@@ -88,32 +90,32 @@ class Edits:
                 self.labels[self._order] = np.arange(len(self._order), dtype=np.int64) * _GAP
 
     def there(self, rows: Ints, former: bool = False) -> NDArray[np.bool_]:
-        """Which rows are there, or were when it was settled."""
+        """Return a mask of the rows that are present, or that were at the last `settle` if `former`."""
         found: NDArray[np.bool_] = self._times[rows] > 0
         if former and self.flipped:
             found ^= np.isin(rows, list(self.flipped))
         return found
 
     def ordered(self, former: bool = False) -> Ints:
-        """The rows that are there, or were when it was settled, in the order of their values."""
+        """Return the rows that are present, or that were at the last `settle` if `former`, in the order of values."""
         found: Ints = self._order[self.there(self._order, former)]
         return found
 
     def present(self) -> Ints:
-        """The rows that are there, as words, in the order of their values."""
+        """Return the present rows as words, in the order of values."""
         if self._present is None:
             self._present = self.table.rows[self.ordered()]
         return self._present
 
     def difference(self) -> tuple[Ints, Ints]:
-        """The rows that went, and those that came, since it was settled, as words."""
+        """Return the removed and the added rows since `settle`, as words."""
         rows: Ints = np.array(sorted(self.flipped), dtype=np.int64)
         rows = rows[np.argsort(self.labels[rows], kind="stable")]
         now = self.there(rows)
         return self.table.rows[rows[~now]], self.table.rows[rows[now]]
 
     def settle(self) -> bool:
-        """Forget what changed; whether so many rows have gone that the table is better made anew."""
+        """Forget the changes. Return True if the table should be rebuilt, because most rows have been removed."""
         self.flipped = set()
         many = self.table.count > 2 * self.count + _GONE
         return many
@@ -123,5 +125,5 @@ class Edits:
         return self._times[self.ordered()]
 
     def begin(self, times: Ints) -> None:
-        """All rows are there, and each has come so often, in the order of their values."""
+        """Set how often each row was added. All rows must be present; `times` is in the order of values."""
         self._times[self._order] = times

@@ -1,4 +1,5 @@
-"""A static predicate that is no table: its rules run on the values it is called with, as `hot(T) :- T > 30.`"""
+"""Static predicates that are not tables. Their rules run on the arguments of each call, for instance `hot(T) :- T >
+30.`"""
 
 from __future__ import annotations
 
@@ -23,14 +24,14 @@ from cep.rules.terms import Comparison, Condition, Expression, Predicate, Static
 
 @dataclass(frozen=True, slots=True)
 class GivenArguments:
-    """Arguments that are given: which variable each given position is, and what must hold besides."""
+    """The arguments of a call: the variable of each given position, and additional conditions."""
 
     names: dict[int, str]
     conditions: tuple[Condition, ...]
 
 
 def enter(arguments: Sequence[Expression], given: Sequence[int]) -> GivenArguments:
-    """Arguments with values given for these positions: a variable takes its value, anything else must equal it."""
+    """Bind arguments to given positions. A variable takes the value; any other argument must be equal to it."""
     names: dict[int, str] = {}
     seen: set[str] = set()
     conditions: list[Condition] = []
@@ -47,7 +48,7 @@ def enter(arguments: Sequence[Expression], given: Sequence[int]) -> GivenArgumen
 
 
 class RulePredicate:
-    """Rules of one predicate, none of them recursive. Types are those of the call."""
+    """The rules of one predicate, none recursive. Each call determines the types."""
 
     def __init__(
         self,
@@ -117,7 +118,7 @@ class RulePredicate:
 def order_of(
     rule: StaticRule, entry: GivenArguments, relations: Mapping[str, Relation], source: Source | None
 ) -> tuple[tuple[Condition, ...], set[str]]:
-    """A rule's conditions in order when it is entered so, and all variables that are bound then."""
+    """Return a rule's conditions in binding order after such a call, and all variables that are bound then."""
     known = set(entry.names.values())
     order = arrange(entry.conditions + rule.conditions, known, relations, source)
     for condition in order:
@@ -126,7 +127,7 @@ def order_of(
 
 
 def fit_head(typed: Typed, type: str) -> Typed:
-    """A head argument in the type of its column, which has grown to hold it."""
+    """Convert a head argument to its column's type, which is wide enough for it."""
     assert typed.type == type or type == "any" or common_type(typed.type, type) == type, "a column holds all its values"
     fit = coerced(typed, type)
     assert fit is not None, "a column holds all its values"
@@ -142,7 +143,7 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """The rules ready to run."""
+    """The compiled rules of a call."""
 
     rules: list[_Rule]
     types: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Semi-naive evaluation: rules in rounds, each over what the last one found (Bancilhon 1986)."""
+"""Semi-naive evaluation: rules run in rounds, each on the results of the previous one (Bancilhon 1986)."""
 
 from __future__ import annotations
 

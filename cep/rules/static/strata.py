@@ -1,4 +1,4 @@
-"""Which static predicates need each other: groups in the order they can be closed, and cycles through `not`."""
+"""Stratification of static predicates: evaluation order, and cycles through `not`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cep.rules.terms import Predicate, StaticRule
 
 @dataclass(frozen=True, slots=True)
 class Stratum:
-    """Predicates that need each other (`recursive`), or one that does not need itself."""
+    """A group of predicates that depend on each other (`recursive`), or a single one that does not depend on itself."""
 
     names: tuple[str, ...]
     recursive: bool
@@ -22,7 +22,10 @@ Cycle = Sequence[tuple[str, Predicate]]
 
 
 def strata(names: Sequence[str], rules: Mapping[str, Sequence[StaticRule]]) -> tuple[list[Stratum], list[Cycle]]:
-    """Groups, each after those it needs; and for each `not` inside a group one cycle through it: (who, needs what)."""
+    """Return the groups, each after those on which it depends, and one cycle for each `not` inside a group.
+
+    A cycle is a list of predicates, each with the condition by which it depends on the next.
+    """
     known = set(names)
     needs: dict[str, list[Predicate]] = {
         name: [
@@ -47,7 +50,7 @@ def strata(names: Sequence[str], rules: Mapping[str, Sequence[StaticRule]]) -> t
 
 
 def _path(start: str, goal: str, needs: Needs, inside: set[str]) -> list[tuple[str, Predicate]]:
-    """A shortest way from one predicate to another inside a group."""
+    """Return a shortest path of dependencies from one predicate to another inside a group."""
     if start == goal:
         return []
     came: dict[str, tuple[str, Predicate]] = {}

@@ -1,4 +1,4 @@
-"""Tables seen in another way: as they were before the last edits, or with constants that they do not hold."""
+"""Views of tables: the state before the last edits, and tables with additional constant columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cep.rules.static.materialized import MaterializedRelation, TableProbe
 
 
 class PreviousTable:
-    """A table as it was when it was last settled."""
+    """A table in its state at the last `settle`."""
 
     def __init__(self, table: MaterializedRelation) -> None:
         self.table = table
@@ -27,13 +27,13 @@ class PreviousTable:
 
 
 class TableWithConstants:
-    """A table of rows that all have certain values at some positions, which it does not hold: those of one constant.
+    """A table with additional columns that are not stored, because each has a single value.
 
-    What it is asked with there are those values.
+    A query binds these columns only to that value.
     """
 
     def __init__(self, table: MaterializedRelation | PreviousTable, fixed: Sequence[str | None]) -> None:
-        """`fixed`: for each position the type of its one value, None for those that the table holds."""
+        """Create a view. `fixed`: for each position, the type of the constant, or None for a stored column."""
         self.table = table
         self.fixed = fixed
         self.name = table.name
@@ -43,7 +43,7 @@ class TableWithConstants:
 
     @property
     def held(self) -> list[int]:
-        """The positions that the table holds."""
+        """The positions of stored columns."""
         return list(self._inner)
 
     def ready(self, bound: frozenset[int]) -> bool:

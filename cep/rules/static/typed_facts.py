@@ -1,7 +1,7 @@
-"""Facts that are declared, `fact opening(shop: string, from: time, until: time).`: what rows and tables must hold.
+"""Declared facts, `fact opening(shop: string, from: time, until: time).`, and the check of facts and tables.
 
-An attribute that is declared `time` holds points in time, or times of day, which are durations since midnight:
-whichever its facts are.
+An attribute of type `time` contains either points in time, or times of day as durations since midnight. The facts
+determine which.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from cep.rules.terms import Constant, Expression, StaticRule
 
 @dataclass(frozen=True, slots=True)
 class FactAttribute:
-    """`from: time? FORMAT "%d.%m.%Y"`; `format`: how its times or durations are written in a table, no part of what
-    they are."""
+    """An attribute, `from: time? FORMAT "%d.%m.%Y"`. `format`: how a table writes it. It is not part of the attribute's
+    identity."""
 
     name: str
     type: str
@@ -40,7 +40,8 @@ class FactAttribute:
 
 @dataclass(frozen=True, slots=True)
 class FactDeclaration:
-    """`fact name(attributes) FORMAT csv(...).`; `records`: how a table of them is written, no part of what they are."""
+    """A declaration, `fact name(attributes) FORMAT csv(...).` `records`: the format of a table. It is not part of its
+    identity."""
 
     name: str
     attributes: tuple[FactAttribute, ...]
@@ -52,9 +53,9 @@ class FactDeclaration:
 
 
 class DeclaredFacts:
-    """One declared predicate: its facts and its table held against the declaration.
+    """The facts and the table of one declared predicate, checked against the declaration.
 
-    `types`: of its columns; `table`: as the declaration says; `errors`: what does not fit it.
+    `types`: those of the columns. `table`: the converted table. `errors`: the mismatches.
     """
 
     def __init__(
@@ -95,13 +96,13 @@ class DeclaredFacts:
         return CepError(message, self.source, argument.span, hint, "type")
 
     def made(self, rule: StaticRule, typed: Sequence[Typed]) -> None:
-        """Raises what a rule makes that the declaration does not allow."""
+        """Raise CepError if a rule derives a type that the declaration does not permit."""
         for at, (argument, each) in enumerate(zip(rule.arguments, typed)):
             if coerced(each, self.types[at]) is None:
                 raise self.mismatch(at, each.type, argument)
 
     def _resolve(self, at: int, arguments: Sequence[Expression], columns: Sequence[pl.Series]) -> None:
-        """Decide whether times are points in time or times of day; both in one column are refused."""
+        """Decide between points in time and times of day for a column. Report a mixture."""
         kinds = {columns[at].dtype == pl.Duration} if columns and columns[at].len() else set[bool]()
         for argument in arguments:
             type = self._type(argument)
@@ -137,7 +138,7 @@ class DeclaredFacts:
     # --- tables ---
 
     def _named(self, table: pl.DataFrame) -> pl.DataFrame | None:
-        """The columns that have the attributes' names, else all in their order."""
+        """Select the columns with the attributes' names, or else all columns in order. Return None after a mistake."""
         names = [each.name for each in self.declaration.attributes]
         if (columns := by_name(names, table.columns)) is not None:
             return table.select(columns)
@@ -167,7 +168,7 @@ class DeclaredFacts:
         return None
 
     def _converted(self, at: int) -> pl.Series:
-        """A column of the table as its attribute is declared."""
+        """Convert a column of the table to its declared type, and report values that do not fit."""
         assert self.table is not None, "there is a table"
         series, attribute = self.table.to_series(at), self.declaration.attributes[at]
         what = f"the table of `{self.declaration.name}`"
@@ -197,7 +198,7 @@ class DeclaredFacts:
 
 
 def by_name(names: Sequence[str], columns: Sequence[str]) -> list[str] | None:
-    """The columns that have some names, whatever is a capital; None: not all have one, or one has two."""
+    """Return the columns with these names, ignoring case. None: a name is absent or ambiguous."""
     if set(names) <= set(columns):
         return list(names)
     found = [[column for column in columns if _same(name, column)] for name in names]
@@ -220,8 +221,10 @@ _WRITTEN = {
 
 
 def converted(series: pl.Series, type: str, format: TimeFormat | None = None) -> pl.Series | None:
-    """A column of a table as one of a type, null where a value is none of it; None where no value can be. `format`: how
-    its times are written."""
+    """Convert a column of a table to a type. A value that does not fit becomes null. Return None if no value can fit.
+
+    `format`: the format of times.
+    """
     if format is not None and (made := of_format(series, type, format)) is not None:
         return made
     dtype = series.dtype
@@ -274,7 +277,7 @@ def _dtypes() -> Mapping[str, pl.DataType]:
 
 
 def _read(texts: pl.Series, reader: Callable[[str], int]) -> pl.Series:
-    """Each distinct text read once; null where it is none."""
+    """Parse each distinct text once. An invalid text becomes null."""
     known = dict(_each(texts.drop_nulls().unique(), reader))
     return texts.replace_strict(known, default=None, return_dtype=pl.Int64)
 
