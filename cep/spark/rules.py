@@ -1,7 +1,10 @@
 """Rules over DataFrames of an existing Spark session: `cep.spark.Rules`.
 
-```python rules = Rules.from_file("rules.cep") found = rules.detect({"reading": spark.read.table("readings")})
-found["warning"].show() ```
+```python
+rules = Rules.from_file("rules.cep")
+found = rules.detect({"reading": spark.read.table("readings")})
+found["warning"].show()
+```
 
 The session is not changed. docs/pyspark.md shows the way from a table to a rule and back.
 """
