@@ -1,9 +1,11 @@
-"""A micro-batch of workers that share no folder: one job whose tasks pass rows on through Spark's shuffle, as bytes.
+"""A micro-batch for workers without a shared folder: one job, whose tasks pass rows on through Spark's shuffle, as
+bytes.
 
-Each stage of the program is behind a shuffle. Buckets are dealt to as many tasks as there are cores, and each task
-comes to the same worker again (`cep.spark.task_affinity`). The tasks put states, files of the output and dead letters
-into the object store and tell the driver where they are. The driver puts the manifest by which they count. A task may
-run twice; only what it reports to the driver counts.
+There is a shuffle before each stage of the program. Buckets are distributed to as many tasks as there are cores. Each
+task runs in the same worker every time (`cep.spark.task_affinity`).
+
+The tasks upload states, output files and dead letters to the object store, and tell the driver their places. The driver
+writes the manifest that commits them. A task may run twice; only the results that it reports to the driver count.
 """
 
 from __future__ import annotations
@@ -32,13 +34,16 @@ if TYPE_CHECKING:
     from cep.spark.task_affinity import Slots
 
 Sent: TypeAlias = "tuple[int, bytes | TaskFound]"
-"""Rows for the task of a number: blocks, pickled, or what goes on to the driver."""
+"""A value for the task of a number: pickled blocks, or results that are passed on to the driver."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place for what tasks make: `packs`, under names of the `number` of the next manifest and of the `run`.
-    `mark`: the name of the checkpoint. `files`: of states, by bucket, as `1-0003`."""
+    """The location of files that tasks upload: `packs`, whose names contain the `number` of the next manifest and the
+    `run`.
+
+    `mark`: the name of the checkpoint. `files`: the files of states by bucket, such as `1-0003`.
+    """
 
     packs: Packs
     number: int
@@ -49,10 +54,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class StageJob:
-    """The work of `width` tasks: step the buckets of the stage of a `number` (0: none; one more than
-    the last: they count ways), up to the `watermark` (milliseconds), in a micro-batch (`batch`). `buckets`: their
-    versions; `due`: those to be stepped though nothing comes; `writes`: what there is for the sink is written, by the
-    first task if it is `first` in any case. `versions`: of all buckets, by names as `1-0003`."""
+    """The work of `width` tasks for one stage in a micro-batch.
+
+    - `number`: that of the stage. 0: no stage. One more than the last stage: add up multiplicities.
+    - `batch`: the number of the micro-batch. `watermark`: where the buckets step to, in milliseconds.
+    - `buckets`: their versions. `due`: buckets that must step even without input.
+    - `writes`: the tasks write the output. `first`: the first task writes a file in any case.
+    - `versions`: the versions of all buckets, by names such as `1-0003`.
+    """
 
     width: int
     number: int
@@ -67,7 +76,7 @@ class StageJob:
     counted: frozenset[str] = field(default=frozenset())
 
     def of(self, slots: Sequence[int]) -> StageJob:
-        """It with the files of some tasks alone."""
+        """Return a copy with only the state files of some tasks."""
         some = frozenset(slots)
         mine = {
             name: files for name, files in self.place.files.items() if int(name.partition("-")[2]) % self.width in some
@@ -75,7 +84,7 @@ class StageJob:
         return replace(self, place=replace(self.place, files=mine))
 
     def step(self, sent: Broadcast[PackedWork], slot: int, came: Iterable[Sent]) -> Iterator[Sent]:
-        """A task, in a worker. CepError: see `Home.run`."""
+        """Run a task in a worker. CepError: see `Home.run`."""
         steps, world, later = dict[int, list[HandedBlock]](), list[HandedBlock](), list[HandedBlock]()
         letters, reports = list[HandedBlock](), list[HandedBlock]()
         for _, value in came:
@@ -112,7 +121,7 @@ class StageJob:
 
 
 def dealt(blocks: Iterable[HandedBlock], width: int) -> Iterator[Sent]:
-    """Blocks for the tasks to which they go."""
+    """Yield pickled blocks for each task that must receive some."""
     found: dict[int, list[HandedBlock]] = {}
     for one in blocks:
         slot = crc32(one.event.encode()) if one.stage == DEAD else one.bucket
@@ -122,7 +131,7 @@ def dealt(blocks: Iterable[HandedBlock], width: int) -> Iterator[Sent]:
 
 
 def from_source(width: int, rows: Iterable[Sequence[bytes]]) -> Iterator[Sent]:
-    """The blocks of a source's tasks, for the tasks to which they go."""
+    """Yield the blocks of a source's tasks for the tasks that must receive them."""
     for row in rows:
         yield from dealt(pickle.loads(row[0]), width)
 
@@ -134,7 +143,7 @@ def _tasks(
 
 
 class ShuffledBatch:
-    """One micro-batch: what its job has made. `before`: the note of the one before it."""
+    """One micro-batch, with the results of its job. `before`: the note of the previous micro-batch."""
 
     def __init__(self, work: QueryWork, batch: int, watermark: int, before: BatchNote, place: Place) -> None:
         self._work, self._batch, self._watermark, self._before, self._place = work, batch, watermark, before, place
@@ -146,7 +155,7 @@ class ShuffledBatch:
         self.written: dict[str, Files] = {"output": {}, "dead": {}}
 
     def run(self, slots: Slots, sent: Broadcast[PackedWork], stream: DataFrame) -> None:
-        """Its job. CepError: see `Home.run`; Spark's errors: the job has failed."""
+        """Run the job of the micro-batch. CepError: see `Home.run`. Spark's errors: the job has failed."""
         width = min(slots.count, self._work.stages[0].program.buckets)
         rows: RDD[Sent] = stream.select("blocks").rdd.mapPartitions(partial(from_source, width))
         try:
@@ -159,7 +168,7 @@ class ShuffledBatch:
             self.took(each)
 
     def jobs(self, width: int) -> Iterator[StageJob]:
-        """The work of so many tasks, stage by stage."""
+        """Yield the work of `width` tasks, stage by stage."""
         work, program = self._work, self._work.stages[0].program
         meets = bool(program.merged)
         for stage in program.stages:
@@ -190,7 +199,7 @@ class ShuffledBatch:
         )
 
     def took(self, found: TaskFound) -> None:
-        """Note that the output of a task counts."""
+        """Add the results of a task to those of the micro-batch."""
         made, stage = found.output, found.stage
         self.versions |= {state_name(stage, bucket): version for bucket, version in made.versions.items()}
         self.calls |= {state_name(stage, bucket): call for bucket, call in made.calls.items()}

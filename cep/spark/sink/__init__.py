@@ -1,1 +1,1 @@
-"""The sink of a query: files of derived events, the log of those that count, and their way to a broker."""
+"""The sink of a query: files of derived events, the log of committed files, and forwarding to a broker."""

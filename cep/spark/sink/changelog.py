@@ -1,10 +1,10 @@
-"""Derived events as a changelog: each row says whether it is added or withdrawn (`@change`), of which occurrence
-(`@id`), and its `@version`.
+"""Derived events as a changelog. Each row has `@change` (added or withdrawn), the occurrence's `@id`, and a `@version`.
 
-The versions of one `@id` rise, those that are added are odd, those that are withdrawn even: the highest says what is
-there. They come from the number of the micro-batch, so a micro-batch that is done again writes the same. A row is added
-at most once before it is withdrawn, and withdrawn only while it is there: so the rows that were added more often than
-withdrawn are the net result, in whatever order they are read.
+The versions of an `@id` increase. They are odd for added rows and even for withdrawn ones, so the highest version shows
+the current state. They are computed from the number of the micro-batch, so a repeated micro-batch writes the same.
+
+A row is not added again before it is withdrawn, and only withdrawn while it exists. So the net result consists of the
+rows that were added more often than withdrawn, in any order of reading.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cep.runtime.buckets import stacked
 
 
 def changelog_schemas(schemas: Mapping[str, Schema]) -> dict[str, Schema]:
-    """Derived events as rows of the changelog."""
+    """Return the schemas of derived events as rows of the changelog."""
     return as_written(schemas, versions=True)
 
 
@@ -32,7 +32,7 @@ def as_changelog(
     meanings: Mapping[str, str],
     batch: int,
 ) -> dict[str, list[pl.DataFrame]]:
-    """Tables with `@change` (1, -1) as they are written in the micro-batch of this number."""
+    """Convert tables with `@change` (1, -1) to rows of the changelog. `batch`: the number of the micro-batch."""
     found = {}
     for event, each in tables.items():
         table = identified(stacked(each), schemas[event], meanings[event])
@@ -42,6 +42,6 @@ def as_changelog(
 
 
 def is_changelog(file: Path) -> bool:
-    """Return True if the first of these lines of JSON is a row of a changelog."""
+    """Return True if the first line of a JSON Lines file is a row of a changelog."""
     with file.open("rb") as lines:
         return CHANGE in json.loads(lines.readline() or b"{}")

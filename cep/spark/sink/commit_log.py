@@ -1,13 +1,13 @@
-"""The commit log of the sink: which files count, micro-batch by micro-batch, in the format of Spark's own file sink.
+"""The commit log of the sink: the committed files of each micro-batch, in the format of Spark's own file sink.
 
-The entry of a micro-batch is a file named by its number, `7`, or one for all until it, `9.compact`: a line `v1`, then
-a line of JSON for each file. Spark takes the distance between compact entries from the last two, and expects it to
-stay. Ours begin with `v01`, which Spark takes for the same: then the last line has a hash of the whole; or with `v001`
-where there is no line.
+The entry of a micro-batch is a file named by its number, such as `7`. A compact entry, such as `9.compact`, comprises
+all micro-batches up to its number. An entry is a line `v1`, then a line of JSON for each file. Spark takes the distance
+between compact entries from the last two, and expects it to stay the same. Our entries begin with `v01`, which Spark
+accepts as the same version, and end with a hash of the entry. Empty entries begin with `v001`.
 
-Files are written beside the log, under names that no reader takes for data. A micro-batch counts once its note,
-`note.7`, is on disk; then its files get their names, then it gets its entry. So a reader of the log finds the files,
-and a reader that lists the folder finds none that will not count; the next run finishes what was killed in between.
+Tasks write files beside the log, under names that readers ignore. A micro-batch is committed once its note, `note.7`,
+is on disk. Then its files get their final names, and then its entry is written. So a reader of the log finds all files,
+and a reader of the folder finds only committed ones. If the run is killed in between, the next run finishes this.
 """
 
 from __future__ import annotations
@@ -29,25 +29,27 @@ from cep.core.errors import CepError
 from cep.spark.disk import BACK, SINK_LOG, damaged_file, put, sync
 
 COMPACTED = 10
-"""Every so many micro-batches there is a compact entry, at first."""
+"""The initial number of micro-batches between compact entries."""
 WIDEST = 320
-"""In a long log, every so many at most; a reader opens as many files."""
+"""The largest number of micro-batches between compact entries. A reader opens as many files."""
 LONG = 100
-"""The distance is doubled once a compact entry has so many lines for each micro-batch before it."""
+"""The number of lines per micro-batch in a compact entry at which the distance of compact entries is doubled."""
 
 LEAVING = "leaving"
-"""In the log's folder: the files that were dropped from the log last, and may still be read."""
+"""A file in the log's folder that lists the files last dropped from the log, which may still be read."""
 COMING = "coming"
-"""In the log's folder: the files of tasks, until they count."""
+"""The folder, in the log's folder, for files of tasks until they are committed."""
 NOTE = "note"
-"""In the log's folder, before the number of a micro-batch: its lines, a hash of its plan, and how many rows of each
-event there were until then."""
+"""The prefix of a micro-batch's note in the log's folder.
+
+A note contains the lines of the entry, a hash of the micro-batch's plan, and the numbers of rows so far, by event.
+"""
 WITHDRAWN = ".withdrawn.jsonl"
-"""The suffix of files that are to be sent before others of a micro-batch."""
+"""The suffix of files that must be sent before the other files of a micro-batch."""
 RUN = "run"
-"""In the log's folder: a name that no other log has."""
+"""A file in the log's folder that contains a unique name of the log."""
 NOTES = 3
-"""So many notes are kept. Spark goes back by one micro-batch."""
+"""The number of notes to keep. Spark may go back by one micro-batch."""
 
 _FORM, _NONE = b"v01", b"v001"
 _LATEST = re.compile(r'"latest":(-?\d+)')
@@ -56,9 +58,14 @@ _TYPE = "type="
 
 @dataclass(frozen=True, slots=True)
 class OutputFile:
-    """A file of derived events: `size` in bytes, `changed` in milliseconds. `rows`: how many of each event; none in a
-    file that only has columns. `latest`: the last end among them; `hash`: of the content; `times`: the form of times
-    that are counts of a unit other than seconds, which a reader could not tell."""
+    """A file of derived events.
+
+    - `size`: in bytes. `changed`: the time of change in milliseconds. `hash`: that of the content.
+    - `rows`: the number of rows by event; empty for a file that only has columns.
+    - `latest`: the last end of its rows.
+    - `times`: the format of times, if they are counts of a unit other than seconds, which a reader could not
+      detect.
+    """
 
     path: str
     size: int
@@ -72,16 +79,18 @@ class OutputFile:
     def of(
         cls, at: Path, path: Path, rows: Mapping[str, int], latest: int | None = None, times: str | None = None
     ) -> OutputFile:
-        """A file that was written, and is on disk when this returns. `at`: where it is until it counts; `path`: where
-        it will be."""
+        """Describe a file that was written, and sync it to disk. `at`: its current path. `path`: its path once
+        committed."""
         with at.open("rb+") as file:
             sync(file)
         found = at.stat()
         return cls(str(path), found.st_size, found.st_mtime_ns // 1_000_000, rows, latest, content_hash(at), times)
 
     def line(self, batch: int, below: str | None = None) -> str:
-        """Its line in Spark's log, with the number of its micro-batch, the last end and the hash added; `below`: the
-        address that readers have of the folder of the log, with the name of the file in it, None: it is there."""
+        """Return the file's line in Spark's log, with our own fields: micro-batch, last end, and hash.
+
+        `below`: the file's address for readers; None: its local path.
+        """
         known = {"size": self.size, "isDir": False, "modificationTime": self.changed}
         rest = {"blockReplication": 1, "blockSize": 32 << 20, "action": "add"}
         ours = {"batch": batch, "latest": self.latest, "content": self.hash, "times": self.times}
@@ -91,8 +100,8 @@ class OutputFile:
 
 @dataclass(frozen=True, slots=True)
 class CommitLog:
-    """The log of the files in a folder; neither need exist yet. `address`: where readers have the folder, None: they
-    have this one."""
+    """The log of the files in a folder. Neither need exist yet. `address`: the folder's address for readers; None:
+    local."""
 
     files: Path
     address: str | None = None
@@ -103,17 +112,17 @@ class CommitLog:
 
     @property
     def last(self) -> int:
-        """The number of the last micro-batch that counts, -1: there is none."""
+        """The number of the last committed micro-batch, or -1."""
         return max([self.entered, *self._notes()])
 
     @property
     def entered(self) -> int:
-        """That of the last one that readers know of."""
+        """The number of the last micro-batch with an entry, which readers can see, or -1."""
         return max(self._entries(), default=-1)
 
     def has(self, batch: int, plan: str = "") -> bool:
-        """Return True if the micro-batch counts, and was planned so. CepError: it does, and it was planned otherwise,
-        or that is not known any more."""
+        """Return True if the micro-batch is committed. CepError: it is, with another plan or one that is no longer
+        known."""
         if self.last < batch:
             return False
         if self._note(batch).get("plan") != plan:
@@ -122,12 +131,11 @@ class CommitLog:
         return True
 
     def coming(self, name: str) -> Path:
-        """The path at which a file of this name is written before it counts: no pattern of a reader matches it
-        there."""
+        """Return the path where a file is written before it is committed. No reader's pattern matches it."""
         return self._folder / COMING / f"{name.replace('/', '.')}.new"
 
     def lines(self) -> Iterator[str]:
-        """A line of JSON for each file that counts, the oldest first. CepError: an entry is damaged, or missing."""
+        """Yield a line of JSON for each committed file, oldest first. CepError: an entry is damaged or missing."""
         entries = self._entries()
         whole = max((number for number, name in entries.items() if name.endswith(".compact")), default=0)
         for number in range(whole, max(entries, default=-1) + 1):
@@ -136,25 +144,31 @@ class CommitLog:
             yield from entry(self._folder / entries[number])
 
     def written(self, batch: int) -> list[str]:
-        """The names of the files of one of the last micro-batches."""
+        """Return the names of the files of a recent micro-batch."""
         return [file_name(line) for line in self._note(batch).get("lines", ())]
 
     def leaving(self) -> list[str]:
-        """The names of the files that were dropped from the log last."""
+        """Return the names of the files that were last dropped from the log."""
         path = self._folder / LEAVING
         return _proven(path, path.read_bytes()).decode().splitlines() if path.exists() else []
 
     def totals(self) -> Counter[str]:
-        """How many rows of each event were written, including those in files that were removed."""
+        """Return the number of rows written so far by event, including those in removed files."""
         return Counter(self._note(self.last).get("rows"))
 
     def add(
         self, batch: int, files: Sequence[OutputFile], keep: int | None = None, passing: bool = False, plan: str = ""
     ) -> None:
-        """Add the files of the next micro-batch. `plan`: a hash of its plan. `keep`: with compact entries, files whose
-        last event ends more than so many microseconds before the last of all are dropped from the log, and removed with
-        the compact entry after that. `passing`: the reader removes files, which are then dropped as well. CepError: it
-        is not the next micro-batch, or a file is missing: then the micro-batch does not count, and is repeated."""
+        """Commit the files of the next micro-batch.
+
+        - `plan`: a hash of its plan.
+        - `keep`: at a compact entry, drop files whose last event ends more than `keep` microseconds before the latest
+          event. They are removed at the next compact entry.
+        - `passing`: the reader removes files, so drop the missing ones as well.
+
+        CepError: it is not the next micro-batch, or a file is missing. The micro-batch is then not committed, and is
+        repeated.
+        """
         if batch != self.last + 1:
             message = f"--output: {self.files} has micro-batches until {self.last}, and the next one is {batch}"
             raise CepError(message, hint=BACK, code="checkpoint")
@@ -177,8 +191,10 @@ class CommitLog:
         self.settle(keep, passing)
 
     def settle(self, keep: int | None = None, passing: bool = False) -> None:
-        """Give the files that count their names, and the last micro-batch its entry, if it has none yet; remove what
-        does not count. Not while tasks write. CepError: a file is missing."""
+        """Rename committed files, write the missing entry of the last micro-batch, and remove uncommitted files.
+
+        Do not call this while tasks write. CepError: a file is missing.
+        """
         for batch in range(self.entered + 1, self.last + 1):
             new = self._note(batch)["lines"]
             for name in map(file_name, new):
@@ -220,8 +236,11 @@ class CommitLog:
         self._forget(batch, way, len(kept))
 
     def _forget(self, batch: int, way: int, lines: int) -> None:
-        """Remove entries that the last one repeats. Those since the compact entry before stay for readers that are at
-        them, and so do two compact ones, whose distance Spark goes by; here it may get longer."""
+        """Remove entries that the last compact entry repeats.
+
+        Entries since the previous compact entry stay for their current readers. Two compact entries stay, because Spark
+        derives their distance from them. The distance may be doubled here.
+        """
         entries = self._entries()
         whole = {number for number, name in entries.items() if name.endswith(".compact")}
         wider = way * 2 <= WIDEST and lines > LONG * way and not (batch + 1) % (way * 2)
@@ -237,7 +256,7 @@ class CommitLog:
         return COMPACTED if len(whole) < 2 else whole[-1] - whole[-2]
 
     def _entries(self) -> dict[int, str]:
-        """The names of entries by the numbers of their micro-batches."""
+        """Return the names of entries by the number of their micro-batch."""
         if not self.there:
             return {}
         names = [file.name for file in self._folder.iterdir()]
@@ -245,7 +264,7 @@ class CommitLog:
         return {int(stem): name for stem, name in stems if stem.isdecimal()}
 
     def _notes(self) -> list[int]:
-        """The numbers of the micro-batches that have notes."""
+        """Return the numbers of the micro-batches with notes."""
         return [int(file.suffix[1:]) for file in self._folder.glob(f"{NOTE}.*")]
 
     def _note(self, batch: int) -> dict[str, Any]:
@@ -270,7 +289,7 @@ class CommitLog:
 
 
 def parted(lines: Sequence[str], keep: int | None) -> tuple[list[str], list[str]]:
-    """The lines that stay, and the names of the files that do not. A file without a last end stays."""
+    """Split lines into those to keep, and the names of files to drop. A file without a last end is kept."""
     if keep is None:
         return list(lines), []
     ends = [None if (found := _LATEST.search(line)) is None else int(found[1]) for line in lines]
@@ -281,18 +300,18 @@ def parted(lines: Sequence[str], keep: int | None) -> tuple[list[str], list[str]
 
 
 def file_name(line: str) -> str:
-    """The name of the file of a line in its folder, wherever the folder was when the line was written."""
+    """Return the name of a line's file relative to its folder, even if the folder has moved since."""
     _, above, name = unquote(json.loads(line)["path"]).rsplit("/", 2)
     return f"{above}/{name}" if above.startswith(_TYPE) else name
 
 
 def batch_of(line: str) -> int:
-    """The number of the micro-batch of a line."""
+    """Return the number of a line's micro-batch."""
     return int(json.loads(line)["batch"])
 
 
 def entry(path: Path) -> list[str]:
-    """The lines of an entry of the log, one for each file. CepError: it is damaged. FileNotFoundError: it is gone."""
+    """Return the lines of an entry, one per file. CepError: it is damaged. FileNotFoundError: it was removed."""
     data = path.read_bytes()
     if data == _NONE:
         return []
@@ -306,7 +325,7 @@ def entry(path: Path) -> list[str]:
 
 
 def _of(path: Path) -> bytes:
-    """The input of the hash of a file of ours in the log's folder besides its content."""
+    """Return the bytes that are hashed together with the content of a file in the log's folder."""
     run = path.with_name(RUN)
     try:
         return bytes(checksum.content(run.read_bytes())) + path.name.encode()
@@ -315,18 +334,18 @@ def _of(path: Path) -> bytes:
 
 
 def intact(path: Path, line: str) -> bool:
-    """Return True if a file holds what its line in the log says."""
+    """Return True if the content of a file matches its line in the log."""
     return bool(json.loads(line)["content"] == content_hash(path))
 
 
 def content_hash(path: Path) -> str:
-    """The hash of the content of a file."""
+    """Return the hash of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=checksum.SIZE)).hexdigest()
 
 
 def _proven(path: Path, data: bytes) -> bytes:
-    """The content of a file of ours in the log's folder. CepError: it is damaged."""
+    """Return the content of a file in the log's folder after checking its hash. CepError: it is damaged."""
     try:
         return bytes(checksum.content(data, _of(path)))
     except checksum.Broken:

@@ -1,4 +1,4 @@
-"""The net result of a changelog as plain tables: what was added and not withdrawn, a file of each event."""
+"""The net result of a changelog as plain tables, one file per event."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ from cep.spark.sink.commit_log import CommitLog, file_name
 
 
 def compact(folder: Path, format: str, schemas: Mapping[str, Schema], to: Path) -> None:
-    """Write the net result of the changelog in a folder, of files of this format, as `<event>.jsonl` or
-    `<event>.parquet`, each whole or not at all. CepError: it cannot be written, or a file of the changelog is
-    missing."""
+    """Write the net result of a changelog as `<event>.jsonl` or `<event>.parquet`, each file atomically.
+
+    `format`: that of the changelog's files. CepError: the result cannot be written, or a file of the changelog is
+    missing.
+    """
     files = [folder / file_name(line) for line in CommitLog(folder).lines()]
     with writing_to("--compact", to):
         to.mkdir(parents=True, exist_ok=True)
@@ -41,7 +43,7 @@ def compact(folder: Path, format: str, schemas: Mapping[str, Schema], to: Path) 
 
 
 def _lines(files: Sequence[Path], event: str) -> Iterator[str]:
-    """The lines of an event that are there in the end, in the order in which they came first."""
+    """Yield the lines of an event that remain in the end, in the order of their first occurrence."""
     ways: Counter[str] = Counter()
     for file in files:
         for line in _opened(file).splitlines():
@@ -63,7 +65,7 @@ def _opened(file: Path) -> str:
 
 
 def _table(files: Sequence[Path], event: str, schemas: Mapping[str, Schema]) -> pl.DataFrame:
-    """The same as a table with the columns of the event alone, sorted by its times."""
+    """Return the net result of an event as a table with only its own columns, sorted by time."""
     layout = ParquetLayout(changelog_schemas(schemas))
     own = time_columns(schemas[event]), [BOUNDS] if schemas[event].fluent is not None else []
     attributes = {layout.names[event][each.name]: each.name for each in schemas[event].attributes}

@@ -1,4 +1,4 @@
-"""Derived events as files: lines of JSON as a run in one process writes them, or Parquet with typed columns."""
+"""Files of derived events: JSON Lines as a run in one process writes them, or Parquet with typed columns."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ Rows = Iterable[tuple[str, pl.DataFrame]]
 
 
 def write_event_files(options: FileSinkOptions, rows: Rows, name: str, first: bool, batch: int = 0) -> list[OutputFile]:
-    """Write the tables of a task, one per event, as files of this name. They get the name once they count.
+    """Write the tables of a task, one per event, as files of this name. They get the name when they are committed.
 
-    Parquet of several events has a folder `type=...` for each. With only one event, the `first` task writes a file even
-    if it has no rows. `batch`: the number of the micro-batch, used for the versions of a changelog. Raises CepError if
-    files cannot be written.
+    Parquet files of several events are in a folder `type=...` per event. With only one event, the `first` task writes a
+    file even without rows. `batch`: the number of the micro-batch, for the versions of a changelog. CepError: files
+    cannot be written.
     """
     log = CommitLog(Path(options.folder))
     found = merged_tables(rows, options.merged)
@@ -95,13 +95,13 @@ def _columns(
 
 
 def _latest(tables: Iterable[pl.DataFrame]) -> int | None:
-    """The latest end of all rows, of what begins and ends the latest time (microseconds)."""
+    """Return the latest end of all rows, or the latest time of beginnings and ends (microseconds)."""
     ends = [table["end" if "end" in table.columns else "time"].max() for table in tables]
     return max((end for end in ends if isinstance(end, int)), default=None)
 
 
 def merged_tables(rows: Rows, merged: frozenset[str]) -> dict[str, list[pl.DataFrame]]:
-    """Return the tables of a task by event. Of `merged` events, each occurrence appears once."""
+    """Return the tables of a task by event. Identical occurrences of `merged` events are merged."""
     found: dict[str, list[pl.DataFrame]] = {}
     for event, table in rows:
         found.setdefault(event, []).append(table)

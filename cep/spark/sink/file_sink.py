@@ -1,8 +1,8 @@
-"""The sink of a query: files that tasks write, and a log of those that count, like that of Spark's own file sink.
+"""The sink of a query: files that tasks write, and a log of the committed files, like that of Spark's own file sink.
 
-A micro-batch is committed once all its tasks have written: then its files get their names, and an entry in the log, by
-which Spark reads the folder. A micro-batch that is repeated after that adds nothing. What a killed run or task has
-left, the next run removes.
+A micro-batch is committed once all its tasks have written. Then its files get their final names, and an entry in the
+log, by which Spark reads the folder. If a committed micro-batch is repeated, nothing is added. The next run removes
+what a killed run or task has left.
 """
 
 from __future__ import annotations
@@ -26,13 +26,20 @@ if TYPE_CHECKING:  # loaded only where files are written: the process that commi
 
 @dataclass(frozen=True, slots=True)
 class FileSinkOptions:
-    """`folder`: where files go; `format`: jsonl or parquet. `schemas`: of the events that are written; several buckets
-    may derive identical occurrences of the `merged` ones. `keep`: for how many microseconds of event time files stay,
-    None: for good; `passing`: the reader removes files. `holder`: the run that holds the folder `checkpoint`, where
-    there is one; `spark`: the folder of Spark's own files there. `first`: the number of the query's first micro-batch
-    in the log. `times`: their form (`cep.connectors.records.times`). `meanings`: of the events, where rows may be
-    withdrawn: then they are written as a changelog (`cep.spark.sink.changelog`). `address`: where readers have the
-    folder, None: they have it here."""
+    """The options of the sink.
+
+    - `folder`: the folder of the files. `format`: jsonl or parquet.
+    - `schemas`: the written events. `merged`: those of which several buckets may derive identical occurrences.
+    - `keep`: the span of event time for which files are kept, in microseconds; None: forever.
+    - `passing`: the reader removes files.
+    - `checkpoint`: the folder of the checkpoint, if there is one. `holder`: the run that holds it. `spark`: the
+      folder of Spark's own files in it.
+    - `first`: the number, in the log, of the query's first micro-batch.
+    - `times`: the format of times (`cep.connectors.records.times`).
+    - `meanings`: the fingerprints of events, if rows may be withdrawn. Rows are then written as a changelog
+      (`cep.spark.sink.changelog`).
+    - `address`: the folder's address for readers; None: the local path.
+    """
 
     folder: str
     format: str
@@ -50,13 +57,13 @@ class FileSinkOptions:
 
 
 class FileWriter:
-    """`write` runs in a task, `commit` where the query runs."""
+    """Writes and commits files. `write` runs in tasks, `commit` in the driver."""
 
     def __init__(self, options: FileSinkOptions) -> None:
         self.options = options
 
     def write(self, rows: Iterable[tuple[str, pl.DataFrame]], task: int, batch: int) -> list[OutputFile]:
-        """Write tables of events, in the task of this number of a micro-batch of this number."""
+        """Write tables of events. `task` and `batch`: the numbers of the task and of the micro-batch."""
         from cep.spark.sink import event_files
 
         name = f"part-{task:05}-{uuid4()}"
@@ -64,7 +71,8 @@ class FileWriter:
         return event_files.write_event_files(self.options, rows, name, task == 0 and number == 0, number)
 
     def stand_in(self, files: Iterable[OutputFile]) -> None:
-        """Tasks have put their files elsewhere: here are empty ones of their sizes, which count in their place."""
+        """Create an empty local file, of the same size, for each file that tasks have uploaded. It is committed in its
+        place."""
         log = CommitLog(Path(self.options.folder))
         for one in files:
             at = log.coming(str(Path(one.path).relative_to(log.files)))
@@ -74,7 +82,7 @@ class FileWriter:
                     file.truncate(one.size)
 
     def counts(self, batch: int) -> bool:
-        """Return True if a micro-batch counts already. CepError: it does, and it took other input."""
+        """Return True if a micro-batch is already committed. CepError: it is, with other input."""
         options = self.options
         log, number = CommitLog(Path(options.folder)), options.first + batch
         if options.checkpoint is None or log.last < number:
@@ -82,7 +90,7 @@ class FileWriter:
         return log.has(number, plan_hash(Path(options.checkpoint, options.spark), batch))
 
     def commit(self, files: Sequence[OutputFile], batch: int) -> None:
-        """The files of all tasks of a micro-batch count."""
+        """Commit the files of all tasks of a micro-batch."""
         options = self.options
         number = options.first + batch
         if options.checkpoint is None:
@@ -94,7 +102,7 @@ class FileWriter:
             self._count(number, files, plan_hash(spark, batch))
 
     def _count(self, number: int, files: Sequence[OutputFile], plan: str) -> None:
-        """Commit a micro-batch once; remove the files of tasks that failed, or that ran twice."""
+        """Commit a micro-batch once. Remove the files of tasks that failed or ran twice."""
         options = self.options
         log = CommitLog(Path(options.folder), options.address)
         with writing_to("--output", log.files):
@@ -107,9 +115,11 @@ class FileWriter:
 
 
 def finish_batches(folder: Path) -> list[Path]:
-    """Finish the micro-batches that count, and remove all files of others, so that a reader of the folder finds each
-    event once. Not while tasks write. Gives what was removed. CepError: a file that counts is missing, or the log
-    cannot be written."""
+    """Finish the committed micro-batches, and remove all uncommitted files, so that each event is in the folder once.
+
+    Do not call this while tasks write. Return the removed files. CepError: a committed file is missing, or the log
+    cannot be written.
+    """
     if not folder.is_dir():
         return []
     log = CommitLog(folder)
@@ -126,15 +136,15 @@ def finish_batches(folder: Path) -> list[Path]:
 
 
 def missing_files(folder: Path) -> list[Path]:
-    """The files that count, and are missing. CepError: the log is damaged."""
+    """Return the committed files that are missing. CepError: the log is damaged."""
     there = set(_written(folder)) if folder.is_dir() else set()
     return [folder / name for name in dict.fromkeys(map(file_name, CommitLog(folder).lines())) if name not in there]
 
 
 def agree(folder: Path, output: Path, first: int = 0) -> None:
-    """Check that the log of the sink and Spark's logs belong together. `first`: Spark's number of the first micro-batch
-    in the log. Raises CepError if Spark has finished micro-batches that the log lacks, or would repeat some that it
-    has.
+    """Check that the log of the sink and Spark's logs fit together. `first`: the number of Spark's first micro-batch.
+
+    CepError: Spark has finished micro-batches that the log lacks, or would repeat some that it has.
     """
     log = CommitLog(output)
     done, begun = first + last(folder / "commits"), first + last(folder / "offsets")
@@ -147,7 +157,7 @@ def agree(folder: Path, output: Path, first: int = 0) -> None:
 
 
 def _written(folder: Path) -> Iterator[str]:
-    """The names of all files of data, and of their check sums."""
+    """Yield the names of all files of data, and of their checksums."""
     with os.scandir(folder) as found:
         for one in found:
             if one.name.lstrip(".").startswith("part-") and one.is_file():

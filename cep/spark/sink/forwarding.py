@@ -1,8 +1,8 @@
-"""Forward derived events to a broker or a table: send the files of each micro-batch once it counts, then remove them.
+"""Forwarding of derived events to a broker or a table: committed files of each micro-batch are sent, then removed.
 
-The folder is the only state. A killed run leaves the files that it was sending, and the next run sends them first. A
-broker gets them again, with the same ids. A commit of a table has the number of the micro-batch (in Delta an
-application transaction, in Iceberg a property), so the next run can tell whether the commit succeeded.
+The folder is the only state. If a run is killed, the next run first sends the files that are left. A broker then
+receives them twice, with the same ids. A commit of a table contains the number of the micro-batch (in Delta as an
+application transaction, in Iceberg as a property). So the next run can tell whether the commit succeeded.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from cep.spark.disk import OUTGOING, STOP, damaged_file, put
 from cep.spark.sink.commit_log import CommitLog, batch_of, file_name, intact
 
 NOTE = "table.json"
-"""In the checkpoint: the number of the last commit, and the table that it is of."""
+"""The file in the checkpoint with the number of the last commit, and the name of its table."""
 
 PATIENCE = 60.0
-"""Seconds for which a run that has an end tries what cannot be reached."""
+"""The seconds for which a run over finite input retries an unreachable destination."""
 
 _PAUSE, _LONGEST, _LOOK = 1.0, 30.0, 0.1  # seconds between two tries, and between two looks whether to end
 _BYTES = 1 << 22  # bytes that are sent at once
@@ -45,9 +45,9 @@ class Destination(Protocol):
     """The broker or table that receives the files."""
 
     def take(self, files: Sequence[Path], number: int) -> None:
-        """Send the files of the micro-batch with this number, and remove them. Raises CepError if they cannot be sent.
+        """Send the files of the micro-batch with this number, and remove them. CepError: they cannot be sent.
 
-        With the code `UNREACHABLE`, it may be tried again later.
+        With the code `UNREACHABLE`, the caller may try again later.
         """
 
     def close(self) -> None: ...
@@ -90,7 +90,7 @@ class Table:
         self._small = 0  # commits since small files were put together
 
     def take(self, files: Sequence[Path], number: int) -> None:
-        """See `Destination`. Also raises CepError if another table may already have these rows."""
+        """See `Destination`. CepError: also if another table may already have these rows."""
         self._begin(number)
         name = replace(self._name, append=self._job)
         if not self._table.is_added(name, number):
@@ -104,7 +104,7 @@ class Table:
                 self._small = 0
 
     def _begin(self, number: int) -> None:
-        """Note that rows will be added to this table, before they are."""
+        """Record, before adding rows, that this table will have them."""
         try:
             known = json.loads(self._note.read_bytes()) if self._note.exists() else {}
             before = known["table"] if known.get("number") == number else self._name.text
@@ -135,7 +135,7 @@ class Forwarding:
         self._log, self._stop, self._lasting = CommitLog(self.folder), checkpoint / STOP, lasting
 
     def waiting(self) -> dict[Path, str]:
-        """Return the files that count and have not been sent, in order, each with its line in the log."""
+        """Return the committed files that have not been sent, in order, each with its line in the log."""
         lines = {self.folder / file_name(line): line for line in self._log.lines()}
         return {path: line for path, line in lines.items() if path.exists()}
 
@@ -143,13 +143,13 @@ class Forwarding:
         """Do nothing: an earlier attempt leaves nothing behind."""
 
     def give(self, spark: object, batch: int) -> None:
-        """Forward a micro-batch that counts. Raises CepError as `forward` does."""
+        """Forward a committed micro-batch. CepError: as for `forward`."""
         self.forward()
 
     def forward(self) -> None:
         """Forward the waiting files. If the destination is unreachable, retry while the query waits.
 
-        Raises CepError when retries are over, when the query should stop, or when a file is refused or has changed.
+        CepError: retries are over, the query should stop, or a file is refused or has changed.
         """
         since, pause, told = time.monotonic(), _PAUSE, False
         while (failure := self._tried()) is not None:
@@ -162,8 +162,8 @@ class Forwarding:
             pause = min(2 * pause, _LONGEST)
 
     def _tried(self) -> CepError | None:
-        """Return the reason why the waiting files cannot be sent now; None: they were sent. Raises CepError if they
-        never can be."""
+        """Return the reason why the waiting files cannot be sent now; None: they were sent. CepError: they never can
+        be."""
         try:
             waiting = self.waiting()
             for path, line in waiting.items():
@@ -202,8 +202,8 @@ def forwarding(
 ) -> Iterator[Forwarding]:
     """Forward to the broker or table at this address during the block, beginning with the files of an earlier run.
 
-    `job`: the name of the checkpoint. `schemas`: those of the events. See `Forwarding` for the other arguments. Raises
-    CepError as `Forwarding.forward` does.
+    `job`: the name of the checkpoint. `schemas`: those of the events. See `Forwarding` for the other arguments.
+    CepError: as for `Forwarding.forward`.
     """
     to: Destination
     if is_table(text):
@@ -223,15 +223,15 @@ def forwarding(
 
 
 def check_table(name: TableName) -> None:
-    """Raise CepError if the table cannot be read, or if its address has `append`, which Spark does not support."""
+    """Check that a table can be written. CepError: it cannot be read, or its address has `append`, unsupported on
+    Spark."""
     if name.append is not None:
         raise name.refused("on Spark rows are added, those of each micro-batch once", "without `append`")
     KINDS[name.kind].check(name)
 
 
 def _rows(files: Sequence[Path]) -> pa.RecordBatchReader:
-    """Read the rows of files. They are either all in one folder, or each in a folder of its event, which becomes the
-    column `type`."""
+    """Read the rows of files. If each file is in a folder of its event, the event becomes the column `type`."""
     schema = pq.read_schema(files[0])
     several = files[0].parent.name.startswith(f"{_TYPE}=")
     if several:

@@ -1,7 +1,7 @@
-"""Fluents in the folder that a query writes: how their rows are read, and which intervals these are of.
+"""Fluents in the output folder of a query: reading of their rows, and the intervals to which they belong.
 
-A query writes of a fluent its intervals when they are complete, or with `--changes` each beginning and end when it is
-known. A server is given an interval when it begins, without an end, and when it is complete.
+A query writes complete intervals of a fluent or, with `--changes`, each beginning and end as it becomes known. A server
+receives an interval when it begins, without an end, and again when it is complete.
 """
 
 from __future__ import annotations
@@ -26,19 +26,21 @@ BOUNDS = "bounds"
 TIMES = ("start", "end", "time")
 
 _FAR = {"start": FIRST, "time": FIRST, "end": LAST}
-"""The times that stand for those that are null: the first and the last that records can have."""
+"""The values that replace null times: the first and the last time that records can have."""
 _NULL = re.compile(rb'"(start|end|time)":\s*null')
 
 Tables = dict[str, pl.DataFrame]
 
 
 def attributes_read(schema: Schema) -> tuple[Attribute, ...]:
-    """The columns of a fluent's rows besides its attributes and the times, of intervals or of what begins and ends."""
+    """Return the columns of a fluent's rows in addition to its attributes and times. Rows are intervals, or their
+    ends."""
     return () if schema.fluent is None else (Attribute(EDGE, "string", True), Attribute(BOUNDS, "string", True))
 
 
 class OpenTimes:
-    """Reads lines of JSON in which a time may be null. What reads records wants times: here they are very far."""
+    """Reads lines of JSON in which a time may be null. The underlying reader requires times, so nulls become far
+    times."""
 
     def __init__(self, lines: ReadsLines, times: str) -> None:
         self._lines = lines
@@ -53,7 +55,7 @@ class OpenTimes:
 
 
 def with_far_times(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same of Parquet."""
+    """Yield batches of Parquet files in which null times are replaced by far times."""
     for batch in batches:
         for name, time in _FAR.items():
             if name in batch.schema.names and (column := batch[name]).null_count:
@@ -63,17 +65,23 @@ def with_far_times(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 class HeldFluents:
-    """The fluents that hold by the rows that came so far. `schemas`: of the fluents as they are written; `edges`: the
-    tables of when some of them begin and end that an engine takes, by fluent."""
+    """The fluents that hold according to the rows read so far.
+
+    `schemas`: the fluents in their written form. `edges`: by fluent, the table of beginnings and ends that an engine
+    reads, if it reads them.
+    """
 
     def __init__(self, folder: str, schemas: Mapping[str, Schema], edges: Mapping[str, Schema]) -> None:
         self._folder, self._schemas, self._edges = folder, schemas, edges
         self._open: dict[str, dict[tuple[Value, ...], tuple[int, str]]] = {name: {} for name in schemas}
 
     def take(self, tables: Mapping[str, pl.DataFrame], reached: int) -> tuple[Tables, Tables, int | None]:
-        """The rows of a micro-batch, by fluent: the intervals that they are of, as an engine gives them that is asked
-        for what begins; the tables for an engine, whose time has `reached` so far; and the latest time at which one of
-        the rows was known. CepError: there are intervals alone of what an engine is to know the beginnings of."""
+        """Process the rows of a micro-batch, by fluent.
+
+        Return the intervals, in the form of an engine's output with `begins`; the input tables for an engine that has
+        `reached` a time; and the latest time at which a row became known. CepError: rows are complete intervals,
+        although the engine needs beginnings.
+        """
         held, edges, latest = {}, {}, []
         for name, table in tables.items():
             schema = self._schemas[name]
@@ -96,7 +104,7 @@ class HeldFluents:
         return held, edges, max(latest, default=None)
 
     def _changed(self, name: str, table: pl.DataFrame) -> pl.DataFrame:
-        """The intervals that begin, and those that end."""
+        """Return the intervals that begin, and those that end, given beginnings and ends."""
         schema, open = self._schemas[name], self._open[name]
         begins = table[EDGE] == "begins"
         closed = table[BOUNDS].is_in(["[", "]"])
@@ -130,7 +138,7 @@ def _table(rows: Sequence[tuple[tuple[Value, ...], int, int | None, str]], schem
 
 
 def _intervals(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
-    """Intervals that are complete, or that hold at the end of the input."""
+    """Return the complete intervals, and those that still hold at the end of the input."""
     return _with_nulls(table.select("start", "end", *(each.name for each in schema.attributes), BOUNDS))
 
 
@@ -140,8 +148,10 @@ def _with_nulls(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def _edges(changes: pl.DataFrame, changed: pl.DataFrame, edges: Schema, late: int, reached: int) -> pl.DataFrame:
-    """When a fluent begins, what of it holds from before all time, and its intervals that end, as an engine takes them
-    whose time has `reached` so far. A bucket of the job may say later than others what holds from before all time."""
+    """Return the beginnings, initial values and ended intervals of a fluent as input of an engine.
+
+    The engine has `reached` a time. A bucket of the job may report later than others what holds from before all time.
+    """
     *attributes, kind = (each.name for each in edges.attributes)
     begins = BEGINNING if edges.fluent is not None and edges.fluent.defined else BEGINS
     began, over = changes.filter(pl.col(EDGE) == "begins"), changed.filter(pl.col("end").is_not_null())
@@ -162,5 +172,5 @@ def _edges(changes: pl.DataFrame, changed: pl.DataFrame, edges: Schema, late: in
 
 
 def as_taken(schema: Schema) -> Schema:
-    """A fluent as its rows are read: with `start` and `end`, or with `time`."""
+    """Return the schema of a fluent's rows for reading, with `start` and `end`, or with `time`."""
     return replace(schema, start=None, end=None, attributes=(*schema.attributes, *attributes_read(schema)))

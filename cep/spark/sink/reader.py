@@ -1,4 +1,4 @@
-"""Read the output of a query: the derived events of each micro-batch as soon as the log of the sink has it.
+"""Reading of a query's output: the derived events of each micro-batch as soon as the sink's log has them.
 
 This needs neither Spark nor Java.
 """
@@ -32,7 +32,7 @@ from cep.spark.sink.commit_log import CommitLog, entry, file_name
 from cep.spark.sink.held_fluents import BOUNDS, TIMES, HeldFluents, OpenTimes, as_taken, with_far_times
 
 PAUSE = 0.5
-"""Seconds between two looks at the log."""
+"""The seconds between two looks at the log."""
 
 _TYPE = "type="
 _OWN = ("type", "start", "end")  # columns that attributes never share
@@ -40,10 +40,9 @@ _ROWS = 1 << 17  # of Parquet, that are read at once
 
 
 class SinkReader:
-    """Reads the folder of a sink, micro-batch by micro-batch. An event never spans two of them.
+    """Reads the folder of a sink, micro-batch by micro-batch. Rows with the same end are never in two of them.
 
-    `schemas`: those of the derived events and fluents. `edges`: see `HeldFluents`. Raises CepError if the folder is not
-    a sink's.
+    `schemas`: the derived events and fluents. `edges`: see `HeldFluents`. CepError: the folder is not that of a sink.
     """
 
     def __init__(self, path: str, schemas: Mapping[str, Schema], edges: Mapping[str, Schema] | None = None) -> None:
@@ -66,8 +65,8 @@ class SinkReader:
         self._reached = BEGINNING
 
     def follow(self) -> Iterator[Batch]:
-        """Yield all micro-batches, and wait for later ones without an end. Each batch has its watermark: the latest end
-        in it."""
+        """Yield all micro-batches, and wait for later ones forever. The watermark of each batch is the latest end in
+        it."""
         while True:
             yield from self.new()
             time.sleep(PAUSE)
@@ -81,7 +80,7 @@ class SinkReader:
                     yield batch
 
     def _next(self) -> list[str] | None:
-        """Return the files of the next entry of the log, relative to the folder; None: there is none yet.
+        """Return the files of the log's next entry, relative to the folder; None: there is none yet.
 
         Old entries are removed once a compact entry repeats them.
         """
@@ -165,8 +164,8 @@ class SinkReader:
         return self._readers[times]
 
     def _reader(self, times: str | None) -> ReadsLines:
-        """Return a reader for lines with times in this form; None: ISO 8601 or seconds. Raises CepError if the times
-        count ticks."""
+        """Return a reader for lines with times in this format; None: ISO 8601 or seconds. CepError: the times count
+        ticks."""
         if times is not None and times not in SHIFTS:
             message = f"{self.path}: its times are counts of a tick of {times}, which are not read again"
             raise CepError(message, hint="`--output-format parquet` has timestamps", code="input")
@@ -185,7 +184,7 @@ class SinkReader:
     def _columns(
         self, path: str, opened: pq.ParquetFile, schema: Schema
     ) -> Iterator[tuple[pl.DataFrame, list[DeadLetter], Block]]:
-        """Return the tables of a Parquet file."""
+        """Yield the tables of a Parquet file."""
         if schema.fluent is None:
             for tables, dead, block in read_parquet(path, opened, [schema], _ROWS, self._rows):
                 yield tables[schema.name], dead, block
@@ -205,7 +204,7 @@ class SinkReader:
             yield table, dead, block
 
     def _event(self, name: str, columns: Sequence[str]) -> Schema:
-        """Return the event of a Parquet file. With several events each has its folder; a single one is known by its
+        """Return the event of a Parquet file: by its folder if there are several events, and otherwise by its
         columns."""
         folder, slash, _ = name.rpartition("/")
         if slash:

@@ -1,4 +1,5 @@
-"""Control messages: what a source sends besides records, as the end of the input, or the time while it is idle."""
+"""Control messages of a source: values other than records, such as the end of the input, or the time while it is
+idle."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:  # loaded only where files are read: processes that plan are s
 
 
 class WakeUp(WorkItem):
-    """For the buckets that have something to do before the first row, or for `every` one."""
+    """A wake-up of the buckets that must run before the first row, or of `every` bucket."""
 
     def __init__(self, every: bool = False) -> None:
         super().__init__("call")
@@ -32,7 +33,7 @@ class WakeUp(WorkItem):
 
 
 class WaitingEvents(WorkItem):
-    """Occurrences of these events that wait for the watermark in the state of a bucket before a migration."""
+    """The occurrences of some events that wait for the watermark in the state of a bucket before a migration."""
 
     def __init__(self, state: str, events: Sequence[str]) -> None:
         super().__init__(state)
@@ -45,7 +46,7 @@ class WaitingEvents(WorkItem):
 
 
 class TimeReached(WorkItem):
-    """Event time has reached this instant (microseconds); None: the end of the input."""
+    """A message that event time has reached an instant (microseconds); None: the end of the input."""
 
     def __init__(self, time: int | None) -> None:
         super().__init__(time)
@@ -58,8 +59,7 @@ class TimeReached(WorkItem):
 
 
 class IdleWatermark:
-    """The watermark while nothing comes: it goes on from the last one as fast as the clock. Before there is one it
-    stands still."""
+    """The watermark without input: it advances from the last one with the clock. It stays unset if there is none."""
 
     def __init__(
         self,
@@ -69,8 +69,11 @@ class IdleWatermark:
         watermark: Callable[[], int | None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`idle` and `lateness` in microseconds; `checkpoint`: Spark's own folder; `watermark`: that of the next
-        micro-batch, in microseconds."""
+        """Start the timer. `idle` and `lateness` are in microseconds.
+
+        `checkpoint`: Spark's own folder. `watermark`: a function that returns the watermark of the next micro-batch, in
+        microseconds.
+        """
         self._timer = IdleTimer(idle / SECOND, clock)
         self._lateness = lateness
         self._checkpoint, self._watermark = checkpoint, watermark
@@ -78,12 +81,13 @@ class IdleWatermark:
         self._others = spark_files.other_sources(checkpoint)
 
     def reset(self) -> None:
-        """Something has come."""
+        """Restart the timer, because input has arrived."""
         self._timer.reset()
         self._from = None
 
     def due(self) -> int | None:
-        """The event time to send now, which moves the watermark (microseconds); None: there is none."""
+        """Return the event time (microseconds) to send now so that the watermark advances; None if there is nothing to
+        send."""
         if (planned := spark_files.other_sources(self._checkpoint)) != self._others:
             self._others = planned
             self.reset()

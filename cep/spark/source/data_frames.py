@@ -1,7 +1,7 @@
-"""DataFrames of a Spark session as inputs: columns checked when the query is planned, rows dealt by workers as blocks.
+"""DataFrames of a Spark session as inputs: columns are checked during planning, and workers convert rows to blocks.
 
-A row has its `@order` from columns that say it, at most two, or else from a hash of its values: so it does not depend
-on partitions, on micro-batches, or on the machine that reads it.
+The `@order` of a row comes from one or two columns, or else from a hash of its values. So it does not depend on
+partitions, micro-batches or machines.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 RecordBatches = Iterator["pa.RecordBatch"]
 
 ROWS = 1 << 17
-"""Rows that are dealt together, at most."""
+"""The maximum number of rows that are converted together."""
 
 BITS = LINE_BITS + FILE_BITS
-"""Those of one column of order; of two, the second has `LINE_BITS`, the first the others."""
+"""The number of bits of an order in one column. With two columns, the second has `LINE_BITS`, the first the others."""
 
 CLOCK = "@clock"
 """The column with the time of the micro-batch (microseconds)."""
@@ -53,9 +53,12 @@ _DELAY = "spark.watermarkDelayMs"
 
 @dataclass(frozen=True, slots=True)
 class FrameInput:
-    """The rows of an event: its `place` among the inputs; the `columns` that are read; `ordered`: in how many columns
-    their order is, 0: it is the hash of their values. `ahead`: by how many microseconds they may be ahead of the clock,
-    None: by any."""
+    """The rows of an event as input.
+
+    - `place`: the number of the input. `columns`: the columns to read.
+    - `ordered`: the number of columns that define the order. 0: a hash of the values does.
+    - `ahead`: how far rows may be ahead of the clock, in microseconds. None: there is no limit.
+    """
 
     event: str
     place: int
@@ -65,7 +68,7 @@ class FrameInput:
 
     @property
     def name(self) -> str:
-        """By which a checkpoint knows it."""
+        """The name of the input in a checkpoint."""
         return self.event
 
     @property
@@ -76,7 +79,7 @@ class FrameInput:
     def blocks(
         self, program: ShippedProgram, batches: Iterable[pa.RecordBatch], dead_letters: str | None, name: str
     ) -> Iterator[ShuffleBlock]:
-        """See `RowReader`. CepError: an order is none."""
+        """See `RowReader`. CepError: also if the order of a row is not valid."""
         from cep.spark.source.reading import row_blocks
 
         pieces = self._pieces(program.read[self.event], batches)
@@ -119,8 +122,10 @@ _COLUMNS = (
 def frame_input(
     label: str, frame: DataFrame, schema: Schema, place: int, order: Sequence[str], ahead: int | None = None
 ) -> Provided:
-    """The columns of a DataFrame that an event is read from, and what workers need to know of them. `label`: the name
-    that messages have for it. CepError: a column is missing, or is of a type that does not fit."""
+    """Return the columns that an event needs from a DataFrame, and their reader for workers.
+
+    `label`: the name of the DataFrame in messages. CepError: a column is missing, or its type does not fit.
+    """
     columns = to_arrow_schema(frame.schema, timezone="UTC")
     needed = needed_columns(label, columns, schema)
     for name in frame.columns:
@@ -143,37 +148,42 @@ def frame_input(
 
 
 class RowReader(Protocol):
-    """Makes blocks of the rows of a DataFrame, in a worker."""
+    """Converts rows of a DataFrame to blocks, in a worker."""
 
     @property
     def place(self) -> int:
-        """Its place among the inputs."""
+        """The number of the input."""
 
     @property
     def name(self) -> str:
-        """By which a checkpoint knows it."""
+        """The name of the input in a checkpoint."""
 
     @property
     def metric(self) -> str:
-        """The name of the number of rows in Spark's progress."""
+        """The name of the row count in Spark's progress."""
 
     def blocks(
         self, program: ShippedProgram, batches: Iterable[pa.RecordBatch], dead_letters: str | None, name: str
     ) -> Iterator[ShuffleBlock]:
-        """The rows of a task as blocks for the stages. `dead_letters`: the prefix of the paths of dead letters; `name`:
-        of the file of these, if rows have no better one. CepError: they cannot be taken."""
+        """Yield the rows of a task as blocks for the stages. CepError: they are not valid.
+
+        `dead_letters`: the path prefix of dead letters. `name`: that of their file, for rows without a better one.
+        """
 
 
 Provided = tuple[Callable[["SparkSession"], "DataFrame"], RowReader]
-"""A function that gives a DataFrame of a session, and what reads its rows."""
+"""A function that returns a DataFrame of a session, and the reader of its rows."""
 
 
 def provided(
     frame: DataFrame, one: RowReader, program: ShippedProgram, dead_letters: str | None, handed: str | None, first: int
 ) -> DataFrame:
-    """The rows of a streaming DataFrame as those of a source (`cep.spark.handover.COLUMNS`), and how many there are as
-    an observed metric. `dead_letters`: the prefix of the paths of dead letters; `handed`: the folder of what tasks hand
-    on, None: they share none; `first`: the number of the query's first micro-batch among those of all generations."""
+    """Convert a streaming DataFrame to the form of a source (`cep.spark.handover.COLUMNS`), and count its rows as a
+    metric.
+
+    `dead_letters`: the path prefix of dead letters. `handed`: the shared folder for blocks; None: there is none.
+    `first`: the number of the query's first micro-batch among those of all generations.
+    """
     carried = pickle.dumps(program.bare())
 
     def taken(batches: RecordBatches) -> RecordBatches:
@@ -191,12 +201,12 @@ def provided(
 
 
 def letters_of(number: int, batch: int) -> str:
-    """The beginning of the names of files of dead letters, of an input and a micro-batch."""
+    """Return the prefix of the names of dead-letter files, for an input and a micro-batch."""
     return f"read-{number:08}-{batch:08}-"
 
 
 def _number(label: str, frame: DataFrame, name: str) -> Column:
-    """A column of order as a whole number. CepError: it is not there, or is neither a number nor a time."""
+    """Return a column of an order as a whole number. CepError: it is missing, or is neither a number nor a time."""
     if name not in frame.columns:
         message = f"order: {label} has no column `{name}`{closest(name, frame.columns)}"
         raise CepError(message, hint=f"the columns are {', '.join(frame.columns)}", code="input")
@@ -212,7 +222,7 @@ def _number(label: str, frame: DataFrame, name: str) -> Column:
 
 
 def joined(batches: Iterable[pa.RecordBatch], rows: int = ROWS) -> Iterator[pa.Table]:
-    """The batches of a task together, about so many rows at a time: Spark cuts them smaller."""
+    """Join the batches of a task into tables of about `rows` rows, because Spark's batches are smaller."""
     import pyarrow as pa
 
     held: list[pa.RecordBatch] = []
@@ -228,7 +238,7 @@ def joined(batches: Iterable[pa.RecordBatch], rows: int = ROWS) -> Iterator[pa.T
 
 
 def _placed(piece: Batch, orders: Ints, table: pa.Table, event: str) -> Batch:
-    """A batch whose lines are the orders of its rows; dead letters have their rows."""
+    """Return a batch whose lines are the orders of its rows. Dead letters contain their rows."""
     (block,) = piece.blocks
     lines = np.arange(block.line, block.line + block.count) if block.lines is None else block.lines
     dead = [
@@ -245,5 +255,5 @@ def _record(row: pa.Table) -> str:
 
 
 def _quoted(name: str) -> str:
-    """A column's name as Spark reads it, whatever is in it."""
+    """Quote the name of a column for Spark."""
     return "`" + name.replace("`", "``") + "`"
