@@ -1,1 +1,1 @@
-"""Background knowledge as relations: the only place that knows rdflib."""
+"""Background knowledge as relations. Only this package knows RDF."""

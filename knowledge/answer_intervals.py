@@ -1,8 +1,7 @@
-"""Answer a pattern over a span in which the knowledge changes often: each answer has the time from when until when it
-holds.
+"""Answers to a pattern over a stretch of time in which the knowledge changes often, each with its valid time.
 
-The triples that exist at some time of the span are collected once, and so are those that exist throughout. If reasoning
-infers nothing from the changing triples, an answer holds exactly while the triples it is made of exist.
+The triples that exist at any time of the stretch are collected once, and so are those that exist throughout. If
+reasoning infers nothing from the changing triples, an answer holds exactly while all its triples exist.
 """
 
 from __future__ import annotations
@@ -36,8 +35,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Knowledge before and after some changes, and in between. `whole`: all that is there at some time, `rest`: what
-    is there throughout. `spans`: triples that come or go, as they were written; `seen`: as patterns have them."""
+    """Knowledge before, during and after some changes.
+
+    `whole`: the triples that exist at any time. `rest`: those that exist throughout. `after`: the knowledge after the
+    changes. `spans`: the changing triples with their valid times, as written. `seen`: the same, as patterns see them.
+    """
 
     whole: Knowledge
     rest: Knowledge
@@ -48,7 +50,8 @@ class Stretch:
     def answers(
         self, patterns: Mapping[str, Graph | algebra.Triples], keys: Mapping[str, Any], pool: Pool
     ) -> dict[str, Spanned] | None:
-        """The answers to what is asked, each with its times; `keys`: of patterns. None where that is too much."""
+        """Return the answers to patterns, each with its valid time; None if there are too many. `keys`: the key of each
+        pattern's table."""
         found: dict[str, Spanned] = {}
         terms = self.after.terms
         for name, each in patterns.items():
@@ -66,7 +69,8 @@ class Stretch:
         return found
 
     def triples(self, fixed: Sequence[int | None]) -> ValidTimeRows:
-        """The triples that have these terms; their other positions."""
+        """Return the triples with these terms, with their valid times. The columns are the positions that are None in
+        `fixed`."""
         wanted = [i for i, id in enumerate(fixed) if id is None]
         if NONE in fixed:
             return always((np.empty(0, dtype=np.int64),) * len(wanted), 0)
@@ -80,7 +84,7 @@ class Stretch:
         return concat_rows([lasting, ValidTimeRows(tuple(some.columns[i] for i in wanted), some.since, some.until)])
 
     def table(self, whole: PatternTable, rest: PatternTable, resolve: Resolve, most: int) -> ValidTimeRows:
-        """The answers of a basic pattern, a column for each of its variables. Raises TooLarge."""
+        """Return the answers to a basic graph pattern, one column per variable. Raise TooLarge."""
         columns: dict[str, Ints] = {}
         since, until = np.array([ALWAYS]), np.array([NEVER])
         for of_whole, of_rest in zip(whole.components, rest.components):
@@ -121,7 +125,7 @@ class Stretch:
         return concat_rows([lasting, ValidTimeRows(tuple(named[name] for name in names), made.since, made.until)])
 
     def _while_there(self, made: ValidTimeRows, triples: TripleColumns) -> ValidTimeRows:
-        """Rows at the times at which a triple is there too, one for each row."""
+        """Restrict each row to the times at which the triple of that row exists too."""
         groups, begins, counts = self._groups
         _, start, stop = groups.ranges(*triples)
         changing = stop > start
@@ -136,7 +140,7 @@ class Stretch:
 
     @property
     def _groups(self) -> tuple[TripleSet, Ints, Ints]:
-        """The triples that come or go, each once, with where its spans begin and how many they are."""
+        """The distinct changing triples, with the index of the first span and the number of spans of each."""
         s, p, o = self.seen.columns
         first = np.ones(len(s), dtype=np.bool_)
         first[1:] = (s[1:] != s[:-1]) | (p[1:] != p[:-1]) | (o[1:] != o[:-1])
@@ -145,8 +149,11 @@ class Stretch:
 
 
 def stretch(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> Stretch | None:
-    """Changes of knowledge in the order of their times. None where they have to be made one by one: something is
-    inferred from what comes or goes, places are among it, or all of it at once would contradict itself."""
+    """Collect changes, given in order of time. Return None if they must be applied one by one.
+
+    This is so if anything is inferred from a changing triple, if one defines a place, or if the union of all states
+    would contradict itself.
+    """
     spans, lines = _spans(before, changes)
     if not spans.rows:
         return None
@@ -172,8 +179,8 @@ def stretch(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> Stretch 
 
 
 def _spans(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> tuple[ValidTimeRows, frozenset[str]]:
-    """The triples that changes add or remove, with the times at which they are asserted, in whatever graph; and all of
-    them that ever are, in N-Quads."""
+    """Return the triples that changes add or remove, in any graph, with the times at which they are asserted; and all
+    these quads in N-Quads."""
     read = [(time, Change.read(blob)) for time, blob in changes]
     sides = [sorted(side) for _, each in read for side in (each.removed, each.added)]
     every = list(dict.fromkeys(line for side in sides for line in side))
@@ -213,7 +220,7 @@ def _spans(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> tuple[Val
 
 
 def _among(columns: Sequence[Ints], rows: int, others: ValidTimeRows) -> NDArray[np.bool_]:
-    """Which rows are among others."""
+    """Return a mask of the rows that are also among others."""
     known = KeySet(max(1, len(columns)))
     known.insert(words(others.columns, others.rows))
     found: NDArray[np.bool_] = known.find(words(columns, rows)) >= 0

@@ -1,7 +1,8 @@
-"""Changes of knowledge that arrive in N-Quads: taken line by line, in the order of their times, forgotten when over.
+"""Changes of knowledge that arrive as N-Quads, line by line in order of time. Expired changes are dropped.
 
-The statements of one graph stand together: its times, then its triples. The next graph ends it. A time without triples
-tells that nothing earlier will come. A graph's end may come later than its triples, in statements of its own.
+The statements of one graph arrive together: its times, then its triples. They end where another graph begins. A time
+without triples announces that nothing earlier will arrive. The end of a graph's validity may arrive later than its
+triples, in further statements.
 """
 
 from __future__ import annotations
@@ -16,19 +17,20 @@ from cep.knowledge.updates import Graphs, RefusedUpdate, Update, quads_of
 
 BEGINNING = -(2**62)
 Awaited = Callable[[Iterator[bytes]], bytes | None]
-"""The next piece, None at the end; `next` with a default, or one that may be interrupted."""
+"""A function that returns the next piece of a stream, None at the end: `next` with a default, or an interruptible
+version of it."""
 
 
 def quad_line(quad: ox.Quad | ox.Triple) -> str:
-    """A line of N-Quads."""
+    """Return a quad as a line of N-Quads."""
     return f"{quad} .\n"
 
 
 class Arriving:
-    """A stream of changes, of pieces that are whole lines; an empty piece: nothing has come for a while.
+    """A stream of changes, in pieces of whole lines. An empty piece means that nothing has arrived for a while.
 
-    `now`: earlier changes do not come any more, or are late (microseconds). `over`: it has ended. `quiet`: it was
-    silent, nothing is to be awaited from it.
+    `now`: the time in microseconds before which no more changes are expected; later ones count as late. `over`: the
+    stream has ended. `quiet`: the stream is silent, so the program does not wait for it.
     """
 
     def __init__(self, name: str, pieces: Iterator[bytes]) -> None:
@@ -44,7 +46,7 @@ class Arriving:
         self._fading: list[tuple[int, str]] = []  # when a graph may be forgotten
 
     def read(self, awaited: Awaited) -> list[Update]:
-        """The changes of the next piece that are complete."""
+        """Read the next piece. Return the changes that are complete."""
         piece = awaited(self._pieces)
         if piece is None:
             self.over = True
@@ -74,7 +76,7 @@ class Arriving:
         return made
 
     def _close(self) -> list[Update]:
-        """The statements of the open graph are over."""
+        """End the open graph, and return its changes."""
         name, self._open = self._open, None
         graph = None if name is None else self._graphs.known.get(name)
         if name is None or graph is None:
@@ -109,7 +111,7 @@ class Arriving:
         return made
 
     def _gone(self, time: int, made: list[Update]) -> None:
-        """Graphs that are there do not take away in the end what a removal has taken from them."""
+        """Record removals: graphs that contain a removed triple no longer remove it when their validity ends."""
         for triple in (each for update in made for each in update.remove):
             assert isinstance(triple, ox.Triple), "a removal is of triples"
             for name in sorted(self._bringing.get(triple, ())):

@@ -1,4 +1,4 @@
-"""A change of knowledge as bytes: lines `D quad` for what goes and `A quad` for what comes, in N-Quads, sorted."""
+"""Changes of knowledge as bytes: sorted lines `D quad` for removed and `A quad` for added quads, in N-Quads."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _TRIPLE = re.compile(r'\S+ \S+ (?:<[^>]*>|_:\S+|"(?:[^"\\]|\\.)*"(?:\^\^<[^>]*>|
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Quads in N-Quads. First `removed` go, then `added` come.
+    """A change in N-Quads. The quads in `removed` are removed first, then those in `added` are added.
 
-    A triple that is removed without a graph's name goes from every graph. A blank node is the one that has its label
-    in the knowledge; one that has no label gets one that depends on the change it is in alone.
+    A triple removed without a graph's name is removed from every graph. A labelled blank node is the one with this
+    label in the knowledge. A blank node without a label gets one that depends only on the change.
     """
 
     removed: frozenset[str]
@@ -35,13 +35,16 @@ class Change:
 
     @classmethod
     def of(cls, add: Any, remove: Any) -> Change:
-        """Build a change from text (Turtle, TriG, N-Triples, N-Quads), a Path, an rdflib graph, or triples or quads of
-        rdflib or pyoxigraph; None means no triples. Raises CepError."""
+        """Build a change. Raise CepError if a source is invalid.
+
+        A source is text (Turtle, TriG, N-Triples, N-Quads), a Path, an rdflib graph, or triples or quads of rdflib or
+        pyoxigraph; None means no triples.
+        """
         return cls(_lines(remove, "what is removed"), _lines(add, "what is added"))
 
     @classmethod
     def read(cls, blob: bytes) -> Change:
-        """Read the bytes that `written` made."""
+        """Parse the bytes that `written` returns."""
         lines = blob.decode().split("\n")
         return cls(*(frozenset(line[2:] for line in lines if line.startswith(mark)) for mark in ("D ", "A ")))
 
@@ -67,7 +70,7 @@ class Change:
 
 
 def parse_change(lines: Sequence[str], terms: Terms) -> load.Quads:
-    """Quads in N-Quads as columns of ids, in this order."""
+    """Convert N-Quads to columns of ids, in the same order."""
     return _columns(list(ox.parse("\n".join(lines), ox.RdfFormat.N_QUADS)), terms)
 
 
@@ -81,7 +84,7 @@ def _columns(quads: list[ox.Quad], terms: Terms) -> load.Quads:
 
 
 def merge(changes: Sequence[bytes]) -> bytes:
-    """Changes one after the other as one."""
+    """Combine consecutive changes into one."""
     removed: set[str] = set()
     added: dict[str, set[str]] = {}  # by what takes them away in every graph
     for blob in changes:
@@ -97,7 +100,7 @@ def merge(changes: Sequence[bytes]) -> bytes:
 
 
 def unnamed(line: str) -> str:
-    """A quad without its graph's name."""
+    """Return a quad without the name of its graph."""
     match = _TRIPLE.match(line)
     assert match, "a change holds quads"
     return match[0] + " ."
@@ -125,7 +128,10 @@ def _written(quads: list[ox.Quad], name: str) -> str:
 
 
 def labelled(quads: list[ox.Quad]) -> list[ox.Quad]:
-    """With labels for the blank nodes that had none: the parser's are random, these depend on the quads alone."""
+    """Return the quads with stable labels for blank nodes that had none.
+
+    The parser's labels are random. These depend on the quads only.
+    """
     nodes = [t for q in quads for t in (q.subject, q.object, q.graph_name) if isinstance(t, ox.BlankNode)]
     random = dict.fromkeys(node for node in nodes if load.GENERATED.fullmatch(node.value))
     if not random:

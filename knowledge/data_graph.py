@@ -1,4 +1,5 @@
-"""The part of knowledge that shapes speak of, as an rdflib graph: of two million triples, those of the stations."""
+"""The part of the knowledge that shapes can refer to, as an rdflib graph. Of millions of triples, it may be a few
+thousand."""
 
 from __future__ import annotations
 
@@ -17,12 +18,13 @@ if TYPE_CHECKING:
     from rdflib.term import Node
 
 _ANYTHING = (SH.sparql, SH.closed, SH.target, SH.rule, SH.select, SH.ask, SH.js)
-"""Words of shapes that may ask for any triple."""
+"""Terms of shapes that may refer to any triple."""
 
 
 def data_graph(terms: Terms, triples: TripleSet, shapes: Graph) -> Graph:
-    """The targets of shapes, what lies on paths from them, and the classes of all these; what any shape of them asks
-    for is there. All triples, where shapes may ask for any.
+    """Return the triples that the shapes can refer to; all triples if some shape may refer to any.
+
+    These are the targets of shapes, everything on paths from them, and the classes of all these.
     """
     if any(word in shapes.predicates() for word in _ANYTHING):
         return rdflib_graph(terms, [triples.columns])
@@ -70,7 +72,7 @@ def _of(triples: TripleSet, predicate: int, place: int, nodes: Ints) -> TripleCo
 
 
 def rdflib_graph(terms: Terms, parts: list[TripleColumns]) -> Graph:
-    """Triples as a graph of rdflib; queries of shapes need not declare the usual prefixes."""
+    """Return triples as an rdflib graph. It has the usual prefixes, so queries in shapes need not declare them."""
     graph = Graph()
     for prefix, iri in PREFIXES.items():
         graph.bind(prefix, iri, replace=True)

@@ -1,6 +1,6 @@
-"""The dictionary of knowledge that changes without end: terms that came with changes and have gone are forgotten.
+"""Garbage collection of the dictionary: terms that arrived with changes and are no longer used are dropped.
 
-What was loaded keeps its ids, and all that is left its order, so columns that are sorted stay sorted.
+Loaded terms keep their ids, and all other terms their order. So sorted columns stay sorted.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from cep.knowledge.graph import Knowledge
 
 FEW = 1 << 12
-"""Terms with which a dictionary is not looked through."""
+"""The number of terms below which a dictionary is not collected."""
 
 
 def forget(knowledge: Knowledge) -> None:
-    """Give knowledge, which has a dictionary of its own, one of the terms that were loaded and those that it holds."""
+    """Replace the dictionary of the knowledge, which must be its own, by one with only the loaded terms and those in
+    use."""
     seen, closed, asserted, closure = knowledge.seen, knowledge.closed, knowledge.asserted, knowledge.closure
     used = np.zeros(len(knowledge.terms), dtype=np.bool_)
     used[: knowledge.first] = True

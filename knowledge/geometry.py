@@ -1,4 +1,4 @@
-"""The places of the knowledge: what lies near a point, and the areas that IRIs name."""
+"""The places in the knowledge: search for things near a point, and areas by IRI."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ NUMBERS = (
     (WGS84 + "lat", WGS84 + "long", "wgs84:lat", "wgs84:long"),
     *((schema + "latitude", schema + "longitude", "schema:latitude", "schema:longitude") for schema in SCHEMA),
 )
-"""Properties of a latitude and a longitude, and how they are called."""
+"""Pairs of properties for latitude and longitude, followed by their names in messages."""
 PROPERTIES = (*(each for pair in NUMBERS for each in pair[:2]), WGS84 + "lat_long", GEO + "asWKT", *LINKS)
-"""Properties that give a thing a place."""
+"""All properties that give a thing a place."""
 
 _OF_POINTS = (shapely.GeometryType.POINT, shapely.GeometryType.MULTIPOINT)
 _PIECE = 1 << 20  # rows that are looked at together
 
 
 class Geometries:
-    """The places of the things in the knowledge, read when first needed.
+    """The places of things in the knowledge, read at first use.
 
-    A thing is at its `wgs84:lat` and `wgs84:long`, at its `schema:latitude` and `schema:longitude`, at its
-    `wgs84:lat_long`, at its `geo:asWKT`, and where its `wgs84:location`, its `schema:geo`, its `geo:hasGeometry` and
-    its `geo:hasDefaultGeometry` are. Raises CepError for numbers and WKT that cannot be read.
+    A thing is at its `wgs84:lat` and `wgs84:long`, its `schema:latitude` and `schema:longitude`, its `wgs84:lat_long`,
+    and its `geo:asWKT`. It is also at the places of its `wgs84:location`, `schema:geo`, `geo:hasGeometry` and
+    `geo:hasDefaultGeometry`. Raise CepError for numbers or WKT that cannot be read.
     """
 
     def __init__(self, terms: Terms, triples: TripleSet) -> None:
@@ -50,7 +50,8 @@ class Geometries:
 
     @cached_property
     def features(self) -> Features:
-        """The IRIs that are at points, and these points; those of geometries stand for what has them."""
+        """The IRIs of things at points, with these points. The points of a geometry count as those of the thing that
+        has it."""
         points, links = self._points, self._links
         shapes = self._shapes.filter(pl.col("kind").is_in(_OF_POINTS))
         ends, row = shapely.get_coordinates(shapes["shape"].to_list(), return_index=True)
@@ -74,14 +75,15 @@ class Geometries:
         )
 
     def check(self) -> None:
-        """Raises CepError for what cannot be read."""
+        """Raise CepError if a place cannot be read."""
         for pair in NUMBERS:
             self._both(*pair)
         self._pairs_of_numbers()
         self._read_shapes()
 
     def areas(self, iris: Sequence[str]) -> list[Any]:
-        """The shapes of what these IRIs name, all of each together; None where there is none."""
+        """Return the shapes of the things that these IRIs name, combined into one shape each; None if a thing has
+        none."""
         things, rows = self._areas
         ids = self._terms.tokens(pl.Series([f"<{iri}>" for iri in iris], dtype=pl.String), add=False)
         starts, stops = np.searchsorted(things, ids, "left").tolist(), np.searchsorted(things, ids, "right").tolist()
@@ -96,7 +98,8 @@ class Geometries:
 
     @cached_property
     def _areas(self) -> tuple[Ints, Ints]:
-        """Things with a shape (sorted), and the shape of each: rows of `_shapes`, then of `_points`."""
+        """The things with a shape, sorted, and the row of each shape: first rows of `_shapes`, then rows of
+        `_points`."""
         own = pl.concat([self._shapes.select("thing"), self._points.select("thing")]).with_row_index("row")
         linked = self._links.join(own, left_on="place", right_on="thing")
         every = pl.concat([own.select("thing", "row"), linked.select("thing", "row")]).unique().sort("thing", "row")
@@ -104,8 +107,9 @@ class Geometries:
 
     @cached_property
     def _links(self) -> pl.DataFrame:
-        """Return things whose place is another thing's: columns thing, place, geometry (True if that place is only a
-        geometry).
+        """The things whose place is that of another thing.
+
+        Columns: thing, place, geometry (True if the other thing is only a geometry).
         """
         parts = [
             self._pairs(property, "thing", "place").with_columns(geometry=pl.lit(property in GEOMETRIES))
@@ -115,7 +119,10 @@ class Geometries:
 
     @cached_property
     def _points(self) -> pl.DataFrame:
-        """Columns thing, lat, long: each latitude of a thing with each longitude, and those written together."""
+        """The points of things, in columns thing, lat, long.
+
+        Each latitude of a thing is combined with each of its longitudes; pairs written together are added.
+        """
         return pl.concat([*(self._both(*pair) for pair in NUMBERS), self._pairs_of_numbers()]).unique(
             maintain_order=True
         )
@@ -138,7 +145,7 @@ class Geometries:
         return pairs.select("thing", numbers.alias(name))
 
     def _pairs_of_numbers(self) -> pl.DataFrame:
-        """Latitude and longitude in one text, `40.69,-74.17`: columns thing, lat, long."""
+        """Read latitudes and longitudes written together, `40.69,-74.17`. Columns: thing, lat, long."""
         pairs = self._pairs(WGS84 + "lat_long", "thing", "value")
         texts = self._terms.texts(pairs["value"].to_numpy())
         split = texts.str.split(",").list
@@ -161,7 +168,7 @@ class Geometries:
         return self._read_shapes()
 
     def _read_shapes(self) -> pl.DataFrame:
-        """Read WKT literals: columns thing, shape, kind (of geometry)."""
+        """Read WKT literals. Columns: thing, shape, kind (the type of geometry)."""
         pairs = self._pairs(GEO + "asWKT", "thing", "value")
         texts = self._terms.texts(pairs["value"].to_numpy())
         shapes, wrong = read_all(texts.to_list())
@@ -192,9 +199,9 @@ def _together(shapes: list[Any]) -> Any:
 
 @dataclass(frozen=True)
 class Features:
-    """Things at points: IRIs sorted as texts, and their points, those of one IRI together.
+    """Things at points: their IRIs, sorted as texts, and their points, grouped by IRI.
 
-    `of`: the place in `iris` of each point (ascending).
+    `of`: the index in `iris` for each point, ascending.
     """
 
     iris: pl.Series
@@ -208,14 +215,14 @@ class Features:
 
     @cached_property
     def starts(self) -> Ints:
-        """Index of the first point of each IRI, then the number of points."""
+        """The index of the first point of each IRI, then the number of points."""
         return np.searchsorted(self.of, np.arange(len(self.iris) + 1))
 
 
 class Near:
-    """`near(Lat, Long, Radius, Feature, Metres)`: what is at a point no farther than Radius metres, and how far it is.
+    """`near(Lat, Long, Radius, Feature, Metres)`: things at most Radius metres from a point, with their distance.
 
-    Metres are those to the nearest point of the feature. The features of one question come in the order of their IRIs.
+    Metres is the distance to the nearest point of the feature. The features for one call are sorted by IRI.
     """
 
     name = "near"
@@ -238,7 +245,7 @@ class Near:
 
 
 class _GeometryCodes:
-    """The codes of features' IRIs, made as they are met: of most of a gazetteer never."""
+    """The codes of features' IRIs, created on demand: most features of a gazetteer never need one."""
 
     def __init__(self, iris: pl.Series, pool: Pool) -> None:
         self._iris = iris
@@ -255,7 +262,7 @@ class _GeometryCodes:
         return codes
 
     def features(self, codes: Ints) -> Ints:
-        """The features that these IRIs name, -1 for none."""
+        """Return the features with these IRIs, -1 if there is none."""
         if not len(self._iris):
             return np.full(len(codes), -1)
         distinct, which = np.unique(codes, return_inverse=True)
@@ -266,7 +273,7 @@ class _GeometryCodes:
 
 
 class _NearProbe:
-    """The features asked in one way."""
+    """A call of `near` with a fixed set of bound arguments."""
 
     def __init__(
         self, features: Features, codes: _GeometryCodes, bound: tuple[int, ...], wanted: tuple[int, ...]
@@ -291,7 +298,8 @@ class _NearProbe:
         return index, [self._codes.of(which) if i == 3 else metres for i in self._wanted]
 
     def _near(self, bound_values: Mapping[int, Column], index: Ints, points: Ints) -> tuple[Ints, Ints, Floats]:
-        """Keep the candidates that are near enough: question, feature, metres."""
+        """Keep the candidates that are near enough. Return the index of the call, the feature and the metres of
+        each."""
         features = self._features
         pairs = (bound_values[0][index], bound_values[1][index], features.lat[points], features.long[points])
         radius = bound_values[2][index]
@@ -346,7 +354,7 @@ class _NearProbe:
 
 
 def _nearest_of_each(index: Ints, which: Ints, metres: Floats) -> tuple[Ints, Ints, Floats]:
-    """Keep the nearest point of each feature. The input is sorted by question and feature."""
+    """Keep the nearest point of each feature. The input is sorted by call and feature."""
     same = (index[1:] == index[:-1]) & (which[1:] == which[:-1])
     if not same.any():
         return index, which, metres
@@ -357,7 +365,7 @@ def _nearest_of_each(index: Ints, which: Ints, metres: Floats) -> tuple[Ints, In
 
 
 def _distinct(index: Ints, metres: Floats) -> tuple[Ints, Floats]:
-    """Each distance of a question once, the least first."""
+    """Return the distinct distances for each call, in ascending order."""
     order = np.lexsort((metres, index))
     index, metres = index[order], metres[order]
     first = np.ones(len(index), dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""Background knowledge: triples, what follows from them, and the answers to what rules ask of them."""
+"""Background knowledge: triples, the triples inferred from them, and the answers to patterns in rules."""
 
 from __future__ import annotations
 
@@ -53,20 +53,22 @@ _OPEN = frozenset(("limit", "offset", "sample", "group_concat"))  # what SPARQL 
 
 
 class Knowledge(KnowledgeSource):
-    """Triples in a default graph and in named ones, closed under the rules of a kind of reasoning.
+    """Triples in a default graph and named graphs, closed under a kind of reasoning.
 
-    Patterns see the union of all graphs and what is inferred from it; GRAPH sees the named ones as they were given.
-    Numbers, times and the like are one term in patterns if they are one value (knowledge/rdf/canonical.py).
+    Patterns see the union of all graphs and everything inferred from it. GRAPH sees the named graphs as they were
+    loaded. In patterns, literals of equal value, such as numbers and times, are the same term
+    (knowledge/rdf/canonical.py).
     """
 
     def __init__(self, terms: Terms, graphs: Mapping[int, TripleSet], reasoning: str | type[Any] = "none") -> None:
-        """Build it from triples by the id of their graph, NONE for the default graph.
+        """Build knowledge from triples by the id of their graph, NONE for the default graph.
 
-        `reasoning`: none, rdfs, owlrl, or a rule set of your own: a class of owlrl or its name, `module:Class`
-        (knowledge/reasoning/owlrl_rules.py).
+        `reasoning`: none, rdfs, owlrl, or your own rule set, which is a class for the library owlrl or its name,
+        `module:Class` (knowledge/reasoning/owlrl_rules.py).
 
-        A large closure is kept on disk, and taken from there (knowledge/reasoning/cache.py). Raises CepError if the
-        triples contradict themselves under the reasoning."""
+        A large closure is cached on disk (knowledge/reasoning/cache.py). Raise CepError if the triples contradict
+        themselves under the reasoning.
+        """
         self.terms = terms
         self.graphs = dict(graphs)
         self.asserted = union(graphs)
@@ -88,28 +90,33 @@ class Knowledge(KnowledgeSource):
 
     @classmethod
     def load(cls, names: str | Path | Iterable[str | Path], reasoning: str | type[Any] = "none") -> Knowledge:
-        """Load files: RDF by the suffix (.ttl .nt .nq .trig .rdf .owl .xml .jsonld, also .gz), GeoNames dumps, and
-        registers of places by name; folders and patterns (`*.ttl`) stand for their files.
+        """Load files.
 
-        Raises CepError, with line and column, and then nothing is loaded.
+        These are RDF files, recognised by suffix (.ttl .nt .nq .trig .rdf .owl .xml .jsonld, also with .gz), GeoNames
+        dumps, and registers of places by name. Folders and patterns (`*.ttl`) stand for the files in them. If any file
+        is invalid, load nothing and raise CepError with line and column.
         """
         terms = Terms()
         return cls(terms, by_graph(load.load(names, terms)), reasoning)
 
     @classmethod
     def of(cls, source: Any, reasoning: str | type[Any] = "none") -> Knowledge:
-        """An rdflib Graph or Dataset, or an iterable of triples or quads of rdflib or pyoxigraph. Raises CepError."""
+        """Build knowledge from an rdflib Graph or Dataset, or from an iterable of triples or quads of rdflib or
+        pyoxigraph.
+
+        Raise CepError if they are invalid.
+        """
         terms = Terms()
         found = load.Quads.joined(list(load.triple_columns(interop.foreign_quads(source), terms, None)))
         return cls(terms, by_graph(found), reasoning)
 
     def __len__(self) -> int:
-        """The number of triples, asserted and inferred."""
+        """Return the number of triples, asserted and inferred."""
         return len(self.closed)
 
     @property
     def fingerprint(self) -> str:
-        """The same for the same quads and reasoning, in whatever order and form they were loaded."""
+        """A hash of quads and reasoning, independent of the order and format in which they were loaded."""
         if self._fingerprint is None:
             kind = self.reasoning
             if isinstance(self.closure, OwlrlClosure):  # the class may say something else the next time
@@ -120,9 +127,10 @@ class Knowledge(KnowledgeSource):
     # --- what rules ask ---
 
     def answers(self, graph: Graph, pool: Pool, source: Source) -> Answers:
-        """The answers of a graph pattern: a column for each of `graph.variables`, sorted by value (answers.py).
+        """Return the answers to a graph pattern: one column for each of `graph.variables`, sorted by value
+        (answers.py).
 
-        Raises CepError, with the place between the braces, for a pattern that cannot be asked or is too large.
+        Raise CepError, with the position in the braces, if the pattern is not supported or its result too large.
         """
         key = _key(graph)
         if key not in self.tables:
@@ -143,7 +151,8 @@ class Knowledge(KnowledgeSource):
         return known[2]
 
     def _followed(self, graph: Graph, source: Source) -> Refreshed | None:
-        """The answers of a pattern that is more than triples, where they can follow changes."""
+        """Return the answers to a pattern with more than triples, in a form that can follow changes; None if there is
+        none."""
         key = _key(graph)
         if key not in self._refreshed and graph.variables and (of := locality(graph.text, dict(graph.prefixes))):
             wanted = names(of, graph.variables)
@@ -159,17 +168,20 @@ class Knowledge(KnowledgeSource):
         return self.store(ordered=not words.isdisjoint(_OPEN))
 
     def by_difference(self, graph: Graph) -> bool:
-        """Return True if the table of a pattern can follow a change by its difference.
+        """Return True if the table of a pattern can be updated by the difference that a change makes.
 
-        Either it consists of triples (`cep.knowledge.query.pattern_tables`), or each of its answers depends on few
-        triples (`cep.knowledge.query.locality`).
+        Either the pattern consists of triples (`cep.knowledge.query.pattern_tables`), or each of its answers depends on
+        few triples (`cep.knowledge.query.locality`).
         """
         prefixes = dict(graph.prefixes)
         return basic(graph.text, prefixes) is not None or bool(graph.variables and locality(graph.text, prefixes))
 
     def difference(self, pattern: Graph | algebra.Triples, pool: Pool) -> tuple[Answers, Answers] | None:
-        """The answers that the last change took, and those that it brought; None where this is not known, so that all
-        are to be asked for. An answer that was or is there in several ways may be among both, or several times."""
+        """Return the answers that the last change removed, and those that it added; None if unknown.
+
+        If it is None, the caller evaluates the pattern again. An answer with several derivations may be in both parts,
+        or appear several times.
+        """
         last, key = self._last, _key(pattern) if isinstance(pattern, Graph) else pattern.fixed
         if last is None or not self._single.get(key):
             return None
@@ -183,11 +195,11 @@ class Knowledge(KnowledgeSource):
     def why_no_answers(
         self, pattern: Graph | algebra.Triples, source: Source, schemas: Mapping[str, Schema]
     ) -> Warning:
-        """Why a pattern that has no answers has none."""
+        """Explain why a pattern has no answers."""
         return unmatched_patterns.why_no_answers(pattern, self, source, schemas)
 
     def triples(self, fixed: Fixed, pool: Pool) -> Answers:
-        """`triple(S, P, O)` where some are given: a column for each that is not."""
+        """Return the answers to `triple(S, P, O)` with some positions given: one column for each of the others."""
         ids = [None if term is None else self.terms.id_of(str(term)) for term in fixed]
         wanted = [i for i, id in enumerate(ids) if id is None]
         columns = self.closed.match(*ids) if NONE not in ids else TripleSet.empty().columns
@@ -196,11 +208,11 @@ class Knowledge(KnowledgeSource):
         return made
 
     def relations(self, pool: Pool) -> Mapping[str, Relation]:
-        """`near` over the places of the knowledge."""
+        """Return the relation `near` over the places in the knowledge."""
         return {"near": geometry.Near(self.places, pool)}
 
     def areas(self) -> Areas:
-        """The shapes of the places that IRIs name."""
+        """Return a function from IRIs to the shapes of their places."""
         return self.places.areas
 
     @property
@@ -215,10 +227,11 @@ class Knowledge(KnowledgeSource):
     def query(
         self, sparql: str, prefixes: Mapping[str, str] | None = None, name: str = "query"
     ) -> pl.DataFrame | bool | rdflib.Graph:
-        """A SPARQL query: a table of values for SELECT, a boolean for ASK, an rdflib graph for CONSTRUCT and DESCRIBE.
+        """Evaluate a SPARQL query: return a table for SELECT, a boolean for ASK, an rdflib graph for CONSTRUCT and
+        DESCRIBE.
 
-        Rows are sorted by value where there is no ORDER BY. Raises CepError where it is no SPARQL, which messages call
-        by `name`.
+        Rows are sorted by value unless there is an ORDER BY. Raise CepError if the query is invalid; messages call it
+        `name`.
         """
         found = self.found(sparql, prefixes, name)
         if isinstance(found, ox.QueryBoolean):
@@ -230,7 +243,8 @@ class Knowledge(KnowledgeSource):
     def found(
         self, sparql: str, prefixes: Mapping[str, str] | None = None, name: str = "query"
     ) -> ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples:
-        """Oxigraph's answer to a query. Raises CepError where it is no SPARQL, or asks another endpoint."""
+        """Return Oxigraph's result of a query. Raise CepError if it is not valid SPARQL, or queries another
+        endpoint."""
         words = {token.text.lower() for token in tokens(sparql) if token.kind == "word"}
         try:
             validation.check_query(sparql, prefixes or {}, name)
@@ -241,11 +255,12 @@ class Knowledge(KnowledgeSource):
             raise CepError(f"the query cannot be answered: {error}", code="graph") from None
 
     def rdflib(self, inferred: bool = True) -> rdflib.Graph:
-        """All triples, or those asserted, as an rdflib graph."""
+        """Return all triples, or only the asserted ones, as an rdflib graph."""
         return interop.graph_of(self.terms, self.closed if inferred else self.asserted)
 
     def store(self, ordered: bool = False) -> ox.Store:
-        """A store of all triples, which answers SPARQL; made when first asked for. See knowledge/query/store.py."""
+        """Return a store of all triples, which evaluates SPARQL; it is built at first use. See
+        knowledge/query/store.py."""
         if ordered not in self._stores:
             self._stores[ordered] = store.filled(self.terms, self._seen, self.graphs, ordered)
         return self._stores[ordered]
@@ -253,9 +268,12 @@ class Knowledge(KnowledgeSource):
     # --- change ---
 
     def fork(self, with_answers: bool = True, apart: bool = False) -> Knowledge:
-        """The same knowledge in its present state, which changes by itself. Nothing is copied before it does.
-        `with_answers`: the same patterns will be asked again, so their answers are taken along. `apart`: with a
-        dictionary of its own, which forgets (`forget`) what comes and goes."""
+        """Return the same knowledge in its present state, which can then be changed separately. Data is shared until
+        then.
+
+        `with_answers`: take the answers along, because the same patterns will be evaluated again. `apart`: give the
+        fork its own dictionary, from which unused terms are dropped (`forget`).
+        """
         made = object.__new__(Knowledge)
         made.__dict__.update(self.__dict__)
         made.graphs = dict(self.graphs)
@@ -277,7 +295,7 @@ class Knowledge(KnowledgeSource):
         return made
 
     def forget(self, always: bool = False) -> None:
-        """Forget terms that came with changes and have gone, when there are twice as many as after the last time."""
+        """Drop unused terms that arrived with changes, when there are twice as many terms as after the last time."""
         if self.loaded is not None and (always or len(self.terms) > self._many):
             forget(self)
             self._many = 2 * max(len(self.terms), FEW)
@@ -291,7 +309,8 @@ class Knowledge(KnowledgeSource):
         closure: Closure | None,
         tables: Mapping[_Asked, PatternTable | None],
     ) -> None:
-        """Be the same in another dictionary; `triples`: asserted, closed and as patterns have them."""
+        """Switch to another dictionary. `triples`: the asserted triples, the closed ones, and those that patterns
+        see."""
         self.terms, self.canonical, self.graphs, self.closure = terms, canonical, dict(graphs), closure
         self.asserted, self.closed, self._asked = triples
         self.tables, self._answers, self._last = dict(tables), {}, None
@@ -303,19 +322,23 @@ class Knowledge(KnowledgeSource):
         return {**self.__dict__, **made_again, "_last": None, "_lent": False}
 
     def change(self, add: Any = None, remove: Any = None) -> bytes:
-        """A change: first triples go, then others come. Each is text (Turtle, TriG, N-Triples or N-Quads), a Path of a
-        file, an rdflib graph, or triples or quads of rdflib or pyoxigraph. Raises CepError.
+        """Build a change, which first removes triples, then adds others.
 
-        A triple removed without the name of a graph goes from all. Blank nodes are those of that label here.
+        Each source is text (Turtle, TriG, N-Triples or N-Quads), the Path of a file, an rdflib graph, or triples or
+        quads of rdflib or pyoxigraph. Raise CepError if one is invalid.
+
+        A triple removed without the name of a graph is removed from all graphs. Blank nodes refer to those with the
+        same label in the knowledge.
         """
         return Change.of(add, remove).written()
 
     def merge(self, changes: Sequence[bytes]) -> bytes:
-        """Changes one after the other as one."""
+        """Combine consecutive changes into one."""
         return merge(changes)
 
     def net(self, changes: Sequence[bytes]) -> bytes:
-        """Changes of this knowledge as one, without what goes and is not here."""
+        """Combine consecutive changes of this knowledge into one, without removals of quads that it does not
+        contain."""
         merged = Change.read(merge(changes))
         return Change(
             frozenset(line for line in merged.removed if graph_contains(line, self.terms, self.graphs, self.asserted)),
@@ -325,8 +348,11 @@ class Knowledge(KnowledgeSource):
     def over(
         self, changes: Sequence[tuple[int, bytes]], patterns: Mapping[str, Graph | algebra.Triples], pool: Pool
     ) -> tuple[Knowledge, dict[str, Spanned]] | None:
-        """This after changes, each with the time from which it holds, ascending; and the answers to what is asked, each
-        with its times. None where they have to be made one by one (stretch.py)."""
+        """Apply changes, each with the time from which it holds, in ascending order.
+
+        Return the knowledge after them and the answers to the patterns, each with its valid time. Return None if the
+        changes must be applied one by one (answer_intervals.py).
+        """
         keys = {name: _key(each) for name, each in patterns.items() if isinstance(each, Graph)}
         if any(self.tables.get(key) is None for key in keys.values()) or not (made := stretch(self, changes)):
             return None
@@ -334,7 +360,7 @@ class Knowledge(KnowledgeSource):
         return None if found is None else (made.after, found)
 
     def apply(self, change: bytes) -> None:
-        """Change the knowledge. Raises CepError, and changes nothing, where the new state contradicts itself."""
+        """Apply a change. If the new state contradicts itself, raise CepError and leave the knowledge unchanged."""
         less, more = (by_graph(quads) for quads in Change.read(change).quads(self.terms))
         graphs = changed(self.graphs, less, more)
         added = union(more).minus(self.asserted)
@@ -389,7 +415,7 @@ class Knowledge(KnowledgeSource):
 
     @property
     def seen(self) -> TripleSet:
-        """The triples as patterns and stores have them: with one literal for each value."""
+        """The triples as patterns and stores see them: with a single literal for each value."""
         return self._seen
 
     @property
@@ -399,7 +425,7 @@ class Knowledge(KnowledgeSource):
         return self._asked
 
     def constant_id(self, constant: ConstantTerm) -> int:
-        """The id that a term in a pattern has among the triples seen."""
+        """Return the id of a constant in a pattern among the triples `seen`."""
         return self.canonical.find(constant.text, constant.datatype, constant.language)
 
 

@@ -1,7 +1,7 @@
-"""Changes of knowledge in files that come one by one, and in N-Quads that grow: what is new makes changes at each look.
+"""Changes of knowledge in files that arrive one by one, and in files of N-Quads that grow. Each look reads what is new.
 
-A graph is taken as far as it is there. One without a time, as yet, waits for it; one that grows is the change of its
-time again, with what has come since; its end may come later.
+A graph is read as far as it is written. A graph without a time waits for one. If a graph grows, the change at its time
+is issued again with the new triples. Its end may be written later.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from cep.knowledge.updates import Graphs, RefusedUpdate, Update, quads_of, read_
 
 @dataclass(slots=True)
 class ReadUpdates:
-    """Updates read from a file: `changes` in order of time, and the refused ones."""
+    """The updates read from files: `changes` in order of time, and the refused ones."""
 
     changes: list[Update] = field(default_factory=list)
     refused: list[RefusedUpdate] = field(default_factory=list)
 
     def join(self, other: ReadUpdates) -> None:
-        """With that of another file."""
+        """Add the updates of another file."""
         times = {each.time: each for each in self.changes}
         for each in other.changes:
             before = times.get(each.time)
@@ -34,7 +34,7 @@ class ReadUpdates:
 
 
 class GrowingFile:
-    """A file of N-Quads, line by line."""
+    """A growing file of N-Quads, read line by line."""
 
     def __init__(self, file: str) -> None:
         self._file = file
@@ -42,8 +42,9 @@ class GrowingFile:
         self._line = 0
 
     def read(self, lines: bytes, last: bool = False) -> ReadUpdates:
-        """Read the complete lines that follow. With `last`, nothing more will be appended, so an unfinished line
-        counts.
+        """Read the lines that follow.
+
+        `last`: the file will not grow any more, so graphs that still lack a time are settled too.
         """
         news = ReadUpdates()
         touched: dict[str, None] = {}
@@ -74,12 +75,12 @@ class GrowingFile:
 
 
 def whole(file: str) -> ReadUpdates:
-    """Read a file that does not grow. CepError: it cannot be read."""
+    """Read a file that does not grow. Raise CepError if it cannot be read."""
     return ReadUpdates(read_updates([file]))
 
 
 def there(names: Iterable[str]) -> list[str]:
-    """Return the existing files that the names stand for."""
+    """Return the existing files that the names or patterns stand for."""
     found: list[str] = []
     for name in names:
         try:
@@ -95,5 +96,5 @@ def grows(file: str) -> bool:
 
 
 def change(update: Update) -> bytes:
-    """An update as an engine takes it."""
+    """Return an update in the form that an engine accepts."""
     return Change.of(update.add, update.remove).written()

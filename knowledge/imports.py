@@ -1,4 +1,4 @@
-"""Ontologies that the knowledge imports (owl:imports) and that were not loaded with it: nothing is fetched."""
+"""Ontologies that the knowledge imports (owl:imports) but that were not loaded. They are never downloaded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHOWN = 3
 
 
 def missing_imports(knowledge: Knowledge) -> list[str]:
-    """The IRIs of ontologies that are imported, and that no loaded file is, by name or version."""
+    """Return the IRIs of imported ontologies that match no loaded file, neither by name nor by version."""
     triples, terms = knowledge.asserted, knowledge.terms
     imports, version, kind, ontology = (
         terms.id_of(iri) for iri in (OWL + "imports", OWL + "versionIRI", RDF_TYPE, OWL + "Ontology")
@@ -31,7 +31,7 @@ def missing_imports(knowledge: Knowledge) -> list[str]:
 
 
 def import_warnings(knowledge: Knowledge) -> list[Warning]:
-    """A warning that names them."""
+    """Return a warning that names them, if there are any."""
     found = missing_imports(knowledge)
     if not found:
         return []

@@ -1,4 +1,4 @@
-"""Find the file and line of a literal that does not fit its datatype, so that it can be corrected."""
+"""Search for the file and line of a literal that does not fit its datatype, so that the user can correct it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ _LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"(?:\^\^|@)')
 
 
 def with_place(error: CepError, names: str | Path | Iterable[str | Path]) -> CepError:
-    """Add to the error of an invalid literal the places at which files contain that text. Other errors are returned
-    unchanged.
-    """
+    """Add the files and lines that contain an invalid literal to its error. Return other errors unchanged."""
     found = _LITERAL.search(error.message) if "(rule dt-not-type)" in error.message else None
     if found is None:
         return error

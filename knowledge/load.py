@@ -1,4 +1,4 @@
-"""RDF files as columns of term ids: Turtle, N-Triples, N-Quads, TriG, RDF/XML and JSON-LD, also compressed by gzip."""
+"""RDF files as columns of term ids: Turtle, N-Triples, N-Quads, TriG, RDF/XML and JSON-LD, also with gzip."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FORMATS = {
     ".xml": ox.RdfFormat.RDF_XML,
     ".jsonld": ox.RdfFormat.JSON_LD,
 }
-"""The formats of RDF by the suffix of the file's name; `.gz` may follow it."""
+"""The formats of RDF by file suffix, which `.gz` may follow."""
 
 _SERVICE = "sensorthings+"
 _CHUNK = 200_000  # triples turned into columns at a time
@@ -50,7 +50,7 @@ GENERATED = re.compile("[0-9a-f]{20,32}")  # labels that the parser makes up
 
 @dataclass(frozen=True, slots=True)
 class Quads:
-    """Triples, perhaps repeated, as columns of ids, and the graph that each is in: NONE for the default graph."""
+    """Triples as columns of ids, possibly repeated, with the graph of each: NONE for the default graph."""
 
     s: Ints
     p: Ints
@@ -58,7 +58,7 @@ class Quads:
     g: Ints
 
     def rows(self, rows: slice) -> Quads:
-        """Some of them."""
+        """Return some of the rows."""
         return Quads(self.s[rows], self.p[rows], self.o[rows], self.g[rows])
 
     @classmethod
@@ -76,9 +76,10 @@ class Quads:
 
 
 class BlankNodeLabels:
-    """Labels for blank nodes. Files do not know each other's: a label of one is another's in the next.
+    """Labels for blank nodes. The same label in two files means two nodes.
 
-    A label stays as it is written, unless another file has it; a node without one is `b1`, `b2`, ... as they come.
+    A label stays as it is, unless another file has used it. Nodes without a label become `b1`, `b2`, ... in their
+    order.
     """
 
     def __init__(self, prefix: str = "b") -> None:
@@ -91,7 +92,7 @@ class BlankNodeLabels:
         self._file = {}
 
     def renamed(self, labels: Iterable[str]) -> dict[str, str]:
-        """The labels of some of the present file's, in the order in which they come."""
+        """Return the new labels of the present file, after adding those for `labels` in this order."""
         for label in labels:
             if label not in self._file:
                 self._file[label] = self._new() if label in self._taken or GENERATED.fullmatch(label) else label
@@ -106,13 +107,16 @@ class BlankNodeLabels:
 
 
 def is_service(name: str | Path) -> bool:
-    """Return True if this is the address of a service whose Things are knowledge, and not the name of a file."""
+    """Return True if the name is the address of a service whose Things are knowledge, rather than a file."""
     return isinstance(name, str) and name.startswith(_SERVICE)
 
 
 def files(names: str | Path | Iterable[str | Path]) -> list[Path | str]:
-    """The sources that names stand for, in the order given: a file, a register of places, a folder or a pattern, whose
-    files come by name. Raises CepError for what is not there or not known."""
+    """Return the sources for names, in the given order.
+
+    A name is a file, a register of places, a folder, or a pattern. The files of the last two are sorted by name. Raise
+    CepError if one does not exist or has an unknown type.
+    """
     found: list[Path | str] = []
     for name in [names] if isinstance(names, str | Path) else names:
         if is_service(name):
@@ -144,12 +148,12 @@ def files(names: str | Path | Iterable[str | Path]) -> list[Path | str]:
 
 
 def at(source: Path | str) -> Path | str:
-    """A file of RDF by its path, or by its address in a file system that is no disk of this machine."""
+    """Return an RDF file as a path, or as an address if it is in a remote file system."""
     return source if isinstance(source, str) and is_url(source) else Path(source)
 
 
 def _stored(name: str) -> list[Path | str]:
-    """The files that an address stands for. CepError: there are none."""
+    """Return the files for an address in a remote file system. Raise CepError if there are none."""
     try:
         there = None if is_pattern(name) else stored.found(name)
         if there is not None and not there.folder:
@@ -165,7 +169,7 @@ def _stored(name: str) -> list[Path | str]:
 
 
 def load(names: str | Path | Iterable[str | Path], terms: Terms) -> Quads:
-    """Everything that files hold. Raises CepError, for every file that cannot be read with its first mistake."""
+    """Load all sources. Raise one CepError with the first mistake of each file that cannot be read."""
     parts: list[Quads] = []
     errors: list[CepError] = []
     labels = BlankNodeLabels()
@@ -185,20 +189,23 @@ def load(names: str | Path | Iterable[str | Path], terms: Terms) -> Quads:
 
 
 def read_triples(path: Path | str, terms: Terms, labels: BlankNodeLabels) -> Iterator[Quads]:
-    """The triples of an RDF file, some at a time. Raises CepError with line and column."""
+    """Yield the triples of an RDF file, in batches. Raise CepError with line and column."""
     with _parsing(path) as (parser, format):
         yield from triple_columns(parser, terms, labels, format.supports_datasets)
 
 
 def read_quads(path: Path) -> list[ox.Quad]:
-    """The triples of an RDF file, as they are. Raises CepError with line and column."""
+    """Return the triples of an RDF file, unchanged. Raise CepError with line and column."""
     with _parsing(path) as (parser, _):
         return list(parser)
 
 
 def subjects(path: Path | str, wanted: AbstractSet[str]) -> tuple[set[str], dict[str, str]]:
-    """Which of some terms, as N-Triples writes them, an RDF file says something of, and its prefixes. Raises CepError.
-    Blank nodes are not found: they have other names in the knowledge."""
+    """Return those of the terms in `wanted` that are subjects in an RDF file, and the prefixes of the file.
+
+    Terms are written as in N-Triples. Blank nodes are never found, because the knowledge gives them other labels. Raise
+    CepError if the file cannot be read.
+    """
     with _parsing(path) as (parser, _):
         found = {str(quad.subject) for quad in parser}
         return found & wanted, dict(getattr(parser, "prefixes", {}))
@@ -206,7 +213,7 @@ def subjects(path: Path | str, wanted: AbstractSet[str]) -> tuple[set[str], dict
 
 @contextmanager
 def _parsing(path: Path | str) -> Iterator[tuple[Iterator[ox.Quad], ox.RdfFormat]]:
-    """The parser of a file and its format; what goes wrong is a CepError."""
+    """Yield the parser of a file and the format. Turn errors into CepErrors."""
     format = rdf_format(path)
     if format is None:
         raise CepError(f"{path} has no suffix of a format that is known", hint=_known(), code="knowledge")
@@ -224,8 +231,7 @@ def _parsing(path: Path | str) -> Iterator[tuple[Iterator[ox.Quad], ox.RdfFormat
 
 
 def quads_of(text: str, name: str) -> list[ox.Quad]:
-    """The triples of a text in TriG, of which Turtle and N-Triples are parts, or in N-Quads. Raises CepError with line
-    and column."""
+    """Parse a text in TriG, which includes Turtle and N-Triples, or in N-Quads. Raise CepError with line and column."""
     errors: list[tuple[tuple[int, int], CepError]] = []
     for format in (ox.RdfFormat.TRIG, ox.RdfFormat.N_QUADS):
         try:
@@ -237,7 +243,7 @@ def quads_of(text: str, name: str) -> list[ox.Quad]:
 
 
 class TripleTerm(ValueError):
-    """A triple stands as a term in another."""
+    """An error for a triple that is used as a term in another triple."""
 
     def __init__(self) -> None:
         super().__init__("a triple stands as a term in another, which RDF 1.1 does not know")
@@ -246,10 +252,10 @@ class TripleTerm(ValueError):
 def triple_columns(
     quads: Iterable[ox.Quad] | Iterable[ox.Triple], terms: Terms, labels: BlankNodeLabels | None, graphs: bool = True
 ) -> Iterator[Quads]:
-    """Yield triples or quads as columns, some at a time. Without `labels`, blank nodes keep their labels. Without
-    `graphs`, all triples are in the default graph. Raises TripleTerm.
+    """Yield triples or quads as columns, in batches. Raise TripleTerm.
 
-    Oxigraph writes them as canonical N-Quads, which can be split into columns without parsing single terms.
+    Oxigraph writes them as canonical N-Quads, which can be split into columns without parsing single terms. `labels`:
+    new labels for blank nodes, None to keep theirs. `graphs`: if False, all triples are put into the default graph.
     """
     iterator: Iterator[Any] = iter(quads)
     while True:
@@ -305,13 +311,13 @@ def rdf_format(path: Path | str) -> ox.RdfFormat | None:
 
 
 def _alike(path: Path) -> str | None:
-    """The file of the same folder that has the nearest name."""
+    """Return a hint with the file in the same folder whose name is most similar."""
     near = beside(path)
     return None if near is None else f"did you mean {near}?"
 
 
 def _unknown(path: Path) -> str | None:
-    """Say which names are valid, if this is not the name of a readable file."""
+    """Return a hint with the valid names if this is not the name of a readable file."""
     return None if rdf_format(path) is not None else _known()
 
 
@@ -322,7 +328,7 @@ def _known() -> str:
 
 
 def base_iri(path: Path | str) -> str:
-    """Return the base of relative IRIs in a file."""
+    """Return the base IRI for relative IRIs in a file."""
     return path if isinstance(path, str) else path.resolve().as_uri()
 
 

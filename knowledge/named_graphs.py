@@ -1,4 +1,4 @@
-"""Triples by the id of their graph, NONE for the default graph."""
+"""Operations on triples by the id of their graph, NONE for the default graph."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cep.knowledge.rdf.triples import TripleSet
 
 
 def by_graph(quads: load.Quads) -> dict[int, TripleSet]:
-    """The triples of each graph, by its id."""
+    """Group triples by the id of their graph."""
     return {
         graph: TripleSet.of(*(column[quads.g == graph] for column in (quads.s, quads.p, quads.o)))
         for graph in np.unique(quads.g).tolist()
@@ -21,7 +21,7 @@ def by_graph(quads: load.Quads) -> dict[int, TripleSet]:
 
 
 def union(graphs: Mapping[int, TripleSet]) -> TripleSet:
-    """The triples of all graphs."""
+    """Return the triples of all graphs."""
     every = TripleSet.empty()
     for triples in graphs.values():
         every = every.plus(triples)
@@ -31,7 +31,7 @@ def union(graphs: Mapping[int, TripleSet]) -> TripleSet:
 def differing(
     before: Mapping[int, TripleSet], now: Mapping[int, TripleSet]
 ) -> Iterator[tuple[int, TripleSet, TripleSet]]:
-    """Named graphs that are different, with what is gone and what is new."""
+    """Yield the named graphs that differ, with the removed and the added triples."""
     for graph in dict.fromkeys([*before, *now]):
         old, new = (each.get(graph, TripleSet.empty()) for each in (before, now))
         if graph != NONE and old is not new:
@@ -41,7 +41,8 @@ def differing(
 def changed(
     graphs: Mapping[int, TripleSet], less: Mapping[int, TripleSet], more: Mapping[int, TripleSet]
 ) -> dict[int, TripleSet]:
-    """Graphs without some triples, which go from all where no graph is named, and then with others."""
+    """Remove triples from graphs, then add others. A triple removed from the default graph is removed from all
+    graphs."""
     nothing = TripleSet.empty()
     made: dict[int, TripleSet] = {}
     for graph in dict.fromkeys([*graphs, *more]):
@@ -53,7 +54,7 @@ def changed(
 
 
 def graph_contains(line: str, terms: Terms, graphs: Mapping[int, TripleSet], every: TripleSet) -> bool:
-    """Return True if a quad, in N-Quads, is in its graph, or in any graph if it names none.
+    """Return True if a quad in N-Quads is in its graph, or in any graph if it names none.
 
     `every`: the triples of all graphs.
     """

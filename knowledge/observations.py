@@ -1,4 +1,4 @@
-"""Observations in RDF as values: the nodes of a class, and what is found from each along paths of properties."""
+"""Observations in RDF as values: the nodes of a class, with the values found along paths of properties."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cep.knowledge.rdf.namespaces import RDF_TYPE
 from cep.knowledge.rdf.nesting import TOO_DEEP, JsonDepth, triples_too_deep
 
 PropertyPath = tuple[str, ...]
-"""The properties from a node to a value, one after the other: IRIs."""
+"""The IRIs of the properties that lead from a node to a value."""
 
 Kind = Literal["iri", "literal", "blank"]
 FORMATS = {"nquads": ox.RdfFormat.N_QUADS, "jsonld": ox.RdfFormat.JSON_LD}
@@ -29,7 +29,7 @@ class ObservedTerm:
 
 @dataclass(frozen=True, slots=True)
 class NodeShape:
-    """The properties to read of the nodes of a class, or of those that have the property with which `key` begins."""
+    """The properties to read for nodes of a class. A node that has the first property of `key` counts too."""
 
     type: str
     key: PropertyPath
@@ -38,7 +38,7 @@ class NodeShape:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A node: of which shape it is, in which line it begins (from 1), and for each path what it leads to."""
+    """A node: the index of its shape, the line where it begins (from 1), and the values at the end of each path."""
 
     shape: int
     line: int
@@ -47,16 +47,18 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class InvalidLine:
-    """A line that is no RDF, and why."""
+    """A line that is not valid RDF, with the reason."""
 
     line: int
     reason: str
 
 
 def observations(text: bytes, format: str, shapes: Sequence[NodeShape]) -> Iterator[Observation | InvalidLine]:
-    """Those of one document in the order in which they begin; a node of several shapes comes as each.
+    """Yield the observations of one document in the order in which they begin. A node with several shapes appears for
+    each.
 
-    In N-Quads a line that cannot be read is left out, anything else with it. Blank nodes are those of the document.
+    In N-Quads, only an invalid line is skipped; in other formats, the rest of the document is. Blank nodes are local to
+    the document.
     """
     mistakes: list[Observation | InvalidLine] = []
     quads = list(_quads(text, format, mistakes))
@@ -129,7 +131,7 @@ def _term(value: ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple) -> Observ
 
 
 def _lines(text: bytes) -> dict[str, int]:
-    """The line in which each subject comes first."""
+    """Return the first line of each subject."""
     found: dict[str, int] = {}
     for number, line in enumerate(text.split(b"\n"), 1):
         words = line.split(None, 1)
@@ -139,7 +141,7 @@ def _lines(text: bytes) -> dict[str, int]:
 
 
 def lines_of_json(text: bytes) -> bool:
-    """Return True if a JSON-LD file holds one document per line: its first line is a document."""
+    """Return True if a JSON-LD file has one document per line, judged by its first line."""
     first = text.lstrip().split(b"\n", 1)[0]
     try:
         json.loads(first)

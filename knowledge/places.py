@@ -1,4 +1,4 @@
-"""Places: GeoNames dumps and the registers of installed packages, as tables and as triples, and whom to thank."""
+"""Places from GeoNames dumps and from registers in installed packages, as tables and triples, with attributions."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ PACKAGES: dict[str, Callable[[], Gazetteer]] = {
     "airportsdata": airports.airportsdata,
     "avwx": airports.avwx,
 }
-"""Registers that need no network, by the name they are loaded by."""
+"""Registers that need no network, by name."""
 
 _in_use: WeakValueDictionary[str, Gazetteer] = WeakValueDictionary()
-"""Those that somebody holds just now, and that need not be read again."""
+"""The registers that are in use, which need not be read again."""
 
 
 def is_register(name: str | Path) -> bool:
-    """Return True for a source of places: the name of a register, or a file named like a GeoNames dump."""
+    """Return True if the name is a source of places: a register, or a file with the name of a GeoNames dump."""
     return str(name) in PACKAGES or geonames.is_dump(Path(name))
 
 
 def gazetteer(name: str | Path) -> Gazetteer:
-    """The places of a register or of a GeoNames dump (`US.txt`, `cities500.zip`) as tables.
+    """Return the places of a register or GeoNames dump (`US.txt`, `cities500.zip`) as tables.
 
-    Raises CepError, with the line where it is one line's fault.
+    Raise CepError, with the line if a line is invalid.
     """
     if str(name) in PACKAGES:
         found = _in_use.get(str(name))
@@ -56,14 +56,15 @@ def gazetteer(name: str | Path) -> Gazetteer:
 
 
 def read_places(name: str | Path, terms: Terms) -> TripleColumns:
-    """The same as triples, whose terms are added to the dictionary once all is read without a mistake."""
+    """Return the same as triples. Their terms are added to the dictionary only after everything was read
+    successfully."""
     return gazetteer(name).triples(terms)
 
 
 def attributions(knowledge: Knowledge) -> list[str]:
-    """Return the attributions to show wherever places of this knowledge appear, sorted.
+    """Return the attributions to display wherever places of this knowledge appear, sorted.
 
-    They are the `dcterms:rights` of every `void:Dataset`, also of those that other files describe.
+    They are the `dcterms:rights` of every `void:Dataset`, including those that other files describe.
     """
     terms, triples = knowledge.terms, knowledge.closed
     kind, dataset, rights = (terms.id_of(iri) for iri in (RDF_TYPE, DATASET, DCTERMS + "rights"))

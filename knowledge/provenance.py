@@ -1,4 +1,4 @@
-"""The triples that an answer of a graph pattern rests on, and why they are there."""
+"""The triples from which an answer to a graph pattern follows, and their derivations."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Fixed, KnowledgeSource
 
 MOST = 50
-"""Triples that are given for one answer."""
+"""The maximum number of triples listed for one answer."""
 MOST_SOLUTIONS = 2_000
-"""Solutions of a pattern, and forms of a literal, that are looked through for the one that was the answer."""
+"""The maximum number of solutions, and of forms of a literal, among which the answer is searched."""
 
 TermOrValue = Term | Value
-"""A term, or a value that a term stands for."""
+"""A term, or a value that stands for a term."""
 
 
 class Provenance:
-    """Finds the triples of the knowledge that led to its answers."""
+    """A search for the triples of the knowledge that led to an answer."""
 
     def __init__(self, knowledge: Knowledge, prefixes: Mapping[str, str] | None = None) -> None:
         self.loaded = self.knowledge = knowledge
@@ -39,9 +39,12 @@ class Provenance:
     def __call__(
         self, pattern: Graph | Fixed, values: Mapping[str, Value], then: KnowledgeSource | None = None
     ) -> list[Fact]:
-        """The triples behind one answer: of a graph pattern in which some variables have values, or of
-        `triple(S, P, O)` with values by place (`0`, `1`, `2`). Of several answers that fit the first counts; none
-        where a triple cannot be distinguished from others. `then`: the knowledge of then, where it has changed."""
+        """Return the triples behind one answer.
+
+        `pattern`: a graph pattern with values for some variables, or `triple(S, P, O)` with values by position (`0`,
+        `1`, `2`). If several answers match, take the first. Return none if a triple cannot be distinguished from
+        others. `then`: the knowledge at that time, if it has changed since.
+        """
         self.knowledge = then if isinstance(then, Knowledge) else self.loaded
         if isinstance(pattern, Graph):
             return self._of_graph(pattern, values)
@@ -85,7 +88,7 @@ class Provenance:
         return list(made.values())
 
     def _triple(self, pattern: Sequence[TermOrValue]) -> tuple[int, int, int] | None:
-        """The first triple of these terms (None: any). A literal is found in whatever form it was written."""
+        """Return the first triple with these terms (None: any). A literal matches in any of its written forms."""
         terms, thing = self.knowledge.terms, pattern[2]
         ids = [None if (node := _node(each)) is None else terms.id_of(node) for each in pattern]
         if NONE in ids or any(pattern[i] is not None and ids[i] is None for i in (0, 1)):
@@ -123,7 +126,7 @@ class Provenance:
 
 
 def _patterns(graph: Graph) -> Iterator[TriplePattern]:
-    """The triples that a pattern asks for, also within its groups, but not what it wants not to be there."""
+    """Yield the triple patterns of a pattern, also those in its groups, but not those that must be absent."""
     prefixes = dict(graph.prefixes)
     whole = basic(graph.text, prefixes)
     if whole is not None:
@@ -136,9 +139,9 @@ def _patterns(graph: Graph) -> Iterator[TriplePattern]:
 
 
 def _filters(values: Mapping[str, Value], numbers: bool) -> str:
-    """Return filters that narrow the solutions to these values.
+    """Return filters that restrict the solutions to these values.
 
-    Times and durations get none: they are numbers here, and an equal number may differ in SPARQL by its datatype.
+    Times and durations get none. They are numbers here, and their terms in SPARQL may not equal these numbers.
     """
     found = []
     for name, value in values.items():
@@ -162,7 +165,7 @@ def _term(constant: ConstantTerm) -> Term:
 
 
 def _node(term: TermOrValue) -> ox.NamedNode | ox.BlankNode | None:
-    """An IRI or a blank node, None for what is neither."""
+    """Return the IRI or blank node for a term or value; None for anything else."""
     if isinstance(term, Iri):
         return ox.BlankNode(term[2:]) if term.startswith("_:") else ox.NamedNode(term)
     return term if isinstance(term, ox.NamedNode | ox.BlankNode) else None

@@ -1,4 +1,4 @@
-"""Reports on knowledge: how many triples of each kind it holds, and why a triple is there."""
+"""Reports on knowledge: counts of triples, and proofs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DECLARED = 1 << 16  # characters of a file in which prefixes are looked for
 
 @dataclass(frozen=True, slots=True)
 class TermCount:
-    """A class or a property: how many triples give it, and how many of these are inferred."""
+    """A class or property, the number of its triples, and how many of these are inferred."""
 
     name: str
     triples: int
@@ -35,7 +35,7 @@ class TermCount:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """How much there is. `classes` counts instances, `properties` triples; the most frequent first."""
+    """Statistics. `classes`: counts of instances; `properties`: counts of triples. The most frequent ones are first."""
 
     asserted: int
     inferred: int
@@ -46,7 +46,7 @@ class Stats:
 
 
 def prefixes(sources: Iterable[str]) -> dict[str, str]:
-    """The prefixes that Turtle and TriG files declare at their beginning."""
+    """Return the prefixes that Turtle and TriG files declare at their beginning."""
     found: dict[str, str] = {}
     for source in files(source for source in sources if not is_service(source)):
         path = Path(source)
@@ -57,7 +57,7 @@ def prefixes(sources: Iterable[str]) -> dict[str, str]:
 
 
 def knowledge_stats(knowledge: Knowledge, prefixes: Mapping[str, str]) -> Stats:
-    """Counts of triples, classes and properties."""
+    """Return counts of triples, classes and properties."""
     names = PrefixedNames(knowledge.terms, prefixes)
     closed, asserted = knowledge.closed, knowledge.asserted
     kind = knowledge.terms.id_of(RDF_TYPE)
@@ -86,8 +86,10 @@ def _counts(names: PrefixedNames, closed: Ints, asserted: Ints) -> list[TermCoun
 
 
 def proof_lines(knowledge: Knowledge, triple: str, prefixes: Mapping[str, str]) -> list[str]:
-    """The proof of a triple, written as in Turtle: a line each, premises indented below what they prove. Raises
-    CepError where it is no triple, or none that is asserted or inferred."""
+    """Return the proof of a triple in Turtle notation: one triple per line, premises indented.
+
+    Raise CepError if the text is not a triple, or the triple is neither asserted nor inferred.
+    """
     names = PrefixedNames(knowledge.terms, prefixes) if knowledge.closure is None else knowledge.closure.names(prefixes)
     found = _triple(triple, names.prefixes)
     ids = [knowledge.terms.id_of(term) for term in (found.subject, found.predicate, found.object)]

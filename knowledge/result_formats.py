@@ -1,4 +1,4 @@
-"""Answers of SPARQL queries as text: a table for people, the W3C's CSV, TSV and JSON, and Turtle for triples."""
+"""Results of SPARQL queries as text: a table, the W3C's CSV, TSV and JSON, and Turtle for triples."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ ResultRows = list[list[ResultTerm]]
 
 
 def text(knowledge: Knowledge, sparql: str, prefixes: Mapping[str, str], format: str, name: str = "query") -> str:
-    """The answer to a query in one of FORMATS, terms as they are. Rows are sorted where the query does not order them.
+    """Return the result of a query in one of FORMATS. Rows are sorted unless the query orders them.
 
-    Raises CepError where it is no SPARQL, and where its answer is no table and another format than `text` is asked for.
+    Raise CepError if the query is invalid, or its result is not a table and the format is not `text`.
     """
     found = knowledge.found(sparql, prefixes, name)
     if not isinstance(found, ox.QuerySolutions):
@@ -42,7 +42,7 @@ def text(knowledge: Knowledge, sparql: str, prefixes: Mapping[str, str], format:
 
 
 def _rank(term: ResultTerm) -> tuple[bool, float, str]:
-    """Numbers by value, then all else as text."""
+    """Return a sort key: numbers by value first, then all other terms as text."""
     try:
         number = float(term.value) if isinstance(term, ox.Literal) and _text(term.datatype) in NUMBERS else math.inf
     except ValueError:
@@ -121,4 +121,4 @@ FORMATS: Mapping[str, Callable[[Sequence[str], ResultRows, Mapping[str, str]], s
     "tsv": _tsv,
     "json": _json,
 }
-"""How a table of answers is written."""
+"""The formats of a table of results, with their writers."""

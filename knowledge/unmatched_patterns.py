@@ -1,4 +1,4 @@
-"""Explain why a pattern has no answers: a name that the knowledge does not have, or a part that nothing matches."""
+"""Explanations why a pattern has no answers: a name that the knowledge lacks, or a part without a match."""
 
 from __future__ import annotations
 
@@ -31,16 +31,18 @@ _PREFIX = re.compile(r"^\s*PREFIX\s+(\S*):\s*<([^>]*)>", re.MULTILINE | re.IGNOR
 _EVENT = re.compile(
     rf"{OWN}(type|attribute|event|reading|instant|interval|hour|derivation|rule|revision)/|{re.escape(PREFIXES['time'])}"
 )
-"""How the IRIs of events and of their times begin (`cep.connectors.rdf.vocabulary`)."""
+"""The beginnings of the IRIs of events and their times (`cep.connectors.rdf.vocabulary`)."""
 _MOST = 20_000  # names that are compared letter by letter
 
 
 def why_no_answers(
     pattern: Graph | Triples, knowledge: Knowledge, source: Source, schemas: Mapping[str, Schema]
 ) -> Warning:
-    """The warning that a pattern has no answers: with the name that is nowhere in the knowledge if there is one, and
-    the nearest that is, or the event that it is of; else with the first part that has no answers; else that all have
-    some. `schemas`: the events of the program."""
+    """Return a warning that a pattern has no answers. `schemas`: the events of the program.
+
+    It names a term that the knowledge lacks, with the most similar term, or the event that the term belongs to.
+    Otherwise it shows the first part without answers, or says that every part has some.
+    """
     if isinstance(pattern, Triples):
         return _of_triples(pattern, knowledge, source, schemas)
     prefixes = dict(pattern.prefixes)
@@ -58,8 +60,10 @@ def why_no_answers(
 
 
 def unknown_names(sparql: str, prefixes: Mapping[str, str], knowledge: Knowledge, name: str) -> list[Warning]:
-    """Warnings of names in the pattern of a SELECT or ASK query that are nowhere in the knowledge, though there are no
-    answers without them. `prefixes` are those of the files; the query's own count too."""
+    """Return warnings about names in a SELECT or ASK query that the knowledge lacks, although an answer needs them.
+
+    `prefixes`: those of the files; the query's own prefixes are added.
+    """
     head, brace, _ = sparql.partition("{")
     if not brace or re.search(r"\b(construct|describe)\b", head, re.IGNORECASE):
         return []
@@ -84,7 +88,7 @@ def _of_triples(pattern: Triples, knowledge: Knowledge, source: Source, schemas:
 
 
 def _names(text: str, prefixes: Mapping[str, str]) -> Iterator[tuple[SparqlToken, str]]:
-    """Return the IRIs that an answer needs, in order, without those of functions and datatypes."""
+    """Yield the IRIs that an answer needs, in order, without those of functions and datatypes."""
     found = tokens(text)
     after = dict(zip(found, [*(token.text for token in found[1:]), ""]))
     before = dict(zip(found[1:], (token.text for token in found)))
@@ -123,7 +127,10 @@ def _unknown(
 
 
 def _of_event(iri: str, schemas: Mapping[str, Schema] | None) -> str | None:
-    """The hint for a name that events have in RDF, which are no knowledge. `schemas`: None where a query is asked."""
+    """Return the hint for an IRI of an event, which is not part of the knowledge; None for other IRIs.
+
+    `schemas`: None if the pattern is in a query rather than a program.
+    """
     served = "`cep serve` answers queries over events and knowledge at `/sparql`"
     if schemas is None:
         return f"events are not knowledge; {served}" if _EVENT.match(iri) else None
@@ -149,8 +156,8 @@ def _short(iri: str, prefixes: Mapping[str, str]) -> str:
 
 
 def _nearest(iri: str, knowledge: Knowledge) -> str | None:
-    """The nearest IRI of the knowledge: properties before others, the same namespace before the same
-    name in another."""
+    """Return the most similar IRI in the knowledge. Properties come first, and IRIs in the same namespace before
+    others."""
     begin, local = _split(iri)
     closed, terms = knowledge.closed, knowledge.terms
     for ids in (closed.p, np.concatenate([closed.s, closed.o])):
@@ -174,7 +181,7 @@ def _split(iri: str) -> tuple[str, str]:
 
 
 def _empty(graph: Graph, knowledge: Knowledge) -> Iterator[tuple[int, int]]:
-    """The stretches of the pattern's text that have no answers by themselves."""
+    """Yield the parts of the pattern's text that have no answers by themselves."""
     prefixes = dict(graph.prefixes)
     patterns = basic(graph.text, prefixes)
     if patterns is not None:

@@ -1,11 +1,12 @@
-"""Changes of knowledge with their times: named graphs that say from when and until when their triples hold.
+"""Changes of knowledge with their times: named graphs with the time for which their triples hold.
 
-In quads (N-Quads, TriG, JSON-LD) the default graph gives each named graph its times by PROV-O:
+In quads (N-Quads, TriG, JSON-LD), the default graph states the times of each named graph in PROV-O:
 
-    <urn:1> prov:generatedAtTime "2013-02-08T18:00:00Z"^^xsd:dateTime .      its triples hold from then on
-    <urn:1> prov:invalidatedAtTime "2013-02-09T06:00:00Z"^^xsd:dateTime .    and from then on no more
+    <urn:1> prov:generatedAtTime "2013-02-08T18:00:00Z"^^xsd:dateTime .      its triples hold from this time
+    <urn:1> prov:invalidatedAtTime "2013-02-09T06:00:00Z"^^xsd:dateTime .    they no longer hold from this time
 
-What another graph says still holds when one ends. A graph with the second alone takes its triples from all graphs.
+Triples that another graph contains still hold when one graph ends. A graph with only the second time removes its
+triples from all graphs.
 """
 
 from __future__ import annotations
@@ -35,8 +36,10 @@ _HINT = (
 
 @dataclass(slots=True)
 class Update:
-    """From `time` on (microseconds) knowledge is without `remove`, and then with `add`. A triple that is removed goes
-    from every graph, a quad from its own. `file`, `line`: where it was read, 0 where no line is known."""
+    """A change at `time` (microseconds): `remove` is removed, then `add` is added.
+
+    A triple is removed from every graph, a quad from its own. `file`, `line`: where it was read; line 0 if unknown.
+    """
 
     time: int
     add: list[ox.Quad] = field(default_factory=list)
@@ -45,13 +48,14 @@ class Update:
     line: int = 0
 
     def joined(self, other: Update) -> Update:
-        """Return both updates as one: first it removes all that either removes, then it adds all that either adds."""
+        """Combine two updates into one, which removes everything that either removes, then adds everything that either
+        adds."""
         return Update(self.time, self.add + other.add, self.remove + other.remove, self.file, self.line)
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedUpdate:
-    """An update that was refused: file, line, the reason, a short name for it, the text."""
+    """A refused update: file, line, the reason, a code for it, and the text."""
 
     file: str
     line: int
@@ -62,8 +66,9 @@ class RefusedUpdate:
 
 @dataclass(slots=True)
 class TimedGraph:
-    """A named graph with its begin and end times (microseconds), its quads not yet turned into changes, and its past
-    changes.
+    """A named graph with its begin and end (microseconds).
+
+    `fresh`: quads that are not yet part of a change. `brought`: quads that past changes added.
     """
 
     line: int
@@ -75,7 +80,7 @@ class TimedGraph:
 
 
 def quads_of(line: bytes) -> Iterator[ox.Quad]:
-    """Yield the quads of a line. CepError: it is not N-Quads, or has a triple as a term."""
+    """Yield the quads of a line. Raise CepError if it is not N-Quads, or has a triple as a term."""
     try:
         if triples_too_deep(line):
             raise CepError(TOO_DEEP, code="quad")
@@ -88,14 +93,14 @@ def quads_of(line: bytes) -> Iterator[ox.Quad]:
 
 
 class Graphs:
-    """The named graphs of a file, by name, and the changes that they make."""
+    """The named graphs of a file by name, and the changes that follow from them."""
 
     def __init__(self, file: str) -> None:
         self.file = file
         self.known: dict[str, TimedGraph] = {}
 
     def take(self, quad: ox.Quad, line: int = 0) -> str:
-        """Take a quad, the next; gives the name of the graph that it belongs to or speaks of. Raises CepError."""
+        """Read the next quad. Return the name of the graph that contains it or that it describes. Raise CepError."""
         if not isinstance(quad.graph_name, ox.DefaultGraph):
             name = str(quad.graph_name)
             self.known.setdefault(name, TimedGraph(line)).fresh.append(quad)
@@ -120,7 +125,7 @@ class Graphs:
         return name
 
     def settle(self, name: str) -> list[Update]:
-        """The changes that follow from what was taken of a graph since the last time. Raises CepError."""
+        """Return the changes that follow from the quads of a graph since the last call. Raise CepError."""
         graph = self.known[name]
         begins, ends, fresh = graph.begins, graph.ends, graph.fresh
         if begins is None and ends is None:
@@ -157,8 +162,11 @@ class Graphs:
 
 
 def read_updates(names: str | Path | Iterable[str | Path]) -> list[Update]:
-    """The changes in files of quads, sorted by time, one for each time. Raises CepError for what cannot be read, for a
-    graph without a time, or one that ends before it begins, and for triples that are in no graph."""
+    """Return the changes in files of quads, sorted by time, one for each time.
+
+    Raise CepError if a file cannot be read, if a graph has no time or ends before it begins, or if triples are in no
+    graph.
+    """
     updates: dict[int, Update] = {}
     for source in files(names):
         for update in _updates(at(source)):
@@ -187,5 +195,5 @@ def _updates(path: Path | str) -> Iterator[Update]:
 
 
 def _intended_name(word: str) -> str | None:
-    """Return the property of a time that a misspelt word, without its prefix, surely means."""
+    """Return the time property that a misspelt name, without its prefix, surely means; None if it is not certain."""
     return nearest(word.removeprefix(PROV), [each.removeprefix(PROV) for each in (FROM, UNTIL)], SURE)

@@ -1,1 +1,1 @@
-"""Places of the world: dumps and registers as tables."""
+"""Gazetteers: dumps and registers of the world's places as tables."""

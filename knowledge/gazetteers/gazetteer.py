@@ -1,4 +1,4 @@
-"""A gazetteer: places as tables, and the same as triples in the ontology of GeoNames."""
+"""A gazetteer: places as tables, and as triples in the ontology of GeoNames."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ DATASET = "http://rdfs.org/ns/void#Dataset"
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A column of a table as a predicate: with `datatype` literals of it, with `language` texts, else IRIs."""
+    """A predicate for a column of a table. Values are literals with this `datatype` or `language`, or IRIs if both are
+    empty."""
 
     iri: str
     column: str
@@ -28,7 +29,7 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class DatasetOrigin:
-    """The origin of places: the dataset's IRI and name, the licence's IRI, and the attribution to show with them."""
+    """The origin of places: the dataset's IRI and title, the IRI of its license, and the attribution to display."""
 
     iri: str
     title: str
@@ -36,7 +37,7 @@ class DatasetOrigin:
     rights: str
 
     def triples(self, terms: Terms) -> TripleColumns:
-        """As triples: a void:Dataset with title, license and rights."""
+        """Return the origin as triples: a void:Dataset with title, license and rights."""
         table = pl.DataFrame({"iri": [self.iri], "type": [DATASET], "title": [self.title]})
         credited = table.with_columns(license=pl.lit(self.license), rights=pl.lit(self.rights))
         return table_triples(credited, _ORIGIN, terms)
@@ -46,10 +47,13 @@ class DatasetOrigin:
 class Gazetteer:
     """Places of one origin.
 
-    `features`, a row each: iri, name, lat, long (degrees, WGS84), alt (metres), class (`S`), code (`AIRP`), country
-    (ISO 3166), population; a register may lack columns and have more, see PROPERTIES. What is not known is null. Other
-    names (`alternates`, of a dump) are in the table only: they have no languages, and are more than all else.
-    `links`: iri, relation (`parentADM1`, ..., in GN), the other place's iri. `codes`: code (`S.AIRP`), name, comment.
+    `features`: one row per place. Its columns are iri, name, lat, long (degrees, WGS84), alt (metres), class (`S`),
+    code (`AIRP`), country (ISO 3166) and population. A register may lack some columns and have others, see PROPERTIES.
+    Unknown values are null. Alternative names (`alternates`, in a dump) are only in the table: they have no language,
+    and there are more of them than of everything else.
+
+    `links`: iri, relation (`parentADM1`, ..., in GN), and the iri of the other place. `codes`: code (`S.AIRP`), name,
+    comment.
     """
 
     origin: DatasetOrigin
@@ -58,7 +62,7 @@ class Gazetteer:
     codes: pl.DataFrame
 
     def triples(self, terms: Terms) -> TripleColumns:
-        """All of it as triples, whose terms are added to the dictionary."""
+        """Return all tables as triples, and add their terms to the dictionary."""
         features = self.features.with_columns(
             type=pl.lit(GN + "Feature"),
             class_iri=GN + pl.col("class"),
@@ -92,7 +96,7 @@ PROPERTIES = (
     Property(OWN + "iata", "iata", XSD + "string"),
     Property(OWN + "local", "local", XSD + "string"),
 )
-"""The property for each column of features. `icao`, `iata` and `local` are codes of aerodromes."""
+"""The property for each column of features. The columns `icao`, `iata` and `local` are codes of aerodromes."""
 
 CODE_PROPERTIES = (
     Property(RDF_TYPE, "type"),
@@ -111,9 +115,9 @@ NO_LINKS = pl.DataFrame(schema={"iri": pl.String, "relation": pl.String, "other"
 
 
 def table_triples(table: pl.DataFrame, properties: Sequence[Property], terms: Terms) -> TripleColumns:
-    """A table as triples: of each row, whose subject is the column `iri`, one for each property that is not null.
+    """Convert a table to triples. The column `iri` is the subject, and each property that is not null makes a triple.
 
-    A property without a column says nothing; a column of lists says each of its items.
+    A property without a column is skipped. A column of lists makes a triple for each item.
     """
     subjects = terms.iris(table["iri"])
     parts: list[TripleColumns] = []
@@ -136,7 +140,7 @@ def table_triples(table: pl.DataFrame, properties: Sequence[Property], terms: Te
 
 
 def concat_triples(parts: Sequence[TripleColumns]) -> TripleColumns:
-    """Triples one after the other."""
+    """Concatenate columns of triples."""
     if not parts:
         nothing: Ints = np.empty(0, dtype=np.int64)
         return nothing, nothing, nothing
@@ -145,7 +149,7 @@ def concat_triples(parts: Sequence[TripleColumns]) -> TripleColumns:
 
 
 def digits(numbers: pl.Series) -> pl.Series:
-    """Numbers as xsd:integer and xsd:decimal write them: without an exponent, as many digits as they need."""
+    """Write numbers like xsd:integer and xsd:decimal: without an exponent, and with as many digits as needed."""
     texts = numbers.cast(pl.String)
     if not numbers.dtype.is_float():
         return texts

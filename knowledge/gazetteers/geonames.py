@@ -1,4 +1,4 @@
-"""The GeoNames dump and its companion files, as tables."""
+"""The GeoNames dump and its companion files as tables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FEATURES = (
     Field("timezone"),
     Field("modified", title="modification date", needed=True),
 )
-"""The 19 columns of a dump, in the order of its readme. Elevation in metres; `dem` is that of a terrain model."""
+"""The 19 columns of a dump, in the order of its readme. Elevations are in metres; `dem` is from a terrain model."""
 
 _REGIONS = (Field("key", needed=True), Field("name", needed=True), Field("ascii"), Field("id", "int", needed=True))
 _COUNTRIES = (
@@ -52,12 +52,12 @@ _HIERARCHY = (Field("parent", "int", needed=True), Field("child", "int", needed=
 _CODES = (Field("code", needed=True), Field("name"), Field("comment"))
 
 COMPANIONS = ("admin1CodesASCII", "admin2Codes", "countryInfo", "hierarchy", "featureCodes_en", "readme")
-"""The companion files of a dump, without their suffix. Most are read with it; none is a dump."""
+"""The names of a dump's companion files, without suffix. Most are read with it, and none is a dump itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """The features of a dump, a row each (FEATURES), and what its companion files hold; no rows where there is none.
+    """The features of a dump, one row each (FEATURES), and the companion files, which are empty tables if absent.
 
     `regions` (key, name, id): the key is `US.NJ` or `US.NJ.013`. `countries` (country, name, population, id).
     `hierarchy` (parent, child): geonameids. `codes` (code, name, comment): the code is `S.AIRP`.
@@ -71,10 +71,10 @@ class Dump:
 
 
 def read_dump(path: Path) -> Dump:
-    """A dump (`.txt`, or `.zip` with one), and `admin1CodesASCII.txt`, `admin2Codes.txt`, `countryInfo.txt`,
-    `hierarchy.txt` (or `.zip`) and `featureCodes_en.txt` of the same folder, where they are.
+    """Read a dump (`.txt`, or a `.zip` that contains one) and the companion files in the same folder.
 
-    Raises CepError with file, line and reason for the first line that is not as the format says.
+    These are `admin1CodesASCII.txt`, `admin2Codes.txt`, `countryInfo.txt`, `hierarchy.txt` (or `.zip`) and
+    `featureCodes_en.txt`. Raise CepError with file, line and reason for the first invalid line.
     """
     regions = [_companion(path, name, _REGIONS) for name in ("admin1CodesASCII", "admin2Codes")]
     hierarchy = _companion(path, "hierarchy", _HIERARCHY)
@@ -91,7 +91,7 @@ def read_dump(path: Path) -> Dump:
 
 
 def is_dump(path: Path) -> bool:
-    """Return True if a file is named like a dump, and not like a companion file of one."""
+    """Return True if a file has the name of a dump rather than of a companion file."""
     return path.suffix.lower() in (".txt", ".zip") and path.stem not in COMPANIONS
 
 

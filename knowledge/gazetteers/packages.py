@@ -1,4 +1,4 @@
-"""Data in an installed package, found without importing it: its modules may be slow, or read all they have."""
+"""Data in an installed package, found without importing it: an import may be slow, or read all the data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cep.core.errors import CepError
 
 
 def data(package: str, path: str, install: str = "") -> Path:
-    """A file of a package. Raises CepError if the package, or the file, is not there."""
+    """Return a file of a package. Raise CepError if the package or the file is missing."""
     spec = find_spec(package)
     if spec is None or spec.origin is None:
         raise CepError(
@@ -29,8 +29,9 @@ def data(package: str, path: str, install: str = "") -> Path:
 def package_records(file: Path, wanted: Callable[[dict[str, Any]], Any]) -> Any:
     """Read a JSON file. Replace each object by the result of `wanted` as soon as it is read.
 
-    `wanted` returns an object itself to keep it. Objects that are not kept are freed before the next one is read, so a
-    file of 80 MB takes little memory. Raises CepError if the file is not JSON, or an object lacks a required member.
+    `wanted` may return the object itself, to keep it. Objects that are not kept are freed before the next one is read,
+    so a file of 80 MB takes little memory. Raise CepError if the file is not JSON, or an object lacks a required
+    member.
     """
     try:
         return json.loads(file.read_bytes(), object_hook=wanted)

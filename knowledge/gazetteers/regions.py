@@ -1,4 +1,4 @@
-"""A GeoNames dump as a gazetteer, in which the parents of places are its administrative divisions."""
+"""A GeoNames dump as a gazetteer, in which the parents of places are administrative divisions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cep.knowledge.gazetteers.gazetteer import DatasetOrigin, Gazetteer
 from cep.knowledge.gazetteers.geonames import Dump
 
 SWS = "https://sws.geonames.org/"
-"""Prefix of the IRIs of GeoNames features: with https, as GeoNames writes them now."""
+"""The prefix of IRIs of GeoNames features. GeoNames now writes them with https."""
 
 GEONAMES = DatasetOrigin(
     "https://www.geonames.org/",
@@ -21,15 +21,15 @@ _COUNTRIES = ("PCL", "PCLD", "PCLF", "PCLI", "PCLIX", "PCLS")
 
 
 def feature(ids: pl.Expr) -> pl.Expr:
-    """The IRIs of geonameids."""
+    """Return the IRIs of geonameids."""
     return SWS + ids.cast(pl.String) + "/"
 
 
 def regions_gazetteer(dump: Dump) -> Gazetteer:
-    """The dump's features, with the divisions and countries that only its companion files name.
+    """Return the dump's features, and the divisions and countries that only its companion files contain.
 
-    `parentADM1` to `parentADM4` and `parentCountry` are what the codes of a feature say; `parentFeature` is what the
-    hierarchy file says, and where it says nothing the lowest of those. A population of 0 is unknown.
+    `parentADM1` to `parentADM4` and `parentCountry` follow from the codes of a feature. `parentFeature` comes from the
+    hierarchy file, or else is the lowest of these parents. A population of 0 counts as unknown.
     """
     features = _complete(dump)
     parents = _parents(features, dump)

@@ -1,4 +1,4 @@
-"""Tab-separated files as tables, read by columns; where one is wrong, the line and the reason."""
+"""Tab-separated files as tables, read by columns. Errors name the line and the reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DTYPES: dict[str, type[pl.DataType]] = {"text": pl.String, "int": pl.Int64, "flo
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column of a file: what it is called in the table and in messages, and what its values have to be."""
+    """A column of a file: its name in the table, its title in messages, and conditions on its values."""
 
     name: str
     type: Literal["text", "int", "float"] = "text"
@@ -33,7 +33,7 @@ class Field:
 
     @property
     def tests(self) -> list[pl.Expr]:
-        """Conditions on every value of this column."""
+        """The conditions on every value of this column."""
         value = pl.col(self.name)
         tests = [value.is_not_null()] if self.needed else []
         if self.type == "float":
@@ -49,7 +49,7 @@ class Field:
         return tests
 
     def wrong(self, text: str) -> str | None:
-        """Why a text may not stand in this column; None if it may."""
+        """Explain why a text is not valid in this column; None if it is."""
         title = self.title or self.name
         if not text:
             return f"has no {title}" if self.needed else None
@@ -66,10 +66,10 @@ class Field:
 
 
 def read_rows(content: bytes, path: Path, fields: Sequence[Field], comment: str | None = None) -> pl.DataFrame:
-    """The file's lines as rows, without those that begin with `comment`; an empty field is null.
+    """Return the lines of a file as rows, except lines that begin with `comment`. An empty field is null.
 
-    There are no quotes: a field is what stands between two tabs. Raises CepError for the first line that has not these
-    fields, with the name `path`. `content` ends with or without a line end.
+    There is no quoting: a field is the text between two tabs. Raise CepError, which names `path`, for the first line
+    without exactly these fields. `content` may lack the last line end.
     """
     content = content.removeprefix(codecs.BOM_UTF8)  # which some editors put first
     if not content:

@@ -1,1 +1,1 @@
-"""Graph patterns and SPARQL: checked, answered, kept as tables."""
+"""Evaluation of graph patterns and SPARQL: checks, answers, tables."""

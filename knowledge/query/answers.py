@@ -1,4 +1,4 @@
-"""Columns of terms as the answers that an engine takes: values, each row once, in an order that they alone decide."""
+"""Conversion of columns of term ids to an engine's answers: distinct rows of values, sorted by value."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from cep.runtime.knowledge_source import Answers, Spanned
 
 @dataclass(slots=True)
 class PreviousAnswers:
-    """The last answers of one pattern, column by column: ids, type, values and ranks. A change often leaves a column
-    as it was."""
+    """The last answers to a pattern, column by column: ids, type, values and ranks.
+
+    They are reused for columns that a change leaves unchanged.
+    """
 
     generation: int = -1
     columns: dict[int, tuple[Ints, str, Column, pl.Series]] = field(default_factory=dict)
@@ -28,10 +30,10 @@ class PreviousAnswers:
 def answered(
     terms: Terms, columns: Sequence[Ints], rows: int, pool: Pool, before: PreviousAnswers | None = None
 ) -> Answers:
-    """Rows of ids as rows of values, sorted by the first column, then the second, ...
+    """Convert rows of ids to distinct rows of values, sorted by the first column, then the second, and so on.
 
-    Missing values come first; then numbers and times by size, booleans, strings, IRIs as texts. So the order is
-    that of the values, whatever the way in which they were found.
+    Missing values come first; then numbers and times by size, booleans, strings, and IRIs as texts. So the order
+    depends only on the values.
     """
     if not columns:
         return Answers((), (), min(rows, 1))
@@ -52,7 +54,7 @@ def answered(
 
 
 def spanned(terms: Terms, spans: ValidTimeRows, pool: Pool) -> Spanned:
-    """Rows of ids with times as rows of values with times, sorted as `answered` does."""
+    """Convert rows of ids with valid times to rows of values with valid times, sorted as `answered` does."""
     types, values = terms.columns(spans.columns, pool)
     ranks = tuple(rank(column, type, pool).to_numpy() for type, column in zip(types, values))
     made, first = ValidTimeRows(ranks, spans.since, spans.until).united()

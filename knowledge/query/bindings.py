@@ -1,4 +1,4 @@
-"""Basic graph patterns: triples joined column by column, the smallest first, each by its sorted order."""
+"""Evaluation of basic graph patterns: triples are joined column by column, smallest first, each by a sorted index."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cep.knowledge.rdf.terms import NONE
 from cep.knowledge.rdf.triples import TripleSet, expand
 
 VarOrId = str | int
-"""A variable, or the id of a term; NONE for a term that is not in the knowledge."""
+"""A variable, or the id of a term; NONE for a term that the knowledge lacks."""
 EncodedPattern = tuple[VarOrId, VarOrId, VarOrId]
 
 _SAMPLE = 512  # rows by which the size of a join is guessed
@@ -21,7 +21,7 @@ _SMALL = 4096  # rows that are sorted here
 
 
 class TooLarge(Exception):
-    """A join would have this many rows."""
+    """An error for a join that would have `rows` rows."""
 
     def __init__(self, rows: int) -> None:
         self.rows = rows
@@ -61,9 +61,9 @@ def solve(
     start: Bindings = ONE,
     most: int = 2**62,
 ) -> Bindings:
-    """The distinct bindings of the wanted variables with which all patterns are in the triples.
+    """Return the distinct bindings of the wanted variables for which all patterns are in the triples.
 
-    `start` binds variables already. No table of more than `most` cells is made: then TooLarge is raised.
+    `start`: bindings of some variables. Raise TooLarge instead of building a table of more than `most` cells.
     """
     left = list(patterns)
     found = start
@@ -112,7 +112,7 @@ def _guess(pattern: EncodedPattern, triples: TripleSet, found: Bindings) -> floa
 
 
 def _joined(pattern: EncodedPattern, triples: TripleSet, found: Bindings, needed: Set[str], most: int) -> Bindings:
-    """Join the bindings with a pattern; keep the columns needed, distinct where others were dropped."""
+    """Join the bindings with a pattern. Keep the needed columns, and only distinct rows if others were dropped."""
     if NONE in pattern:
         return Bindings({}, 0)
     keys = _keys(pattern, found, slice(None))

@@ -1,4 +1,5 @@
-"""Cross products by accident: parts of a group, at any depth, that share no variable and are too many together."""
+"""Detection of accidental cross products: parts of a group that share no variable and have too many answers
+together."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from cep.knowledge.query.validation import pattern_error
 from cep.rules.terms import Graph
 
 MOST_PRODUCT = 100_000
-"""Rows up to which a cross product is taken to be intended."""
+"""The number of rows up to which a cross product counts as intended."""
 
 _TIMES = 10  # a product is taken to be intended, too, while it is not so many times as large as its factors together
 _JOINED = ("triples", "group", "graph", "values")
@@ -22,8 +23,11 @@ _JOINED = ("triples", "group", "graph", "values")
 
 @dataclass(slots=True)
 class _Factor:
-    """Elements connected by variables: `texts` say how many answers they have, `places` are where they stand. `linked`:
-    with what stands around their group too."""
+    """Elements of a group that are connected by variables.
+
+    `texts`: the parts whose answers are counted. `places`: their positions. `linked`: they are also connected with
+    something around the group.
+    """
 
     variables: set[str]
     texts: list[str]
@@ -33,11 +37,11 @@ class _Factor:
 
 @dataclass(frozen=True, slots=True)
 class GroupPattern:
-    """A group of a pattern: the pattern itself, or one in braces within it.
+    """A group of a pattern: the pattern itself, or one in braces inside it.
 
-    `links`: what of the groups around is joined with it row by row, so that it connects parts. `within`: the names of
-    the graphs that it asks. `tests`: it is asked of each row whether it has an answer. `cut`: only some of its answers
-    are wanted.
+    `links`: parts of the surrounding groups that are joined with it row by row, so that they connect its parts.
+    `within`: the names of the graphs that it queries. `tests`: the group is only a test of each row. `cut`: only some
+    of its answers are wanted.
     """
 
     elements: tuple[GroupElement, ...]
@@ -48,7 +52,7 @@ class GroupPattern:
 
 
 def group_patterns(text: str) -> Iterator[GroupPattern]:
-    """All groups of a well-formed pattern, outer ones first."""
+    """Yield all groups of a valid pattern, outer ones first."""
     yield from _groups(text, NestedGroup("group", 0, len(text)), GroupPattern(()))
 
 
@@ -69,8 +73,10 @@ def _groups(text: str, block: NestedGroup, around: GroupPattern) -> Iterator[Gro
 
 
 def refuse_products(graph: Graph, store: ox.Store, source: Source, most: int) -> None:
-    """Refuse parts that share no variable and are too many together, before anything is joined. Up to `most` rows a
-    product is gone through that a FILTER narrows."""
+    """Raise CepError, before anything is joined, if parts share no variable and have too many answers together.
+
+    A product that a FILTER narrows may have up to `most` rows.
+    """
     for group in group_patterns(graph.text):
         factors = _factors(graph.text, group)
         own = [factor for factor in factors if factor.places and not (group.tests and factor.linked)]
@@ -93,7 +99,7 @@ def refuse_products(graph: Graph, store: ox.Store, source: Source, most: int) ->
 
 
 def _factors(text: str, group: GroupPattern, without: GroupElement | None = None) -> list[_Factor]:
-    """The parts of a group, and what it is linked with, put together where they share variables."""
+    """Return the parts of a group, and what it is linked with, combined where they share variables."""
     made = [_Factor(set(link.variables), list(link.texts), linked=True) for link in group.links]
     for element in group.elements:
         if element.kind in _JOINED and element.variables and element is not without:
@@ -130,7 +136,7 @@ def _size(texts: Sequence[str], within: Sequence[str], graph: Graph, store: ox.S
 
 
 def query_count(query: str, graph: Graph, store: ox.Store) -> int:
-    """The number that is the answer to a query."""
+    """Return the number that is the result of a query."""
     rows = store.query(query, prefixes=dict(graph.prefixes))
     assert isinstance(rows, ox.QuerySolutions), "a SELECT gives solutions"
     (number,) = next(iter(rows))
@@ -139,7 +145,7 @@ def query_count(query: str, graph: Graph, store: ox.Store) -> int:
 
 
 def pattern_excerpt(graph: Graph, start: int, end: int) -> tuple[SparqlToken, str]:
-    """A stretch of a pattern as a token, and its text as a message shows it."""
+    """Return a part of a pattern as a token, and its text for messages."""
     text = " ".join(graph.text[start:end].split())
     return SparqlToken("part", "", start, end), text if len(text) <= 40 else text[:37] + "..."
 
@@ -151,7 +157,7 @@ def refuse_product(
     source: Source,
     most: int = MOST_PRODUCT,
 ) -> None:
-    """Raises CepError, at the second of the two largest parts, for a product of elements that cannot be intended."""
+    """Raise CepError, at the second of the two largest parts, if the product of parts cannot be intended."""
     total = 1
     for size in sizes:
         total *= size

@@ -1,4 +1,4 @@
-"""Diagnostics of a pattern or a query that is no SPARQL: the first mistake, where it is, what to write instead."""
+"""Diagnostics of a pattern or query that is not valid SPARQL: the first mistake, its position, and a correction."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _END = SparqlToken("end", "", -1, -1)
 
 
 class Diagnostic(Exception):
-    """From where to where in the text of the pattern, what is wrong, and what to write instead."""
+    """A mistake in the text of a pattern: its position, a message, and a hint at the correction."""
 
     def __init__(self, start: int, end: int, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -36,14 +36,14 @@ class Diagnostic(Exception):
 
 
 def first_error(text: str, prefixes: Collection[str], at: int) -> Diagnostic:
-    """The first mistake in a pattern that SPARQL refuses; `at` is the offset where its parser gave up."""
+    """Return the first mistake in a pattern that SPARQL refuses. `at`: the position at which its parser gave up."""
     found = tokens(text)
     diagnostic = _first(found, prefixes)
     return diagnostic or _unexpected(found, at)
 
 
 def first_query_error(text: str, prefixes: Collection[str], at: int) -> Diagnostic:
-    """The same of a whole query; `prefixes` are those that it need not declare."""
+    """Return the same for a query. `prefixes`: those that it need not declare."""
     found = tokens(text)
     declared = [
         name.text[:-1] for word, name in zip(found, found[1:]) if word.text.lower() == "prefix" and name.kind == "name"
@@ -72,7 +72,7 @@ def first_query_error(text: str, prefixes: Collection[str], at: int) -> Diagnost
 
 
 def _first(found: list[SparqlToken], prefixes: Collection[str], at: int = 0) -> Diagnostic | None:
-    """The first mistake of the group that begins at a token."""
+    """Return the first mistake in the group that begins at token number `at`, or None."""
     try:
         _GrammarCheck(found, prefixes, at).group()
     except Diagnostic as found_one:

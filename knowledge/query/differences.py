@@ -1,4 +1,4 @@
-"""Answers of patterns that a change of the knowledge removes, and those that it adds."""
+"""The answers to patterns that a change of the knowledge removes or adds."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from cep.runtime.knowledge_source import Answers, Fixed
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A change: the tables of patterns before it, by pattern; the triples that it took and brought, with what was
-    inferred."""
+    """A change: the tables of patterns before it, by pattern, and the removed and added triples, including inferred
+    ones."""
 
     tables: Mapping[Any, PatternTable | Refreshed | None]
     gone: TripleSet
@@ -28,7 +28,7 @@ class Difference:
 
 
 def of_triples(last: Difference, terms_given: Fixed, terms: Terms, pool: Pool) -> tuple[Answers, Answers]:
-    """Return the other positions of the changed triples that have these terms."""
+    """Return the removed and the added triples that have the given terms, reduced to the other positions."""
     fixed = [None if term is None else terms.id_of(str(term)) for term in terms_given]
     wanted = [i for i, id in enumerate(fixed) if id is None]
     gone, new = (
@@ -49,7 +49,7 @@ def _matching(triples: TripleSet, fixed: Sequence[int | None]) -> list[Ints]:
 def changes_of_table(
     before: PatternTable | Refreshed | None, now: PatternTable | Refreshed, terms: Terms, pool: Pool
 ) -> tuple[Answers, Answers] | None:
-    """Return the changed answers of a pattern whose answers are a table; None if all was queried again."""
+    """Return the removed and the added answers to a pattern; None if it was evaluated anew."""
     if before is now:
         nothing = _nothing(len(now.variables))
         return nothing, nothing

@@ -1,8 +1,8 @@
-"""Find federated queries: whether a query has a SERVICE clause is decided by Oxigraph's own parser.
+"""Detection of federated queries: Oxigraph's own parser decides whether a query has a SERVICE clause.
 
-Only that parser knows where strings, names and IRIs begin and end: keywords need no space around them, and it reads
-`x:SERVICE` as `x:` and `SERVICE` where that is not a name. So the word is replaced by letters that are not a keyword.
-If the query still parses, the word was part of a name; if not, it was the keyword.
+Only that parser knows where strings, names and IRIs begin and end. For example, keywords need no space around them, and
+it reads `x:SERVICE` as `x:` and `SERVICE` where a name is not allowed. So the word is replaced by letters that are no
+keyword. If the query still parses, the word was part of a name; otherwise it was the keyword.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ _NOTHING = ox.Store()
 
 
 class FederatedQuery(Exception):
-    """A query that would ask another endpoint, or may."""
+    """An error for a query that would, or might, ask another endpoint."""
 
 
 def check_federation(text: str, prefixes: Mapping[str, str]) -> None:
-    """Raises FederatedQuery, and SyntaxError for some queries that are no SPARQL. No query is evaluated."""
+    """Raise FederatedQuery if a query has a SERVICE clause, and SyntaxError for some invalid queries. Evaluate
+    nothing."""
     escaped = unescaped(text)
     if len(_WORD.findall(escaped)) > len(_WORD.findall(text)):
         raise FederatedQuery
@@ -54,7 +55,7 @@ def check_federation(text: str, prefixes: Mapping[str, str]) -> None:
 
 
 def unescaped(text: str) -> str:
-    """A query with the letters that its `\\u0041` and `\\U00000041` stand for."""
+    """Replace the escapes `\u0041` and `\U00000041` in a query by their letters."""
     return _ESCAPE.sub(lambda found: _letter(found[1] or found[2]), text)
 
 

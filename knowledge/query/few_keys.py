@@ -1,4 +1,4 @@
-"""Values of a few terms, one by one: for so few of them, work on whole columns costs more."""
+"""Conversion of a few terms one by one, which is faster for them than work on whole columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cep.knowledge.rdf.values import INTEGERS, READ
 from cep.rules.static.materialized import Column
 
 FEW = 32
-"""Rows that are few."""
+"""The maximum number of rows for this conversion."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _REAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -25,9 +25,10 @@ _FRACTIONS = frozenset((XSD + "decimal", XSD + "double"))
 
 
 def few_columns(terms: Terms, columns: Sequence[Ints], pool: Pool) -> tuple[tuple[str, ...], tuple[Column, ...]] | None:
-    """Return what `Terms.columns` does for a few rows of IRIs, texts and numbers, each column of one kind.
+    """Return the result of `Terms.columns` for a few rows of IRIs, texts and numbers, each column of one kind.
 
-    None if there are many rows, or values of another kind."""
+    Return None if there are many rows, or values of another kind.
+    """
     if not columns or len(columns[0]) > FEW:
         return None
     every = sorted({id for column in columns for id in column.tolist()} - {NONE})

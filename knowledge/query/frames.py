@@ -1,4 +1,4 @@
-"""Solutions of a query as a polars table."""
+"""The solutions of a query as a polars table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cep.rules.static.materialized import series_of
 
 
 def solutions_frame(found: ox.QuerySolutions, ordered: bool) -> pl.DataFrame:
-    """The values of solutions, a column for each variable; sorted by value unless they are `ordered`."""
+    """Return the values of solutions, one column per variable, sorted by value unless they are `ordered`."""
     names, pool = [variable.value for variable in found.variables], Pool()
     if not names:
         return pl.DataFrame()
@@ -27,6 +27,6 @@ def solutions_frame(found: ox.QuerySolutions, ordered: bool) -> pl.DataFrame:
 
 
 def has_order_by(sparql: str) -> bool:
-    """Return True if a query orders its answers: ORDER BY after the last brace."""
+    """Return True if a query has an ORDER BY after its last brace."""
     words = [token.text.lower() for token in tokens(sparql) if token.kind == "word" or token.text == "}"]
     return "}" in words and "order" in words[len(words) - words[::-1].index("}") :]

@@ -1,4 +1,5 @@
-"""Graph patterns answered: triples by joining columns, all else of SPARQL by Oxigraph; never a table too large."""
+"""Evaluation of graph patterns: triples by joins of columns, everything else by Oxigraph. Results are limited in
+size."""
 
 from __future__ import annotations
 
@@ -21,17 +22,17 @@ from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Answers
 
 MOST_CELLS = 20_000_000
-"""Values that the table of a pattern may hold, rows times variables."""
+"""The maximum number of values in the table of a pattern: rows times variables."""
 
 MOST_READ = 50_000_000
-"""Rows, also equal ones, that a store may go through for a table."""
+"""The maximum number of rows, including equal ones, that a store may produce for a table."""
 
 _LOOKED_AT = 2_000_000  # values up to which the triples of a pattern are joined to see how many answers they have
 _ENDLESS = 2_000_000_000  # answers that a store would take an hour for
 
 
 def triple_patterns_table(graph: Graph, triples: TripleSet, resolve: Resolve, source: Source) -> PatternTable | None:
-    """The answers of a pattern of triples only, None if it is another. Raises CepError."""
+    """Return the answers to a pattern that consists of triples; None for other patterns. Raise CepError."""
     check_pattern(graph, source)
     patterns = basic(graph.text, dict(graph.prefixes))
     if patterns is None:
@@ -46,7 +47,7 @@ def triple_patterns_table(graph: Graph, triples: TripleSet, resolve: Resolve, so
 def table_answers(
     found: PatternTable, graph: Graph, terms: Terms, pool: Pool, source: Source, before: PreviousAnswers | None = None
 ) -> Answers:
-    """The answers as the engine takes them. Raises CepError where they are too many."""
+    """Return answers in the form of the engine. Raise CepError if there are too many."""
     several = [component for component in found.components if component.wanted]
     if len(several) > 1:
         texts = [pattern_excerpt(graph, p.patterns[0].start, max(each.end for each in p.patterns)) for p in several]
@@ -57,7 +58,8 @@ def table_answers(
 
 
 def by_sparql(graph: Graph, store: ox.Store, pool: Pool, source: Source) -> Answers:
-    """The answers of any pattern that `triple_patterns_table` found valid, by a store of all triples. CepError."""
+    """Return the answers to any pattern that `triple_patterns_table` accepted, from a store of all triples. Raise
+    CepError."""
     if not graph.variables:
         refuse_products(graph, store, source, MOST_CELLS)
         return Answers((), (), int(bool(store.query("ASK\n" + graph.text, prefixes=dict(graph.prefixes)))))
@@ -66,8 +68,10 @@ def by_sparql(graph: Graph, store: ox.Store, pool: Pool, source: Source) -> Answ
 
 
 def solved(graph: Graph, names: Sequence[str], store: ox.Store, source: Source) -> tuple[Terms, list[Ints]]:
-    """The distinct bindings of some variables of a pattern, from a store of all triples, as columns of ids with the
-    terms that they stand for. Raises CepError."""
+    """Return the distinct bindings of some variables of a pattern, from a store of all triples. Raise CepError.
+
+    The result is a dictionary of terms and columns of ids.
+    """
     refuse_products(graph, store, source, MOST_CELLS)
     found = store.query(select_query(graph.text, names), prefixes=dict(graph.prefixes))
     assert isinstance(found, ox.QuerySolutions), "a SELECT gives solutions"
@@ -78,12 +82,12 @@ def solved(graph: Graph, names: Sequence[str], store: ox.Store, source: Source) 
 
 
 def select_query(text: str, names: Sequence[str]) -> str:
-    """The query of a pattern for some of its variables."""
+    """Return the query that selects some variables of a pattern."""
     return f"SELECT {' '.join('?' + name for name in names)} WHERE\n{text}"
 
 
 def _refuse_explosion(graph: Graph, triples: TripleSet, resolve: Resolve, source: Source) -> None:
-    """Refuse triples with so many answers that no store ever goes through them, however few a FILTER leaves."""
+    """Raise CepError for triples with so many answers that no store can produce them, even if a FILTER leaves few."""
     for group in group_patterns(graph.text):
         found = group.elements
         if group.links or group.within or any(p.kind not in ("triples", "filter", "optional", "minus") for p in found):

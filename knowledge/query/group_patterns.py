@@ -1,4 +1,4 @@
-"""Groups of SPARQL: the parts of a group, and the groups within them."""
+"""The structure of groups in SPARQL: the parts of a group, and the groups inside these."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _BLOCKS = ("optional", "minus", "graph", "service", "values", "filter", "bind")
 
 @dataclass(frozen=True, slots=True)
 class GroupElement:
-    """A part of a group, from `start` up to `end` in its text.
+    """A part of a group, from `start` to `end` in its text.
 
-    `kind`: triples (one subject's), group (in braces, with its UNIONs), optional, minus, graph, values, filter, bind,
-    select (a subquery, which is all of its group). `variables`: also blank nodes with a label; of a subquery those that
-    it selects.
+    `kind`: triples (of one subject), group (in braces, with its UNIONs), optional, minus, graph, values, filter, bind,
+    or select (a subquery, which is the whole group). `variables`: includes labelled blank nodes; for a subquery, the
+    variables that it selects.
     """
 
     kind: str
@@ -26,7 +26,7 @@ class GroupElement:
 
 
 def elements(text: str) -> list[GroupElement]:
-    """The parts of a group that is well-formed, in the order in which they are written."""
+    """Return the parts of a valid group, in the order of the text."""
     found = tokens(text)[1:-1]
     if found and found[0].text.lower() == "select":
         return [_part("select", found)]
@@ -45,7 +45,7 @@ def _part(kind: str, piece: Sequence[SparqlToken]) -> GroupElement:
 
 
 def _visible(piece: Sequence[SparqlToken]) -> Iterator[str]:
-    """The variables of some tokens, without those that a subquery keeps to itself."""
+    """Yield the variables of some tokens, except those that are local to a subquery."""
     at = 0
     while at < len(piece):
         token = piece[at]
@@ -107,9 +107,9 @@ def _closed(found: Sequence[SparqlToken], at: int, opening: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class NestedGroup:
-    """A group in braces within a part. `kind`: group, union (one of several), optional, minus, graph, select, exists.
+    """A group in braces inside a part. `kind`: group, union (one alternative), optional, minus, graph, select, exists.
 
-    `cut`: a LIMIT ends it before all of its answers are there. `name`: of `graph`, what stands before the braces.
+    `cut`: a LIMIT may drop some of its answers. `name`: the term before the braces of a `graph`.
     """
 
     kind: str
@@ -120,7 +120,7 @@ class NestedGroup:
 
 
 def nested_groups(text: str, part: GroupElement) -> list[NestedGroup]:
-    """The groups of a part, not those within them."""
+    """Return the groups directly inside a part."""
     found = [_moved(token, part.start) for token in tokens(text[part.start : part.end])]
     if part.kind in ("filter", "bind"):
         tests = [i + 1 for i, token in enumerate(found[:-1]) if token.text.lower() == "exists"]

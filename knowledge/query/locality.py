@@ -1,12 +1,12 @@
-"""Locality of a graph pattern: each answer depends on the triples found from the binding of one variable, its key.
+"""Locality of a graph pattern: each answer depends only on triples reachable from the binding of one variable, its key.
 
-A pattern is taken apart into blocks of triples, each with the triples around it by which it is joined to the key. If
-each block is joined to it, the answers with one key depend on no triple but those that the blocks find from it. So a
-change only makes those keys be asked again from which a changed triple is found, and of what is found from them alone.
+A pattern is split into blocks of triples, each with the surrounding triples that join it to the key. If every block is
+joined to the key, the answers for one key depend only on the triples that the blocks match from it. So a change
+requires new answers only for the keys from which a changed triple is reachable.
 
-Where what is around a block only narrows it row by row (a group, a UNION), all of its variables join the block. A block
-of an OPTIONAL, a MINUS or a test whether something exists is joined only by variables that are bound beside it in any
-case: what else is known of a row does not decide whether such a block has an answer for it.
+If the context narrows a block row by row (a group, a UNION), all variables of the context join the block. A block of an
+OPTIONAL, a MINUS or an EXISTS is joined only by variables that are always bound beside it. Other bindings of a row do
+not decide whether such a block has an answer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST = 16  # ways through UNIONs
 
 @dataclass(frozen=True, slots=True)
 class PatternBlock:
-    """Triple patterns `own`, which are joined by those `around` them to the variable `key`."""
+    """The triple patterns `own`, which the patterns `around` join to the variable `key`."""
 
     around: tuple[Slots, ...]
     own: tuple[Slots, ...]
@@ -41,8 +41,9 @@ class Locality:
 
 
 def locality(text: str, prefixes: Mapping[str, str]) -> Locality | None:
-    """Describe which triples the answers of a well-formed pattern depend on, or return None if they may depend on all:
-    for a path, GRAPH, a subquery, or triples that share no variable that is always bound.
+    """Return the triples on which the answers of a valid pattern depend; None if they may depend on all.
+
+    They may depend on all for a path, GRAPH, a subquery, or triples that share no always bound variable.
     """
     try:
         for key in _candidates(text, prefixes):
@@ -58,17 +59,18 @@ def locality(text: str, prefixes: Mapping[str, str]) -> Locality | None:
 
 
 class _Unbounded(Exception):
-    """Raised if answers may depend on any triple, whatever the key."""
+    """An error: answers may depend on any triple, whatever the key."""
 
 
 class _NotJoined(Exception):
-    """Raised if answers may depend on any triple with this key."""
+    """An error: answers may depend on any triple for this key."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """The triple patterns around a block, for one choice of alternatives in the UNIONs before it. Variables that are
-    not visible get names that no pattern can use.
+    """The triple patterns around a block, for one choice of alternatives in preceding UNIONs.
+
+    Variables that are not visible have names that a pattern cannot use.
     """
 
     patterns: tuple[Slots, ...]
@@ -77,7 +79,7 @@ class _Way:
 
 
 def _candidates(text: str, prefixes: Mapping[str, str]) -> list[str]:
-    """The variables of triples at the top, those that stand in the most triples first."""
+    """Return the variables of top-level triples, the most frequent ones first."""
     found = [part for part in elements(text) if part.kind == "triples"]
     slots = [name for each in _triples(text, found, prefixes, 0) for name in set(_names([each]))]
     counted = Counter(name for name in slots if not name.startswith(("[", "_")))
@@ -107,8 +109,11 @@ class _Blocks:
         self.made = 0
 
     def group(self, text: str, ways: list[_Way], outside: frozenset[str]) -> tuple[list[_Way], frozenset[str]]:
-        """Take a group in braces, joined by some ways; gives the ways behind it and the variables that it binds in any
-        case. `outside`: variables around the group that its FILTERs see."""
+        """Add the blocks of a group in braces, for each way that leads to it.
+
+        Return the ways behind the group, and the variables that it always binds. `outside`: variables around the group
+        that its FILTERs see.
+        """
         bound: frozenset[str] = frozenset()
         found, at = elements(text), 0
         tests: list[GroupElement] = []
@@ -153,7 +158,7 @@ class _Blocks:
             self.group(text[each.start : each.end], [self._hidden(way, bound) for way in ways], outside)
 
     def _joined(self, way: _Way, own: tuple[Slots, ...]) -> _Way:
-        """A way with triple patterns, which are a block."""
+        """Return a way extended by triple patterns, which become a block."""
         reached, left = {way.key}, [*way.patterns, *own]
         while near := [pattern for pattern in left if not reached.isdisjoint(_names([pattern]))]:
             reached.update(_names(near))
@@ -164,7 +169,7 @@ class _Blocks:
         return _Way((*way.patterns, *own), way.key, way.visible | set(_names(own)))
 
     def _hidden(self, way: _Way, visible: frozenset[str]) -> _Way:
-        """A way of which only these variables join what comes."""
+        """Return a way in which only these variables join the following patterns."""
         self.made += 1
 
         def name(slot: str | ConstantTerm) -> str | ConstantTerm:

@@ -1,4 +1,4 @@
-"""The answers of a basic graph pattern as a table that follows the knowledge: only what a change touches is joined."""
+"""The answers to a basic graph pattern as a table that follows the knowledge: only changed parts are joined again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cep.knowledge.rdf.triples import TripleColumns, TripleSet
 
 Row = tuple[int, ...]
 Resolve = Callable[[ConstantTerm], int]
-"""The id of a constant, NONE while the knowledge has no such term."""
+"""A function that returns the id of a constant, NONE while the knowledge lacks the term."""
 
 _SINGLE = 64  # answers that come and go one by one
 _LARGE = 8  # a change of more than one in so many triples: all is answered anew
@@ -25,9 +25,9 @@ _LARGE = 8  # a change of more than one in so many triples: all is answered anew
 
 @dataclass(frozen=True, slots=True)
 class PatternComponent:
-    """Triple patterns connected by variables, and the distinct bindings of those of them that are wanted.
+    """Triple patterns that are connected by variables, and the distinct bindings of the wanted variables.
 
-    `gone`, `new`: the bindings that the last change took and brought, where that is known.
+    `gone`, `new`: the bindings that the last change removed and added, if known.
     """
 
     patterns: tuple[sparql.TriplePattern, ...]
@@ -37,14 +37,14 @@ class PatternComponent:
     new: Bindings | None = None
 
     def solved(self, triples: TripleSet, resolve: Resolve, most: int) -> PatternComponent:
-        """Answered anew."""
+        """Return the component with its bindings evaluated anew."""
         found = solve(self.resolved(resolve), triples, self.wanted, most=most)
         return replace(self, found=found, gone=None, new=None)
 
     def changed(
         self, before: TripleSet, after: TripleSet, added: TripleSet, removed: TripleSet, resolve: Resolve, most: int
     ) -> PatternComponent:
-        """Answered for the triples `after` where it is for those `before`: without the removed, with the added."""
+        """Update the bindings from the triples `before` a change to those `after` it."""
         patterns, wanted = self.resolved(resolve), self.wanted
         lost = touching(patterns, before, removed, wanted, most)
         won = touching(patterns, after, added, wanted, most)
@@ -64,7 +64,7 @@ class PatternComponent:
         return replace(self, found=_bindings(here), gone=_bindings(went), new=_bindings(came))
 
     def resolved(self, resolve: Resolve) -> list[EncodedPattern]:
-        """The patterns with ids for their constants."""
+        """Return the patterns with ids in place of constants."""
         return [
             tuple(resolve(slot) if isinstance(slot, ConstantTerm) else slot for slot in pattern.slots)  # type: ignore[misc]
             for pattern in self.patterns
@@ -73,7 +73,7 @@ class PatternComponent:
 
 @dataclass(frozen=True, slots=True)
 class PatternTable:
-    """A basic pattern, answered component by component: its answers are every combination of theirs."""
+    """A basic graph pattern as components. Its answers are all combinations of their answers."""
 
     variables: tuple[str, ...]
     components: tuple[PatternComponent, ...]
@@ -87,7 +87,7 @@ class PatternTable:
         return total
 
     def columns(self) -> list[Ints]:
-        """A column of ids for each of the variables."""
+        """Return a column of ids for each variable."""
         total, every = self.rows, 1
         columns: dict[str, Ints] = {}
         if not total:
@@ -102,7 +102,7 @@ class PatternTable:
     def changed(
         self, before: TripleSet, after: TripleSet, added: TripleSet, removed: TripleSet, resolve: Resolve, most: int
     ) -> PatternTable:
-        """The same pattern for other triples, see Component.changed. Raises TooLarge."""
+        """Update the table for a change, see PatternComponent.changed. Raise TooLarge."""
         if (len(added) + len(removed)) * _LARGE > len(after):
             components = tuple(component.solved(after, resolve, most) for component in self.components)
         else:
@@ -120,7 +120,7 @@ def pattern_table(
     resolve: Resolve,
     most: int,
 ) -> PatternTable:
-    """The answers of a basic pattern. Raises TooLarge."""
+    """Return the answers to a basic graph pattern as a table. Raise TooLarge."""
     components = [
         PatternComponent(
             group, tuple(name for name in variables if any(name in p.variables for p in group)), Bindings({}, 0)
@@ -138,8 +138,7 @@ def touching(
     most: int,
     last: int = 1 << 30,
 ) -> Bindings:
-    """The bindings with which patterns are in the triples and at least one of them, of the first `last`, is one of a
-    few triples."""
+    """Return the bindings for which all patterns are in `triples`, and one of the first `last` patterns is in `few`."""
     parts: list[Bindings] = []
     for i, pattern in enumerate(patterns) if len(few) else ():
         fits = np.full(len(few), i < last)
@@ -159,7 +158,7 @@ def touching(
 
 
 def _of_few(pattern: EncodedPattern, columns: TripleColumns, fits: NDArray[np.bool_]) -> Bindings:
-    """The bindings of a pattern to those triples that fit its constants."""
+    """Return the bindings of a pattern to the triples in the mask that fit its constants."""
     found: dict[str, Ints] = {}
     for slot, column in zip(pattern, columns):
         if isinstance(slot, str) and slot in found:
@@ -171,7 +170,7 @@ def _of_few(pattern: EncodedPattern, columns: TripleColumns, fits: NDArray[np.bo
 
 
 def _connected(patterns: Sequence[sparql.TriplePattern]) -> list[tuple[sparql.TriplePattern, ...]]:
-    """Patterns that share variables, directly or by others, in the order in which they are written."""
+    """Group patterns that share variables, directly or through others, in the order of the text."""
     groups: list[list[int]] = []
     for i, pattern in enumerate(patterns):
         touching = [g for g in groups if any(set(patterns[j].variables) & set(pattern.variables) for j in g)]
@@ -183,8 +182,10 @@ def _connected(patterns: Sequence[sparql.TriplePattern]) -> list[tuple[sparql.Tr
 def _one_by_one(
     here: Bindings, gone: Bindings, still: Bindings, new: Bindings, names: Sequence[str]
 ) -> tuple[Bindings, Bindings, Bindings]:
-    """Bindings without some that are gone and not still there, and with new ones; sorted as they are. Beside them
-    those that went and those that came."""
+    """Update sorted bindings: remove those that are gone and do not hold otherwise, and add new ones.
+
+    Return the result, the removed and the added bindings.
+    """
     kept = set(rows_of(still, names))
     columns = [here.columns[name] for name in names]
     went = [row for row in rows_of(gone, names) if row not in kept and contains(columns, row)]
@@ -193,7 +194,7 @@ def _one_by_one(
 
 
 def edited(columns: Sequence[Ints], gone: Sequence[Row], new: Sequence[Row]) -> list[Ints]:
-    """Sorted rows without some of them, which are there, and with others, which are not."""
+    """Remove existing rows from sorted rows, and add new ones."""
     found = list(columns)
     for row in gone:
         start, _ = stretch_of(found, row)
@@ -205,7 +206,7 @@ def edited(columns: Sequence[Ints], gone: Sequence[Row], new: Sequence[Row]) -> 
 
 
 def rows_of(bindings: Bindings, names: Sequence[str]) -> list[Row]:
-    """Bindings row by row."""
+    """Return bindings row by row."""
     return list(zip(*(bindings.columns[name].tolist() for name in names)))
 
 
@@ -218,13 +219,13 @@ def _few(rows: Sequence[Row], names: Sequence[str]) -> Bindings:
 
 
 def contains(columns: Sequence[Ints], row: Row) -> bool:
-    """Return True if a row is among sorted ones."""
+    """Return True if a row is among sorted rows."""
     start, stop = stretch_of(columns, row)
     return stop > start
 
 
 def stretch_of(columns: Sequence[Ints], row: Row) -> tuple[int, int]:
-    """Return the bounds of the sorted rows that begin with these values; equal bounds if there are none."""
+    """Return the range of the sorted rows that begin with these values; it may be empty."""
     start, stop = 0, len(columns[0])
     for column, value in zip(columns, row):
         within = column[start:stop]

@@ -1,7 +1,7 @@
-"""The answers of a pattern that is more than triples, as a table that follows the knowledge.
+"""The answers to a pattern with more than triples, as a table that follows the knowledge.
 
-After a change the pattern is asked again only for the keys that the change touches (`locality.py`), in a small store of
-the triples that are found from them.
+After a change, the pattern is evaluated only for the keys that the change affects (`locality.py`), in a small store
+with the triples reachable from these keys.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _MANY = 1 << 12  # terms that may come, besides as many as there were, before al
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """The distinct rows of a pattern, one column of ids for its key and one for each of its other variables.
+    """The distinct rows of a pattern: one column of ids for its key and one for each other variable.
 
-    `terms`: a dictionary of its own, as what a pattern works out is not part of the knowledge; `first`: terms that it
-    had. `by_key`: the rows sorted by the columns `names`, of which the key is the first; `by_value`: the same rows in
-    columns `variables`, and the key where it is not among them, sorted by these. `gone`, `new`: the rows of `variables`
-    that the last change took and brought.
+    `terms`: a separate dictionary, because a pattern may compute terms that the knowledge lacks. `first`: the initial
+    number of its terms. `by_key`: the rows with columns `names`, the key first, sorted. `by_value`: the same rows with
+    columns `variables` and, unless it is one of them, the key; sorted. `gone`, `new`: the rows of `variables` that the
+    last change removed and added.
     """
 
     of: Locality
@@ -58,7 +58,7 @@ class Refreshed:
         return len(self.columns()[0])
 
     def columns(self) -> list[Ints]:
-        """The distinct rows of what is wanted."""
+        """Return the distinct rows of the wanted variables."""
         columns = self.by_value[: len(self.variables)]
         first = np.ones(len(columns[0]), dtype=np.bool_)
         if len(self.by_value) > len(columns):
@@ -68,7 +68,7 @@ class Refreshed:
         return [column[first] for column in columns]
 
     def apart(self) -> Refreshed:
-        """The same with a dictionary to which terms are added here alone."""
+        """Return a copy with its own dictionary, to which further terms can be added."""
         return replace(self, terms=self.terms.copy())
 
     def changed(
@@ -78,8 +78,11 @@ class Refreshed:
         terms: Terms,
         resolve: Resolve,
     ) -> Refreshed | None:
-        """The same pattern, its text and prefixes, for other triples: those before a change and after it, those that
-        came and those that went. None where it is better to query all again. Raises TooLarge."""
+        """Update the rows for a change; None if the pattern should be evaluated anew. Raise TooLarge.
+
+        `query`: the pattern's text and prefixes. `triples`: those before and after the change, the added and the
+        removed ones.
+        """
         before, after, new, gone = triples
         if (len(new) + len(gone)) * _LARGE > len(after) or len(self.terms) > 2 * self.first + _MANY:
             return None
@@ -95,7 +98,7 @@ class Refreshed:
         return self._edited(sorted(known - rows), sorted(rows - known))
 
     def _touched(self, triples: TripleSet, few: TripleSet, resolve: Resolve) -> set[int]:
-        """The keys from which some of a few triples are found."""
+        """Return the keys from which some of the few triples are reachable."""
         found: set[int] = set()
         for block in self.of.blocks if len(few) else ():
             patterns = [*_resolved(block.own, resolve), *_resolved(block.around, resolve)]
@@ -104,7 +107,7 @@ class Refreshed:
         return found
 
     def _found(self, triples: TripleSet, keys: Ints, resolve: Resolve) -> TripleSet | None:
-        """The triples that are found from keys; None: too many."""
+        """Return the triples that are reachable from keys; None if there are too many."""
         parts: list[tuple[Ints, Ints, Ints]] = []
         for block in self.of.blocks:
             own = _resolved(block.own, resolve)
@@ -160,7 +163,7 @@ class Refreshed:
 
 
 def refreshed(of: Locality, wanted: tuple[str, ...], terms: Terms, columns: Sequence[Ints]) -> Refreshed:
-    """Build it from the columns `names(of, wanted)` of distinct rows, and the terms they stand for."""
+    """Build the table from the columns `names(of, wanted)` of distinct rows, and the dictionary of their terms."""
     named = dict(zip(names(of, wanted), columns))
     by_key, values = (_sorted([named[name] for name in each]) for each in (named, columns_by_value(of, wanted)))
     return Refreshed(of, wanted, terms, len(terms), by_key, values)
@@ -172,7 +175,7 @@ def tables_following(
     terms: Terms,
     resolve: Resolve,
 ) -> dict[PatternKey, Refreshed]:
-    """Those of some tables that follow a change (`Refreshed.changed`), by text, variables and prefixes."""
+    """Return the tables that can follow a change (`Refreshed.changed`), by text, variables and prefixes."""
     found: dict[PatternKey, Refreshed] = {}
     for key, each in tables.items():
         try:
@@ -185,7 +188,7 @@ def tables_following(
 
 
 def names(of: Locality, wanted: Sequence[str]) -> tuple[str, ...]:
-    """Return the variables to query: the key, then the others wanted."""
+    """Return the variables to query: the key, then the other wanted ones."""
     return (of.key, *(name for name in wanted if name != of.key))
 
 

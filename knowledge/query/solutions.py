@@ -1,4 +1,4 @@
-"""Solutions of SPARQL queries as columns of terms."""
+"""The solutions of SPARQL queries as columns of terms."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _PIECE = 1 << 24  # bytes from which on lines are looked through
 
 
 def solution_columns(solutions: ox.QuerySolutions) -> tuple[Terms, list[Ints]]:
-    """A column of ids for each variable, NONE where it is not bound, and the terms that they stand for.
+    """Return the dictionary of the terms, and a column of ids for each variable, NONE where it is unbound.
 
-    The terms have a dictionary of their own: what a query works out is not part of the knowledge.
+    The dictionary is separate, because a query may compute terms that the knowledge lacks.
     """
     written = solutions.serialize(format=ox.QueryResultsFormat.TSV)
     assert written is not None, "without an output the text is given back"
@@ -34,7 +34,7 @@ def solution_columns(solutions: ox.QuerySolutions) -> tuple[Terms, list[Ints]]:
 
 
 class TooMany(Exception):
-    """There are more than `rows`."""
+    """An error for more than `rows` rows."""
 
     def __init__(self, rows: int) -> None:
         super().__init__(rows)
@@ -42,16 +42,18 @@ class TooMany(Exception):
 
 
 def distinct_solutions(solutions: ox.QuerySolutions, most: int, most_read: int) -> tuple[Terms, list[Ints]]:
-    """The same, each row once. TooMany: there are more than `most` different ones, or more than `most_read` in all, of
-    which no more are worked out."""
+    """Return the same for the distinct rows. Raise TooMany for more than `most` distinct rows, or more than `most_read`
+    in all."""
     rows = _SolutionRows(most, most_read)
     solutions.serialize(cast("IO[bytes]", rows), format=ox.QueryResultsFormat.TSV)
     return _columns(rows.close(), len(solutions.variables))
 
 
 class _SolutionRows:
-    """Takes TSV piece by piece: its lines but the first. What came is looked through for equal ones whenever it has
-    doubled, so that few that come often take little room."""
+    """A file that receives TSV and collects its distinct lines, without the first.
+
+    Duplicates are removed whenever the data has doubled, so that a few rows, often repeated, take little memory.
+    """
 
     def __init__(self, most: int, most_read: int) -> None:
         self._most, self._most_read = most, most_read
@@ -73,7 +75,7 @@ class _SolutionRows:
         return len(piece)
 
     def flush(self) -> None:
-        """Nothing waits to be written."""
+        """Do nothing, because `write` does not buffer."""
 
     def close(self) -> pl.Series:
         self._settle()
@@ -94,7 +96,7 @@ class _SolutionRows:
 
 
 def _split(text: bytes) -> pl.Series:
-    """The lines of a text, each of which has its end."""
+    """Split a text into lines. The last line must have its line end."""
     if not text:
         return pl.Series([], dtype=pl.String)
     return pl.Series([text.decode().removesuffix("\n")]).str.split("\n").explode()

@@ -1,4 +1,4 @@
-"""SPARQL between braces, as far as it has to be understood here: tokens, and the triples of a basic pattern."""
+"""Parsing of SPARQL between braces, as far as needed: tokens, and the triples of a basic graph pattern."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 class SparqlToken(NamedTuple):
-    """`kind`: string, iri, variable, blank, name (with a prefix), number, language, word, mark."""
+    """A token. `kind`: string, iri, variable, blank, name (with a prefix), number, language, word or mark."""
 
     kind: str
     text: str
@@ -53,7 +53,7 @@ class SparqlToken(NamedTuple):
 def tokens(text: str) -> list[SparqlToken]:
     """Split SPARQL text into tokens with their offsets, without space and comments, in linear time.
 
-    A text that turns out not to be a name or a string is not tried again from each of its characters.
+    For linear time, a long text that fails to match as a name or string is not tried again from each of its characters.
     """
     found: list[SparqlToken] = []
     at, tried = 0, dict.fromkeys((*_STRINGS, ":"), 0)
@@ -66,8 +66,10 @@ def tokens(text: str) -> list[SparqlToken]:
 
 
 def _one(text: str, at: int, tried: dict[str, int]) -> tuple[str, int]:
-    """The kind and the end of the token at an offset. `tried`: up to where there is no string, by its quotes, and no
-    name (`:`)."""
+    """Return the kind and the end of the token at an offset.
+
+    `tried`: for each kind of quotes, and for names (`:`), the offset before which another try is known to fail.
+    """
     letter = text[at]
     if letter in "\"'":
         long = text.startswith(letter * 3, at)
@@ -93,7 +95,7 @@ def _one(text: str, at: int, tried: dict[str, int]) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class ConstantTerm:
-    """A term that a pattern names: an IRI, or a literal with its datatype or language."""
+    """A constant in a pattern: an IRI, or a literal with its datatype or language."""
 
     text: str
     datatype: str = ""
@@ -101,11 +103,11 @@ class ConstantTerm:
 
 
 VarOrTerm = str | ConstantTerm
-"""A position of a triple pattern: a variable's name (`x`, or `_:x` for a blank node) or a constant."""
+"""A position of a triple pattern: the name of a variable (`x`, or `_:x` for a blank node), or a constant."""
 
 
 class TriplePattern(NamedTuple):
-    """A triple pattern, and the offsets of its text."""
+    """A triple pattern, and the range of its text."""
 
     slots: tuple[VarOrTerm, VarOrTerm, VarOrTerm]
     start: int
@@ -117,9 +119,9 @@ class TriplePattern(NamedTuple):
 
 
 def basic(text: str, prefixes: Mapping[str, str]) -> tuple[TriplePattern, ...] | None:
-    """The triples of a pattern that consists of triples only; None if it has anything else, or may have.
+    """Return the triples of a pattern that consists of triples only; None if it has, or may have, anything else.
 
-    Blank nodes are variables that nothing else can name.
+    Blank nodes become variables that nothing else can name.
     """
     try:
         return tuple(_QueryReader(tokens(text), prefixes).group())

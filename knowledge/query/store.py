@@ -1,4 +1,4 @@
-"""Triples in an Oxigraph store, which answers SPARQL: filled from columns, kept up with changes."""
+"""Triples in an Oxigraph store, which evaluates SPARQL. It is filled from columns, and updated by changes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _CHUNK = 200_000  # triples written at a time
 
 
 def filled(terms: Terms, triples: TripleSet, graphs: Mapping[int, TripleSet], ordered: bool = False) -> ox.Store:
-    """A store with the triples as its default graph and the named ones of `graphs`.
+    """Return a store with the triples in its default graph, and the named graphs of `graphs`.
 
-    With `ordered` they go in by their texts: then what SPARQL leaves to the order of solutions (LIMIT, SAMPLE,
-    GROUP_CONCAT) depends on the triples alone.
+    `ordered`: insert triples in the order of their texts. Then results that SPARQL leaves to the order of solutions
+    (LIMIT, SAMPLE, GROUP_CONCAT) depend only on the triples.
     """
     store = ox.Store()
     for graph, some in [(NONE, triples), *((graph, some) for graph, some in graphs.items() if graph != NONE)]:
@@ -38,7 +38,7 @@ def filled(terms: Terms, triples: TripleSet, graphs: Mapping[int, TripleSet], or
 
 
 def store_quads(terms: Terms, triples: TripleSet, graph: int = NONE) -> list[ox.Quad]:
-    """A few triples, as a store takes them."""
+    """Convert a few triples to quads for a store."""
     made: dict[int, ox.NamedNode | ox.BlankNode | ox.Literal] = {}
     for column in triples.columns:
         made |= {id: terms.term(id) for id in set(column.tolist()) - made.keys()}
@@ -48,7 +48,7 @@ def store_quads(terms: Terms, triples: TripleSet, graph: int = NONE) -> list[ox.
 
 
 def follow(store: ox.Store, terms: Terms, changes: Sequence[tuple[int, TripleSet, TripleSet]]) -> None:
-    """Take changes of graphs into a store: the name of each, what goes and what comes."""
+    """Apply changes of graphs to a store. A change has the graph, the removed and the added triples."""
     for graph, less, more in changes:
         for quad in store_quads(terms, less, graph):
             store.remove(quad)
@@ -61,7 +61,7 @@ def _only(columns: TripleColumns, mask: np.ndarray[tuple[int], np.dtype[np.bool_
 
 
 def _written(terms: Terms, columns: TripleColumns) -> Iterator[str]:
-    """N-Triples, some at a time."""
+    """Yield triples as N-Triples, in batches."""
     for start in range(0, len(columns[0]), _CHUNK):
         s, p, o = (terms.written(column[start : start + _CHUNK]) for column in columns)
         lines = pl.select(pl.concat_str([pl.lit(s), pl.lit(p), pl.lit(o), pl.lit(".\n")], separator=" "))

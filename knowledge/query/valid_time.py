@@ -1,4 +1,4 @@
-"""Rows of ids with validity intervals: from when until when each row holds."""
+"""Rows of ids with their valid times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cep.rules.static.materialized import ALWAYS, NEVER, Column
 
 @dataclass(frozen=True, slots=True)
 class ValidTimeRows:
-    """Rows of ids with times: a row is there from `since` until before `until`. Rows may come several times."""
+    """Rows of ids with valid times: a row holds from `since` until before `until`. A row may appear several times."""
 
     columns: tuple[Column, ...]
     since: Ints
@@ -28,8 +28,10 @@ class ValidTimeRows:
         return ValidTimeRows(tuple(column[chosen] for column in self.columns), self.since[chosen], self.until[chosen])
 
     def united(self) -> tuple[ValidTimeRows, Ints]:
-        """The same rows at the same times, sorted, with as few spans as can be: those of equal rows lie apart. Beside
-        each which row it was."""
+        """Merge touching and overlapping intervals of equal rows, and sort the rows.
+
+        Return also an original row for each result.
+        """
         order = np.lexsort([self.until, self.since, *reversed(self.columns)])
         if not self.rows:
             return self, order
@@ -50,12 +52,12 @@ class ValidTimeRows:
 
 
 def always(columns: tuple[Ints, ...], rows: int) -> ValidTimeRows:
-    """Rows that are there at any time."""
+    """Return rows that hold at all times."""
     return ValidTimeRows(columns, np.full(rows, ALWAYS, dtype=np.int64), np.full(rows, NEVER, dtype=np.int64))
 
 
 def concat_rows(parts: Sequence[ValidTimeRows]) -> ValidTimeRows:
-    """All of these."""
+    """Concatenate rows, and merge intervals."""
     columns = tuple(np.concatenate(column) for column in zip(*(part.columns for part in parts)))
     since, until = (np.concatenate([getattr(part, name) for part in parts]) for name in ("since", "until"))
     return ValidTimeRows(columns, since, until).united()[0]

@@ -1,4 +1,5 @@
-"""Validation of graph patterns: they are SPARQL, bind what the rule takes, and have the same answer at all times."""
+"""Validation of graph patterns: they must be SPARQL, bind the variables of the rule, and have the same answers at all
+times."""
 
 from __future__ import annotations
 
@@ -16,10 +17,12 @@ from cep.rules.graph_text import of_the_rule
 from cep.rules.terms import Graph
 
 DEEPEST = 200
-"""Brackets of a query in one another."""
+"""The maximum nesting depth of brackets in a query."""
 MOST_PARTS = 2_000
-"""Operators, triples and clauses of a query. Oxigraph nests most of them in one another, and its stack ends at some
-thousands, which ends the process."""
+"""The maximum number of operators, triples and clauses in a query.
+
+Oxigraph nests most of them in each other. With some thousands its stack would overflow, which ends the process.
+"""
 _CLAUSES = frozenset(("AS", "BIND", "FILTER", "GRAPH", "MINUS", "OPTIONAL", "SELECT", "UNION"))
 _OPERATORS = frozenset("+-*/|!=<>^.;") | {"||", "&&", "!=", "<=", ">="}
 
@@ -32,7 +35,7 @@ _LOADED = "load what the other endpoint knows: `--knowledge FILE`"
 
 
 def check_pattern(graph: Graph, source: Source) -> None:
-    """Raises CepError, with the place between the braces, for a pattern that cannot be asked."""
+    """Raise CepError, with the position in the braces, for a pattern that cannot be evaluated."""
     found = tokens(graph.text)
     if (large := too_large(found)) is not None:
         raise pattern_error(f"the pattern has {large[1]}", graph, source, large[0], _SMALLER)
@@ -75,7 +78,7 @@ def check_pattern(graph: Graph, source: Source) -> None:
 
 
 def too_large(found: Sequence[SparqlToken]) -> tuple[SparqlToken, str] | None:
-    """Return the first token of a query that a parser's stack may not take, and what there is too much of."""
+    """Return the first token at which a query is too large for a parser's stack, and what there is too much of."""
     depth, parts = 0, 0
     for token in found:
         if token.kind == "mark":
@@ -94,7 +97,7 @@ _TRIPLES = ("isTRIPLE", "TRIPLE", "SUBJECT", "PREDICATE", "OBJECT")
 
 
 def quoting(text: str) -> SparqlToken | None:
-    """Find where a pattern or query asks for triples about triples: `<<`, `{|`, `~` after a triple, `TRIPLE(...)`."""
+    """Find a triple about a triple in a pattern or query: `<<`, `{|`, `~` after a triple, or `TRIPLE(...)`."""
     found = tokens(text)
     for token, following in zip(found, found[1:]):
         joined = token.text + following.text
@@ -106,7 +109,7 @@ def quoting(text: str) -> SparqlToken | None:
 
 
 def _iri(token: SparqlToken, graph: Graph) -> str:
-    """The IRI that a token stands for; empty where it is none."""
+    """Return the IRI that a token stands for; empty if it is not an IRI."""
     if token.text.startswith("<"):
         return token.text[1:-1]
     prefix, colon, local = token.text.partition(":")
@@ -116,13 +119,13 @@ def _iri(token: SparqlToken, graph: Graph) -> str:
 def pattern_error(
     message: str, graph: Graph, source: Source, token: SparqlToken | None = None, hint: str | None = None
 ) -> CepError:
-    """An error at a token of the pattern, or at all of it."""
+    """Return an error at a token of a pattern, or at the whole pattern."""
     span = graph.span if token is None else span_in_program(graph, token.start, token.end)
     return CepError(message, source, span, hint, "graph")
 
 
 def span_in_program(graph: Graph, start: int, end: int) -> Span:
-    """The place in the program of a stretch of a pattern's text."""
+    """Return the position in the program of a part of a pattern's text."""
     line, column = _position(graph, start)
     end_line, end_column = _position(graph, end)
     return Span(line, column, end_line, end_column)
@@ -137,7 +140,7 @@ def _position(graph: Graph, offset: int) -> tuple[int, int]:
 
 
 def no_query(error: str, text: str, prefixes: Mapping[str, str], name: str) -> CepError:
-    """The mistake in a whole query that SPARQL refuses with the text `error`."""
+    """Return an error for a query that SPARQL refuses with the message `error`."""
     source = Source(text, name)
     at = _offset(error, text)
     if at is None:
@@ -150,8 +153,8 @@ def no_query(error: str, text: str, prefixes: Mapping[str, str], name: str) -> C
 
 
 def check_query(text: str, prefixes: Mapping[str, str], name: str) -> None:
-    """Raises CepError for a whole query that asks another endpoint, or is nested too deeply to be parsed; and
-    SyntaxError for some that are no SPARQL."""
+    """Raise CepError if a query asks another endpoint, or is nested too deeply. Raise SyntaxError for some invalid
+    queries."""
     source, whole, found = Source(text, name), Graph(text, (), span=Span(1, 1, 1, 1)), tokens(text)
     if (large := too_large(found)) is not None:
         place = span_in_program(whole, large[0].start, large[0].end)
@@ -173,7 +176,8 @@ def _no_sparql(error: str, graph: Graph, source: Source) -> CepError:
 
 
 def _offset(error: str, text: str, before: int = 0) -> int | None:
-    """Return the offset in a text that an error message names; `before`: lines that were put before the text."""
+    """Return the offset in a text that an error message names. `before`: the number of lines inserted before the
+    text."""
     match = _ERROR.search(error)
     if match is None:
         return None

@@ -1,1 +1,1 @@
-"""RDF as columns: terms by number, triples, files, what they say."""
+"""RDF as columns: terms as numbers, triples, and files."""

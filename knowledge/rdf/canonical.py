@@ -1,4 +1,4 @@
-"""Literals by value: numbers, booleans, times and durations that SPARQL takes for one term get one id."""
+"""Literals by value: numbers, booleans, times and durations that are one term in SPARQL get the same id."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CANONICAL = {
     XSD
     + "dateTime": r"^[1-9][0-9]{3}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])T(?:[01][0-9]|2[0-3])(?::[0-5][0-9]){2}Z$",
 }
-"""Forms that are surely the canonical ones of their values, by datatype. Of the rest, Oxigraph is asked."""
+"""Patterns for forms that are certainly canonical, by datatype. Other forms are converted by Oxigraph."""
 
 _BY_VALUE = frozenset(
     XSD + name
@@ -38,10 +38,10 @@ _BY_VALUE = frozenset(
 
 
 class Canonical:
-    """Map each id of a dictionary to the id of the term that an Oxigraph store returns for it.
+    """A mapping from each id of a dictionary to the id of the term that an Oxigraph store returns for it.
 
-    A store keeps such literals by value: `"01"^^xsd:integer`, `"1"^^xsd:int` and `"1"^^xsd:integer` are one literal
-    there. They are therefore one literal in every graph pattern.
+    A store keeps these literals by value: `"01"^^xsd:integer`, `"1"^^xsd:int` and `"1"^^xsd:integer` are one literal.
+    So they are one literal in every graph pattern.
     """
 
     def __init__(self, terms: Terms) -> None:
@@ -51,35 +51,35 @@ class Canonical:
         self.changes = False  # whether there is an id that is not its own
 
     def copy(self) -> Canonical:
-        """The same for a dictionary of its own."""
+        """Return a copy for a copy of the dictionary."""
         self._keep_up()
         made = Canonical(self.terms.copy())
         made._of, made._found, made.changes = self._of, dict(self._found), self.changes
         return made
 
     def renamed(self, terms: Terms, kept: Ints, ids: Ints) -> Canonical:
-        """The same for a dictionary of the terms `kept`; `ids`: what they are called there."""
+        """Return the mapping for a dictionary that contains only the terms `kept`. `ids`: their new ids."""
         self._keep_up()
         made = Canonical(terms)
         made._of, made.changes = ids[self._of[kept]], self.changes
         return made
 
     def ids(self, ids: Ints) -> Ints:
-        """The ids that stand for these (NONE for NONE)."""
+        """Return the canonical ids; NONE for NONE."""
         self._keep_up()
         return np.where(ids == NONE, NONE, self._of[ids]) if self.changes else ids
 
     def triples(self, triples: TripleSet) -> TripleSet:
-        """The triples with the ids that stand for their objects."""
+        """Return the triples with canonical objects."""
         objects = self.ids(triples.o)
         return triples if objects is triples.o else TripleSet.of(triples.s, triples.p, objects)
 
     def changed(
         self, before: TripleSet, closed: TripleSet, added: TripleSet, removed: TripleSet
     ) -> tuple[TripleSet, TripleSet, TripleSet]:
-        """Update the canonical triples: return `triples(closed)`, the triples added to it, and those removed.
+        """Update the canonical triples. Return `triples(closed)`, the triples added to it, and those removed.
 
-        It was `before`; `added` and `removed` have changed `closed` since.
+        `before`: the canonical triples before the change. `added`, `removed`: the changes to `closed`.
         """
         new, gone = self.triples(added).minus(before), self.triples(removed)
         if not self.changes:
@@ -90,7 +90,7 @@ class Canonical:
         return before.minus(gone).plus(new), new, gone
 
     def find(self, text: str, datatype: str, language: str) -> int:
-        """The id that stands for an IRI (without datatype and language) or a literal; NONE if there is none."""
+        """Return the canonical id of an IRI (without datatype and language) or a literal; NONE if it is unknown."""
         known = self._found.get((text, datatype, language))
         if known is not None:
             return known
@@ -129,7 +129,7 @@ class Canonical:
 
 
 def canonical_form(tokens: pl.Series) -> pl.Series:
-    """Return literals in N-Triples form as a store returns them."""
+    """Return literals, given as N-Triples, in the form that a store returns."""
     lines = pl.select(pl.format("<x:{}> <x:p> {} .\n", pl.int_range(len(tokens)), pl.lit(tokens))).to_series()
     store = ox.Store()
     store.load("".join(lines.to_list()), ox.RdfFormat.N_TRIPLES, lenient=True)

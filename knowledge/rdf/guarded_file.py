@@ -1,7 +1,7 @@
-"""A file of RDF, looked at before Oxigraph's parser gets its bytes: what would break that is an error instead.
+"""A file of RDF that is checked before Oxigraph's parser reads it: input that would break the parser raises an error.
 
-Entities of RDF/XML may name namespaces, as older ontologies do, and nothing else: the parser has no bound on what they
-expand to. It takes a declaration wherever `<!ENTITY` stands, and UTF-8 only, so here bytes are looked for.
+Entities of RDF/XML may only stand for namespaces, as in older ontologies, because the parser does not limit how far
+they expand. It recognises a declaration anywhere, and only in UTF-8, so the bytes `<!ENTITY` are searched.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cep.core.errors import CepError, Source, Span
 from cep.knowledge.rdf.nesting import TOO_DEEP, Depth, JsonDepth, LineDepth, TurtleDepth, XmlDepth
 
 LONGEST_ENTITY = 200
-"""Bytes that an entity may stand for."""
+"""The maximum number of bytes that an entity may stand for."""
 
 _DECLARATION = b"<!ENTITY"
 _ENTITY = re.compile(_DECLARATION + rb'\s{1,20}[^\s%%"]{1,100}\s{1,20}"(?:[^"&]|&#\w{1,8};){0,%d}"' % LONGEST_ENTITY)
@@ -30,7 +30,7 @@ _DEPTHS: dict[ox.RdfFormat, type[Depth]] = {
 
 
 def guarded(file: Any, name: str, format: ox.RdfFormat) -> io.BufferedReader:
-    """A file whose reading raises CepError where the bytes that come next are refused."""
+    """Return a file that raises CepError when bytes that are refused would be read."""
     return io.BufferedReader(_GuardedFile(file, name, format), _BLOCK)
 
 

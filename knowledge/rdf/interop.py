@@ -1,4 +1,4 @@
-"""Convert terms, triples and graphs between rdflib and pyoxigraph."""
+"""Conversion of terms, triples and graphs between rdflib and pyoxigraph."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ _DEFAULT = "urn:x-rdflib:default"
 
 
 def foreign_quads(source: Any) -> Iterator[ox.Quad]:
-    """The quads of an rdflib Graph or Dataset, a pyoxigraph Store or Dataset, or an iterable of triples or quads of
-    either. Raises CepError for what is no triple."""
+    """Yield the quads of an rdflib or pyoxigraph graph, or of an iterable of their triples or quads.
+
+    Raise CepError for anything that is not a triple.
+    """
     known: dict[Any, Any] = {}
 
     def term(triple: Any) -> Any:
@@ -75,7 +77,8 @@ def _with_names(graph: rdflib.ConjunctiveGraph) -> Iterator[tuple[Any, ...]]:
 
 
 def of_rdflib(term: Any) -> Any:
-    """A term of rdflib as one of pyoxigraph, which it may be already. ValueError, TypeError: it is none."""
+    """Convert a term of rdflib to pyoxigraph; one of pyoxigraph is returned unchanged. Raise ValueError or TypeError
+    for others."""
     if isinstance(term, ox.NamedNode | ox.BlankNode | ox.Literal):
         return term
     from rdflib.term import BNode, Literal, URIRef
@@ -92,7 +95,7 @@ def of_rdflib(term: Any) -> Any:
 
 
 def to_rdflib(term: ox.NamedNode | ox.BlankNode | ox.Literal) -> Node:
-    """The same term of rdflib, with its lexical form as it is."""
+    """Convert a term to rdflib. Its lexical form is kept."""
     from rdflib.term import BNode, Literal, URIRef
 
     if isinstance(term, ox.NamedNode):
@@ -107,7 +110,7 @@ def to_rdflib(term: ox.NamedNode | ox.BlankNode | ox.Literal) -> Node:
 
 
 def graph_of(terms: Terms, triples: TripleSet) -> rdflib.Graph:
-    """Triples as an rdflib graph."""
+    """Return triples as an rdflib graph."""
     import rdflib
 
     used = np.unique(np.concatenate(triples.columns)).tolist()

@@ -1,4 +1,4 @@
-"""One value in the forms in which RDF writes it: `4`, `4.0`, `"04"^^xsd:int`."""
+"""Comparison of values that RDF writes in several forms: `4`, `4.0`, `"04"^^xsd:int`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cep.knowledge.rdf.terms import Term, Terms
 
 
 def stored(literals: Sequence[ox.Literal]) -> list[ox.Literal]:
-    """Each as Oxigraph gives it back, which keeps values and not how they were written."""
+    """Return the literals in the form in which Oxigraph returns them. It keeps their values, not their spelling."""
     if not literals:
         return []
     found = ox.Store().query(f"SELECT ?x {{ VALUES ?x {{ {' '.join(map(str, literals))} }} }}")
@@ -24,7 +24,7 @@ def stored(literals: Sequence[ox.Literal]) -> list[ox.Literal]:
 def engine_values(term: Term) -> tuple[Value, ...]:
     """Return the engine's values for a term (see `Terms.columns`).
 
-    A time or a duration is in microseconds, or in seconds among values of other kinds.
+    A time or duration is in microseconds, or in seconds among values of other kinds.
     """
     terms, pool = Terms(), Pool()
     (type,), (column,) = terms.columns([terms.ids([term])], pool)
@@ -36,7 +36,7 @@ def engine_values(term: Term) -> tuple[Value, ...]:
 
 
 def equal(term: Term, value: Value) -> bool:
-    """Return True if the engine reads a term as this value."""
+    """Return True if the engine reads the term as this value."""
     return any(_kind(found) == _kind(value) and found == value for found in engine_values(term))
 
 
@@ -45,7 +45,7 @@ def _kind(value: Value) -> tuple[bool, bool, bool]:
 
 
 def first_like(wanted: Term | Value, literals: Sequence[Term]) -> int | None:
-    """The place of the first that is `wanted`, or the same value in another form; None where none is."""
+    """Return the index of the first literal that is `wanted`, or has the same value; None if there is none."""
     if not isinstance(wanted, ox.Literal):
         assert not isinstance(wanted, ox.NamedNode | ox.BlankNode), "an IRI has one form"
         return next((place for place, each in enumerate(literals) if equal(each, wanted)), None)

@@ -1,4 +1,4 @@
-"""The namespaces that knowledge speaks of by name."""
+"""The namespaces that knowledge uses."""
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 RDFS = "http://www.w3.org/2000/01/rdf-schema#"
@@ -17,4 +17,4 @@ DCTERMS = "http://purl.org/dc/terms/"
 RDF_TYPE = RDF + "type"
 
 PREFIXES = {"rdf": RDF, "rdfs": RDFS, "owl": OWL, "xsd": XSD}
-"""Those that rules are written with."""
+"""The prefixes that rules need not declare."""

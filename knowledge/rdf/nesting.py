@@ -1,5 +1,7 @@
-"""Find text that is nested so deeply that it would overflow the stack of Oxigraph's parser, which ends the process, or
-keep it busy for long."""
+"""Detection of text that is nested too deeply for Oxigraph's parser.
+
+Its stack would overflow, which ends the process, or it would be busy for long.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 DEEPEST = 500
-"""Brackets of JSON-LD, elements of RDF/XML, or triples as terms that may stand in one another."""
+"""The maximum nesting of brackets in JSON-LD, elements in RDF/XML, or triples as terms of triples."""
 
 TOO_DEEP = f"more than {DEEPEST} levels of nesting"
 
@@ -18,30 +20,30 @@ _TRIPLE = b"<<("
 _LONGEST_LINE = 1 << 24
 _MARKUP = (b"<!--", b"-->"), (b"<![CDATA[", b"]]>")
 _QUIET = re.compile(rb"<!--.*?-->|<!\[CDATA\[.*?\]\]>", re.DOTALL)
-"""Comments and sections of RDF/XML, in which nothing is an element."""
+"""Comments and CDATA sections of RDF/XML, which contain no elements."""
 _TEXTS = re.compile(
     rb'''"""(?:[^"\\]|\\.|"(?!""))*+(?:"""|(?P<double>\Z))|'{3}(?:[^'\\]|\\.|'(?!''))*+(?:'{3}|(?P<single>\Z))'''
     rb"""|"(?:[^"\\\n\r]|\\.)*+"|'(?:[^'\\\n\r]|\\.)*+'|<[^<>"\s]*+>|\\.|\#[^\n\r]*+""",
     re.DOTALL,
 )
-"""Strings, IRIs and comments of Turtle, in which nothing is a triple."""
+"""Strings, IRIs and comments of Turtle, which contain no triples."""
 _TERMS = re.compile(rb"<<\(|\)>>")
 
 
 class Depth(Protocol):
-    """Follows a text that comes in pieces."""
+    """A check of a text that arrives in pieces."""
 
     def too_deep(self, piece: bytes) -> bool: ...
 
 
 class JsonDepth:
-    """How deeply brackets of JSON stand in one another, of text that comes in pieces."""
+    """The nesting of brackets in JSON text that arrives in pieces."""
 
     def __init__(self) -> None:
         self._depth, self._begun = 0, b""
 
     def too_deep(self, piece: bytes) -> bool:
-        """Return True if a bracket of the next piece stands in more than DEEPEST others."""
+        """Return True if a bracket of the next piece is inside more than DEEPEST others."""
         text, quote, string = _STRING.sub(rb"\1", self._begun + piece).partition(b'"')
         escaping = (len(string) - len(string.rstrip(b"\\"))) % 2
         self._begun = quote + b"\\" * escaping
@@ -53,7 +55,7 @@ class JsonDepth:
 
 
 class TurtleDepth:
-    """How deeply triples of Turtle and TriG stand in one another as terms, of text that comes in pieces."""
+    """The nesting of triples as terms, in Turtle or TriG text that arrives in pieces."""
 
     def __init__(self) -> None:
         self._depth, self._begun = 0, b""  # at the beginning of a line, and the quotes of the string that it is in
@@ -61,7 +63,7 @@ class TurtleDepth:
         self._size, self._terms = 0, 0  # its bytes, and at most how many triples begin there
 
     def too_deep(self, piece: bytes) -> bool:
-        """Return True if a triple of the next piece stands in more than DEEPEST others."""
+        """Return True if a triple of the next piece is inside more than DEEPEST others."""
         lines, newline, rest = piece.rpartition(b"\n")
         if newline:
             deepest, self._depth, self._begun = self._read(b"".join((*self._line, lines, newline)))
@@ -77,7 +79,7 @@ class TurtleDepth:
         return self._size > _LONGEST_LINE or self._read(b"".join(self._line))[0] > DEEPEST
 
     def _read(self, text: bytes) -> tuple[int, int, bytes]:
-        """Return how deep it gets in some lines, how deep they end, and the quotes of a string that goes on."""
+        """Return the maximum depth in some lines, the depth at their end, and the quotes of a string that continues."""
         if not (self._begun or b'"""' in text or b"'''" in text or _TRIPLE in text or b")>>" in text):
             return self._depth, self._depth, b""
         last: re.Match[bytes] | None = None
@@ -97,14 +99,13 @@ class TurtleDepth:
 
 
 class XmlDepth:
-    """How deeply elements of RDF/XML stand in one another, of text that comes in pieces. The parser's time is quadratic
-    in that."""
+    """The nesting of elements in RDF/XML text that arrives in pieces. The parser takes quadratic time in it."""
 
     def __init__(self) -> None:
         self._depth, self._begun = 0, b""
 
     def too_deep(self, piece: bytes) -> bool:
-        """Return True if an element of the next piece stands in more than DEEPEST others."""
+        """Return True if an element of the next piece is inside more than DEEPEST others."""
         text = self._begun + piece
         if b"<!" in text:
             text = _QUIET.sub(b" ", text)
@@ -128,18 +129,18 @@ class XmlDepth:
 
 
 def triples_too_deep(line: bytes) -> bool:
-    """Return True if a line of N-Quads may have more than DEEPEST triples as terms of one another."""
+    """Return True if a line of N-Quads may have more than DEEPEST nested triples."""
     return line.count(_TRIPLE) > DEEPEST and _STRING.sub(b"", line).count(_TRIPLE) > DEEPEST
 
 
 class LineDepth:
-    """How deeply triples of N-Triples and N-Quads stand in one another as terms, of text that comes in pieces."""
+    """The nesting of triples as terms, in N-Triples or N-Quads text that arrives in pieces."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def too_deep(self, piece: bytes) -> bool:
-        """Return True if a line of the next piece has more than DEEPEST triples as terms."""
+        """Return True if a line of the next piece has more than DEEPEST nested triples."""
         if _TRIPLE not in self._rest and _TRIPLE not in piece:
             self._rest = piece[-2:]
             return False

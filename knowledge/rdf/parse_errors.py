@@ -1,4 +1,4 @@
-"""Errors in RDF files: file, line, column, the reason, and what to write instead."""
+"""Errors in RDF files: file, line, column, the reason, and a correction."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LONGEST = 100_000  # lines up to which the line itself is shown
 
 
 def unreadable(error: SyntaxError, name: str, format: ox.RdfFormat, opened: Callable[[], IO[bytes]]) -> CepError:
-    """The mistake that the parser found. `opened` gives the text again, to show the line."""
+    """Return the mistake that the parser found as an error. `opened` opens the text again, to show the line."""
     reason = _WHERE.sub("", error.msg)
     hint = next((hint for part, hint in (_HINTS_OF_LINES if format in _LINES else _HINTS) if part in reason), None)
     if match := _PREFIX.search(reason):
@@ -56,7 +56,7 @@ def unreadable(error: SyntaxError, name: str, format: ox.RdfFormat, opened: Call
 
 
 def plain(error: SyntaxError) -> str:
-    """The reason alone."""
+    """Return the reason of a parser's error, without its position."""
     return _lower(_WHERE.sub("", error.msg))
 
 

@@ -1,4 +1,4 @@
-"""Write terms and triples for people: prefixed names, lists in parentheses, restrictions in brackets."""
+"""Terms and triples as readable text: prefixed names, lists in parentheses, restrictions in brackets."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _PARTS = (
     *("intersectionOf", "unionOf", "oneOf", "complementOf", "inverseOf", "members", "distinctMembers"),
     *("sourceIndividual", "assertionProperty", "targetIndividual", "targetValue"),
 )
-"""Properties that make up a class, property or axiom without a name."""
+"""The properties of a class, property or axiom without a name."""
 _AXIOMS = ("AllDifferent", "AllDisjointClasses", "AllDisjointProperties")
 _BARE = {"integer": r"[+-]?[0-9]+", "decimal": r"[+-]?[0-9]*\.[0-9]+", "boolean": "true|false"}
 """Literals that Turtle writes without quotes."""
 
 
 class PrefixedNames:
-    """Readable names of terms. With `facts`, blank nodes that are lists, restrictions or axioms are written out."""
+    """Readable names of terms. With `facts`, blank nodes that are lists, restrictions or axioms are expanded."""
 
     def __init__(
         self, terms: Terms, prefixes: Mapping[str, str] | None = None, facts: PredicateRelations | None = None
@@ -44,7 +44,7 @@ class PrefixedNames:
         self.facts = facts
 
     def of(self, id: int, depth: int = 3) -> str:
-        """A term by id, nested lists and restrictions down to a depth."""
+        """Return the name of a term. Lists and restrictions inside it are expanded down to a depth."""
         sort = self.terms.sorts[int(self.terms.sort_of(np.array([id]))[0])]
         if sort.kind == IRI:
             return self._iri(str(self.terms.texts(np.array([id]))[0]))
@@ -58,7 +58,7 @@ class PrefixedNames:
         return text[1:-1] if form and re.fullmatch(form, text[1:-1]) else f"{text}^^{self._iri(datatype)}"
 
     def triple(self, triple: IdTriple) -> str:
-        """A triple; one that is a part of a blank node that is written out is not written again."""
+        """Write a triple. A triple that belongs to an expanded blank node is written as that node only."""
         s, p, o = triple
         verb, of = self.of(p), self.of(s)
         axioms = ["owl:" + name for name in _AXIOMS]

@@ -23,7 +23,7 @@ IRI, BLANK, LITERAL = range(3)
 
 LANG_STRING = "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString"
 NONE = -1
-"""The id of no term: what is unbound, what is not in the dictionary."""
+"""The id for unbound values and for terms that the dictionary lacks."""
 
 Term = ox.NamedNode | ox.BlankNode | ox.Literal
 _SUFFIX = r'"(?:\^\^<(?<datatype>[^<>"]*)>|@(?<language>[A-Za-z0-9-]+))?$'
@@ -31,14 +31,14 @@ _SUFFIX = r'"(?:\^\^<(?<datatype>[^<>"]*)>|@(?<language>[A-Za-z0-9-]+))?$'
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """The sort of a term: its kind and, for literals, the datatype's IRI and the language (lower case)."""
+    """The sort of a term: its kind and, for a literal, the IRI of its datatype and its language in lower case."""
 
     kind: int
     datatype: str = ""
     language: str = ""
 
     def written(self, texts: pl.Series) -> pl.Series:
-        """Terms of this sort in N-Triples form."""
+        """Write terms of this sort in N-Triples."""
         before, after = "_:" if self.kind == BLANK else "<", "" if self.kind == BLANK else ">"
         if self.kind == LITERAL:
             before, after, texts = (
@@ -56,10 +56,11 @@ _IRIS, _BLANKS, _STRINGS = range(3)  # the sorts every dictionary has
 
 
 class Terms:
-    """Distinct RDF terms by id, dense from 0 in the order in which they came. A term never goes.
+    """A dictionary of distinct RDF terms by id. Ids are dense from 0, in the order of insertion. Terms are never
+    removed.
 
-    Two terms are one if they are equal in RDF: `"1"^^xsd:integer` and `"01"^^xsd:integer` are two, `"x"` and
-    `"x"^^xsd:string` one. Texts are distinguished by two independent 64-bit hashes.
+    Two terms are equal as in RDF: `"1"^^xsd:integer` and `"01"^^xsd:integer` differ, `"x"` and `"x"^^xsd:string` are
+    equal. Texts are distinguished by two independent 64-bit hashes.
     """
 
     def __init__(self) -> None:
@@ -77,19 +78,19 @@ class Terms:
 
     @property
     def nbytes(self) -> int:
-        """Roughly the memory held."""
+        """The approximate memory in bytes."""
         texts = sum(piece.estimated_size() for piece in (self._texts, self._tail, *self._recent))
         return int(self._keys.nbytes + self._sort.nbytes + texts + 16 * len(self))
 
     def copy(self) -> Terms:
-        """The same terms, to which others are added than here."""
+        """Return a copy that grows separately."""
         made = copy(self)
         made.sorts, made._sort_ids, made._met = list(self.sorts), dict(self._sort_ids), dict(self._met)
         made._keys, made._sort, made._recent = self._keys.copy(), self._sort.copy(), list(self._recent)
         return made
 
     def only(self, ids: Ints) -> Terms:
-        """Some terms, by ascending id, alone: they get the ids 0, 1, ..."""
+        """Return a dictionary of some terms only. Given in ascending order of id, they get the ids 0, 1, ..."""
         made = Terms()
         made.sorts, made._sort_ids = list(self.sorts), dict(self._sort_ids)
         made._insert(self.texts(ids), self._sort[ids].astype(np.int64))
@@ -98,18 +99,19 @@ class Terms:
     # --- columns of texts to ids; terms not met before are added ---
 
     def iris(self, texts: pl.Series) -> Ints:
-        """Ids of absolute IRIs, given without angle brackets. They are not checked."""
+        """Return the ids of absolute IRIs without angle brackets. They are not validated."""
         return self._insert(texts, _IRIS)
 
     def literals(self, texts: pl.Series, datatype: str = XSD + "string", language: str = "") -> Ints:
-        """Ids of literals of one datatype (a full IRI) or one language, given by lexical form."""
+        """Return the ids of literals of one datatype (a full IRI) or language, from their lexical forms."""
         sort = Sort(LITERAL, LANG_STRING, language.lower()) if language else Sort(LITERAL, datatype)
         return self._insert(texts, self.sort_id(sort))
 
     def tokens(self, texts: pl.Series, add: bool = True) -> Ints:
-        """Ids of terms in N-Triples form, as Oxigraph writes it: `<http://...>`, `_:b`, `"1"^^<http://...>`, `"x"@en`.
+        """Return the ids of terms in N-Triples as Oxigraph writes them: `<http://...>`, `_:b`, `"1"^^<http://...>`,
+        `"x"@en`.
 
-        Without `add`, NONE for a term that is not known. Null gives NONE.
+        Without `add`, unknown terms become NONE. Null becomes NONE.
         """
         ids: Ints = np.full(len(texts), NONE, dtype=np.int64)
         take = self._insert if add else self._find
@@ -159,22 +161,22 @@ class Terms:
     # --- ids to what they stand for ---
 
     def kinds(self, ids: Ints) -> NDArray[np.int64]:
-        """IRI, BLANK or LITERAL for each id (none of them NONE)."""
+        """Return IRI, BLANK or LITERAL for each id; no id may be NONE."""
         return np.array([sort.kind for sort in self.sorts], dtype=np.int64)[self._sort[ids]]
 
     def sort_of(self, ids: Ints) -> NDArray[np.int32]:
-        """The index in `sorts` for each id (none of them NONE)."""
+        """Return the index in `sorts` for each id; no id may be NONE."""
         return self._sort[ids]
 
     def sort_id(self, sort: Sort) -> int:
-        """The index of a sort in `sorts`, where it is added if new."""
+        """Return the index of a sort in `sorts`; a new sort is added."""
         if sort not in self._sort_ids:
             self._sort_ids[sort] = len(self.sorts)
             self.sorts.append(sort)
         return self._sort_ids[sort]
 
     def texts(self, ids: Ints) -> pl.Series:
-        """IRIs without brackets, labels without `_:`, lexical forms; null for NONE."""
+        """Return IRIs without brackets, labels without `_:`, and lexical forms; null for NONE."""
         self._settle()
         known = ids != NONE
         late = ids >= len(self._texts)
@@ -190,7 +192,7 @@ class Terms:
         return texts
 
     def written(self, ids: Ints) -> pl.Series:
-        """Terms (none of them NONE) in N-Triples form, as `tokens` reads it."""
+        """Write terms in the N-Triples form that `tokens` reads; no id may be NONE."""
         distinct, index = np.unique(ids, return_inverse=True)
         sorts, texts = self._sort[distinct], self.texts(distinct)
         rows, parts = [], []
@@ -202,11 +204,11 @@ class Terms:
         return written
 
     def columns(self, ids: Sequence[Ints], pool: Pool) -> tuple[tuple[str, ...], tuple[Column, ...]]:
-        """Columns of ids as columns of the engine's values, each with its type. NONE is a missing value.
+        """Convert columns of ids to columns of the engine's values, each with its type. NONE is a missing value.
 
-        IRIs and blank nodes (`_:label`) are `iri`, numbers, booleans, times and durations those of XML Schema, every
-        other literal a string. A column of one type has that type, of `int` and `float` `float` where that loses
-        nothing, any other mixture `any`.
+        IRIs and blank nodes (`_:label`) become `iri`. Numbers, booleans, times and durations of XML Schema keep their
+        type. All other literals become strings. A column of one type has this type. A column of `int` and `float` is
+        `float` if that is lossless, and any other mixture is `any`.
         """
         made = [decoded_column(self, column, pool) for column in ids]
         return tuple(type for type, _ in made), tuple(column for _, column in made)
@@ -214,11 +216,11 @@ class Terms:
     # --- single terms, for the edges ---
 
     def iri(self, text: str) -> int:
-        """The id of an IRI, added if new."""
+        """Return the id of an IRI; a new one is added."""
         return int(self.iris(pl.Series([text]))[0])
 
     def id_of(self, term: Any) -> int:
-        """The id of an rdflib or pyoxigraph term, or of an IRI given as a string; NONE if it is not known."""
+        """Return the id of an rdflib or pyoxigraph term, or of an IRI given as a string; NONE if it is unknown."""
         sort, text = part = sort_and_text(term)
         id = self._met.get(part)
         if id is None:
@@ -229,7 +231,7 @@ class Terms:
         return id
 
     def ids(self, terms: Sequence[Any]) -> Ints:
-        """Ids of rdflib or pyoxigraph terms, added where new."""
+        """Return the ids of rdflib or pyoxigraph terms; new ones are added."""
         split = [sort_and_text(term) for term in terms]
         met = [self._met.get(part, NONE) for part in split]
         new = list(dict.fromkeys(part for part, id in zip(split, met) if id == NONE))
@@ -243,7 +245,7 @@ class Terms:
         return np.array([made[part] if id == NONE else id for part, id in zip(split, met)], dtype=np.int64)
 
     def term(self, id: int) -> Term:
-        """The term of an id, of pyoxigraph."""
+        """Return the term with this id, as one of pyoxigraph."""
         sort, text = self.sorts[self._sort[id]], self.texts(np.array([id], dtype=np.int64))[0]
         if sort.kind == IRI:
             return ox.NamedNode(text)
@@ -299,7 +301,7 @@ class Terms:
 
 
 def sort_and_text(term: Any) -> tuple[Sort, str]:
-    """The sort and text of an rdflib or pyoxigraph term, or of an IRI given as a string."""
+    """Return the sort and text of an rdflib or pyoxigraph term, or of an IRI given as a string."""
     if isinstance(term, ox.NamedNode):
         return Sort(IRI), term.value
     if isinstance(term, ox.BlankNode):

@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 
 Bools = NDArray[np.bool_]
 Read = Callable[[pl.Series], tuple[Bools, Column]]
-"""Lexical forms of a datatype to which of them are well-formed, and their values (anything for the others)."""
+"""A function from lexical forms of a datatype to a mask of the valid ones, and their values (arbitrary for the
+others)."""
 
 _DAY = 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Values of one type for some of the distinct terms of a column: texts, or engine values."""
+    """The values of one type in a column, for some of its distinct terms: texts, or the engine's values."""
 
     type: str
     places: Ints
@@ -34,7 +35,8 @@ class _Part:
 
 
 def decoded_column(terms: Terms, ids: Ints, pool: Pool) -> tuple[str, Column]:
-    """A column of term ids as a column of values and its type; an id below 0 is a missing value. See Terms.columns."""
+    """Convert a column of term ids to values, and return their type too. A negative id is a missing value. See
+    Terms.columns."""
     frame = pl.DataFrame({"id": ids})
     distinct = frame.filter(pl.col("id") >= 0).unique().sort("id")["id"].to_numpy()
     found = _parts(terms, distinct)
@@ -96,14 +98,14 @@ _ESCAPES |= {f"\\u{point:04X}": chr(point) for point in [*range(32), 127]}
 
 
 def unescaped(texts: pl.Series) -> pl.Series:
-    """Literals as canonical N-Triples writes them, without its escapes."""
+    """Remove the escapes from literals of canonical N-Triples."""
     if not texts.str.contains("\\", literal=True).any():
         return texts
     return texts.str.replace_many(list(_ESCAPES), list(_ESCAPES.values()), leftmost=True)
 
 
 def escaped(texts: pl.Series) -> pl.Series:
-    """The inverse."""
+    """Add the escapes of canonical N-Triples to literals."""
     if not texts.str.contains(r'[\\"\x00-\x1F\x7F]').any():
         return texts
     return texts.str.replace_many(list(_ESCAPES.values()), list(_ESCAPES), leftmost=True)
@@ -150,7 +152,7 @@ def _whole(series: pl.Series, default: int = 0) -> Ints:
 
 
 def _micros(fraction: pl.Series) -> Ints:
-    """Microseconds of the digits after a point; what is finer rounds half to even."""
+    """Convert the digits after a decimal point to microseconds, rounded half to even."""
     digits = fraction.fill_null("").str.pad_end(6, "0")
     ticks = _whole(digits.str.head(6))
     rest = digits.str.slice(6).str.strip_chars_end("0")
@@ -181,7 +183,7 @@ def _times(clock: bool) -> Read:
 
 
 def _days(year: Ints, month: Ints, day: Ints) -> Ints:
-    """Days since 1970-01-01 of dates of the proleptic Gregorian calendar (years counted from March)."""
+    """Return the days since 1970-01-01 of dates in the proleptic Gregorian calendar. Years are counted from March."""
     year = np.clip(year, -20_000, 20_000) - (month <= 2)
     era, since = np.divmod(year, 400)
     of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
@@ -234,4 +236,4 @@ READ: dict[str, tuple[str, Read]] = {
     XSD + "dayTimeDuration": ("duration", _durations),
     XSD + "duration": ("duration", _durations),
 }
-"""The datatypes that are values of the engine, their type there, and how they are read. All others are strings."""
+"""The datatypes that become values of the engine, with their type and reader. All others become strings."""

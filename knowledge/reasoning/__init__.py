@@ -1,1 +1,1 @@
-"""Reasoning over triples: RDFS and OWL 2 RL, semi-naive, on columns."""
+"""Reasoning over triples: RDFS and OWL 2 RL, by semi-naive evaluation on columns."""

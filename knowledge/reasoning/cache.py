@@ -1,4 +1,4 @@
-"""Closures kept on disk, sealed, found again by what they were made of."""
+"""Closures cached on disk under a hash of their input, with checksums."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from cep.knowledge.reasoning.closure import Closure, compute_closure
 from cep.knowledge.reasoning.ruleset import Reasoning, ruleset
 
 MOST = 2**30
-"""Bytes that kept closures may take; those not used for longest go. One that is larger alone is not kept."""
+"""The maximum size of the cache in bytes. The least recently used files are deleted, and a larger one is not stored."""
 
 LEAST = 20_000
-"""Triples that are worth a file: fewer are closed in about a tenth of a second."""
+"""The minimum number of triples worth caching. Fewer are closed in about a tenth of a second."""
 
 _READ_TOO = (
     "rdf/canonical.py",
@@ -52,10 +52,10 @@ def folder() -> Path:
 def close_once(
     terms: Terms, triples: TripleSet, reasoning: Reasoning, prefixes: Mapping[str, str] | None = None
 ) -> Closure:
-    """As `close`; if the same was closed before, taken from the folder.
+    """Return the result of `compute_closure`, from the cache if the same was closed before.
 
-    A file that cannot be read is made again, a folder that cannot be written is not used. What contradicts itself is
-    not kept, nor is what has fewer than LEAST triples.
+    A file that cannot be read is created anew; a folder that cannot be written is not used. Inconsistent knowledge is
+    not cached, nor are fewer than LEAST triples.
     """
     if reasoning == "none" or len(triples) < LEAST:
         return compute_closure(terms, triples, reasoning, prefixes)
@@ -73,7 +73,7 @@ def close_once(
 
 
 def key(terms: Terms, triples: TripleSet, reasoning: Reasoning) -> str:
-    """A name for triples and their terms, labels of blank nodes left out, one kind of reasoning, and this code."""
+    """Return a hash of triples, their terms without labels of blank nodes, the kind of reasoning, and this code."""
     digest = hashlib.blake2b(_code(), digest_size=20)
     digest.update(f"{reasoning} {len(terms)} {terms.sorts}".encode())
     ids = np.arange(len(terms), dtype=np.int64)
@@ -89,7 +89,7 @@ def key(terms: Terms, triples: TripleSet, reasoning: Reasoning) -> str:
 
 @cache
 def _code() -> bytes:
-    """The text of all that a closure depends on: other code, other closures. Raises OSError."""
+    """Return a hash of all code on which a closure depends. Raise OSError if it cannot be read."""
     here = Path(__file__).parent
     digest = hashlib.blake2b(f"{pl.__version__} {np.__version__}".encode())
     for file in (*sorted(here.glob("*.py")), *(here.parent / name for name in _READ_TOO)):
@@ -125,7 +125,7 @@ def _read(
 
 
 def _write(path: Path, closed: Closure) -> None:
-    """Writes a file that is there whole or not at all, however many processes write it. Raises OSError."""
+    """Write a file atomically, even if several processes write it. Raise OSError."""
     relations = [closed.facts[predicate] for predicate in closed.facts]
     arrays = {
         "predicates": closed.facts.predicates,
@@ -156,8 +156,10 @@ def _write(path: Path, closed: Closure) -> None:
 
 
 def _prune(kept: Path) -> None:
-    """Takes away files not used for longest, until the others are no more than MOST bytes, and what was left half
-    written long ago. `kept` stays. Another process may take away the same."""
+    """Delete the least recently used files until the others have at most MOST bytes, and old incomplete files.
+
+    `kept` is never deleted. Another process may delete the same files.
+    """
     newest, total = kept.stat().st_mtime, kept.stat().st_size
     files: list[tuple[float, str, int, Path]] = []
     for file in kept.parent.iterdir():

@@ -1,8 +1,9 @@
-"""Knowledge with all that follows from it: the closure under RDFS or OWL 2 RL, its proofs, and how it changes.
+"""The closure of knowledge under RDFS or OWL 2 RL, its proofs, and its incremental maintenance.
 
 The rules are lines of tables (rdfs.py, owl2rl.py). One evaluator applies them to schema and data alike, as joins of
-sorted columns, semi-naively: each round joins what the last one brought with everything. What the closure leaves out
-of the W3C's, and where other reasoners differ, is written down by rule in docs/decisions/2026-11-21-reasoning.md.
+sorted columns. Evaluation is semi-naive: each round joins the results of the last one with everything.
+docs/decisions/2026-11-21-reasoning.md lists, by rule, the parts of the W3C's rules that are left out, and where other
+reasoners differ.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ from cep.knowledge.reasoning.saturation import DerivedFacts, Saturation
 def compute_closure(
     terms: Terms, triples: TripleSet, reasoning: Reasoning, prefixes: Mapping[str, str] | None = None
 ) -> Closure:
-    """All that follows from triples. A contradiction in them is a CepError, `inconsistent`, with rule and proof.
+    """Compute the closure of triples. Raise CepError (`inconsistent`), with rule and proof, if they contradict
+    themselves.
 
-    The terms that the rules name are added to the dictionary. Messages write names with `prefixes`.
+    The terms in the rules are added to the dictionary. Messages use `prefixes`.
     """
     assert reasoning in REASONING, f"no kind of reasoning: {reasoning}"
     return _closed(terms, PredicateRelations.of(*triples.columns), reasoning, prefixes or {})
@@ -42,11 +44,11 @@ def compute_closure(
 
 @dataclass(frozen=True)
 class Closure:
-    """Triples and what follows from them. Never changed: `plus` and `minus` give another.
+    """Triples and everything inferred from them. It is immutable: `plus` and `minus` return another closure.
 
-    `facts` also holds what has no place in RDF and yet leads to triples: literals as subjects, blank nodes as
-    predicates, members of lists. `triples` does not. `labels` are those of same_as.py, `round` the last. `cached`: it
-    was read from a disk (cache.py), where it had been closed before.
+    `facts` also contains facts that RDF cannot express but that lead to triples: literals as subjects, blank nodes as
+    predicates, members of lists. `triples` does not. `labels`: see same_as.py. `round`: the last round. `cached`: it
+    was read from disk (cache.py).
     """
 
     terms: Terms
@@ -61,26 +63,29 @@ class Closure:
 
     @cached_property
     def triples(self) -> TripleSet:
-        """Asserted and inferred triples."""
+        """The asserted and inferred triples."""
         return visible(self.terms, self.facts)
 
     @property
     def inferred(self) -> int:
-        """How many triples are not asserted."""
+        """The number of triples that are not asserted."""
         return len(self.triples) - self.asserted.count
 
     def names(self, prefixes: Mapping[str, str] | None = None) -> PrefixedNames:
-        """How terms and proofs are written."""
+        """Return the readable names of terms, for proofs."""
         return PrefixedNames(self.terms, self.prefixes if prefixes is None else prefixes, self.asserted)
 
     def proof(self, s: int, p: int, o: int) -> Proof:
-        """Why a triple is there; a CepError if it is not."""
+        """Return the proof of a triple. Raise CepError if it is neither asserted nor inferred."""
         if min(s, p, o) < 0 or not self.facts[p].has(packed(np.array([s]), np.array([o])))[0]:
             raise CepError("the triple is neither asserted nor inferred", code="unknown-triple")
         return self._prover.proof((s, p, o))
 
     def plus(self, triples: TripleSet) -> Closure:
-        """With more asserted triples. What says something of lists, cardinalities or datatypes closes all again."""
+        """Return the closure with more asserted triples.
+
+        If these concern lists, cardinalities or datatypes, the closure is computed anew.
+        """
         more = self.asserted.fresh(PredicateRelations.of(*triples.columns))
         asserted = self.asserted.plus(more, 0)
         if not self.rules.fits(self.terms, more):
@@ -95,7 +100,8 @@ class Closure:
         return start._saturated(self.rules.deriving, self.rules.deriving, new)
 
     def minus(self, triples: TripleSet) -> Closure:
-        """With fewer asserted triples. What was inferred from them goes, unless it follows in another way too."""
+        """Return the closure with fewer asserted triples. Inferred triples are removed unless they have another
+        proof."""
         less = self.asserted.common(PredicateRelations.of(*triples.columns))
         asserted = self.asserted.minus(less)
         if self.reasoning == "owlrl":
@@ -113,18 +119,18 @@ class Closure:
         return start._saturated(self.rules.deriving, self.rules.deriving, again)
 
     def changed(self, removed: TripleSet, added: TripleSet) -> Closure:
-        """With fewer asserted triples, and then with more."""
+        """Return the closure with fewer, and then with more, asserted triples."""
         less = self.minus(removed) if len(removed) else self
         return less.plus(added) if len(added) else less
 
     def since(self, before: Closure) -> tuple[TripleSet, TripleSet]:
-        """The triples that are here and not there, and those there and not here; cheap where little has changed."""
+        """Return the triples added and those removed since another closure. This is cheap if little has changed."""
         changed = [p for p in sorted({*self.facts, *before.facts}) if self.facts[p] is not before.facts[p]]
         here, there = (PredicateRelations({p: facts[p] for p in changed}) for facts in (self.facts, before.facts))
         return visible(self.terms, there.fresh(here)), visible(self.terms, here.fresh(there))
 
     def links(self, less: Closure) -> bool:
-        """Return True if a triple that is here and not in `less` follows in one step from other such triples."""
+        """Return True if a triple that is not in `less` follows in one step from other such triples."""
         changed = [p for p in sorted({*self.facts, *less.facts}) if self.facts[p] is not less.facts[p]]
         here, there = (PredicateRelations({p: facts[p] for p in changed}) for facts in (self.facts, less.facts))
         more = there.fresh(here)
@@ -142,7 +148,7 @@ class Closure:
     def _saturated(
         self, first: Sequence[TripleRule], rules: Sequence[TripleRule], new: PredicateRelations | None
     ) -> Closure:
-        """Closed under `rules`, where only `first` has something to do with the facts that are not `new`."""
+        """Return the closure under `rules`. Facts that are not `new` matter only to the rules `first`."""
         work = self._work()
         for brought in work.run(first, rules, new):
             now = replace(self, facts=work.facts, round=work.round)
@@ -182,7 +188,7 @@ def _closed(terms: Terms, asserted: PredicateRelations, reasoning: Reasoning, pr
 
 
 def visible(terms: Terms, facts: PredicateRelations) -> TripleSet:
-    """The triples of RDF among facts: predicates are IRIs, subjects no literals."""
+    """Return the facts that are triples of RDF: predicates are IRIs, and subjects are not literals."""
     predicates = facts.predicates[facts.predicates >= 0]
     predicates = predicates[terms.kinds(predicates) == IRI]
     pairs = np.concatenate([np.empty(0, dtype=np.int64), *(facts[p].pairs for p in predicates.tolist())])

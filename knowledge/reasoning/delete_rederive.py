@@ -1,4 +1,4 @@
-"""Delete and rederive (DRed): remove what was inferred from deleted triples, unless it also follows in another way."""
+"""Delete and rederive (DRed): inferred triples whose premises are deleted go, unless they also follow otherwise."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cep.knowledge.reasoning.transitivity import reachable_pairs
 from cep.rules.static.semi_naive import rounds
 
 MOST = 0.2
-"""The part of all triples that may be in doubt; with more, closing again is faster."""
+"""The maximum share of triples in doubt. If more are, computing the closure anew is faster."""
 
 
 _NONE: Ints = np.empty(0, dtype=np.int64)
@@ -26,9 +26,9 @@ _NONE: Ints = np.empty(0, dtype=np.int64)
 def overdeleted(
     work: Saturation, rules: Sequence[TripleRule], gone: PredicateRelations, kept: PredicateRelations
 ) -> PredicateRelations | None:
-    """All triples that have a proof which needs one that is `gone`, these included; none that is `kept`.
+    """Return all triples that have a proof from a triple in `gone`, and `gone` itself, but none in `kept`.
 
-    None if they are too many.
+    Return None if they are too many.
     """
     doubtful = gone
     ways: dict[int, Ints] = {}
@@ -62,7 +62,7 @@ def overdeleted(
 
 
 def rederived(work: Saturation, rules: Sequence[TripleRule], doubtful: PredicateRelations) -> PredicateRelations:
-    """Those of the doubtful triples, no longer among the facts, that a rule gives from these."""
+    """Return the doubtful triples, already removed from the facts, that a rule derives from the remaining facts."""
     heads = DerivedFacts()
     for rule in rules:
         assert rule.head is not None, "a rule without a head gives nothing"
@@ -77,7 +77,7 @@ def rederived(work: Saturation, rules: Sequence[TripleRule], doubtful: Predicate
 
 
 def _bound(head: RuleAtom, predicate: int, relation: BinaryRelation) -> Substitutions:
-    """The variables of a head that stands for the triples of a relation."""
+    """Bind the variables of a rule's head to the triples of a relation."""
     s, o = unpacked(relation.pairs)
     columns: dict[str, Ints] = {}
     fits = np.ones(len(s), dtype=np.bool_)

@@ -1,7 +1,7 @@
-"""Literals of one value (rule dt-eq): the literal that stands for each, and that two are one where rules compare them.
+"""Literals of equal value (rule dt-eq): each value has a representative, and rules compare literals by it.
 
-What the rule gives with eq-rep-o, each triple once more in every form of its literal, is not made: the lines of
-`owl2rl.VALUES` compare by value where a rule asks for one thing twice.
+Rule dt-eq with eq-rep-o would repeat each triple in every form of its literal. These triples are not derived. Instead,
+the lines of `owl2rl.VALUES` compare by value where a rule mentions an object twice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OF_TIME = ("dateTime", "date", "time", "duration")
 
 
 def literal_values(terms: Terms, asserted: PredicateRelations) -> PredicateRelations:
-    """The literals of some triples with what stands for them, as far as that is another one for some of its value."""
+    """Return the literals of some triples with their representatives, for values that appear in several forms."""
     literals = _literals(terms, asserted)
     return _paired(literals, standing := standing_for(terms, literals), standing[standing != literals])
 
@@ -31,7 +31,7 @@ def literal_values(terms: Terms, asserted: PredicateRelations) -> PredicateRelat
 def more_values(
     terms: Terms, facts: PredicateRelations, asserted: PredicateRelations, more: PredicateRelations
 ) -> PredicateRelations:
-    """Those that more asserted triples bring to `facts`; `asserted`: with them."""
+    """Return the pairs to add to `facts` for more asserted triples. `asserted`: all asserted triples, with these."""
     literals = _literals(terms, more)
     standing = standing_for(terms, literals)
     other = standing[standing != literals]
@@ -43,7 +43,7 @@ def more_values(
 def lost_values(
     terms: Terms, facts: PredicateRelations, asserted: PredicateRelations, less: PredicateRelations
 ) -> PredicateRelations:
-    """Those that go from `facts` with some triples; `asserted`: without them."""
+    """Return the pairs to remove from `facts` with some triples. `asserted`: the asserted triples without these."""
     values = facts[VALUE].pairs
     literals = _literals(terms, less) if len(values) else values
     gone = literals[~np.isin(literals, _used(asserted, literals))]
@@ -51,7 +51,7 @@ def lost_values(
 
 
 def _literals(terms: Terms, facts: PredicateRelations) -> Ints:
-    """The literals that are objects."""
+    """Return the literals that are objects."""
     columns = [unpacked(facts[predicate].pairs)[1] for predicate in facts if predicate >= 0]
     objects = sorted_distinct(np.concatenate([np.empty(0, dtype=np.int64), *columns]))
     literals: Ints = objects[terms.kinds(objects) == LITERAL]
@@ -59,7 +59,7 @@ def _literals(terms: Terms, facts: PredicateRelations) -> Ints:
 
 
 def _used(facts: PredicateRelations, literals: Ints) -> Ints:
-    """Those of a few literals that are objects."""
+    """Return those of a few literals that are objects."""
     there = np.zeros(len(literals), dtype=np.bool_)
     for predicate in facts if len(literals) else ():
         within = facts[predicate].backward
@@ -68,7 +68,7 @@ def _used(facts: PredicateRelations, literals: Ints) -> Ints:
 
 
 def _paired(literals: Ints, standing: Ints, several: Ints) -> PredicateRelations:
-    """Literals with what stands for them, where that is one of `several`."""
+    """Return pairs of literal and representative, for representatives in `several`."""
     chosen = np.isin(standing, several)
     return PredicateRelations(
         {VALUE: BinaryRelation.at(sorted_distinct(packed(literals[chosen], standing[chosen])), 0)}
@@ -76,7 +76,7 @@ def _paired(literals: Ints, standing: Ints, several: Ints) -> PredicateRelations
 
 
 def one_value(facts: PredicateRelations, pairs: Ints) -> Bools:
-    """Which packed pairs are two literals of one value."""
+    """Return a mask of the packed pairs that are two literals of equal value."""
     first, second = unpacked(pairs)
     values = facts[VALUE].pairs
     one: Bools = (first != second) & (_standing(values, first) == _standing(values, second))
@@ -92,10 +92,10 @@ def _standing(values: Ints, ids: Ints) -> Ints:
 
 
 def standing_for(terms: Terms, ids: Ints) -> Ints:
-    """For each of some literals, well-formed, the one that stands for all of its value: itself if it is like no other.
+    """Return the representative of each literal, which must be well-formed: itself if no other form is known.
 
-    Values are one if they are identical in the sense of OWL 2: numbers of xsd:decimal and below are one space, of
-    xsd:double another, of xsd:float a third; a moment is another one in another time zone.
+    Values are equal if OWL 2 says that they are identical. Numbers of xsd:decimal and its subtypes are one value space,
+    those of xsd:double and of xsd:float two others. The same moment in another time zone is another value.
     """
     standing, sorts = ids.copy(), terms.sort_of(ids)
     for index in np.unique(sorts).tolist():
@@ -141,7 +141,7 @@ def _written(space: str, texts: pl.Series) -> pl.Series | None:
 
 
 def _decimals(texts: pl.Series) -> tuple[Bools, pl.Series]:
-    """Which numbers are whole, and all of them without needless signs and digits."""
+    """Return a mask of the numbers that are whole, and all numbers without needless signs and digits."""
     parts = texts.str.extract_groups(r"^(?<sign>[+-]?)0*(?<whole>[0-9]*)(?:\.(?<part>[0-9]*?)0*)?$").struct.unnest()
     part, whole = parts["part"].fill_null(""), parts["whole"].replace("", "0")
     nothing = (part == "") & (whole == "0")

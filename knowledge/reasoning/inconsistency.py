@@ -1,4 +1,4 @@
-"""Knowledge that contradicts itself: found by the rules whose head is `false`, with triples, rule and proof."""
+"""Contradictions in the knowledge, found by the rules whose head is `false`, with triples, rule and proof."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cep.knowledge.reasoning.saturation import delta_bodies
 from cep.knowledge.reasoning.vocabulary import ReasoningVocabulary
 
 Contradiction = tuple[str, list[IdTriple]]
-"""The name of a rule, and the triples that make its body true."""
+"""The name of a rule, and the triples that match its body."""
 
 MEANING = {
     "eq-diff1": "things that are said to differ are equal",
@@ -41,22 +41,23 @@ MEANING = {
     "dt-not-type": "a literal is of a datatype that does not hold it",
     "dt-diff": "literals of different values are equal",
 }
-"""The rules that find contradictions, in words."""
+"""Explanations of contradictions, by the rule that finds them."""
 
 LINES = 40
-"""How much of a proof a message shows."""
+"""The maximum number of lines of a proof in a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsistencyCheck:
-    """Looks for contradictions in facts, `new` among them (None: all)."""
+    """A search for contradictions in facts."""
 
     terms: Terms
     words: ReasoningVocabulary
     rules: Sequence[TripleRule]
 
     def contradiction(self, facts: PredicateRelations, new: PredicateRelations | None) -> Contradiction | None:
-        """Return a contradiction, from the first rule that finds one."""
+        """Return a contradiction from the first rule that finds one. `new`: facts of which one must be involved; None:
+        all."""
         for rule in self.rules:
             if triples := self._instance(rule, facts, new):
                 return rule.name, triples
@@ -92,7 +93,7 @@ class ConsistencyCheck:
         return None
 
     def ill_formed(self, facts: PredicateRelations) -> Contradiction | None:
-        """RULE dt-not-type, for what is asserted: a triple with a literal whose text is none of its datatype."""
+        """RULE dt-not-type for asserted triples: find a literal whose text is not valid for its datatype."""
         if not self.rules:
             return None
         used = np.zeros(len(self.terms), dtype=np.bool_)
@@ -110,14 +111,14 @@ class ConsistencyCheck:
 
 
 def _first(rows: Substitutions) -> dict[str, int]:
-    """The least row."""
+    """Return the smallest row."""
     names = sorted(rows.columns)
     at = int(np.lexsort([rows.columns[name] for name in reversed(names)])[0])
     return {name: int(rows.columns[name][at]) for name in names}
 
 
 def inconsistent(contradiction: Contradiction, prover: Prover, names: PrefixedNames) -> CepError:
-    """The error: rule, triples, and for each that was inferred how."""
+    """Return the error for a contradiction: the rule, the triples, and the proofs of inferred ones."""
     rule, triples = contradiction
     shown: set[IdTriple] = set()
     proofs = [prover.proof(triple).lines(names, 1, shown) for triple in triples]

@@ -1,4 +1,4 @@
-"""All ways to make a rule's body true: joins of relations by columns, the smallest next, in blocks."""
+"""Evaluation of a rule's body: joins of relations by columns, smallest next, in blocks of rows."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from cep.knowledge.rdf.relation import BinaryRelation, PredicateRelations, conta
 from cep.knowledge.reasoning.rule import HAS, RuleAtom, RuleTerm
 
 BLOCK = 1 << 21
-"""Rows that one step makes at a time."""
+"""The number of rows that a step produces at a time."""
 
 MOST = 2_000_000_000
-"""Rows that one step may make in all: some minutes of work."""
+"""The maximum number of rows of a step, which take some minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Substitutions:
-    """Bindings of variables: columns of ids, all of one length."""
+    """Bindings of variables: columns of ids of equal length."""
 
     count: int = 1
     columns: Mapping[str, Ints] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Substitutions:
         return Substitutions(self.count, {name: column for name, column in self.columns.items() if name in names})
 
     def of(self, slot: RuleTerm) -> Ints | None:
-        """The column of a variable, or the constant as one; None where nothing is bound."""
+        """Return the column of a variable, or of a constant; None if the variable is unbound."""
         if isinstance(slot, str):
             return self.columns.get(slot)
         return np.full(self.count, slot, dtype=np.int64)
@@ -42,14 +42,15 @@ class Substitutions:
 
 @dataclass(frozen=True, slots=True)
 class BodyAtom:
-    """An atom and the relations it is looked up in; with `before`, only what came in earlier rounds counts."""
+    """An atom of a body, with the relations in which to look it up. With `before`, only facts of earlier rounds
+    count."""
 
     atom: RuleAtom
     relations: PredicateRelations
     before: int | None = None
 
     def at(self, predicate: int) -> BodyAtom:
-        """With the predicate known."""
+        """Return the atom with its predicate known."""
         if self.atom.p == predicate:
             return self
         atom = self.atom
@@ -59,9 +60,9 @@ class BodyAtom:
 def solutions(
     parts: Sequence[BodyAtom], start: Substitutions, keep: set[str], differ: Sequence[tuple[str, RuleTerm]] = ()
 ) -> Iterator[Substitutions]:
-    """Rows that extend `start` and make all atoms true, as blocks with the columns `keep`; rows may come repeatedly.
+    """Yield the rows that extend `start` and match all atoms, in blocks with the columns `keep`; rows may repeat.
 
-    No order is promised. A step that would make more than MOST rows is a CepError with its size.
+    The order is not defined. Raise CepError if a step would produce more than MOST rows.
     """
     open_ = _open_predicate(parts, start)
     if open_ is None:
@@ -75,7 +76,7 @@ def solutions(
 
 
 def _open_predicate(parts: Sequence[BodyAtom], start: Substitutions) -> str | None:
-    """A variable that stands for a predicate and is bound by no other place: then each predicate is tried."""
+    """Return a variable that is a predicate and is bound nowhere else. Then each predicate is tried."""
     ends = {slot for part in parts for slot in (part.atom.s, part.atom.o)} | set(start.columns)
     return next((p for part in parts if isinstance(p := part.atom.p, str) and p not in ends), None)
 
@@ -105,7 +106,7 @@ def _solve(
 
 
 def _cheapest(parts: list[BodyAtom], rows: Substitutions) -> BodyAtom:
-    """A test of what is bound before all else; then what makes fewest rows, of what is joined if anything is."""
+    """Choose the next atom: a test of bound variables first, then the one with fewest rows, if possible connected."""
     ready = []
     for part in parts:
         s, p, o = (not isinstance(slot, str) or slot in rows.columns for slot in part.atom.slots)
@@ -123,7 +124,7 @@ def _size(part: BodyAtom, rows: Substitutions) -> int:
 
 
 def _groups(part: BodyAtom, rows: Substitutions) -> Iterator[tuple[int, Substitutions, BinaryRelation]]:
-    """The rows by predicate, where there are triples of it."""
+    """Yield the rows by predicate, for predicates that have triples."""
     p = part.atom.p
     if not isinstance(p, str):
         if len(relation := part.relations[p]):
@@ -139,7 +140,7 @@ def _groups(part: BodyAtom, rows: Substitutions) -> Iterator[tuple[int, Substitu
 
 
 def _extended(part: BodyAtom, rows: Substitutions, later: set[str]) -> Iterator[Substitutions]:
-    """The rows with what the atom binds, as far as it is asked later."""
+    """Yield the rows extended by the variables that the atom binds, as far as they are needed later."""
     for predicate, group, relation in _groups(part, rows):
         known = part.at(predicate)
         s, o = group.of(part.atom.s), group.of(part.atom.o)
@@ -180,14 +181,17 @@ def _joined(part: BodyAtom, rows: Substitutions, relation: BinaryRelation) -> It
 
 
 def _crossed(rows: Substitutions, name: str, column: Ints) -> Iterator[Substitutions]:
-    """Each row with each value of a new column."""
+    """Yield each row with each value of a new column."""
     lows, counts = np.zeros(rows.count, dtype=np.int64), np.full(rows.count, len(column), dtype=np.int64)
     for index, places in _expanded(lows, counts):
         yield Substitutions(len(index), {**rows.take(index, len(index)).columns, name: column[places]})
 
 
 def _ranges(part: BodyAtom, rows: Substitutions, relation: BinaryRelation) -> tuple[Ints, bool, Ints]:
-    """For each row, where its pairs begin, in `pairs` or, if only the object is bound, in `backward`; how many."""
+    """Return for each row the start of its range of pairs, and the size of the range.
+
+    The range is in `pairs` or, if only the object is bound, in `backward`; the second value says which.
+    """
     s, o = rows.of(part.atom.s), rows.of(part.atom.o)
     if s is None and o is None:
         return np.zeros(rows.count, dtype=np.int64), False, np.full(rows.count, len(relation), dtype=np.int64)
@@ -198,7 +202,7 @@ def _ranges(part: BodyAtom, rows: Substitutions, relation: BinaryRelation) -> tu
 
 
 def _expanded(lows: Ints, counts: Ints) -> Iterator[tuple[Ints, Ints]]:
-    """Each place of each range, and whose it is, in blocks."""
+    """Yield each position of each range, with the index of the range, in blocks."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
     if total > MOST:
@@ -215,7 +219,7 @@ def _expanded(lows: Ints, counts: Ints) -> Iterator[tuple[Ints, Ints]]:
 
 
 def _of_every(part: BodyAtom, relation: BinaryRelation, s: Ints, lists: Ints) -> NDArray[np.bool_]:
-    """Select the subjects for which the triple holds with every member of the list."""
+    """Return a mask of the subjects for which the triple holds with every member of the list."""
     pairs, back = np.unique(packed(s, lists), return_inverse=True)
     subjects, heads = unpacked(pairs)
     members = part.relations[HAS]

@@ -1,4 +1,4 @@
-"""RDF lists in axioms: their members, and the rules that each chain of properties and each key makes."""
+"""RDF lists in axioms: their members, and the rules for chains of properties and for keys."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from cep.knowledge.reasoning.rule import VALUE, RuleAtom, TripleRule
 from cep.knowledge.reasoning.vocabulary import ReasoningVocabulary
 
 MOST_FORMS = 6
-"""Properties of a key, from the first, in which two things may agree by value alone."""
+"""The maximum number of properties of a key that compare literals by value; further ones compare terms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """Lists that an axiom names: columns of list and member, by list, in the order of the list."""
+    """Lists in axioms: columns of list and member, sorted by list, in the order of the list."""
 
     heads: Ints
     members: Ints
 
     @property
     def pairs(self) -> Ints:
-        """(list, member), packed, sorted, each once."""
+        """The distinct pairs (list, member), packed and sorted."""
         return sorted_distinct(packed(self.heads, self.members))
 
     @property
     def twice(self) -> Ints:
-        """(list, member) where the member is at two places."""
+        """The pairs (list, member) for members that appear twice."""
         pairs = np.sort(packed(self.heads, self.members))
         return sorted_distinct(pairs[1:][pairs[1:] == pairs[:-1]])
 
@@ -42,7 +42,7 @@ class Lists:
 
 
 def lists_of(facts: PredicateRelations, words: ReasoningVocabulary, names: PrefixedNames) -> Lists:
-    """The lists that axioms of `facts` name. One that branches, breaks off or bites its tail is a CepError."""
+    """Return the lists in axioms of `facts`. Raise CepError for a list that branches, is incomplete or has a cycle."""
     found = [facts[predicate].objects for predicate in words.of_lists]
     heads = sorted_distinct(np.concatenate(found))
     at, place, step = heads, np.arange(len(heads)), 0
@@ -83,7 +83,7 @@ def _next(facts: PredicateRelations, predicate: int, at: Ints, heads: Ints, name
 def rules_of_lists(
     facts: PredicateRelations, lists: Lists, words: ReasoningVocabulary, names: PrefixedNames
 ) -> tuple[TripleRule, ...]:
-    """prp-spo2 for each chain of properties, prp-key for each key."""
+    """Return prp-spo2 for each chain of properties, and prp-key for each key."""
     rules = []
     for head in facts[words.chain].objects.tolist():
         chain = _filled(lists.of(head), words.chain, names)
@@ -102,7 +102,7 @@ def rules_of_lists(
 
 
 def _agreeing(i: int, p: int, forms: bool) -> list[RuleAtom]:
-    """That two things agree in a property; `forms`: in a value that is written in two forms."""
+    """Return atoms for the condition that two things agree in a property. `forms`: their values may differ in form."""
     if not forms:
         return [RuleAtom("?x", p, f"?z{i}"), RuleAtom("?y", p, f"?z{i}")]
     value = [RuleAtom(f"?z{i}", VALUE, f"?v{i}"), RuleAtom(f"?w{i}", VALUE, f"?v{i}")]

@@ -1,9 +1,7 @@
-"""Literals and datatypes: find ill-formed literals, the datatypes that hold a value, and literals with different
-values.
+"""Literals and datatypes: ill-formed literals, the datatypes that contain a value, and literals of different values.
 
 These are the dt- rules of OWL 2 RL/RDF, table 8. The known datatypes are those of XML Schema below, rdf:PlainLiteral,
-rdf:langString and rdfs:Literal. Of literals of other datatypes, only those that are written equally are known to be
-equal.
+rdf:langString and rdfs:Literal. Literals of other datatypes are equal only if they are written equally.
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     XSD + "unsignedShort": (0, 2**16 - 1),
     XSD + "unsignedByte": (0, 255),
 }
-"""The least and the most value of datatypes derived from xsd:integer; no bound is as good as one of 128 bits."""
+"""The minimum and maximum of datatypes derived from xsd:integer. A bound of 128 bits stands for no bound."""
 
 SPACES: dict[str, str] = {
     **dict.fromkeys([*_BOUNDS, XSD + "integer", XSD + "decimal"], "decimal"),
@@ -67,7 +65,7 @@ SPACES: dict[str, str] = {
     **{XSD + name: "duration" for name in ("duration", "dayTimeDuration")},
     RDF + "langString": "langString",
 }
-"""Known datatypes, and the primitive type in whose value space theirs lies: different ones share no value."""
+"""The known datatypes, each with the primitive type of its value space. Different value spaces have no common value."""
 
 _UNIONS = {RDFS + "Literal": None, RDF + "PlainLiteral": ("string", "langString")}
 
@@ -82,11 +80,11 @@ PLAIN = {
     XSD + "decimal": re.compile(r"-?[0-9]{1,18}(?:\.[0-9]{1,18})?"),
     XSD + "double": re.compile(r"-?[0-9]{1,18}(?:\.[0-9]{1,18})?"),
 }
-"""Forms that surely are of their datatype."""
+"""Forms that are certainly valid for their datatype."""
 
 
 def well_formed(datatype: str, texts: pl.Series) -> Bools:
-    """Return a mask of the texts that are lexical forms of a datatype; all of them, if the datatype is unknown."""
+    """Return a mask of the texts that are lexical forms of a datatype; all of them if the datatype is unknown."""
     good = np.ones(len(texts), dtype=np.bool_)
     if len(texts) <= _FEW and datatype in PLAIN and all(map(PLAIN[datatype].fullmatch, texts.to_list())):
         return good
@@ -107,7 +105,7 @@ def well_formed(datatype: str, texts: pl.Series) -> Bools:
 
 
 def ill_formed(terms: Terms, ids: Ints) -> Ints:
-    """Return the literals that are not written as their datatype requires (rule dt-not-type)."""
+    """Return the literals whose form is invalid for their datatype (rule dt-not-type)."""
     wrong = [
         places[~well_formed(sort.datatype, terms.texts(ids[places]))]
         for sort, places in _by_sort(terms, ids)
@@ -117,7 +115,7 @@ def ill_formed(terms: Terms, ids: Ints) -> Ints:
 
 
 def inside(terms: Terms, ids: Ints, datatype: str) -> Bools:
-    """Return a mask of the well-formed literals whose value is in the datatype (rule dt-type2)."""
+    """Return a mask of the well-formed literals whose value the datatype contains (rule dt-type2)."""
     there = np.zeros(len(ids), dtype=np.bool_)
     for sort, places in _by_sort(terms, ids):
         there[places] = _inside(sort, terms.texts(ids[places]), datatype)
@@ -125,9 +123,9 @@ def inside(terms: Terms, ids: Ints, datatype: str) -> Bools:
 
 
 def outside(terms: Terms, ids: Ints, datatype: str) -> Bools:
-    """Return the well-formed literals whose value is outside the datatype (rule dt-not-type).
+    """Return a mask of the well-formed literals whose value the datatype does not contain (rule dt-not-type).
 
-    Literals of an unknown datatype are neither inside nor outside.
+    Literals of an unknown datatype are in neither mask.
     """
     there = np.zeros(len(ids), dtype=np.bool_)
     if datatype in KNOWN:
@@ -153,9 +151,9 @@ def _inside(sort: Sort, texts: pl.Series, datatype: str) -> Bools:
 
 
 def known_different(terms: Terms, first: int, second: int) -> bool:
-    """Return True if two well-formed literals are known to have different values (rule dt-diff).
+    """Return True if two well-formed literals certainly have different values (rule dt-diff).
 
-    Moments and durations are distinguished to the microsecond, times of the day not at all.
+    Moments and durations are compared to the microsecond. Times of day never count as different.
     """
     (a, x), (b, y) = (_written(terms, id) for id in (first, second))
     spaces = SPACES.get(a.datatype), SPACES.get(b.datatype)
@@ -165,7 +163,7 @@ def known_different(terms: Terms, first: int, second: int) -> bool:
 
 
 def _value(sort: Sort, text: str) -> object:
-    """Unequal for unequal values of one space."""
+    """Return a key that differs for different values of one value space."""
     space = SPACES[sort.datatype]
     if space == "decimal":
         return Decimal(text)

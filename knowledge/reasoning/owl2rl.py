@@ -1,16 +1,15 @@
-"""The rules of OWL 2 RL/RDF as tables, one rule a line, named and ordered as the W3C does.
+"""The rules of OWL 2 RL/RDF as tables with one rule per line, named and ordered as by the W3C.
 
 Source: https://www.w3.org/TR/owl2-profiles/#Reasoning_in_OWL_2_RL_and_RDF_Graphs_using_Rules, tables 4 to 9.
 
-`?l has ?m`: the list has this member (`holds`: the same, asked only when both are known; `twice`: at two places).
-`?y a every ?l`: y is of every class in the list. `?y value ?v`: v stands for all literals of the value of y. `1` is
-any literal of an integer type with this value. `?x != ?y` only spares what another rule gives, or says which two
-members of a list, or literals of a value, are meant.
+`?l has ?m`: the list has this member. `holds` means the same, but is only tested when both are bound. `twice`: the list
+has the member at two places. `?y a every ?l`: y is of every class in the list. `?y value ?v`: v is the representative
+of the literals with the value of y. `1` is any literal of an integer type with this value. `?x != ?y` avoids results
+that another rule derives, or says which two members of a list, or literals of a value, are meant.
 
-What stands in no line here: eq-ref, dt-type1 and prp-ap (left out, see docs/decisions/2026-11-21-reasoning.md);
-prp-spo2 and prp-key, of which there is one for each list (lists.py); the other dt- rules (literals.py,
-equal_literals.py).
-WALKED and cls-int1 are not joined as they are written (saturation.py).
+The tables lack some rules. eq-ref, dt-type1 and prp-ap are left out, see docs/decisions/2026-11-21-reasoning.md.
+prp-spo2 and prp-key have one instance per list (lists.py). The other dt- rules are in literals.py and
+equal_literals.py. The rules in WALKED and cls-int1 are evaluated by special algorithms (saturation.py).
 """
 
 EQUALITY = """
@@ -123,7 +122,7 @@ scm-uni     ?c owl:unionOf ?l . ?l has ?m -> ?m rdfs:subClassOf ?c
 """
 
 WALKED = ("eq-sym", "eq-trans", "prp-trp")
-"""Rules whose results are found along ways of any length at once, not pair by pair."""
+"""The rules that are evaluated along paths of any length at once, instead of pair by pair."""
 
 VALUES = """
 eq-rep-s    ?s value ?v . ?s2 value ?v . ?s != ?s2 . ?s ?p ?o -> ?s2 ?p ?o
@@ -144,6 +143,6 @@ cls-hv2     ?c owl:hasValue ?y . ?c owl:onProperty ?p . ?y value ?v . ?z value ?
 scm-hv      ?c1 owl:hasValue ?i . ?c1 owl:onProperty ?p1 . ?i value ?v . ?j value ?v . ?i != ?j . ?c2 owl:hasValue ?j
             . ?c2 owl:onProperty ?p2 . ?p1 rdfs:subPropertyOf ?p2 -> ?c1 rdfs:subClassOf ?c2
 """
-"""RULE dt-eq: the rules above where one thing stands twice as an object, for two literals of one value."""
+"""RULE dt-eq: the rules above that mention an object twice, for two literals of equal value."""
 
 DATA = EQUALITY + PROPERTIES + CLASSES + CLASS_AXIOMS + VALUES

@@ -1,4 +1,4 @@
-"""Rule sets of a user's own, as classes of owlrl: found by name, and the closure that they compute."""
+"""Custom rule sets as classes for the library owlrl: loaded by name, and the closures that they compute."""
 
 from __future__ import annotations
 
@@ -36,8 +36,10 @@ _ERROR = "http://www.daml.org/2002/03/agents/agent-ont#error"
 
 
 def rule_set(named: str | type[Any]) -> type[Any]:
-    """The class of owlrl that a name, `module:Class`, or the class itself stands for. The module is looked for among
-    what is installed and in the folder of the command. Raises CepError."""
+    """Return the owlrl class for a name, `module:Class`, or the class itself. Raise CepError.
+
+    The module is searched among installed packages and in the current folder.
+    """
     from owlrl.Closure import Core
 
     found = _imported(named) if isinstance(named, str) else named
@@ -47,7 +49,7 @@ def rule_set(named: str | type[Any]) -> type[Any]:
 
 
 def name_of(rules: type[Any]) -> str:
-    """`module:Class`."""
+    """Return the name of a class as `module:Class`."""
     return f"{rules.__module__}:{rules.__qualname__}"
 
 
@@ -81,8 +83,10 @@ def _imported(name: str) -> Any:
 
 
 def expanded(rules: type[Any], triples: Iterable[Triple]) -> tuple[set[Triple], Any]:
-    """The closure of triples under a rule set as `owlrl.DeductiveClosure` computes it, without axiomatic triples and
-    messages; and the instance that computed it, which has the messages of contradictions (`error_messages`)."""
+    """Compute the closure of triples under a rule set as `owlrl.DeductiveClosure` does, without axiomatic triples.
+
+    Return also the instance that computed it; its `error_messages` contain contradictions.
+    """
     from owlrl import DeductiveClosure
     from owlrl.DatatypeHandling import use_Alt_lexical_conversions, use_RDFLib_lexical_conversions
     from rdflib import Graph, URIRef
@@ -104,7 +108,7 @@ def expanded(rules: type[Any], triples: Iterable[Triple]) -> tuple[set[Triple], 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the tracebacks that rdflib logs for literals that are not of their datatype's form."""
+    """Suppress the tracebacks that rdflib logs for ill-formed literals."""
     log = logging.getLogger("rdflib.term")
     before = log.level
     log.setLevel(logging.CRITICAL)
@@ -115,7 +119,7 @@ def quiet() -> Iterator[None]:
 
 
 def close_by(rules: str | type[Any], terms: Terms, triples: TripleSet) -> OwlrlClosure:
-    """All that follows from triples by a rule set of a user's own. A contradiction that it reports is a CepError."""
+    """Return the closure under a custom rule set. Raise CepError for a contradiction that it reports."""
     asserted = PredicateRelations.of(*triples.columns)
     start = ruleset("none", terms, asserted, PrefixedNames(terms, {}, asserted))
     facts, labels = _closed(rule_set(rules), terms, asserted), np.arange(len(terms), dtype=np.int64)
@@ -124,8 +128,10 @@ def close_by(rules: str | type[Any], terms: Terms, triples: TripleSet) -> OwlrlC
 
 @dataclass(frozen=True)
 class OwlrlClosure(Closure):
-    """Triples closed by a class of owlrl, or the one of a name. A change of them closes all anew; proofs name the
-    class and no premises."""
+    """Triples closed by an owlrl class, or by the class with this name.
+
+    Each change computes the closure anew. Proofs name the class, without premises.
+    """
 
     rule_set: str | type[Any] = ""
 
@@ -176,12 +182,12 @@ def _closed(rules: type[Any], terms: Terms, asserted: PredicateRelations) -> Pre
 
 
 def sort_key(node: Node) -> tuple[str, ...]:
-    """Return the parts of a term as texts, by which terms of all kinds are sorted."""
+    """Return the parts of a term as texts, a sort key for terms of all kinds."""
     return type(node).__name__, str(node), *(str(getattr(node, name, None)) for name in ("datatype", "language"))
 
 
 def _labelled(triples: list[Triple], made: set[Node]) -> list[Triple]:
-    """With labels for blank nodes that a rule set made: owlrl's are random, these depend on the triples alone."""
+    """Relabel the blank nodes that a rule set created: owlrl's labels are random, these depend only on the triples."""
     from rdflib import BNode, Graph, URIRef
     from rdflib.compare import to_canonical_graph
 

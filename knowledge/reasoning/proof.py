@@ -1,4 +1,4 @@
-"""Why a triple is there: the rule that gives it and the triples it needs, down to what was asserted."""
+"""Proofs of triples: the rule that derives a triple, and its premises, down to asserted triples."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ ASSERTED = "asserted"
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A triple, the rule that gives it (`asserted`: none) and the proofs of what the rule needs.
+    """A triple, the rule that derives it (`asserted` if none does), and the proofs of its premises.
 
-    No triple is needed for its own proof: each came in a later round than what it is proved by.
+    A proof is never circular: a premise was derived in an earlier round.
     """
 
     triple: IdTriple
@@ -28,7 +28,8 @@ class Proof:
     premises: tuple[Proof, ...] = ()
 
     def lines(self, names: PrefixedNames, depth: int = 0, shown: set[IdTriple] | None = None) -> list[str]:
-        """The proof as text, a line a triple, premises indented below; what was proved above is not proved again."""
+        """Write the proof with one triple per line and premises indented. A triple is proved only where it first
+        appears."""
         shown = set() if shown is None else shown
         made: list[str] = []
         waiting = [(self, depth)]
@@ -45,7 +46,7 @@ class Proof:
 
     @property
     def asserted(self) -> tuple[IdTriple, ...]:
-        """The asserted triples it rests on, each once."""
+        """The distinct asserted triples from which it follows."""
         found: dict[IdTriple, None] = {}
         seen, waiting = {self.triple}, [self]
         while waiting:
@@ -61,7 +62,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Prover:
-    """Finds proofs in closed facts. `typed` says of literals which datatypes hold them."""
+    """A search for proofs in closed facts. `typed`: the datatypes of literals."""
 
     facts: PredicateRelations
     rules: Sequence[TripleRule]
@@ -117,7 +118,7 @@ class Prover:
         return self.rules[best[2]].name, best[3]
 
     def _premises(self, rule: TripleRule, triple: IdTriple, before: int) -> list[list[IdTriple]]:
-        """The triples of earlier rounds from which the rule gives this one; a few of the ways, if there are many."""
+        """Return premises of earlier rounds from which the rule derives the triple, for some of its instances."""
         if rule.head is None:
             return []
         known: dict[str, int] = {}
@@ -133,7 +134,8 @@ class Prover:
         return int(relation.rounds[np.searchsorted(relation.pairs, (s << 32) | o)])
 
     def _chain(self, triple: IdTriple, before: int, both: bool) -> list[IdTriple]:
-        """A shortest way from subject to object over triples of earlier rounds, forward or in `both` directions."""
+        """Return a shortest path from subject to object over triples of earlier rounds, forward or in `both`
+        directions."""
         s, p, o = triple
         relation = self.facts[p]
         pairs = relation.pairs[relation.rounds < before]
@@ -162,7 +164,7 @@ class Prover:
 def body_instances(
     rule: TripleRule, facts: PredicateRelations, start: Substitutions, before: int | None
 ) -> list[list[IdTriple]]:
-    """Some instances of a rule's body that are true in facts of earlier rounds, each as its triples."""
+    """Return some instances of a rule's body that hold in facts of earlier rounds, each as its triples."""
     parts = [BodyAtom(atom, facts, before) for atom in rule.body]
     keep = {name for atom in rule.body for name in atom.variables}
     found: list[list[IdTriple]] = []

@@ -1,7 +1,7 @@
-"""The rules of RDFS as tables, one rule a line, named as in RDF 1.1 Semantics.
+"""The rules of RDFS as tables with one rule per line, named as in RDF 1.1 Semantics.
 
 Source: https://www.w3.org/TR/rdf11-mt/#patterns-of-rdfs-entailment-informative and the pattern of RDF entailment.
-Left out are rdfD1, rdfs1, rdfs4a, rdfs4b and rdfs8: that every literal, term and class is a resource says nothing.
+rdfD1, rdfs1, rdfs4a, rdfs4b and rdfs8 are left out: that every literal, term and class is a resource is not useful.
 """
 
 DATA = """

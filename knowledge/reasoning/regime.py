@@ -1,4 +1,4 @@
-"""Entailment regimes by name: none, RDFS, OWL 2 RL, and rule sets of a user's own."""
+"""Entailment regimes by name: none, RDFS, OWL 2 RL, and custom rule sets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cep.knowledge.reasoning.ruleset import REASONING
 
 
 def closed_under(terms: Terms, asserted: TripleSet, reasoning: str | type[Any]) -> tuple[str, Closure | None]:
-    """The name of a regime, and the closure of triples under it, None for `none`. Raises CepError."""
+    """Return the name of a regime, and the closure of triples under it (None for `none`). Raise CepError."""
     if reasoning == "none":
         return "none", None
     if isinstance(reasoning, type) or ":" in reasoning:

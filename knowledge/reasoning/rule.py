@@ -1,4 +1,4 @@
-"""A rule over triples, as the line of a table says it, and with ids of terms for the names in it."""
+"""A rule over triples, in the notation of the tables, and with ids in place of names."""
 
 from __future__ import annotations
 
@@ -7,24 +7,26 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 HAS = -2
-"""Instead of a predicate: the list (subject) has the member (object)."""
+"""A pseudo-predicate: the list (subject) has the member (object)."""
 TWICE = -3
-"""Instead of a predicate: the list has the member at two places."""
+"""A pseudo-predicate: the list (subject) has the member (object) at two places."""
 VALUE = -4
-"""Instead of a predicate: the literal (subject) has the value for which a literal (object) stands. Only said of
-literals of values that are written in several forms."""
+"""A pseudo-predicate: the object is the representative of the literals with the subject's value.
+
+It exists only for values that appear in several forms.
+"""
 
 _VERBS: dict[str, str | int] = {"a": "rdf:type", "has": HAS, "holds": HAS, "twice": TWICE, "value": VALUE}
 
 RuleTerm = str | int
-"""A variable (`?x`), the id of a term, or what is still to be replaced by one: a prefixed name, a number."""
+"""A variable (`?x`), the id of a term, or a prefixed name or number that is still to be replaced by an id."""
 
 
 @dataclass(frozen=True)
 class RuleAtom:
-    """A triple with variables. One that only `asks` is tested when all its variables are bound, and binds none.
+    """A triple with variables. If it `asks`, it is only tested, when all its variables are bound.
 
-    With `every`, the object is a list, and the triple is to hold with each of its members.
+    With `every`, the object is a list, and the triple must hold for each of its members.
     """
 
     s: RuleTerm
@@ -47,9 +49,9 @@ class RuleAtom:
 
 @dataclass(frozen=True)
 class TripleRule:
-    """If the body holds and each pair of `differ` (a variable first) stands for different terms, the head does.
+    """A rule: if the body holds and each pair of `differ` (a variable first) has different terms, the head holds.
 
-    Without a head: then the knowledge is inconsistent. `name` is that of the W3C's tables.
+    Without a head, the knowledge is inconsistent. `name`: the rule's name in the W3C's tables.
     """
 
     name: str
@@ -59,9 +61,10 @@ class TripleRule:
 
     @cached_property
     def twins(self) -> tuple[str, str] | None:
-        """The variables y, z of a head `?y owl:sameAs ?z` if the body says the same of both (prp-fp and its like).
+        """The variables y, z of a head `?y owl:sameAs ?z` if the body is symmetric in them (prp-fp and similar rules).
 
-        Then all that y can stand for, when the other variables are given, is one: pairs need not be formed.
+        Then all possible terms of y, for given values of the other variables, are equal, so not every pair need be
+        derived.
         """
         if self.head is None or not (isinstance(self.head.s, str) and isinstance(self.head.o, str)):
             return None
@@ -71,22 +74,22 @@ class TripleRule:
         return (y, z) if y != z and turned == set(self.body) and not together else None
 
     def with_slots(self, change: Callable[[RuleTerm], RuleTerm]) -> TripleRule:
-        """With each slot replaced."""
+        """Return the rule with each slot replaced."""
         head = None if self.head is None else self.head.with_slots(change)
         differ = tuple((name, change(slot)) for name, slot in self.differ)
         return TripleRule(self.name, tuple(atom.with_slots(change) for atom in self.body), head, differ)
 
     @property
     def number(self) -> str | None:
-        """The number in the body."""
+        """The number in the body, or None."""
         return next((atom.o for atom in self.body if isinstance(atom.o, str) and atom.o.isdigit()), None)
 
 
 @cache
 def rules_of(table: str) -> tuple[TripleRule, ...]:
-    """The rules of a table: `name  atom . atom . ?x != ?y -> head`, a head being an atom or `false`.
+    """Parse the rules of a table: `name  atom . atom . ?x != ?y -> head`. A head is an atom or `false`.
 
-    A line that begins with a space goes on with the one before. Names and numbers are still to be replaced by ids.
+    A line that begins with a space continues the one before. Names and numbers still have to be replaced by ids.
     """
     rules = []
     for line in filter(None, table.replace("\n ", " ").splitlines()):

@@ -1,4 +1,4 @@
-"""The rules of one kind of reasoning for one body of triples, and what holds before any of them is applied."""
+"""The rules of one kind of reasoning for a set of triples, and the facts that hold before any rule is applied."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ REASONING: tuple[Reasoning, ...] = ("none", "rdfs", "owlrl")
 
 @dataclass(frozen=True)
 class Ruleset:
-    """`schema` rules need no triples but those that they or an author give; `refusing` ones say what contradicts.
+    """A set of rules.
 
-    `lists` holds the members of lists (HAS, TWICE), `typed` the datatypes of literals where axioms ask for them. Both
-    and the rules are right for other triples too as long as `fits`.
+    `schema`: rules over the triples of an ontology. `refusing`: rules that find contradictions. `lists`: the members of
+    lists (HAS, TWICE). `typed`: the datatypes of literals, if axioms need them. All of it remains valid for other
+    triples as long as `fits` returns True.
     """
 
     words: ReasoningVocabulary
@@ -53,7 +54,7 @@ class Ruleset:
 
 
 def ruleset(reasoning: Reasoning, terms: Terms, asserted: PredicateRelations, names: PrefixedNames) -> Ruleset:
-    """The rules for some asserted triples. The terms that rules name are added to the dictionary."""
+    """Return the rules for some asserted triples. The terms in the rules are added to the dictionary."""
     words = ReasoningVocabulary(terms)
     if reasoning == "none":
         return Ruleset(words)
@@ -73,7 +74,7 @@ def ruleset(reasoning: Reasoning, terms: Terms, asserted: PredicateRelations, na
 
 
 def _with_ids(table: str, words: ReasoningVocabulary, numbers: Mapping[str, list[int]]) -> tuple[TripleRule, ...]:
-    """The rules of a table with ids; one with a number comes once for each literal that stands for it."""
+    """Return the rules of a table with ids. A rule with a number has one instance for each literal of this value."""
     rules = []
     for rule in rules_of(table):
         for literal in numbers[rule.number] if rule.number else [0]:
@@ -83,7 +84,7 @@ def _with_ids(table: str, words: ReasoningVocabulary, numbers: Mapping[str, list
 
 
 def _numbers(terms: Terms, asserted: PredicateRelations, words: ReasoningVocabulary, value: int) -> list[int]:
-    """The literals that stand for an integer in a cardinality, by id."""
+    """Return the literals in cardinalities that have an integer value, by id."""
     objects = sorted_distinct(np.concatenate([asserted[predicate].objects for predicate in words.of_numbers]))
     found = []
     for literal in objects[terms.kinds(objects) == LITERAL].tolist():
@@ -112,7 +113,7 @@ def _typed(terms: Terms, asserted: PredicateRelations, words: ReasoningVocabular
 
 
 def _datatypes_in_use(terms: Terms, facts: PredicateRelations, words: ReasoningVocabulary) -> Ints:
-    """Datatypes that triples mention other than as a range or in a declaration."""
+    """Return the datatypes that triples mention, other than as a range or in a declaration."""
     names = {*KNOWN, *(sort.datatype for sort in terms.sorts if sort.kind == LITERAL)}
     columns = [
         column

@@ -1,4 +1,4 @@
-"""Rules applied to facts, round after round, each round to what the last one brought, until nothing new comes."""
+"""Application of rules to facts in rounds, each to the results of the last one, until nothing new is derived."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from cep.knowledge.reasoning.vocabulary import ReasoningVocabulary
 from cep.rules.static.semi_naive import rounds
 
 MOST = 100_000_000
-"""Triples that a closure may hold."""
+"""The maximum number of triples in a closure."""
 
 
 @dataclass(slots=True)
 class DerivedFacts:
-    """Triples that rules gave, by predicate, with repetitions."""
+    """Derived triples by predicate, with repetitions."""
 
     pairs: dict[int, list[Ints]] = field(default_factory=dict)
     sizes: dict[int, int] = field(default_factory=dict)
@@ -49,15 +49,15 @@ class DerivedFacts:
             self.sizes[predicate] = len(self.pairs[predicate][0])
 
     def of(self, predicate: int) -> Ints:
-        """Sorted, each pair once."""
+        """Return the distinct pairs of a predicate, sorted."""
         return sorted_distinct(np.concatenate([np.empty(0, dtype=np.int64), *self.pairs.get(predicate, [])]))
 
 
 @dataclass(slots=True)
 class Saturation:
-    """Facts on their way to being closed. `round` is the last one; what comes next is of the round after it.
+    """Facts during the computation of their closure. `round`: the last finished round.
 
-    `walked` holds for transitive properties pairs that are closed already.
+    `walked`: pairs of transitive properties that are closed already.
     """
 
     terms: Terms
@@ -70,20 +70,20 @@ class Saturation:
     def run(
         self, first: Sequence[TripleRule], rules: Sequence[TripleRule], new: PredicateRelations | None
     ) -> Iterator[PredicateRelations]:
-        """Apply `first` to facts of which `new` are new (None: all), then `rules`. Gives what each round brought."""
+        """Apply `first` to facts of which `new` are new (None: all), then `rules`. Yield the results of each round."""
         yield from rounds(self._round(first, new), lambda found: self._round(rules, found))
 
     def _round(self, rules: Sequence[TripleRule], new: PredicateRelations | None) -> PredicateRelations:
-        """Apply rules to facts of which `new` are new; gives what that brought."""
+        """Apply rules to facts of which `new` are new, and return the results."""
         heads = DerivedFacts()
         for rule in rules:
             self.apply(rule, new, heads)
         return self._take(heads)
 
     def apply(self, rule: TripleRule, new: PredicateRelations | None, heads: DerivedFacts, linked: bool = True) -> None:
-        """Derive what follows by the rule from facts of which at least one is new.
+        """Derive everything that follows by the rule from facts of which at least one is new.
 
-        For a rule with twins, `linked` derives only enough to make the same terms equal, not every pair.
+        For a rule with twins, `linked` derives only enough pairs to make the same terms equal.
         """
         assert rule.head is not None, "a rule without a head gives nothing"
         if any(isinstance(atom.p, int) and atom.p not in self.facts for atom in rule.body):
@@ -106,7 +106,7 @@ class Saturation:
                 self.give(rule.head, rows, heads)
 
     def give(self, head: RuleAtom, rows: Substitutions, heads: DerivedFacts) -> None:
-        """Put the head's triples where they belong; none has a literal as its predicate."""
+        """Add the head's triples to `heads`, without those whose predicate would be a literal."""
         s, p, o = (rows.of(slot) for slot in head.slots)
         assert s is not None and p is not None and o is not None, "the body binds what the head has"
         pairs = packed(s, o)
@@ -118,7 +118,7 @@ class Saturation:
                 heads.add(predicate, pairs[p == predicate])
 
     def _linked(self, rule: TripleRule, y: str, z: str, new: PredicateRelations | None) -> Ints:
-        """Pairs that make one all that y can be for one value of the other variables."""
+        """Return enough pairs to make all possible terms of y equal, for each combination of the other variables."""
         body = [atom for atom in rule.body if z not in atom.variables]
         group = sorted({name for atom in body for name in atom.variables} - {y})
         parts = [BodyAtom(atom, self.facts) for atom in body]
@@ -204,7 +204,7 @@ class Saturation:
             heads.add(self.words.same, pairs_of(self.labels, grown))
 
     def _take(self, heads: DerivedFacts) -> PredicateRelations:
-        """Add what is new to the facts, as a round, and give it."""
+        """Add new triples to the facts as a round, and return them."""
         fresh = {p: self.facts[p].fresh(heads.of(p)) for p in sorted(heads.pairs)}
         if VALUE in self.facts and self.words.same in fresh:  # no triple is said again in another form of its literal
             pairs = fresh[self.words.same]
@@ -226,10 +226,10 @@ class Saturation:
 def delta_bodies(
     body: Sequence[RuleAtom], facts: PredicateRelations, new: PredicateRelations | None
 ) -> Iterator[list[BodyAtom]]:
-    """The bodies of a rule for one round of semi-naive evaluation: in each one atom is looked up in the new facts and
-    the others in all.
+    """Yield the bodies of a rule for one round of semi-naive evaluation.
 
-    A test of a whole list is never the one: its members' triples are atoms of the body too.
+    In each body, another atom is looked up in the new facts, and the others in all facts. A test of a whole list is
+    never that atom, because the triples of its members are atoms of the body too.
     """
     if new is None:
         yield [BodyAtom(atom, facts) for atom in body]

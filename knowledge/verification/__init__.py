@@ -1,1 +1,1 @@
-"""The closure held against that of owlrl: a sample, owlrl corrected for its known errors, the differences."""
+"""Comparison of our closure with owlrl's: a sample, owlrl with corrections for its known errors, the differences."""

@@ -1,4 +1,4 @@
-"""Our closure of some triples against owlrl's: what both have, what one has alone, and why."""
+"""Comparison of our closure of some triples with owlrl's: common triples, differences, and their reasons."""
 
 from __future__ import annotations
 
@@ -47,15 +47,17 @@ DIFFERENCES = {
     "R3": "a triple again in another form of its literal",
     "R": "what follows from these in owlrl",
 }
-"""The known differences, as docs/decisions/2026-11-21-reasoning.md has them; a letter: what follows from its own."""
+"""The known differences in docs/decisions/2026-11-21-reasoning.md. A single letter stands for what follows from
+them."""
 
 Side = Either["semcep", "owlrl"]
 
 
 @dataclass(frozen=True, slots=True)
 class ClosureComparison:
-    """Counts of the triples in both closures, and in one alone, by the difference that explains them, or listed.
-    `contradictions`: those that one closure alone finds, by its name.
+    """Counts of the triples in both closures, and of those in a single one by the known difference that explains them.
+
+    `unexplained`: the other triples. `contradictions`: those that only one closure finds, with its name.
     """
 
     both: int
@@ -68,13 +70,13 @@ class ClosureComparison:
         return not self.unexplained and not self.contradictions
 
     def only(self, side: Side) -> int:
-        """How many triples one has alone."""
+        """Return the number of triples that only this closure has."""
         explained = sum(count for (who, _), count in self.explained.items() if who == side)
         return explained + sum(who == side for who, _ in self.unexplained)
 
 
 def compare_closures(terms: Terms, asserted: TripleSet, reasoning: Either["rdfs", "owlrl"]) -> ClosureComparison:
-    """Close triples by our rules and by owlrl's. Raises CepError where both find that they contradict themselves."""
+    """Close triples by our rules and by owlrl's. Raise CepError if both find a contradiction."""
     with quiet():
         stated = _triples(terms, asserted)
         corrected = _Once(CorrectedOwlRl if reasoning == "owlrl" else CorrectedRdfs, stated)
@@ -116,7 +118,7 @@ def _key(triple: Triple) -> tuple[str, ...]:
 
 
 class _Once:
-    """The closure by a corrected rule set, computed when it is first asked for."""
+    """The closure by a corrected rule set, computed at first use."""
 
     def __init__(self, rules: type[Any], triples: set[Triple]) -> None:
         self._rules, self._asserted = rules, triples
@@ -155,7 +157,7 @@ def _only_ours(triple: Triple, corrected: _Once) -> str | None:
 
 
 class _OnlyOwlrl:
-    """Why owlrl alone has a triple."""
+    """A function that explains why only owlrl has a triple."""
 
     def __init__(self, ours: set[Triple], corrected: _Once, reasoning: str) -> None:
         self._corrected, self._reasoning = corrected, reasoning

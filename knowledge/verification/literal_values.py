@@ -1,4 +1,4 @@
-"""Values of literals by rdflib: which datatype holds one, which literals have one value. Shares no code with ours."""
+"""Values of literals by rdflib: which datatypes contain them, and which are equal. It shares no code with ours."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LEAST_AND_MOST: dict[Node, tuple[int | None, int | None]] = {
     XSD.unsignedShort: (0, 2**16 - 1),
     XSD.unsignedByte: (0, 255),
 }
-"""The integer datatypes, with the bounds of their values."""
+"""The integer datatypes, with their minimum and maximum."""
 
 _OTHERS = (XSD.double, XSD.float, XSD.boolean, XSD.date, XSD.time, XSD.dateTime, XSD.hexBinary, XSD.base64Binary)
 
@@ -50,7 +50,7 @@ def values_differ(x: Literal, y: Literal) -> bool:
 
 
 def representative(term: Node) -> Node:
-    """The same for all literals of one value; any other term is its own."""
+    """Return a term that is the same for all literals of equal value; return any other term unchanged."""
     if not isinstance(term, Literal) or term.value is None or isinstance(term.value, str):
         return term
     if isinstance(term.value, int | Decimal) and not isinstance(term.value, bool):

@@ -16,12 +16,12 @@ from cep.knowledge.verification.sample import TripleSample, sample
 Regime = Literal["rdfs", "owlrl"]
 REGIMES: tuple[Regime, ...] = ("rdfs", "owlrl")
 MOST_SHOWN = 10
-"""Triples that are shown of those without a reason."""
+"""The maximum number of unexplained triples in the report."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """Knowledge, the regime under which a sample of it was closed, and what came out."""
+    """The result of a verification: the knowledge, the regime, the sample that was closed, and the comparison."""
 
     knowledge: Knowledge
     regime: Regime
@@ -30,7 +30,7 @@ class Verification:
 
 
 def regime(reasoning: str | None) -> Regime:
-    """The regime that owlrl has, too; OWL 2 RL where none is named. Raises CepError."""
+    """Return the regime, which owlrl must support too; the default is OWL 2 RL. Raise CepError."""
     for one in REGIMES:
         if one == (reasoning or "owlrl"):
             return one
@@ -43,14 +43,14 @@ def regime(reasoning: str | None) -> Regime:
 
 
 def verify_closure(knowledge: Knowledge, regime: Regime, subjects: int) -> Verification:
-    """Close knowledge, or a sample of so many subjects, by our rules and by owlrl's. Raises CepError where both find
-    that it contradicts itself."""
+    """Close knowledge, or a sample of this many subjects, by our rules and by owlrl's. Raise CepError if both find a
+    contradiction."""
     taken = sample(knowledge.terms, knowledge.asserted, subjects)
     return Verification(knowledge, regime, taken, compare_closures(knowledge.terms, taken.triples, regime))
 
 
 def report_lines(found: Verification, prefixes: Mapping[str, str]) -> list[str]:
-    """The report."""
+    """Return the lines of the report."""
     taken, compared = found.sample, found.comparison
     size = f"{len(taken.triples):,} triples"
     if not taken.whole:

@@ -1,4 +1,4 @@
-"""owlrl's rule sets without its known errors, and without what our closure leaves out.
+"""owlrl's rule sets, corrected for known errors and without the rules that our closure leaves out.
 
 The differences (D, O, R) are those of docs/decisions/2026-11-21-reasoning.md.
 """
@@ -24,9 +24,9 @@ CARDINALITIES = (OWL.maxCardinality, OWL.maxQualifiedCardinality)
 
 
 class CorrectedOwlRl(OWLRL_Semantics):  # type: ignore[misc]
-    """owlrl where it follows the W3C's rules; what it does otherwise (O1 to O7) is overridden, and D1 to D3 left out.
+    """owlrl's OWL 2 RL corrected to the W3C's rules: O1 to O7 are overridden, and D1 to D3 left out.
 
-    `corrections`: the triples that a correction brought, with its name.
+    `corrections`: the triples that a correction derives, with its name.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -124,7 +124,7 @@ class CorrectedRdfs(RDFS_Semantics):  # type: ignore[misc]
 
 
 def left_out(triple: Triple) -> str | None:
-    """The difference (D1 to D3) because of which our closure does not say it; None: it does."""
+    """Return the difference (D1 to D3) for which our closure omits the triple; None if it does not omit it."""
     s, p, o = triple
     if p == OWL.sameAs and s == o:
         return "D1"
@@ -141,7 +141,7 @@ def generalised(triple: Triple) -> bool:
 
 
 def with_datatype(term: Node) -> Node:
-    """A plain literal with its datatype, as in RDF 1.1."""
+    """Add the datatype to a plain literal, as in RDF 1.1."""
     if isinstance(term, Literal) and term.datatype is None and not term.language:
         return Literal(str(term), datatype=XSD.string)
     return term

@@ -1,4 +1,4 @@
-"""A sample of triples: the schema whole, and some subjects with all their triples, connected and the same each time."""
+"""A sample of triples: the whole schema, and some connected subjects with all their triples; the same each time."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _ABOUT_THINGS = [
     *(OWL + name for name in ("sameAs", "differentFrom", "versionInfo", "versionIRI", "imports")),
     *(RDFS + name for name in ("label", "comment", "seeAlso", "isDefinedBy", "member")),
 ]
-"""Properties of OWL and RDFS that anything may have."""
+"""Properties of OWL and RDFS that any thing may have, so they are not part of a schema."""
 _OF_THINGS = [OWL + "Thing", OWL + "NamedIndividual", RDFS + "Resource"]
-"""Classes of OWL and RDFS that anything has."""
+"""Classes of OWL and RDFS that any thing may have, so they are not part of a schema."""
 _BACK = 3  # of those that point to a subject, so many are looked at
 
 
 @dataclass(frozen=True, slots=True)
 class TripleSample:
-    """Triples that were taken: the `schema`, how many, and `subjects` of `among`, with all triples of theirs."""
+    """A sample: its triples, the number of those in the `schema`, and the number of `subjects`, out of `among`."""
 
     triples: TripleSet
     schema: int
@@ -38,10 +38,10 @@ class TripleSample:
 
 
 def sample(terms: Terms, triples: TripleSet, subjects: int) -> TripleSample:
-    """The schema of some triples and all triples of so many subjects.
+    """Return the schema of some triples, and all triples of at most `subjects` subjects.
 
-    The first subject of each class and property comes first, the rarest of these ahead; then what they point to and
-    what points to them, and so on. The order of loading decides which is first.
+    It starts from the first subject of each class and property, the rarest of these first. Then come the subjects that
+    these refer to or that refer to them, and so on. "First" means in the order of loading.
     """
     schema = _of_schema(terms, triples)
     facts = TripleSet(tuple(column[~schema] for column in triples.columns))  # type: ignore[arg-type]
@@ -55,7 +55,7 @@ def sample(terms: Terms, triples: TripleSet, subjects: int) -> TripleSample:
 
 
 def _of_schema(terms: Terms, triples: TripleSet) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which triples say what follows: those of the vocabularies of RDFS and OWL, and lists."""
+    """Return a mask of the triples of the schema: those in terms of RDFS and OWL, and lists."""
     predicates = np.unique(triples.p)
     texts = terms.texts(predicates)
     of_schema = (texts.str.starts_with(OWL) | texts.str.starts_with(RDFS)) & ~texts.is_in(_ABOUT_THINGS)
@@ -71,7 +71,7 @@ def _of_schema(terms: Terms, triples: TripleSet) -> np.ndarray[tuple[int], np.dt
 
 
 def _connected(terms: Terms, facts: TripleSet, most: int) -> Ints:
-    """So many subjects of facts."""
+    """Return `most` subjects, connected as far as possible."""
     subjects, last = np.unique(facts.s), NONE
     chosen: dict[int, None] = {}
     waiting = deque(_seeds(terms, facts))
@@ -90,7 +90,7 @@ def _connected(terms: Terms, facts: TripleSet, most: int) -> Ints:
 
 
 def _seeds(terms: Terms, facts: TripleSet) -> Iterator[int]:
-    """The first subject of each class and each property, the rarest ahead."""
+    """Return the first subject of each class and property, the rarest of these first."""
     kind = terms.id_of(RDF_TYPE)
     of_class = facts.match(p=kind) if kind != NONE else TripleSet.empty().columns
     groups: list[tuple[int, int]] = []
