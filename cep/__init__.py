@@ -1,7 +1,7 @@
 """semcep: event rules in, derived events out.
 
-`from cep import Engine, detect, Event` is what programs in Python begin with (docs/python.md); each name is loaded when
-it is first asked for, so that `import cep` costs nothing. To read the code, begin with `cep.engine`.
+Python programs begin with `from cep import Engine, detect, Event` (docs/python.md). Each name is loaded when it is
+first used, so `import cep` alone loads nothing. To read the code, begin with `cep.engine`.
 """
 
 from importlib import import_module
@@ -33,7 +33,7 @@ def __getattr__(name: str) -> object:
 
 
 def load_ipython_extension(shell: object) -> None:
-    """`%load_ext cep`: from then on `%%cep` runs the rules of a cell."""
+    """Register `%%cep`, which runs the rules of a notebook cell. IPython calls this for `%load_ext cep`."""
     import_module("cep.cells").load(shell)
 
 

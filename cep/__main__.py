@@ -1,4 +1,5 @@
-"""Where the command `cep` begins, and `python -m cep`: Ctrl-C ends it in silence, also while it is still loading."""
+"""The entry point of the command `cep` and of `python -m cep`. Ctrl-C ends it without a traceback, even during
+start-up."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ gc.set_threshold(50_000)  # most objects made while it starts last as long as th
 
 
 def main() -> None:
-    """The command; the exit status is 130 after Ctrl-C, 143 after SIGTERM."""
+    """Run the command. The exit status is 130 after Ctrl-C, and 143 after SIGTERM."""
     try:
         from cep.command import main as command
 

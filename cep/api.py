@@ -1,4 +1,4 @@
-"""The Python API, `from cep import Engine, detect`: tables of any library in, derived events out."""
+"""The Python API, `from cep import Engine, detect`. It takes tables of any library and returns derived events."""
 
 from __future__ import annotations
 
@@ -47,9 +47,12 @@ class ArrowArray(Protocol):
 
 
 Data = pl.DataFrame | pl.LazyFrame | ArrowStream | ArrowArray | Mapping[str, Any] | Iterable[Any] | Event
-"""The sources of rows (`cep.connectors.frames.reading`): a data frame of polars or pandas, lazy ones too; a table,
-record batch, reader or dataset of pyarrow, and whatever offers `__arrow_c_stream__` or `__arrow_c_array__`; `{column:
-array}`; a list of records (dicts) or of `Event`; an iterator of any of these; `{event: any of these}`."""
+"""The possible sources of rows (`cep.connectors.frames.reading`).
+
+They are data frames of polars or pandas, including lazy ones; tables, record batches, readers and datasets of pyarrow;
+any object with `__arrow_c_stream__` or `__arrow_c_array__`; `{column: array}`; lists of records (dicts) or of `Event`;
+iterators of any of these; and `{event: any of these}`.
+"""
 
 
 def detect(
@@ -108,11 +111,11 @@ def detect(
 
 
 class Engine:
-    """A program that runs on data as they arrive: each call returns what it completes.
+    """A program that processes data as they arrive. Each call returns the events that it completes.
 
-    `push` takes the same data as `detect`. Time moves with the data, `lateness` behind the latest of them, and by
-    `advance`. Rows that are later are in `dead`. `inner` is the underlying `cep.engine.Engine`, with times in
-    microseconds.
+    `push` takes the same data as `detect`. The watermark follows the latest row at a distance of `lateness`, and
+    `advance` moves it explicitly. Rows that are later are in `dead`. `inner` is the underlying `cep.engine.Engine`,
+    with times in microseconds.
     """
 
     def __init__(self, inner: Running) -> None:
@@ -130,16 +133,16 @@ class Engine:
         workers: int | None = None,
         **options: Unpack[DataProgramKeywords],
     ) -> Engine:
-        """Make an engine for a program text, or for the texts of several files by name.
+        """Create an engine for a program text, or for the texts of several files by name.
 
         Args:
             text: The text, or `{name: text}`.
             name: The name for messages.
             lateness: How far out of order rows of later calls may be.
-            revise: Correct results when an event that is up to this much older than the latest comes, is corrected or
+            revise: Correct results if an event up to this much older than the latest arrives, is corrected or
                 withdrawn.
             facts: Tables of static facts, `{predicate: table}`.
-            workers: Distribute keys to this many processes beside this one. They end with the engine, or by `stop`.
+            workers: Distribute keys to this many processes besides this one. They end with the engine, or by `stop`.
             options: Further options of `cep.compile.compile` and of `cep.engine.Engine`.
 
         Raises:
@@ -162,7 +165,7 @@ class Engine:
         workers: int | None = None,
         **options: Unpack[DataProgramKeywords],
     ) -> Engine:
-        """Make an engine for a program file, or for several. Options are those of `from_text`.
+        """Create an engine for one or several program files. The options are those of `from_text`.
 
         Messages quote the name of the file, unless `name` is given.
         """
@@ -172,10 +175,10 @@ class Engine:
         return cls.from_text(text, name, lateness=lateness, revise=revise, facts=facts, workers=workers, **options)
 
     def push(self, data: Data) -> Derived:
-        """Take all data, then move time, and return what they complete.
+        """Process all rows, then move the watermark. Return the completed events.
 
         Raises:
-            CepError: The data do not fit the declarations; none of them were taken.
+            CepError: The data do not match the declarations. None of them were processed.
         """
         found = _Found(self.inner)
         events, data = _events(data)
@@ -193,7 +196,7 @@ class Engine:
         return list(read_data(data, schemas, only, first))
 
     def advance(self, time: datetime | str) -> Derived:
-        """Move time: nothing that ends at or before `time` will come. A time without a zone is UTC."""
+        """Move the watermark: no event that ends at or before `time` will arrive. A time without a zone is UTC."""
         if isinstance(time, str):
             ticks = of_iso(time)
         else:
@@ -249,7 +252,7 @@ class Engine:
 
     @property
     def watermark(self) -> datetime | None:
-        """The watermark: nothing that ends at or before it is accepted any more. None: there is none yet."""
+        """The watermark: events that end at or before it are rejected. None: no watermark yet."""
         ticks = self.inner.watermark
         try:
             return None if ticks == BEGINNING else _EPOCH + timedelta(microseconds=ticks)
@@ -273,7 +276,7 @@ class Engine:
 
 
 class _Found:
-    """What an engine gives, call by call, and the rows that became no event."""
+    """The events and rejected rows that an engine returns over several calls."""
 
     def __init__(self, engine: Running, strict: bool = False) -> None:
         self._engine, self._strict = engine, strict
@@ -283,9 +286,9 @@ class _Found:
         self._unreadable: Counter[str] = Counter()
 
     def take(self, given: Batch | list[Event], in_turn: bool = False) -> None:
-        """Give the engine a batch, or events of which those are taken that the program knows, and move time.
+        """Pass a batch, or the events that the program reads, to the engine. Then move the watermark.
 
-        `in_turn`: as of `Engine.receive`.
+        `in_turn`: as in `Engine.receive`.
         """
         engine = self._engine
         if isinstance(given, Batch):
@@ -303,7 +306,7 @@ class _Found:
         self.add(engine.advance(engine.reached if reached is None else reached))
 
     def refuse_unreadable(self) -> None:
-        """Raises CepError where no row of an event could be read, all for one reason: the declaration is wrong."""
+        """Raise CepError if every row of an event is unreadable for the same reason. Its declaration is then wrong."""
         for name, count in self._unreadable.items():
             reasons = [(one.code, one.reason.partition(":")[0], one) for one in self._dead if one.type == name]
             if not self._read[name] and count > 1 and len({each[:2] for each in reasons}) == 1:
@@ -312,7 +315,7 @@ class _Found:
                 raise CepError(f"data: none of the {count:,} rows{whose} can be read: {first.reason}", code=code)
 
     def take_together(self, batches: list[Batch]) -> None:
-        """Give the engine all batches as one, and move time. The list is emptied."""
+        """Pass all batches to the engine before the watermark moves. The list is emptied."""
         engine = self._engine
         if not engine.revises:
             for batch in in_order(batches, engine.inputs, ROWS):  # sorted, pieces give what the whole gives
@@ -347,13 +350,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _row(batch: Batch, refused: RefusedRow) -> RefusedRow:
-    """A row that the engine refused, with its place in the data instead of the batch."""
+    """Return a rejected row with its index in the data instead of the batch."""
     _, line, _ = batch.origin(refused.type, refused.row)
     return RefusedRow(refused.type, line - 1, refused.code, refused.reason)
 
 
 def _joined(tables: list[pl.DataFrame]) -> pl.DataFrame:
-    """One table; where values of a column are of several kinds, as Python objects."""
+    """Concatenate tables. A column with values of several types becomes one of Python objects."""
     if len(tables) == 1:
         return tables[0]
     if all(one.schema == tables[0].schema for one in tables) and pl.Object not in tables[0].dtypes:
@@ -371,7 +374,7 @@ def _joined(tables: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _events(data: Data) -> tuple[list[Event] | None, Any]:
-    """The events, where data are such, and else the data, of which nothing is lost."""
+    """Return the events if the data are events, and otherwise None and the data. Iterators lose no element."""
     if isinstance(data, Event):
         data = [data]
     if isinstance(data, list | tuple):
@@ -385,7 +388,7 @@ def _events(data: Data) -> tuple[list[Event] | None, Any]:
 
 
 def _only(engine: Running) -> str | None:
-    """The event of rows that do not say theirs: the only one that is read and not derived."""
+    """Return the event of rows that do not name theirs: the only one that is input, or None."""
     names = [name for name in engine.inputs if name not in engine.outputs] or list(engine.inputs)
     return names[0] if len(names) == 1 else None
 

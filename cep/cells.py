@@ -1,4 +1,4 @@
-"""Cells of notebooks that hold rules: `%load_ext cep`, then `%%cep`."""
+"""Notebook cells with rules: `%load_ext cep`, then `%%cep`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _Words(ArgumentParser):
-    """The words behind `%%cep`."""
+    """The parser of the arguments after `%%cep`."""
 
     def __init__(self) -> None:
         super().__init__("%%cep", add_help=False, allow_abbrev=False)
@@ -36,7 +36,7 @@ class _Words(ArgumentParser):
 
 @dataclass(frozen=True, slots=True)
 class RuleCells:
-    """The cells of one shell. `names`: its variables."""
+    """The `%%cep` cells of one shell. `names`: the shell's variables."""
 
     names: dict[str, Any]
 
@@ -116,7 +116,7 @@ def _pair(text: str, example: str) -> tuple[str, str]:
 
 
 def load(shell: Any) -> None:
-    """Give a shell of IPython the magic `%%cep`."""
+    """Register the magic `%%cep` in an IPython shell."""
     cells = RuleCells(shell.user_ns)
 
     def cep(line: str, cell: str) -> Derived | Engine:

@@ -1,4 +1,4 @@
-"""The command `cep`: check, plan and run programs of event rules, and the demos; where everything is put together."""
+"""The command `cep`, which combines the subcommands."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ PLACES: Mapping[str, str] = {
     "knowledge": "cep.app.cli_knowledge:knowing",
     "demo": "cep.demos.command:demos",
 }
-"""The commands in the order of `cep --help`, with module and name of each."""
+"""The module and name of each subcommand, in the order of `cep --help`."""
 _WITHOUT_RECORDS = ("check", "fmt", "convert", "plan")
 
 
 class _Imported(Mapping[str, Any]):
-    """The commands by name."""
+    """The subcommands by name. Each is imported when it is first used."""
 
     def __init__(self) -> None:
         self._made: dict[str, Any] = {}
@@ -68,7 +68,7 @@ class _Imported(Mapping[str, Any]):
 
 
 class AllCommands(Commands):
-    """The commands of `cep`."""
+    """All subcommands of `cep`."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -87,7 +87,7 @@ app = typer.Typer(
 
 
 def main() -> NoReturn:
-    """The entry point of the command."""
+    """Run the command."""
     answering()
     try:
         app(prog_name="cep")

@@ -1,4 +1,4 @@
-"""From program text to a plan that engines run: all that is found out before the first event, mistakes included.
+"""Compilation of a program text to a plan that engines run. All mistakes are found here, before the first event.
 
 parse -> lower -> ask the knowledge -> close the static rules -> plan
 """
@@ -45,22 +45,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileOptions:
-    """`facts`: {predicate: table}; `knowledge`: what graph patterns ask, a `cep.knowledge.graph.Knowledge`, or, where
-    that module is imported, an rdflib graph or dataset, as it is.
+    """The options of compilation.
 
-    `types`: of undeclared input events; `policy`: of rules that name none.
+    `facts`: {predicate: table}. `knowledge`: the source that graph patterns query: a `cep.knowledge.graph.Knowledge`,
+    or, if that module is imported, an rdflib graph or dataset. `types`: argument types of undeclared input events.
+    `policy`: the default policy of rules.
 
-    `alerts`: make the occurrences of ALERT statements too, which go out as tables of their own (`cep.rules.alert`).
+    `alerts`: also derive the occurrences of ALERT statements, which are output as separate tables (`cep.rules.alert`).
 
-    `dialect`: that of the text, by default what the suffix of its name says; `tick`: microseconds of the number 1 in a
-    dialect. `models`: of several answer streams of LARS the nearest to that before (1), or all (0); `solve_limit`: for
-    how many microseconds one is searched for; `first`: the tick at which a stream of LARS begins, if nothing comes
-    earlier.
+    `dialect`: by default that of the file's suffix. `tick`: the length of a dialect's time unit in microseconds.
+    `models`: of several answer streams of LARS, return the one nearest to the last (1) or all (0). `solve_limit`: the
+    time limit of the solver in microseconds. `first`: the tick at which a stream of LARS begins unless earlier input
+    arrives.
 
-    `files`: those that the text is put together of, each with its first line. `params`: values of parameters.
+    `files`: the names of the text's files, each with its first line. `params`: values of parameters.
 
-    `strict_types`: records that pass no WHEN are dead letters, and not only counted. `distinct`: equal records are one
-    event.
+    `strict_types`: records that pass no WHEN become dead letters; otherwise they are only counted. `distinct`: equal
+    records are one event.
     """
 
     facts: Mapping[str, pl.DataFrame] | None = None
@@ -80,7 +81,7 @@ class CompileOptions:
 
     @property
     def answer_sets(self) -> AnswerSetOptions | None:
-        """What is asked of answer sets. CepError: it is wrong."""
+        """The options of the solver, or None if none are set. Raises CepError for a wrong one."""
         if self.models is None and self.solve_limit is None and self.first is None:
             return None
         if self.models not in (None, 0, 1):
@@ -90,7 +91,7 @@ class CompileOptions:
 
 
 class FactlessCompileKeywords(TypedDict, total=False):
-    """Those of `CompileKeywords` but `facts`, which some take as tables of any library."""
+    """`CompileKeywords` without `facts`, for functions that take facts as tables of any library."""
 
     knowledge: KnowledgeSource | Iterable[Any] | None
     types: Mapping[str, tuple[str, ...]] | None
@@ -114,28 +115,30 @@ class CompileKeywords(FactlessCompileKeywords, total=False):
 
 
 class ProgramKeywords(CompileKeywords, EngineKeywords, total=False):
-    """Those of `compile` and of an engine."""
+    """The keyword arguments of `compile` and of an engine."""
 
 
 class DataProgramKeywords(FactlessCompileKeywords, UntimedEngineKeywords, total=False):
-    """Those of them that mean the same where data come as tables of any library."""
+    """The keyword arguments of `compile` and of an engine, without those that have another type in `cep.api`."""
 
 
 COMPILED = frozenset(each.name for each in fields(CompileOptions))
 
 
 def divided(options: Mapping[str, Any]) -> tuple[CompileOptions, EngineOptions]:
-    """The options of `compile` and those of an engine, of keyword arguments that may be either. TypeError: one is
-    neither."""
+    """Split keyword arguments into options of `compile` and of an engine. Raises TypeError for an unknown one."""
     own = {name: value for name, value in options.items() if name in COMPILED}
     return CompileOptions(**own), EngineOptions(**{name: options[name] for name in options.keys() - own.keys()})
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What is known of a program's text without its tree: `rules`: how many there are; `predicates`: the static
-    predicates that conditions ask for; `prefixes`: with their IRIs; `dialect`, `tick`: those that were asked
-    for; `together`: what several files say; `parameters`: with their values."""
+    """Information about a program's text.
+
+    `rules`: the number of rules. `predicates`: the static predicates that conditions use. `prefixes`: with their IRIs.
+    `dialect`, `tick`: the requested ones. `together`: the linked program of several files. `parameters`: with their
+    values.
+    """
 
     rules: int
     predicates: frozenset[str]
@@ -162,7 +165,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What static predicates hold, as codes of one pool of values: an engine has one of its own."""
+    """The contents of static predicates, as codes of a pool of values. Each engine has its own binding."""
 
     pool: Pool
     known: ProgramKnowledge
@@ -171,11 +174,11 @@ class Binding:
 
 @dataclass(slots=True)
 class CompiledProgram:
-    """A program that engines can run, as many as there are to be.
+    """A compiled program, which any number of engines can run.
 
-    `plan`: of all its rules; `rules`: these as they were lowered, `warnings` and those of alerts included; `alerts`:
-    the ALERT statements whose occurrences are made; `fingerprint`: of the program with all that its state depends on;
-    `written`: what is known of its text.
+    `plan`: the plan of all rules. `rules`: the lowered rules, with their warnings and those of alerts. `alerts`: the
+    ALERT statements whose occurrences are derived. `fingerprint`: identifies the program and everything else on which
+    its state depends. `written`: information about its text.
     """
 
     plan: Plan
@@ -189,23 +192,23 @@ class CompiledProgram:
     _first: Binding | None
 
     def bind(self) -> Binding:
-        """What the static predicates hold, for one engine: what was found while compiling, and found anew after it."""
+        """Return the contents of static predicates for one engine. The first call reuses those of the compilation."""
         first, self._first = self._first, None
         return first or _bound(self._statics, self.facts, self.knowledge)
 
     @property
     def inputs(self) -> dict[str, Schema]:
-        """The events that it reads, and as events of their starts the records of fluents."""
+        """The input events, and the records of input fluents as events at their starts."""
         return inputs_of(self.plan)
 
     @property
     def outputs(self) -> dict[str, Schema]:
-        """The events that it derives."""
+        """The derived events."""
         return outputs_of(self.plan, [table for alert in self.alerts for table in alert.tables])
 
     @property
     def warnings(self) -> tuple[Warning, ...]:
-        """The warnings for the author of the program, by position."""
+        """The warnings about the program, by position."""
         if self.knowledge is None:
             return self.plan.warnings
         known = (self._first or _bound(self._statics, self.facts, self.knowledge)).known
@@ -213,15 +216,18 @@ class CompiledProgram:
 
 
 def all_warnings(plan: Plan, knowledge: KnowledgeSource, known: ProgramKnowledge) -> tuple[Warning, ...]:
-    """The warnings of a plan and of what it asks the knowledge, by position."""
+    """Return the warnings of a plan and of its queries to the knowledge, by position."""
     silent = (knowledge.why_no_answers(each, plan.source, plan.schemas) for each in known.silent)
     return tuple(sorted((*plan.warnings, *silent, *known.mingled), key=lambda warning: warning.span or NOWHERE))
 
 
 @dataclass(frozen=True, slots=True)
 class ReadProgram:
-    """A program that was read and is not compiled yet: its text, the name to quote it by, the dialect and tick that
-    were asked for, its syntax tree; of one in several files what they say together."""
+    """A program that was parsed but not compiled.
+
+    `name`: the name for messages. `dialect`, `tick`: the requested ones. `together`: the linked program of several
+    files, or None.
+    """
 
     text: str
     name: str
@@ -233,7 +239,7 @@ class ReadProgram:
 
     @classmethod
     def of(cls, text: str, name: str, options: CompileOptions) -> ReadProgram:
-        """Raises CepError."""
+        """Parse a program. Raises CepError."""
         dialect, tick, files = options.dialect, options.tick, options.files
         recovery = Recovery()
         parameters = parameters_of(text, name, files, dialect, options.params, recovery)
@@ -250,11 +256,11 @@ class ReadProgram:
 
     @property
     def predicates(self) -> frozenset[str]:
-        """The static predicates whose facts may be given: those asked for, and those declared."""
+        """The static predicates whose facts may come from outside: those that are used or declared."""
         return frozenset(predicates_of(self.tree)) | declarations_of(self.tree).keys()
 
     def compiled(self, options: CompileOptions) -> CompiledProgram:
-        """Its plan, as `compile` makes it. Raises CepError."""
+        """Compile the program. Raises CepError."""
         try:
             return _compiled(self, options)
         except CepError as error:
@@ -264,13 +270,15 @@ class ReadProgram:
 def compile(
     text: str | Mapping[str, str], name: str = "<program>", **options: Unpack[CompileKeywords]
 ) -> CompiledProgram:
-    """A program text as a plan, or those of several files by their names. `name`: for messages; the other arguments are
-    those of `CompileOptions`. Raises CepError with all its mistakes."""
+    """Compile a program text, or the texts of several files by name. Raises CepError with all mistakes.
+
+    `name`: the name for messages. The other arguments are the fields of `CompileOptions`.
+    """
     return compiled(*one_text(text, name, CompileOptions(**options)))
 
 
 def one_text(text: str | Mapping[str, str], name: str, options: CompileOptions) -> tuple[str, str, CompileOptions]:
-    """The text of a program, its name and its options, of several files together. CepError: there is none."""
+    """Return the text, name and options of a program; several files are concatenated. Raises CepError for no file."""
     if isinstance(text, str):
         return text, name, options
     if not text:
@@ -281,7 +289,7 @@ def one_text(text: str | Mapping[str, str], name: str, options: CompileOptions) 
 
 
 def compiled(text: str, name: str, options: CompileOptions) -> CompiledProgram:
-    """The same, with the options as a value."""
+    """Compile a program text. Raises CepError with all mistakes."""
     try:
         program = ReadProgram.of(text, name, options)
     except SyntaxErrors as broken:
@@ -305,8 +313,10 @@ def _compiled(program: ReadProgram, options: CompileOptions) -> CompiledProgram:
 def declared_facts(
     text: str, name: str, options: CompileOptions
 ) -> tuple[Mapping[str, FactDeclaration], frozenset[str]]:
-    """Return the facts that a program declares, and the names in statements that cannot be read, which are told when it
-    is compiled. Raises CepError."""
+    """Return the facts that a program declares, and the names in statements that cannot be parsed. Raises CepError.
+
+    `compile` reports the statements that cannot be parsed.
+    """
     try:
         return declarations_of(ReadProgram.of(text, name, options).tree), frozenset()
     except SyntaxErrors as broken:
@@ -314,7 +324,7 @@ def declared_facts(
 
 
 class _PartlyChecked(CepErrors):
-    """Mistakes of a program, of which the `first` kept others from being looked for."""
+    """Mistakes of a program of which the `first` ones prevented further checks."""
 
     def __init__(self, errors: list[CepError], first: Sequence[CepError]) -> None:
         super().__init__(errors)
@@ -322,7 +332,7 @@ class _PartlyChecked(CepErrors):
 
 
 def _mistakes(tree: SyntaxTree, names: Collection[str], options: CompileOptions) -> list[CepError]:
-    """Return the mistakes of statements that do not need what has some names."""
+    """Return the mistakes of statements that do not depend on any of `names`."""
     if tree.helpers or tree.impossible or tree.answered:  # a dialect's statements are not those that are written
         return []
     found: dict[tuple[str, Span | None], CepError] = {}
@@ -339,12 +349,12 @@ def _mistakes(tree: SyntaxTree, names: Collection[str], options: CompileOptions)
 
 
 def lowered(tree: SyntaxTree, options: CompileOptions) -> Rules:
-    """Return the rules of a tree, with what is wrong in them."""
+    """Return the rules of a tree, with their mistakes."""
     return lower(tree, policy_choice(options.policy), options.types or {}, options.facts or {})
 
 
 def compiled_rules(program: ReadProgram, tree: SyntaxTree, every: Rules, options: CompileOptions) -> CompiledProgram:
-    """Return the plan of lowered rules. `program`, `tree`: what they were lowered from. Raises CepError."""
+    """Compile lowered rules. `program`, `tree`: what they were lowered from. Raises CepError."""
     tables, source = options.facts or {}, source_of(options.knowledge)
     parameters = program.parameters.by_name
     if parameters:
@@ -384,7 +394,8 @@ def _undistinct(event: str) -> Warning:
 
 
 def _planned(every: Rules, options: CompileOptions, source: KnowledgeSource | None) -> tuple[Rules, Plan, Binding]:
-    """Return lowered rules with what is wrong in what they ask, and their plan. Raises CepError."""
+    """Plan lowered rules. Return them with the mistakes of their queries, their plan, and the binding. Raises
+    CepError."""
     tables, types = options.facts or {}, options.types
     pool = Pool()
     known = ask(every, source, tables, pool)
@@ -403,13 +414,14 @@ def _planned(every: Rules, options: CompileOptions, source: KnowledgeSource | No
 
 
 def _types(tree: SyntaxTree, options: CompileOptions, source: KnowledgeSource | None) -> dict[str, list[str]]:
-    """The types of all events of a tree."""
+    """Return the attribute types of all events in a tree."""
     _, planned, _ = _planned(lowered(tree, options), options, source)
     return {name: [each.type for each in schema.attributes] for name, schema in planned.schemas.items()}
 
 
 FACTS = "records"
-"""What facts of dialects come in as; once they were pairs of events, and states from then do not fit."""
+"""The form in which facts of dialects arrive, as part of fingerprints: earlier versions had pairs of events, so their
+snapshots do not match."""
 
 
 def _fingerprint(program: ReadProgram, options: CompileOptions, source: KnowledgeSource | None) -> str:
@@ -446,7 +458,7 @@ def _closed(rules: Rules, facts: Mapping[str, pl.DataFrame], pool: Pool, known: 
 
 
 def _all(rules: Rules, known: ProgramKnowledge, error: CepError) -> list[CepError]:
-    """Every mistake once: of the rules, of what they ask, and of the plan."""
+    """Return all mistakes of the rules, their queries and the plan, without repetitions."""
     found = error.errors if isinstance(error, CepErrors) else (error,)
     if known.errors:  # without what was asked no type is known
         found = tuple(each for each in found if each.code != "type")
@@ -458,7 +470,8 @@ def _all(rules: Rules, known: ProgramKnowledge, error: CepError) -> list[CepErro
 
 
 def policy_choice(text: str | None, what: str = "policy") -> PolicyChoice | None:
-    """A policy by its name. CepError: `what` names none."""
+    """Return the policy with a name, or None without a name. Raises CepError for an unknown one. `what`: the option's
+    name."""
     if text is None:
         return None
     try:

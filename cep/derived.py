@@ -1,4 +1,4 @@
-"""What a program derived, as events and as tables of polars, pandas and Arrow."""
+"""The results of a program as events, and as tables of polars, pandas and Arrow."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Derived:
         schemas: Mapping[str, Schema],
         dead: Iterable[RefusedRow] = (),
     ) -> None:
-        """Take an engine's tables, with times in microseconds, and the schemas of everything that may be derived."""
+        """Wrap an engine's tables, with times in microseconds. `schemas`: those of everything that may be derived."""
         self._given, self._schemas = tables, schemas
         self._dead = tuple(dead)
 
@@ -151,11 +151,11 @@ class Derived:
     @overload
     def __getitem__(self, key: slice) -> Sequence[Event]: ...
     def __getitem__(self, key: str | int | slice) -> pl.DataFrame | Event | Sequence[Event]:
-        """By name a table, by number an event."""
+        """Return the table with a name, or the event with an index."""
         return self.to_polars(key) if isinstance(key, str) else self._events[key]
 
     def __eq__(self, other: object) -> bool:
-        """Equal to the same events in the same order, a list of them too."""
+        """Return True for the same events in the same order, also in a list."""
         if not isinstance(other, Derived | list | tuple):
             return NotImplemented
         return len(self) == len(other) and all(map(Event.__eq__, self, other))
@@ -172,14 +172,14 @@ class Derived:
         return f"<{text}>"
 
     def _repr_html_(self) -> str:
-        """A timeline and the first rows of each table, as notebooks show them."""
+        """Return a timeline and the first rows of each table as HTML, for notebooks."""
         counts = ", ".join(f"{name} {count:,}" for name, count in self.counts.items())
         dead = [f"row {one.row}: {one.reason}" for one in self._dead]
         return page(f"derived: {counts or 'nothing'}", self.tables, dead)
 
 
 def _table(table: pl.DataFrame | None, schema: Schema) -> pl.DataFrame:
-    """As an engine gives it, None: nothing; with the types that people use."""
+    """Convert an engine's table to common types. None: the engine derived nothing; the result is an empty table."""
     if table is None:
         columns = {attribute.name: _DTYPES.get(attribute.type, pl.Null()) for attribute in schema.attributes}
         more = {} if schema.fluent is None else {"bounds": pl.String()}

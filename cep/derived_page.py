@@ -1,4 +1,4 @@
-"""Derived events as a piece of HTML for notebooks: a timeline and the first rows of each table."""
+"""Derived events as HTML for notebooks: a timeline, and the first rows of each table."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from cep.core.schema import Schema
 from cep.rules.printing import declaration
 
 ROWS = 10
-"""Rows of a table that are shown."""
+"""The maximum number of rows shown per table."""
 LANES = 12
-"""Events that are shown."""
+"""The maximum number of events shown."""
 EVENTS, WARNINGS = 20, 5
-"""Events and warnings of an engine that are shown."""
+"""The maximum number of an engine's events and warnings shown."""
 LONGEST = 80
-"""Characters of a value that are shown."""
+"""The maximum number of characters shown per value."""
 COLUMNS = 20
-"""Columns of a table that are shown."""
+"""The maximum number of columns shown per table."""
 _LEFT, _WIDTH, _HEIGHT, _RIGHT = 150, 560, 20, 12
 _COLOURS = ("#3b7dd8", "#d9822b", "#3d9a50", "#b0468f", "#7a6ad8", "#a8822a")
 _TABLE = "<table cellpadding='3' style='font:inherit;border-collapse:collapse;text-align:left;white-space:nowrap'>"
 
 
 def page(summary: str, tables: Mapping[str, pl.DataFrame], dead: Sequence[str] = ()) -> str:
-    """Return a summary, a timeline of all tables, and the first rows of each. `dead`: why rows became no event."""
+    """Return a summary, a timeline of all tables, and the first rows of each, as HTML. `dead`: reasons of rejected
+    rows."""
     parts = [f"<div style='margin:2px 0'>{escape(summary)}</div>"]
     if dead:
         more = "" if len(dead) == 1 else f" and {len(dead) - 1:,} more"
@@ -45,7 +46,7 @@ def page(summary: str, tables: Mapping[str, pl.DataFrame], dead: Sequence[str] =
 def engine_page(
     summary: str, inputs: Mapping[str, Schema], outputs: Mapping[str, Schema], warnings: Sequence[str]
 ) -> str:
-    """Return the events that an engine reads and derives, with their attributes, and the first warnings."""
+    """Return the input and derived events of an engine with their attributes, and the first warnings, as HTML."""
     parts = [f"<div style='margin:2px 0'>{escape(summary)}</div>"]
     rows = ""
     for way, schemas in (("in", inputs), ("out", outputs)):
@@ -67,7 +68,7 @@ def engine_page(
 
 
 def timeline(tables: Mapping[str, pl.DataFrame]) -> str:
-    """Return an inline SVG with a line of bars for each table; nothing where there are no times."""
+    """Return an inline SVG with one row of bars per table, or an empty text without any times."""
     known = {name: table for name, table in tables.items() if _bounds(table) is not None}
     if not known:
         return ""
@@ -92,14 +93,14 @@ def timeline(tables: Mapping[str, pl.DataFrame]) -> str:
 
 
 def _bounds(table: pl.DataFrame) -> tuple[int, int] | None:
-    """The first and the last time of a table, in microseconds; None: it has none."""
+    """Return the first and the last time of a table in microseconds, or None without times."""
     times = pl.concat([table["start"].cast(pl.Int64), table["end"].cast(pl.Int64)]).drop_nulls()
     low, high = times.min(), times.max()
     return None if not isinstance(low, int) or not isinstance(high, int) else (low, high)
 
 
 def _lane(name: str, table: pl.DataFrame, number: int, first: int, last: int) -> str:
-    """The line of one table: a bar for each stretch of pixels, so no more than there are pixels."""
+    """Return the row of one table. Events that share pixels are merged into one bar."""
     length = max(1, last - first)
     places = (
         table.select(

@@ -1,8 +1,9 @@
-"""A program, running. Read this first: `compile` (cep/compile.py) makes a plan of a text, an engine runs it.
+"""The engine, which runs a program. Read this first: `compile` (cep/compile.py) turns text into a plan, an engine runs
+it.
 
-push -> admit (cep/runtime/admission.py) -> wait (reorder_buffer.py) -> step (stepping.py) -> give out (decode.py)
+push -> admit (cep/runtime/admission.py) -> wait (reorder_buffer.py) -> step (stepping.py) -> output (decode.py)
 
-Its parts (plan, machine, reorder buffer, history) are put together in `cep/engine_view.py`.
+`cep/engine_view.py` assembles its parts (plan, machine, reorder buffer, history).
 """
 
 from __future__ import annotations
@@ -34,21 +35,18 @@ from cep.stateful import StatefulEngine
 
 
 class Engine(StatefulEngine):
-    """A program, running. Batches go in by `push`, time by `advance`, the end of the input by `close`; each gives
-    the new derived events, {type: table} with Int64 `start` and `end` (microseconds UTC, closed interval) and a column
-    an attribute.
+    """A running program. `push` takes batches, `advance` moves the watermark, and `close` ends the input.
 
-    `explain`: whether lineage is given. `carried`: of each rule that remembers whether it goes on as it was in the
-    program before.
-
-    Where an exception ends one of them in the middle (Ctrl-C, a lack of memory, the limit of derivations), the engine
-    is `broken`: it takes, gives and saves nothing any more, and the last snapshot is what to go on from.
+    Each returns the new derived events, {type: table}, with one column per attribute and Int64 `start` and `end`
+    (microseconds UTC, closed interval). `explain`: True if they have lineage. `carried`: for each rule with state, True
+    if it continues its state from the prior program. If an exception interrupts a call (Ctrl-C, no memory, too many
+    derivations), the engine is `broken`: it refuses further calls. Continue from the last snapshot.
     """
 
     def __init__(
         self, program: CompiledProgram, options: EngineOptions | None = None, **given: Unpack[EngineKeywords]
     ) -> None:
-        """`options`, or the same as keyword arguments. Raises ValueError for a lateness that is none."""
+        """Create an engine with `options`, or with keyword arguments. Raises ValueError for an invalid lateness."""
         asked = replace(options or EngineOptions(), **given)
         super().__init__(program, asked)
         self.explain = asked.explain
@@ -62,24 +60,26 @@ class Engine(StatefulEngine):
     def from_text(
         cls, text: str | Mapping[str, str], name: str = "<program>", **options: Unpack[ProgramKeywords]
     ) -> Engine:
-        """An engine for a program text, or for those of several files by their names: `options` are those of `compile`
-        and those of the engine. Raises CepError."""
+        """Create an engine for a program text, or for the texts of several files by name. Raises CepError.
+
+        `options`: those of `compile` and of an engine.
+        """
         compiling, running = divided(options)
         return cls(compiled(*one_text(text, name, compiling)), running)
 
     @classmethod
     def from_file(cls, path: str | Path, name: str | None = None, **options: Unpack[ProgramKeywords]) -> Engine:
-        """The same for a file, whose name the messages quote where they are given no other."""
+        """Create an engine for a program file. `name`: the name for messages, by default the path."""
         return cls.from_text(Path(path).read_text(encoding="utf-8"), name or str(path), **options)
 
     # --- running ---
 
     def push(self, batch: EventBatch) -> Frames:
-        """Take a batch, {type: table} or events, sorted or not; gives what it completes.
+        """Process a batch, {type: table} or events in any order, and return what it completes.
 
-        A table has Int64 `start` and `end` (or `time`), a column an attribute, and may have `@order`, each row's
-        position in the input. All rows are taken, then time moves: none is late for another of the batch. Rows that do
-        not fit go to `take_dead`. Raises CepError for an unknown type or a missing column.
+        A table has Int64 `start` and `end` (or `time`), one column per attribute, and optionally `@order`, each row's
+        position in the input. The watermark moves after all rows, so no row of the batch is late for another. Rejected
+        rows go to `take_dead`. Raises CepError for an unknown type or a missing column.
         """
         batch = as_records(batch, self._recorded) if self._recorded else batch
         if self._parts.revision is not None:
@@ -91,12 +91,13 @@ class Engine(StatefulEngine):
         return self._run(self._buffer.reached())
 
     def push_event(self, type: str, arguments: Iterable[Value], start: int, end: int | None = None) -> Frames:
-        """Push one event, with its arguments in order; without `end` it is an instant. It is row 0 of its push."""
+        """Push one event with its arguments in order. Without `end` it is an instant. `take_dead` calls it row 0."""
         return self.push((Event(type, tuple(arguments), start, start if end is None else end),))
 
     def receive(self, batch: EventBatch, in_turn: bool = False) -> None:
-        """Take a batch as `push` does and complete nothing: `advance(reached)` goes on. `in_turn`: each row moves the
-        watermark for the rows after it, so that which rows are late does not depend on where the input is cut."""
+        """Receive a batch as `push` does, but complete nothing: call `advance(reached)` for that. `in_turn`: each row
+        moves the watermark for the rows after it, so the division of the input into batches does not decide which are
+        late."""
         self._receive(as_records(batch, self._recorded) if self._recorded else batch, in_turn)
 
     @wholly(refuses=True)
@@ -105,26 +106,26 @@ class Engine(StatefulEngine):
 
     @wholly(refuses=True)
     def update(self, time: int, add: object = (), remove: object = ()) -> None:
-        """From `time` on (microseconds) the knowledge is without the triples `remove`, and then with `add`.
+        """Remove the triples `remove` from the knowledge and add `add`, from `time` (microseconds) on.
 
-        Occurrences that end at or after `time` are judged by it. Updates may come in any order; of one time, each goes
-        on from the one before. Raises CepError, and changes nothing, where the watermark has passed `time`, and where
-        the types of what is asked would change.
+        Occurrences that end at or after `time` see the update. Updates may arrive in any order; those of the same time
+        apply in sequence. Raises CepError, and changes nothing, if the watermark has passed `time` or the types of
+        query results would change.
         """
         update(self._parts, [(time, add, remove)])
 
     @wholly(refuses=True)
     def updates(self, changes: Iterable[tuple[int, object, object]]) -> None:
-        """Take many updates at once, each (time, add, remove) as `update` does, which is much faster than one by one.
-        Raises CepError, and changes nothing, where one of them cannot be."""
+        """Apply many updates (time, add, remove) at once, which is much faster than one by one. Raises CepError, and
+        changes nothing, if one is refused."""
         update(self._parts, list(changes))
 
     def advance(self, watermark: int) -> Frames:
-        """No event that ends at or before `watermark` (microseconds) will come any more; gives what that completes."""
+        """Move the watermark: no event that ends at or before it (microseconds) will arrive. Return what completes."""
         return self._run(max(min(int(watermark), END_OF_TIME), self.watermark))
 
     def close(self) -> Frames:
-        """The end of the input: every deadline passes, every time point comes."""
+        """End the input: every deadline and time point passes. Return what completes."""
         return self._run(END_OF_TIME)
 
     @wholly()
@@ -148,7 +149,7 @@ class Engine(StatefulEngine):
         return self._given(step_slices(self._parts, slices))
 
     def _lineage(self, event: str, table: Table) -> list[pl.Series]:
-        """The columns that say where occurrences of an event come from."""
+        """Return the columns with the lineage of occurrences."""
         return [] if self.history is None else self.history.columns(event, table, self.plan, self.pool)
 
     def _given(self, made: dict[str, list[Table]]) -> Frames:
@@ -167,30 +168,31 @@ class Engine(StatefulEngine):
         return self._output.as_asked(out)
 
     def advance_only(self) -> None:
-        """From now on only `advance` moves the watermark, whatever comes."""
+        """Let only `advance` move the watermark from now on."""
         self._buffer.lateness = self._buffer.clocks = None
 
     def count_up_to(self, position: int) -> None:
-        """So many records have come, also those that became no event: what comes next has a higher position."""
+        """Raise the number of received records, including rejected ones, to `position`. Later records get higher
+        ones."""
         self._parts.position = max(self._parts.position, position)
 
     @wholly()
     def skip(self, watermark: int) -> None:
-        """Time goes on to `watermark`; what was to complete until then is dropped: another engine gives it."""
+        """Move the watermark without results. Waiting rows up to it are dropped: another engine processes them."""
         self._buffer.release(watermark)
 
     def set_lineage_columns(self, *columns: str) -> None:
-        """With lineage: give these columns with each occurrence, `because` or `constituents` or both."""
+        """Select the lineage columns of occurrences: `because`, `constituents` or both."""
         if self.history is not None:
             self.history.wanted_columns = columns
 
     @wholly()
     def forget(self) -> None:
-        """Keep nothing that no later event can need. Steps leave some of it until there is more."""
+        """Drop everything that no later event can need. Steps alone drop it only when enough has accumulated."""
         self._machine.evict(Frontier.at(self.watermark))
 
     def take_dead(self) -> list[RefusedRow]:
-        """The rows refused since the last call: (type, row in its pushed table or sequence, code, reason)."""
+        """Return the rows rejected since the last call: (type, row in its pushed table or sequence, code, reason)."""
         dead, self._parts.dead = self._parts.dead, []
         if not self._recorded:
             return dead
@@ -206,12 +208,11 @@ def holds(
     until: int | None = None,
     **options: Unpack[CompileKeywords],
 ) -> list[Held]:
-    """All maximal intervals of all fluents that a program's rules define or that come in, sorted by (type, args,
-    start). An event whose type is a fluent is a piece of it, closed.
+    """Return the maximal intervals of all fluents, derived and input, sorted by (type, args, start).
 
-    A fluent's value is the last argument. `start`, `until` (microseconds): clipped to them, both included; what never
-    ends goes on to `until`, what goes back and back goes to `start`. `options`: those of `CompileOptions`. Raises
-    CepError; ValueError where an event does not fit.
+    An input event whose type is a fluent is a closed piece of it. A fluent's value is the last argument. Intervals are
+    clipped to `start` and `until` (microseconds, both included). `options`: those of `CompileOptions`. Raises CepError,
+    and ValueError for an event that does not match its declaration.
     """
     engine = _taken(program, events, CompileOptions(**options), start, until)
     engine.refuse_boundless(start, until)
@@ -226,9 +227,8 @@ def detect(
     knowledge: KnowledgeSource | Iterable[Any] | None = None,
     distinct: bool = False,
 ) -> list[Event]:
-    """All events that a program derives from these, sorted by (end, start, type, args). Types of undeclared events
-    are those of the events given. Raises CepError; ValueError where an event does not fit its declaration.
-    """
+    """Return all derived events, sorted by (end, start, type, args). Undeclared events have the types of their values.
+    Raises CepError, and ValueError for an event that does not match its declaration."""
     engine = _taken(program, events, CompileOptions(policy=policy, facts=facts, knowledge=knowledge, distinct=distinct))
     return to_events(step(engine._parts, END_OF_TIME), engine.plan.schemas, engine.pool)
 
@@ -236,7 +236,7 @@ def detect(
 def _taken(
     program: str, events: Iterable[Event], options: CompileOptions, start: int | None = None, until: int | None = None
 ) -> Engine:
-    """An engine that has taken events, and completed nothing of them."""
+    """Create an engine that has received events, but completed nothing yet."""
     given = list(events)
     made = compiled(program, "<program>", replace(options, types=types_of(given)))
     engine = Engine(made, lateness=None, start=start, until=until)

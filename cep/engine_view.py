@@ -1,4 +1,4 @@
-"""What an engine is and holds, as others see it; and how it is put together from a compiled program."""
+"""The inspection of an engine, and its assembly from a compiled program."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from cep.runtime.run_stats import Count, RevisionStats
 
 
 def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:
-    """The parts of a program that nothing has come to yet."""
+    """Create the parts of an engine without any input."""
     keep_freed()
     bound, plan, remember = program.bind(), program.plan, options.remember
     if options.stage is not None:
@@ -108,9 +108,10 @@ def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:
 
 
 def _window(options: EngineOptions) -> RevisionWindow:
-    """How long results are revised; without `revise` a record of an event with a KEY replaces one that still waits.
+    """Return how long results are revised. Without `revise`, a record of an event with a KEY replaces one still in the
+    buffer.
 
-    What is exactly `revise` older than the watermark is taken: the last that is final ends a microsecond before that.
+    A row exactly `revise` older than the watermark is accepted. Final results end at least one microsecond before that.
     """
     lateness = options.lateness or 0
     if options.revise is None:
@@ -121,12 +122,12 @@ def _window(options: EngineOptions) -> RevisionWindow:
 
 
 class EngineView:
-    """An engine as a value to look at.
+    """The part of an engine that only inspects it.
 
-    `plan`: what it runs; `program`: a name for that with all that its state depends on; `alerts`: those it makes;
-    `stage`: of the program, None: it runs all of it. `pool`: the values of strings and IRIs; `relations`: what static
-    predicates hold; `history`: what was taken and made, and `changes`: the knowledge as it changes, None where there
-    are none; `written`: what is known of the program's text.
+    `plan`: the plan that it runs. `program`: identifies the program and everything else on which its state depends.
+    `alerts`: the alerts that it derives. `stage`: its stage of the program, or None for the whole. `pool`: the values
+    of strings and IRIs. `relations`: the static predicates. `history`: occurrences with their lineage, or None.
+    `changes`: the history of the knowledge, or None. `written`: information about the program's text.
     """
 
     def __init__(self, program: CompiledProgram, stage: int | None, parts: EngineParts) -> None:
@@ -148,14 +149,14 @@ class EngineView:
 
     @property
     def warnings(self) -> tuple[Warning, ...]:
-        """The warnings for the author of the program, by position."""
+        """The warnings about the program, by position."""
         if self.changes is None:
             return self.plan.warnings
         return all_warnings(self.plan, self.changes.loaded, self.changes.known)
 
     @property
     def answers(self) -> dict[str, RelationInfo]:
-        """What answers there are to what is asked of the knowledge, by the names of `plan.rules.asked`."""
+        """Return information about each query to the knowledge, by its name in `plan.rules.asked`."""
         if self.changes is None:
             return {}
         asked, loaded = self.plan.rules.asked, self.changes.loaded
@@ -164,41 +165,42 @@ class EngineView:
 
     @cached_property
     def inputs(self) -> dict[str, Schema]:
-        """The events that it reads, and as events of their starts the records of fluents."""
+        """The input events, and the records of input fluents as events at their starts."""
         return inputs_of(self.plan)
 
     @property
     def outputs(self) -> dict[str, Schema]:
-        """The events that it derives."""
+        """The derived events."""
         return self._output.schemas
 
     @property
     def shown(self) -> dict[str, Schema]:
-        """The events of which it gives rows; after a change of the program also those of the former one."""
+        """The events of its output; after a change of the program, also those of the former program."""
         return self.outputs
 
     @property
     def revises(self) -> bool:
-        """Whether records may withdraw others."""
+        """True if records may withdraw others."""
         return self._parts.revision is not None
 
     @property
     def withdraws(self) -> bool:
-        """Whether what is given may be withdrawn later."""
+        """True if results may be withdrawn later."""
         return self._parts.revision is not None and not self._parts.revision.window.final
 
     @property
     def revision_stats(self) -> RevisionStats | None:
-        """What revision has done since the engine was made; None where what is given is never withdrawn."""
+        """Statistics of revision since the engine was created, or None if results are never withdrawn."""
         return self._parts.revision.stats if self._parts.revision is not None and self.withdraws else None
 
     @property
     def late_rows(self) -> dict[str, int]:
-        """By event, how many rows came or went late within the window since the engine was made."""
+        """Return the number of rows, by event, that were added or removed late within the window of revision."""
         return {} if self._parts.revision is None else dict(self._parts.revision.late_rows)
 
     def refuse_endless(self, place: str) -> None:
-        """CepError: what the program asks is known at the end of the input alone, to which this place never comes."""
+        """Raise CepError if results are known only at the end of the input. `place`: where the input has no end, for
+        the message."""
         for node, span in zip(self.plan.nodes, self.plan.spans):
             if found := node.known_at_end():
                 message, hint = found
@@ -210,8 +212,8 @@ class EngineView:
             raise CepError(message, self.plan.source, span, hint, "endless")
 
     def refuse_boundless(self, start: int | None, until: int | None) -> None:
-        """CepError: something is defined by itself through what comes later, which may go back for ever, and it is not
-        said between which times it is asked."""
+        """Raise CepError if a fluent depends on its own future and `start` or `until` is missing. It might reach back
+        for ever."""
         for number in self._looking_ahead() if start is None or until is None else ():
             word, span = self.plan.nodes[number].properties().word, self.plan.spans[number]
             message = f"this {word} lies on a cycle, which goes back in time, perhaps for ever"
@@ -219,14 +221,17 @@ class EngineView:
             raise CepError(message, self.plan.source, span, hint + "`start` and `until`", "endless")
 
     def _looking_ahead(self) -> list[int]:
-        """The nodes on cycles that look ahead."""
+        """Return the nodes that look ahead and lie on a cycle."""
         units = [unit for group in self.plan.groups if group.recursive for unit in group.units]
         return [unit for unit in units if isinstance(unit, int) and self.plan.nodes[unit].looks_ahead()]
 
     @property
     def unending(self) -> frozenset[int]:
-        """The nodes that may go on by themselves, as cycles among formulas may, at the end of the input to the latest
-        time in it: engines of stages have to be told that (`reached_in_input`)."""
+        """Return the nodes that may derive results for ever, as cycles among formulas do.
+
+        At the end of the input they stop at the latest time in it. Engines of stages must be told that time
+        (`reached_in_input`).
+        """
         found = {number for number, node in enumerate(self.plan.nodes) if node.unending()}
         for group in self.plan.groups:
             nodes = [unit for unit in group.units if isinstance(unit, int)]
@@ -238,8 +243,10 @@ class EngineView:
 
     @property
     def beginning(self) -> frozenset[int]:
-        """The nodes that begin with the input, NOT and AGGREGATE of formulas on cycles: engines of stages have to be
-        told its first time (`begun_in_input`)."""
+        """The nodes whose state begins with the input: NOT and AGGREGATE of formulas on cycles.
+
+        Engines of stages must be told the first time of the input (`begun_in_input`).
+        """
         found: set[int] = set()
         for group in self.plan.groups:
             nodes = [unit for unit in group.units if isinstance(unit, int)]
@@ -253,19 +260,21 @@ class EngineView:
         return frozenset(found)
 
     def refuse_beginning(self, place: str, hint: str = "`cep run` and `cep serve` run it in one process") -> None:
-        """CepError: a cycle goes through NOT or AGGREGATE of formulas, which begins with the input, whose first time
-        this place does not know. `hint`: where it is run."""
+        """Raise CepError if a cycle through NOT or AGGREGATE of formulas needs the first time of the input.
+
+        `place`: where that time is unknown, for the message. `hint`: where such a program can run.
+        """
         for unit in sorted(self.beginning):
             word = self.plan.nodes[unit].properties().word
             message = f"this {word} lies on a cycle, which begins with the input: {place} knows no first"
             raise CepError(message, self.plan.source, self.plan.spans[unit], hint, "endless")
 
     def open_intervals(self) -> dict[str, list[Table]]:
-        """What fluents hold at the watermark and nothing has ended yet, by fluent; the rows of goals."""
+        """Return the intervals of fluents that are open at the watermark, by fluent, as rows of goals."""
         return self._machine.open(ended=False)
 
     def held_now(self) -> dict[str, pl.DataFrame]:
-        """The same as `push` gives what begins: of the fluents that it derives."""
+        """Return the open intervals of derived fluents, in the format of `push`."""
         held = {name: tables for name, tables in self.open_intervals().items() if name in self.outputs}
         found = frames(held, self.plan.schemas, self.pool)
         if self.history is None:
@@ -274,76 +283,81 @@ class EngineView:
         return {name: table.with_columns(lineage[name]) for name, table in found.items()}
 
     def partial_matches(self, event: str, key: Key | None = None, limit: int = 100) -> PartialMatches:
-        """The occurrences that wait, at the watermark, for the rest of a rule of a derived event, those that lack least
-        first. `key`: only those that have, or may still get, these values, by the names of attributes of the event or
-        of variables of its rules. At most `limit` are listed, the others counted. Nothing changes by it.
+        """Return the partial matches of a derived event's rules at the watermark, the most complete first.
 
-        Raises CepError for an event or a name that is not there, and where they are not known (docs/limits.md).
+        `key`: only matches that have or may still get these values, by the names of the event's attributes or of
+        variables of its rules. At most `limit` are listed; others are counted. The engine does not change. Raises
+        CepError for an unknown event or name, and if partial matches are not available (docs/limits.md).
         """
         return partial_matches(self.plan, self._machine.goals_by_unit(), self.pool, self.watermark, event, key, limit)
 
     def ranked_matches(self, event: str, key: Key, limit: int, part: StagePart) -> RankedMatches:
-        """The same of an engine of a stage, to be merged with those of others; nothing is checked."""
+        """Return the partial matches in an engine of a stage, to be merged with those of others. Nothing is checked."""
         goals = self._machine.goals_by_unit()
         return ranked_matches(self.plan, goals, self.pool, self.watermark, event, key, limit, part)
 
     @property
     def watermark(self) -> int:
-        """Nothing that ends at or before it (microseconds) is taken any more."""
+        """The watermark in microseconds: events that end at or before it are rejected."""
         return self._buffer.watermark
 
     def take_merged(self) -> Counter[str]:
-        """By event, how many records were one with an equal one since the last call."""
+        """Return how many records were equal to another one and merged with it since the last call, by event."""
         return self._parts.take_merged()
 
     def follow_input(self, follow: Callable[[str, RowChanges], None]) -> None:
-        """Tell what comes and goes of the input, of each event, where input is revised."""
+        """Call `follow` with the added and removed rows of each input event, if input is revised."""
         if self._parts.revision is not None:
             self._parts.revision.followers.append(follow)
 
     @property
     def stable(self) -> int:
-        """Nothing that ends at or before it (microseconds) is ever withdrawn."""
+        """The time in microseconds up to which results are final."""
         return self.watermark if self._parts.revision is None else self._parts.revision.stable
 
     @property
     def reached(self) -> int:
-        """The watermark that what has been received allows."""
+        """The watermark that the received input permits."""
         revision = self._parts.revision
         return self._buffer.reached() if revision is None else revision.reached(self._buffer)
 
     @property
     def latest(self) -> int:
-        """The largest end seen (microseconds); -2**62 before any."""
+        """The largest end of an event so far in microseconds, or -2**62 before any."""
         return self._buffer.latest
 
     @property
     def moving(self) -> int:
-        """The time that the watermark follows: `latest`, or where the clocks of keys are (`lateness_by`)."""
+        """The time that the watermark follows: `latest`, or the one of the keys' clocks (`lateness_by`)."""
         return self._buffer.moving
 
     @property
     def state_rows(self) -> int:
-        """Occurrences that wait in goals or for the watermark."""
+        """The number of occurrences in goals, in the reorder buffer, and in the window of revision."""
         window = 0 if self._parts.revision is None else self._parts.revision.size[0]
         return self._machine.size[0] + self._buffer.waiting_rows + window
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of what goals hold, of what waits for the watermark, of values and of lineage."""
+        """The bytes of goals, of waiting rows, of values and of lineage."""
         waiting = sum(table.nbytes for tables in self._buffer.waiting.values() for table in tables)
         history = 0 if self.history is None else self.history.nbytes
         waiting += 0 if self._parts.revision is None else self._parts.revision.size[1]
         return self._machine.size[1] + waiting + self.pool.nbytes + history
 
     def named(self) -> dict[PlanUnit, str]:
-        """Names of goals and events by what they mean (`cep.plan.identity`): those of equal names, in whatever program,
-        have equal states after equal input."""
+        """Return a fingerprint for each goal and event (`cep.plan.identity`).
+
+        Units with equal fingerprints, in any program, have equal states after equal input.
+        """
         return self._fingerprints.units(self.plan, self._machine)
 
     def meanings(self, known: bool = False) -> dict[str, str]:
-        """A name for what each derived event and alert means: of the rules, declarations and facts that it goes back
-        to. Neither layout, other rules nor the knowledge change it; `known`: the knowledge does where it is asked."""
+        """Return a fingerprint of each derived event and alert: of the rules, declarations and facts on which it
+        depends.
+
+        Layout and other rules do not change it. With `known`, the knowledge does if a rule queries it.
+        """
         return self._fingerprints.events(known)
 
     @cached_property
@@ -351,13 +365,15 @@ class EngineView:
         return self.meanings()
 
     def goals(self, rules: Collection[int] | None = None) -> dict[str, frozenset[str]]:
-        """The rules that remember something, as `line 3: warning`, with the names of their goals that do: all of them,
-        or those of these numbers."""
+        """Return the rules with state, as `line 3: warning`, and the fingerprints of their goals with state.
+
+        `rules`: the numbers of the rules (None: all).
+        """
         return prior_state.rules_with(self.plan, self.named(), rules)
 
     def input_horizons(self) -> dict[str, InputHorizon]:
-        """How much input the rules need to have seen, by their names as `goals` has them; the largest one of several
-        with one name."""
+        """Return how much past input each rule depends on, by the names of `goals`. Rules of the same name: the
+        longest."""
         found: dict[str, InputHorizon] = {}
         for number, each in enumerate(InputHorizon.of_rules(self.plan)):
             other = found.setdefault(prior_state.rule_name(self.plan, number), each)
@@ -369,39 +385,39 @@ class EngineView:
     # --- of an engine with workers (`cep.workers`); one without them ends its steps before it gives anything ---
 
     def stop(self) -> None:
-        """End what works for it beside this process."""
+        """Stop the worker processes. This engine has none."""
 
     def run_ahead(self, calls: int) -> None:
-        """What a call completes may be given by one of the next so many."""
+        """Allow results to be returned by one of the next `calls` calls. This engine returns them at once."""
 
     def outstanding(self) -> dict[str, pl.DataFrame]:
-        """What calls have begun and not given yet."""
+        """Return the results of calls that are not returned yet."""
         return {}
 
     def take_counts(self) -> list[Count]:
-        """What each goal has done since the last call, and what it holds."""
+        """Return each goal's statistics since the last call, and the size of its state."""
         return self._machine.take_counts()
 
     def take_key_shares(self) -> Sequence[KeyShares]:
-        """Which keys have many of the rows that were dealt since the last call; one engine deals none."""
+        """Return the keys with many rows since the last call. A single engine does not distribute rows."""
         return ()
 
     @property
     def chained(self) -> tuple[str, ...]:
-        """The recursive events that run in a kernel of their own."""
+        """The recursive events that run in their own kernel."""
         return self._machine.compiled
 
     @property
     def position(self) -> int:
-        """How many events have come."""
+        """The number of events received."""
         return self._parts.position
 
     @property
     def _state(self) -> str:
-        """What a snapshot is of."""
+        """The name of the program in a snapshot."""
         return self.program + (" alerts" if self.alerts else "")
 
     def _goals(self) -> list[str]:
-        """The names of the machine's goals."""
+        """Return the fingerprints of the machine's goals."""
         named = self.named()
         return [named[unit] for unit, _ in self._machine.goals()]

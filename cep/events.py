@@ -1,4 +1,4 @@
-"""One occurrence as a value, for the edges: tests, notebooks, small pushes."""
+"""Single occurrences as Python values, for tests, notebooks and small pushes."""
 
 from __future__ import annotations
 
@@ -48,8 +48,11 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A maximal interval in which a fluent holds: its name, its arguments with the value last, its ends in microseconds
-    UTC since the epoch, None: infinite, and which of them belong to it: `(]` `[]` `()` `[)`."""
+    """A maximal interval in which a fluent holds.
+
+    `args`: the fluent's arguments, then its value. `start`, `end`: microseconds UTC since the epoch; None: infinite.
+    `bounds`: the ends that belong to the interval: `(]` `[]` `()` `[)`.
+    """
 
     type: str
     args: tuple[Value, ...]
@@ -59,8 +62,10 @@ class Held:
 
 
 def types_of(events: Iterable[Event]) -> dict[str, tuple[str, ...]]:
-    """The types of the arguments by event: those of all their values, `any` where they differ. An event that has now
-    more, now fewer of them is left out."""
+    """Return the argument types of each event: those of all values, or `any` if they differ.
+
+    Events with a varying number of arguments are omitted.
+    """
     found: dict[str, list[set[str]]] = {}
     odd: set[str] = set()
     for event in events:

@@ -1,4 +1,4 @@
-"""LARS programs on streams of atoms as text: what is derived at each tick.
+"""LARS programs on streams of atoms as text: the derived atoms at each tick.
 
 ```python
 from cep.lars import answers
@@ -7,7 +7,7 @@ for tick, models in answers("high :- alpha [2].", [(0, ["alpha"])], last=4):
     print(tick, [sorted(model) for model in models])
 ```
 
-Source of the meaning: Beck, Eiter and Folie, *Ticker* (2017), Definition 4; `docs/lars.md`.
+Source of the semantics: Beck, Eiter and Folie, *Ticker* (2017), Definition 4; `docs/lars.md`.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from cep.rules.terms import Constant
 Stream = Iterable[tuple[int, Sequence[str]]]
 Atom = tuple[str, tuple[Constant, ...]]
 Told = tuple[str | None, int | None]
-"""An atom as text, and the number of the answer stream that has it, None: all; without an atom how many there are."""
+"""An atom as text, and the number of its answer stream (None: all). Without an atom, the number of answer streams."""
 TICK = 1
-"""Microseconds of a tick here: times are ticks."""
+"""The length of a tick in microseconds within this module: times are ticks."""
 _NOTATIONS = ("lars", "laser")
 _LASER = re.compile(r"\b(?:time_win|tuple_win|diamond|box)\s*\(")
 _SYMBOL = re.compile(r"[a-z][A-Za-z0-9_]*")
@@ -72,15 +72,20 @@ def answers(
     tick: str | timedelta = "1 s",
     dialect: str | None = None,
 ) -> Iterator[tuple[int, list[frozenset[str]]]]:
-    """Tick by tick the answer streams of a program: each the set of derived atoms, facts left out, as `q(1)` if true
-    now and `q(1)@3` at another tick.
+    """Yield each tick with the answer streams of a program: the derived atoms without facts.
 
-    `stream`: (tick, atoms) in order, atoms as text, `p(1)`; `facts`: atoms that are true at all ticks. The stream
-    begins at tick `first`, or with its first atoms if these are earlier or `first` is None. `last`: the last tick that
-    is asked, by default that of the last atoms. `models`: 1 gives of several answer streams the one nearest to that
-    before, any other number so many at most, 0 all, in sorted order. `window`: how many ticks a window of n ticks has,
-    `n+1` or `n`. `tick`: how long one is, for windows with units, `[2 sec]`. `dialect`: `lars`, rules in the syntax of
-    Ticker, or `laser`, the rule strings of Laser; None: whichever the text is. Raises CepError.
+    An atom is `q(1)` if it is true now, and `q(1)@3` at another tick. Raises CepError.
+
+    Args:
+        program: The text of the rules.
+        stream: (tick, atoms) in order. Atoms are text, `p(1)`.
+        facts: Atoms that are true at all ticks.
+        first: The tick at which the stream begins, unless its first atoms are earlier. None: with its first atoms.
+        last: The last tick to evaluate, by default that of the last atoms.
+        models: The maximum number of answer streams, in sorted order; 0: all. 1 selects the one nearest to the last.
+        window: The number of ticks in a window of n ticks, `n+1` or `n`.
+        tick: The length of a tick, for windows with units, `[2 sec]`.
+        dialect: `lars` for the syntax of Ticker, `laser` for rule strings of Laser. None: the one that the text is in.
     """
     for option, number in (("first", first), ("last", last), ("models", models)):
         if not (_is_number(number) or (number is None and option != "models")):
@@ -95,18 +100,18 @@ def answers(
 
 
 def _is_number(value: object) -> bool:
-    """Return True for whole numbers, also those of numpy."""
+    """Return True for whole numbers, including those of numpy."""
     return isinstance(value, SupportsIndex) and not isinstance(value, bool)
 
 
 def _kind(value: object) -> str:
-    """`a list`, `an int`: the type of a value, for messages."""
+    """Return the type of a value for messages: `a list`, `an int`."""
     name = type(value).__name__
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 def _texts(atoms: object, where: str) -> list[str]:
-    """Return atoms as a list. CepError: they are no texts."""
+    """Return atoms as a list. Raises CepError if they are not texts."""
     hint = '`["alpha(3)", "rtm50"]`'
     if isinstance(atoms, str) or not isinstance(atoms, Iterable):
         raise CepError(f"{where}: a list of atoms is expected, not {_kind(atoms)}", hint=hint, code="option")
@@ -118,7 +123,7 @@ def _texts(atoms: object, where: str) -> list[str]:
 
 
 def _in_order(stream: object) -> list[tuple[int, list[str]]]:
-    """Return the stream as a list. CepError: it does not have the shape of one, or ticks go down."""
+    """Return the stream as a list. Raises CepError if it is malformed or its ticks are not in order."""
     hint = 'a stream is `[(0, ["alpha(3)", "rtm50"]), (2, ["rtm50"])]`, its ticks in order'
     if isinstance(stream, str) or not isinstance(stream, Iterable):
         raise CepError(f"stream: {_kind(stream)} is not a list of ticks with atoms", hint=hint, code="option")
@@ -138,7 +143,7 @@ def _in_order(stream: object) -> list[tuple[int, list[str]]]:
 
 
 def _read(source: Source, dialect: str | None, tick: int, counted: bool) -> LarsProgram:
-    """The program, whose times are ticks from here on. Raises CepError."""
+    """Parse the program. Its times are ticks from here on. Raises CepError."""
     if dialect not in (None, *_NOTATIONS):
         raise CepError(f"dialect: `{dialect}` is none of LARS", hint='`dialect="lars"`, or "laser"', code="option")
     try:
@@ -202,12 +207,12 @@ class _Run:
 
     @staticmethod
     def _with_facts(program: LarsProgram, facts: Sequence[Atom]) -> LarsProgram:
-        """The program with facts as if they were written in it."""
+        """Add facts to the program."""
         more = tuple(LarsRule(LarsAtom(name, values), None, ()) for name, values in dict.fromkeys(facts))
         return replace(program, rules=(*program.rules, *more))
 
     def atom(self, text: str) -> Atom:
-        """An atom of the stream, whose arguments are constants."""
+        """Parse an atom of the stream, whose arguments are constants. Raises CepError."""
         found = self.read_atoms.get(text)
         if found is None:
             cursor = LarsCursor(Source(text, "<atom>"), TICK)
@@ -221,7 +226,7 @@ class _Run:
         return found
 
     def _types(self, given: Sequence[tuple[int, Sequence[Atom]]]) -> dict[str, tuple[str, ...]]:
-        """The types of the columns of what comes in."""
+        """Return the argument types of input predicates. Raises CepError."""
         found: dict[str, tuple[str, ...]] = {}
         for name, values in dict.fromkeys(each for _, atoms in given for each in atoms):
             types = tuple(each.type for each in values)
@@ -240,7 +245,7 @@ class _Run:
         return found
 
     def _declared(self) -> LarsProgram:
-        """The program with declarations of what comes in."""
+        """Add declarations of input predicates to the program."""
         declared = {each.name for each in self.program.declarations if isinstance(each, ast.EventDeclaration)}
         made = [
             ast.EventDeclaration(name, tuple(ast.AttributeTree(f"arg{at + 1}", type) for at, type in enumerate(types)))
@@ -270,7 +275,7 @@ class _Run:
             yield tick, self._models(now)
 
     def _models(self, now: set[Told]) -> list[frozenset[str]]:
-        """The answer streams of what is told at a tick."""
+        """Return the answer streams at a tick, from the items that are true then."""
         counts = [model for text, model in now if text is None]
         every = [text for text, model in now if model is None and text is not None]
         found: list[list[str]] = [list(every) for _ in range(counts[0] or 0 if counts else 1)]
@@ -281,7 +286,7 @@ class _Run:
         return made if len(made) < 2 else sorted(made, key=sorted)[: self.models or None]
 
     def _held(self, name: str, table: pl.DataFrame) -> Iterator[tuple[Told, int, int | None]]:
-        """What is told, and from which tick on it is in the answer, and from which on not."""
+        """Yield the items of a table, each with the tick from which it is true, and the one from which it is not."""
         assert self.first is not None, "there is a stream"
         predicate = predicate_of(name)
         columns = [table[each.name].to_list() for each in self.engine.outputs[name].attributes]
@@ -305,7 +310,7 @@ class _Run:
                 yield (f"{text}@{at}", model), max(since, at + 1), until
 
     def _tables(self) -> dict[str, pl.DataFrame]:
-        """The stream as tables of events."""
+        """Return the stream as tables of events."""
         assert self.first is not None, "there is a stream"
         rows: dict[str, list[tuple[int, int, tuple[Constant, ...]]]] = {}
         position = count(1)
@@ -329,7 +334,7 @@ class _Run:
 
     @staticmethod
     def text(name: str, values: Sequence[Value | None]) -> str:
-        """`q(1, a, "A b")`."""
+        """Return an atom as text, `q(1, a, "A b")`."""
         return f"{name}({', '.join(map(_value, values))})" if values else name
 
 

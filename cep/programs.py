@@ -1,4 +1,4 @@
-"""Programs as Python sessions give them: a text or files, facts as tables of any library, knowledge as triples."""
+"""Programs as given in Python: texts or files, facts as tables of any library, and knowledge as triples."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from cep.core.suggest import did_you_mean
 from cep.runtime.knowledge_source import KnowledgeSource
 
 Duration = timedelta | str
-"""`timedelta(minutes=5)`, or `"5 min"`."""
+"""A duration, `timedelta(minutes=5)` or `"5 min"`."""
 
 
 Program = str | Path | Mapping[str, str] | Sequence[Path]
-"""A program's text, or its file; of one in several files their texts by their names, or the files."""
+"""A program: its text, its file, several texts by name, or several files."""
 
 
 def program_text(program: Program) -> tuple[str | Mapping[str, str], str]:
-    """The text of a program, of several files those by their names, and the name to quote it by."""
+    """Return the text of a program, or the texts of several files by name, and the name for messages. Raises
+    CepError."""
     if isinstance(program, Mapping):
         return program, "<program>"
     if not isinstance(program, str | Path):
@@ -43,7 +44,7 @@ def program_text(program: Program) -> tuple[str | Mapping[str, str], str]:
 def compiled_program(
     text: str | Mapping[str, str], name: str, facts: Mapping[str, Any] | None, options: CompileOptions
 ) -> CompiledProgram:
-    """Compile a program. `facts`: {predicate: table}. CepError: it is wrong, or the facts are."""
+    """Compile a program. `facts`: {predicate: table}. Raises CepError for mistakes in the program or in the facts."""
     text, name, options = one_text(text, name, options)
     program = ReadProgram.of(text, name, options)
     tables = None if facts is None else _facts(facts, program.predicates)
@@ -51,7 +52,7 @@ def compiled_program(
 
 
 def refuse_order(schemas: Mapping[str, Schema]) -> None:
-    """CepError: times go by the order of records that may be pushed in pieces."""
+    """Raise CepError if the order of records determines their times (FOLD order). Data may be pushed in pieces."""
     for name, schema in schemas.items():
         if schema.format is not None and schema.format.fold == "order":
             hint = "`detect` takes all of it at once; or write the offset (`%z`), or `FOLD earlier`"
@@ -59,7 +60,7 @@ def refuse_order(schemas: Mapping[str, Schema]) -> None:
 
 
 def _source(knowledge: KnowledgeSource | Iterable[Any] | None) -> KnowledgeSource | None:
-    """Knowledge as engines ask it: triples, too. CepError: these are none."""
+    """Return the source of knowledge. Triples are wrapped. Raises CepError if they are invalid."""
     if knowledge is None or isinstance(knowledge, KnowledgeSource):
         return knowledge
     from cep.knowledge.graph import Knowledge
@@ -68,8 +69,10 @@ def _source(knowledge: KnowledgeSource | Iterable[Any] | None) -> KnowledgeSourc
 
 
 def _facts(facts: Mapping[str, Any], known: Collection[str]) -> dict[str, pl.DataFrame]:
-    """The tables of facts. CepError: one is no table, or the program neither declares its predicate nor asks for it
-    (`known`: those of which it does)."""
+    """Return the tables of facts. Raises CepError for an invalid table or an unknown predicate.
+
+    `known`: the predicates that the program declares or uses.
+    """
     for name in facts:
         if name not in known:
             listed = ", ".join(f"`{each}`" for each in sorted(known)) or "none"
@@ -79,7 +82,7 @@ def _facts(facts: Mapping[str, Any], known: Collection[str]) -> dict[str, pl.Dat
 
 
 def ticks_of(given: Duration, option: str = "lateness") -> int:
-    """Return a duration in microseconds. CepError: it is none; `option` names it."""
+    """Return a duration in microseconds. Raises CepError if it is invalid. `option`: its name in messages."""
     try:
         return of_duration(given) if isinstance(given, str) else given // timedelta(microseconds=1)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Changes of lowered rules and of statements, one at a time: what mutants and coverage are made of."""
+"""Single changes of lowered rules and of statements, for mutation testing and coverage."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from cep.rules.terms import Comparison, Condition, Constant, PolicyChoice, Predi
 NEIGHBOURS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "=": "!=", "!=": "="}
 POLICIES = {"unrestricted": "recent", "recent": "chronological", "chronological": "recent"}
 Edit = tuple[Any, Span, str]
-"""A changed value, the place of the change, and the change in words."""
+"""A changed value, the span of the change, and its description."""
 _WHOLE = ("span", "fluent", "label")
-"""Fields that are not changed inside."""
+"""Fields that are never changed."""
 
 
 def edits(value: Any, own: Callable[[Any, int | None], Iterator[Edit]], bound: int | None = None) -> Iterator[Edit]:
-    """Yield a value with each change that `own` makes of it, or of a part of it.
+    """Yield a value with one change each, of itself or of a part. `own` yields the changes of a part.
 
-    `own` is given a part and the WITHIN that the part was handed down (`bound`).
+    `own` gets the part and the WITHIN that the part inherited (`bound`).
     """
     if isinstance(value, tuple):
         for place, each in enumerate(value):
@@ -59,7 +59,7 @@ def edits(value: Any, own: Callable[[Any, int | None], Iterator[Edit]], bound: i
 
 
 def with_bound(value: Any, old: int | None, new: int | None) -> Any:
-    """Return a pattern in which a bound is another, also in its parts, to which it was handed down."""
+    """Replace a WITHIN in a pattern, also in the parts that inherited it."""
     changes: dict[str, Any] = {}
     for each in fields(value):
         own = getattr(value, each.name)
@@ -71,7 +71,7 @@ def with_bound(value: Any, old: int | None, new: int | None) -> Any:
 
 
 def condition_text(condition: Condition) -> str:
-    """Return a condition as it is written, a graph pattern by its variables."""
+    """Return the text of a condition. A graph pattern is shown by its variables."""
     if isinstance(condition, Predicate) and condition.graph is not None:
         return f"{{ ... }} of {', '.join(sorted(set(condition_variables(condition))))}"
     return _text(condition)
@@ -82,13 +82,14 @@ def _text(condition: Condition) -> str:
 
 
 CONDITION, ABSENCE, BOUND, WINDOW = "condition", "absence", "bound", "window"
-"""Kinds of parts that can be left out of a rule or formula."""
+"""Kinds of parts that can be omitted from a rule or formula."""
 _ENDLESS = 1 << 50
-"""Microseconds, or events, of a window from which nothing goes."""
+"""The size of a window that never drops anything, in microseconds or events."""
 
 
 def mutations(body: Pattern, parameters: Parameters) -> Iterator[Edit]:
-    """Yield the body of a rule with one small change each. `parameters`: those that it names, which have steps."""
+    """Yield the body of a rule with one small change each. `parameters`: constants that are parameters move by their
+    STEP."""
     return edits(body, partial(_changes, parameters))
 
 
@@ -106,8 +107,8 @@ def statement_mutations(statement: Statement, parameters: Parameters) -> Iterato
 
 
 def formula_omissions(statement: Statement) -> Iterator[tuple[str, Edit]]:
-    """Yield a formula without one of its parts each, behind the name of its fluent, and the part as its kind and its
-    text; nothing of other statements."""
+    """Yield each formula without one of its parts: the name of its fluent, and the change. Other statements yield
+    nothing."""
     if isinstance(statement, WhileRule):
         for edit in edits(statement, _formula_without):
             yield statement.name, edit
@@ -130,7 +131,7 @@ def _formula_without(value: Any, bound: int | None) -> Iterator[Edit]:
 
 
 def _without_part(value: And, place: int) -> Formula | None:
-    """Return a conjunction without one of its parts; None: what is left has nothing that holds."""
+    """Return a conjunction without one of its parts, or None if only negated parts would remain first."""
     rest = (*value.parts[:place], *value.parts[place + 1 :])
     signs = (*value.negated[:place], *value.negated[place + 1 :])
     if signs[0]:
@@ -157,7 +158,7 @@ def _formula_changes(parameters: Parameters, value: Any, bound: int | None) -> I
 
 
 def _intervals(within: MetricInterval) -> Iterator[tuple[MetricInterval, str]]:
-    """Yield an interval with another beginning or end."""
+    """Yield an interval with a changed beginning or end."""
     for other, told in _durations(within.low):
         yield replace(within, low=other), f"{told} {duration_named(within.low)}"
     for other, told in _durations(within.high or 0):
@@ -184,7 +185,7 @@ def _alert_changes(alert: AlertStatement) -> Iterator[Edit]:
 
 
 def omissions(body: Pattern) -> Iterator[Edit]:
-    """Yield the body of a rule without one of its parts each, and the part as its kind and its text."""
+    """Yield the body of a rule without one of its parts each. The description has the kind and the text of the part."""
     return edits(body, _without)
 
 
@@ -251,7 +252,7 @@ def _pair_changes(value: Pair) -> Iterator[Edit]:
 
 
 def _durations(ticks: int) -> tuple[tuple[int, str], ...]:
-    """Return the neighbours of a duration, each with what is said of it."""
+    """Return changed durations, each with a description."""
     found = ((ticks - 1, "a tick less than"), (ticks + 1, "a tick more than"), (ticks // 2, "half of"))
     return tuple((each, told) for each, told in found if 0 < each != ticks) if ticks else ()
 
@@ -274,12 +275,12 @@ def _moved(number: float) -> float:
 
 
 def _binds(comparison: Comparison) -> bool:
-    """Return True if an equation may give a variable its value."""
+    """Return True if an equation may bind a variable."""
     return isinstance(comparison.left, Variable) or isinstance(comparison.right, Variable)
 
 
 def span_of(condition: Condition, other: Span) -> Span:
-    """Return the place of a condition, of one that has none another."""
+    """Return the span of a condition, or `other` if it has none."""
     return getattr(condition, "span", other)
 
 
@@ -309,7 +310,7 @@ def _without(value: Any, bound: int | None) -> Iterator[Edit]:
 
 
 def with_conditions(value: Any, keep: Any) -> Any:
-    """Return a pattern with some of its conditions."""
+    """Keep only the conditions of a pattern for which `keep` returns True."""
     if isinstance(value, SelectPattern):
         rest = tuple(each for each in value.conditions if keep(each))
         inner = with_conditions(value.pattern, keep)

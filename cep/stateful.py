@@ -1,4 +1,4 @@
-"""The state of an engine: saved and restored as a whole, or taken out and put back by key."""
+"""The state of an engine: saved and restored as a whole, or extracted and inserted by key."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from cep.runtime.stepping import wholly
 
 
 class StatefulEngine(EngineView):
-    """An engine that goes on where it, or one of another program, was.
+    """An engine that can continue from the state of another engine, also of another program.
 
-    `carried`: of each rule that remembers whether it goes on as it was in the program before. Where an exception ends
-    a call in the middle, the engine is `broken`.
+    `carried`: for each rule with state, True if it continues its state from the prior program. If an exception
+    interrupts a call, the engine is `broken`.
     """
 
     def __init__(self, program: CompiledProgram, options: EngineOptions) -> None:
@@ -46,13 +46,15 @@ class StatefulEngine(EngineView):
 
     @wholly()
     def snapshot(self) -> bytes:
-        """The whole state, to go on from later: `Engine.from_text(program).restore(blob)`."""
+        """Return the whole state, for `Engine.from_text(program).restore(blob)`."""
         return self._saved(False)
 
     @wholly()
     def state_for_another(self) -> bytes:
-        """The whole state for an engine of another program (`PriorState`): with lineage also what is remembered. Where
-        input is revised, it is that of `stable`, and the input since then waits."""
+        """Return the whole state for an engine of another program (`PriorState`), including remembered lineage.
+
+        If input is revised, it is the state at `stable`, and later input waits in the buffer.
+        """
         return self._saved(True)
 
     def _saved(self, whole: bool) -> bytes:
@@ -60,17 +62,19 @@ class StatefulEngine(EngineView):
         return engine_state.save(self._parts, self._goals(), self._loaded, self._state, events, whole)
 
     def _event_names(self) -> dict[str, str]:
-        """Names for what events mean, as goals have them."""
+        """Return the fingerprints of events."""
         return {unit: name for unit, name in self.named().items() if isinstance(unit, str)}
 
     @wholly()
     def snapshot_in_segments(self) -> SegmentedState:
-        """The same in segments: `new` are those that the last one had not. An engine of which they are not kept is not
-        to be gone on with. Not with lineage."""
+        """Return the whole state in segments. `new` are the segments that differ from the last call.
+
+        If they are not stored, the engine must not be used any more. Not available with lineage.
+        """
         return engine_state.save_in_segments(self._parts, self._goals(), self._loaded, self._state, self._book)
 
     def restore_segments(self, head: bytes, names: Sequence[str], fetch: Fetch) -> Self:
-        """Take on what `snapshot_in_segments` gave, or `snapshot`. Raises CepError as `restore` does."""
+        """Restore the state of `snapshot_in_segments` or `snapshot`. Raises CepError as `restore` does."""
         with snapshot.restoring():
             header, batches = engine_state.read_snapshot(self._parts, head, self._state)
             if "segments" in header:
@@ -87,12 +91,14 @@ class StatefulEngine(EngineView):
         engine_state.take_on_segments(self._parts, header, batches, names, fetch, self._book)
 
     def goes_on(self, blob: bytes) -> bool:
-        """Whether a snapshot is of this program, so that `restore` takes it. Raises CepError where it is damaged."""
+        """Return True if a snapshot belongs to this program. Raises CepError if it is damaged."""
         return snapshot.program_of(blob) == self._state
 
     def restore(self, blob: bytes) -> Self:
-        """Take on a snapshot of the same program; gives the engine itself. Raises CepError where it is another
-        program's, or damaged; the engine is then not to be used any more."""
+        """Restore a snapshot of the same program, and return the engine.
+
+        Raises CepError if it is damaged or of another program. The engine must not be used then.
+        """
         with snapshot.restoring():
             self._take_on(*engine_state.read_snapshot(self._parts, blob, self._state))
         return self
@@ -102,14 +108,19 @@ class StatefulEngine(EngineView):
         engine_state.take_on(self._parts, header, batches)
 
     def extract(self, keys: KeySelection) -> bytes:
-        """Take out all that is held of these keys, each the values of the arguments by which the program runs
-        (`cep plan`), or of a share of them; what belongs to every key is copied. Gives it as `replace` takes it.
-        Raises CepError where the program or stage does not run by key, and with lineage."""
+        """Remove the state of some keys, and return it for `replace`. State that belongs to every key is copied.
+
+        A key consists of the values of the arguments by which the program is distributed (`cep plan`). `keys` may also
+        be a share of all keys. Raises CepError if the program or stage is not distributed by key, and with lineage.
+        """
         return self._extract(self._keyed(), keys)
 
     def replace(self, keys: KeySelection, state: bytes) -> None:
-        """Put what `extract` gave, of an engine of the same program and stage at the same watermark, in the place of
-        all that is held of these keys; an engine that has met nothing takes on the watermark, too. Raises CepError."""
+        """Replace the state of some keys by the result of `extract`. Raises CepError.
+
+        That engine must have the same program and stage, and the same watermark. An engine without input adopts the
+        watermark.
+        """
         held = self._keyed()
         with snapshot.restoring():
             self._replace(held, keys, *held.read(state))
@@ -129,32 +140,38 @@ class StatefulEngine(EngineView):
 
     @wholly(refuses=True)
     def know(self, changes: Iterable[tuple[int, object, object]]) -> None:
-        """Take updates from the time until the watermark, in place of all updates that were taken before, also of those
-        to come: the engine goes on from a snapshot, and what changes the knowledge is read again. Raises CepError where
-        one of them cannot be taken; this is then to be called again without it."""
+        """Replace all updates of the knowledge, past and pending, by `changes`.
+
+        This is for an engine that was restored from a snapshot. Raises CepError if one of them is refused; call it
+        again without that one.
+        """
         stepping.know(self._parts, list(changes))
 
     @wholly(refuses=True)
     def learn(self, changes: Sequence[tuple[int, bytes]]) -> None:
-        """Take changes of the knowledge that were made of triples before (`KnowledgeSource.change`), none of which is
-        late. Raises CepError, and changes nothing, where one of them cannot be."""
+        """Apply changes of the knowledge that `KnowledgeSource.change` has prepared. None may be late.
+
+        Raises CepError, and changes nothing, if one is refused.
+        """
         stepping.learn(self._parts, changes)
 
     def reached_in_input(self, latest: int) -> None:
-        """The whole input has come to `latest` (microseconds), of which a stage's engine has a part."""
+        """Record the latest time (microseconds) of the whole input, of which an engine of a stage receives only a
+        part."""
         if self._parts.buffer.of_input is not None:
             self._parts.buffer.of_input = max(self._parts.buffer.of_input, latest)
 
     def begun_in_input(self, first: int) -> None:
-        """The whole input has begun at `first` (microseconds), of which a stage's engine has a part."""
+        """Record the first time (microseconds) of the whole input, of which an engine of a stage receives only a
+        part."""
         self._parts.buffer.begun = min(self._parts.buffer.begun, first)
 
     def begun_by(self, time: int) -> bool:
-        """Whether the input has begun by then (microseconds), as far as is known here."""
+        """Return True if the input has begun at or before `time` (microseconds), as far as this engine knows."""
         return self._parts.buffer.begun <= time
 
     def pass_by(self, tables: Mapping[str, pl.DataFrame]) -> None:
-        """Records of events that the program does not read have come: they move the time, as others do."""
+        """Note records of events that the program does not read. They move the watermark, too."""
         if self._buffer.clocks is not None:  # they are those of keys that it reads
             return
         for table in tables.values():
@@ -163,8 +180,7 @@ class StatefulEngine(EngineView):
                 self._buffer.latest = max(self._buffer.latest, int(right["end"].to_numpy().max()))
 
     def hand_lineage(self, tables: Mapping[str, pl.DataFrame]) -> None:
-        """Of a stage: these tables are about to be received, and what other stages made of them says where it comes
-        from."""
+        """Register the lineage of tables that an engine of a stage is about to receive from other stages."""
         position = self.position
         for name, table in tables.items():
             if isinstance(self.history, StageHistory) and name in self.history.handed:
@@ -173,7 +189,7 @@ class StatefulEngine(EngineView):
 
     @wholly()
     def begin_window(self) -> None:
-        """Where input is revised: what was given until now is final. Of an engine that took over what others hold."""
+        """Make all results so far final, if input is revised. For an engine that took over the state of others."""
         if self._parts.revision is not None:
             begin_window(self._parts.revision, self.watermark)
 

@@ -275,7 +275,7 @@ class Successor(Engine):
     def go_on_with(self, blob: bytes, made: Callable[[Mapping[str, str]], Successor]) -> Self:
         """Restore a snapshot of this program. Raises CepError if it is damaged or of another program.
 
-        `made`: makes an engine from the texts of the former program.
+        `made`: a function that creates an engine from the texts of the former program.
         """
         if snapshot.program_of(blob) == self._state:
             return self.restore(blob)

@@ -1,7 +1,7 @@
-"""A program in many variants, as one plan: values of parameters, or a change of a rule, for each.
+"""Many variants of a program as one plan: different parameter values, or a changed rule each.
 
-What means the same in two variants is one event, and the planner makes one goal of equal nodes. So all variants run in
-one pass over the input and share every operator whose result does not depend on what differs.
+Events with the same meaning in two variants become one event, and the planner merges equal nodes. So all variants run
+in one pass over the input, and share every operator whose result does not depend on the difference.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ from cep.rules.terms import Constant, Predicate, StaticRule
 
 T = TypeVar("T")
 _TEXTS = ("label", "span", "head_span")
-"""Fields that name no event."""
+"""Fields that contain no names of events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variants:
-    """A compiled program of many variants. `names`: of each variant the names that its wanted events have there;
-    `alerts`: of each variant its alerts by the names that the program gives them."""
+    """A compiled program of many variants.
+
+    `names`: for each variant, the names of its wanted events in the merged program. `alerts`: for each variant, its
+    alerts by their original names.
+    """
 
     program: CompiledProgram
     names: Sequence[Mapping[str, str]]
@@ -34,7 +37,7 @@ class Variants:
 
     @property
     def both(self) -> list[tuple[Mapping[str, Alert], Mapping[str, str]]]:
-        """The alerts and the names of each variant."""
+        """Return the alerts and the names of each variant."""
         return list(zip(self.alerts, self.names))
 
 
@@ -46,9 +49,9 @@ def compiled_variants(
     events: Sequence[str],
     alerts: Sequence[str] = (),
 ) -> Variants:
-    """Compile a program once for each set of values of its parameters, as one.
+    """Compile a program once for each set of parameter values, as one merged program. Raises CepError.
 
-    `events`, `alerts`: those that are wanted; what none of these needs is left out. Raises CepError.
+    `events`, `alerts`: the wanted ones. Everything that none of them needs is omitted.
     """
     programs = [
         ReadProgram.of(text, name, replace(options, params={**(options.params or {}), **each})) for each in params
@@ -87,7 +90,7 @@ def compiled_together(
 
 
 class _Variant:
-    """The rules of one variant by the names that they define, and what each of these needs."""
+    """The rules of one variant by the name that they define, and the names that each of them needs."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -103,7 +106,7 @@ class _Variant:
         self._needs: dict[str, frozenset[str]] = {}
 
     def needs(self, name: str) -> frozenset[str]:
-        """Return the names that the rules of a name speak of; the tables of a fluent need each other."""
+        """Return the names that the rules of `name` use. The tables of a fluent need each other."""
         if name not in self._needs:
             found = {each for rule in self.defined[name] for each in _named(rule) if each in self.defined}
             fluent = self.rules.schemas[name].fluent if name in self.rules.schemas else None
@@ -112,7 +115,7 @@ class _Variant:
         return self._needs[name]
 
     def below(self, name: str) -> list[str]:
-        """Return a name and all that it goes back to."""
+        """Return a name, and all names on which it depends."""
         found, waiting = {name}, [name]
         while waiting:
             more = self.needs(waiting.pop()) - found
@@ -122,7 +125,7 @@ class _Variant:
 
 
 class _Merge:
-    """The rules of all variants, each once for what it means."""
+    """The rules of all variants. Rules with the same meaning are kept once."""
 
     def __init__(self) -> None:
         self.schemas: dict[str, Schema] = {}
@@ -134,7 +137,7 @@ class _Merge:
         self._done: set[str] = set()
 
     def add(self, variant: _Variant, wanted: Iterable[str]) -> dict[str, str]:
-        """Add what a variant needs for these names; return what each name is called."""
+        """Add the rules that a variant needs for the wanted names. Return the new name of each."""
         needed = sorted({each for name in wanted for each in variant.below(name)})
         renamed = {name: self._name(variant, name) for name in needed}
         for name in needed:
@@ -150,7 +153,7 @@ class _Merge:
         return renamed
 
     def add_alerts(self, alerts: Iterable[Alert], renamed: Mapping[str, str]) -> dict[str, Alert]:
-        """Return alerts on the tables of a variant, by their names."""
+        """Return alerts on the renamed tables of a variant, by their original names."""
         found = {}
         for alert in alerts:
             table = renamed[alert.table]
@@ -161,7 +164,7 @@ class _Merge:
         return found
 
     def _name(self, variant: _Variant, name: str) -> str:
-        """Return what a name is called: as it is for its first meaning, with a number for each other one."""
+        """Return the new name: unchanged for the first meaning of a name, with a number for each further meaning."""
         meaning = tuple(self._definition(each, variant) for each in variant.below(name))
         schema = variant.rules.schemas.get(name)
         whose = name if schema is None or schema.fluent is None else schema.fluent.name
@@ -199,7 +202,7 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 def _named(rule: Rule | StaticRule) -> Iterator[str]:
-    """Yield the events and predicates that a rule speaks of."""
+    """Yield the events and predicates that a rule uses. Raises CepError for answer sets."""
     for part in _parts(rule):
         if isinstance(part, AnswerSetPattern):
             raise CepError("rules with several answer sets have no variants", hint="one value at a time", code="option")
@@ -210,7 +213,7 @@ def _named(rule: Rule | StaticRule) -> Iterator[str]:
 
 
 def _renamed(value: T, names: Mapping[str, str]) -> T:
-    """Return a value in which events and predicates have other names."""
+    """Rename the events and predicates in a value."""
     made: Any = value
     if isinstance(made, tuple):
         parts = tuple(_renamed(each, names) for each in made)
