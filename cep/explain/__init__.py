@@ -1,1 +1,1 @@
-"""Why an event was derived, and why it was not."""
+"""Explain why an event was derived, or why it was not."""

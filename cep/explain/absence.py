@@ -1,7 +1,7 @@
-"""Why an event was not derived: for each rule that could have given it, how near it came and what failed.
+"""Explain why an event was not derived: for each rule that could derive it, the closest attempt and its failure.
 
-The head is made equal to the event asked for; the body is tried over what occurred up to the time asked for. Of all
-attempts the nearest is given: see `_nearness`.
+The rule's head is unified with the requested event. Its body is matched with the occurrences up to the requested time.
+Of all attempts, the closest is returned (see `_nearness`).
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from cep.rules.terms import PolicyChoice, Variable, expression_variables
 
 DAY = 86_400_000_000
 MOST = 2_000
-"""Occurrences of one event that are tried, the latest."""
+"""The number of latest occurrences of one event that are tried."""
 DEEPEST = 3
-"""How many events that were missing themselves are followed."""
+"""The number of missing events that are followed, one inside the other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """The event asked for, and either that it is there (`found`), or why no rule gave it, in program order.
+    """The requested event, and either its occurrences (`found`) or the reason of each rule for not deriving it, in
+    program order.
 
-    `before`, `after`: the nearest ones there are. `until`: what ended later was not looked at. `ended`: of a fluent
-    what ended the latest before.
+    `before`, `after`: the closest occurrences. `until`: occurrences that end later were not considered. `ended`: for a
+    fluent, the reason of its last end before that time.
     """
 
     wanted: EventQuestion
@@ -48,12 +49,12 @@ class Absence:
 
 
 Back = int | tuple[int, ...] | None
-"""How long before the time asked for occurrences count (microseconds), of several numbers each for those that are so
-deep; None: a day, or the longest duration that the rule names."""
+"""The time before the requested time in which occurrences are considered, in microseconds. A tuple has a value for each
+depth. None: a day, or the longest duration in the rule."""
 
 
 def absence(memory: Memory, judge: Judge, wanted: EventQuestion, back: Back = None) -> Absence:
-    """Why there is no such event at the time asked for."""
+    """Explain why there is no such event at the requested time."""
     found = tuple(wanted.found(memory))
     until = wanted.until
     if found:
@@ -120,7 +121,7 @@ class _Refusing:
     def whole(self, rule: Rule, attempt: Attempt, wanted: EventQuestion) -> Failure:
         """Return why an attempt failed although all its conditions hold.
 
-        It derived another event, or ended before the time asked for, or was not chosen by the policy.
+        It derived another event, ended before the requested time, or was not chosen by the policy.
         """
         if not self.gives(rule, attempt, wanted):
             args = tuple(self.judge.value(each, attempt.bound)[0] for each in rule.arguments)
@@ -130,7 +131,7 @@ class _Refusing:
         return Failure("apart", rule.body, by=before) if before else Failure("policy" if chosen else "whole", rule.body)
 
     def gives(self, rule: Rule, attempt: Attempt, wanted: EventQuestion) -> bool:
-        """Return True if an attempt agrees with the arguments asked for, as far as they are bound."""
+        """Return True if an attempt agrees with the requested arguments, as far as its variables are bound."""
         for place, value in wanted.fixed.items():
             known = self.known(rule, attempt, place)
             if known is not None and not same(known[0], value):
@@ -139,7 +140,7 @@ class _Refusing:
         return all(one is None or other is None or same(one[0], other[0]) for one, other in pairs)
 
     def known(self, rule: Rule, attempt: Attempt, place: int) -> TypedValue | None:
-        """The argument that an attempt gives, if it has come that far."""
+        """Return an argument of the event that an attempt derives, or None if its variables are not bound."""
         argument = rule.arguments[place]
         if isinstance(argument, Variable):
             return attempt.bound.get(argument.name)
@@ -157,7 +158,7 @@ class _Refusing:
 
 
 def _twice(pattern: Pattern) -> tuple[tuple[int, int], ...]:
-    """Places of an event at which the same variable stands."""
+    """Return pairs of argument positions with the same variable."""
     arguments = pattern.properties().arguments
     names = [each.name if isinstance(each, Variable) else "_" for each in arguments]
     again = [place for place, name in enumerate(names) if name[0] != "_" and name in names[:place]]
@@ -165,20 +166,22 @@ def _twice(pattern: Pattern) -> tuple[tuple[int, int], ...]:
 
 
 def _policies(rule: Rule) -> list[PolicyChoice]:
-    """The policies of the parts of a rule."""
+    """Return the policies of all parts of a rule."""
     found = [part.properties().policy for part in patterns(rule.body)]
     return [each for each in found if each is not None]
 
 
 def _nearness(attempt: Attempt, failure: Failure, wanted: EventQuestion) -> tuple[int, ...]:
-    """The more, the nearer, of those that give the arguments asked for: most of its events are there; it touches the
-    time asked for; the events lie as they should; most conditions hold; it misses by the least time, its own and that
-    to the time asked for together; the latest."""
+    """Return a sort key for attempts that derive the requested arguments; the closest has the greatest.
+
+    It compares, in this order: the number of matched events, touching the requested time, the relations of the events,
+    the number of conditions that hold, the missing time (in the rule and to the requested time), and the end.
+    """
     before = _before(attempt, wanted)
     short = before if failure.kind == "apart" else before + failure.by
     return attempt.held, not before, attempt.placed, attempt.holding, -short, attempt.end
 
 
 def _before(attempt: Attempt, wanted: EventQuestion) -> int:
-    """How long before the time asked for it was over."""
+    """Return the time from the end of an attempt to the requested time, at least 0."""
     return max(0, wanted.since - attempt.end)

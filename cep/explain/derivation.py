@@ -1,4 +1,5 @@
-"""Why an event was derived: the rule, what it was given, and the same of that, down to the records of the input."""
+"""Explain why an event was derived: its rule and constituents, and recursively those of the constituents, down to input
+records."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from cep.plan.algebra import Rule
 from cep.plan.pattern import levels
 
 MOST = 200
-"""Occurrences that a tree holds."""
+"""The default number of occurrences in a tree."""
 DEEPEST = 20
 
 
@@ -29,13 +30,15 @@ def derivation(
     depth: int = DEEPEST,
     at: int | None = None,
 ) -> DerivationNode:
-    """The tree of an occurrence: at most `most` occurrences, `depth` rules deep, not counting those of a chain. `at`:
-    the time that is asked for."""
+    """Return the tree of an occurrence, with at most `most` occurrences and `depth` levels of rules.
+
+    The links of a chain do not count as levels. `at`: the time for which it is asked.
+    """
     return _Deriving(memory, judge, most, at).node(occurrence, depth)
 
 
 def fluent_nodes(memory: Memory, judge: Judge, most: int) -> FluentNodes:
-    """Nodes of fluents, whose trees hold at most `most` occurrences."""
+    """Return an object that creates the nodes of fluents, with at most `most` occurrences in their trees."""
     return _Deriving(memory, judge, most).fluents
 
 
@@ -77,7 +80,8 @@ class _Deriving:
         return tuple(made), 0
 
     def chain(self, latest: Occurrence, depth: int) -> tuple[tuple[DerivationNode, ...], int]:
-        """The earlier occurrences that one was made of, and how many more there are."""
+        """Return the chain of earlier occurrences of the same event from which `latest` was derived, and the number
+        left out."""
         links: list[DerivationNode] = []
         current: Occurrence | None = latest
         while current is not None and self.room > 0 and current not in self.seen:
@@ -115,13 +119,14 @@ class _Deriving:
         )
 
     def rules(self, occurrence: Occurrence, made: bool = False) -> list[Rule]:
-        """The rules that may have made it; with `made` those of which it is known that they did."""
+        """Return the rules that may have derived an occurrence. `made`: only those known to have done so."""
         every = self.memory.engine.plan.rules.rules
         found = [every[number] for number in self.memory.rules(occurrence)]
         return found or ([] if made else [rule for rule in every if rule.event == occurrence.event])
 
     def made(self, occurrence: Occurrence) -> tuple[Rule, Attempt] | None:
-        """The rule that made an occurrence, and of what: the first for which its nearest constituents do."""
+        """Return the rule that derived an occurrence, with its match, or None. The closest constituents in its lineage
+        are tried first."""
         rules = self.rules(occurrence)
         names: Ints = np.array([occurrence.name], np.int64)
         for level in range(2 + max((levels(rule.body) for rule in rules), default=0)):
@@ -156,5 +161,5 @@ class _Deriving:
 
 
 def _earlier(attempt: Attempt, occurrence: Occurrence) -> Occurrence | None:
-    """The one of its own kind that it goes on from."""
+    """Return the constituent of the same event, which the occurrence continues, or None."""
     return next((part for part in attempt.parts if part.event == occurrence.event), None)

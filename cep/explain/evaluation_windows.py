@@ -1,4 +1,4 @@
-"""Windows of evaluation ticks over what is remembered: when an event, or what holds, is in one; for explanations."""
+"""Explain windows of evaluation ticks: find the times at which a remembered event or fluent is in a window."""
 
 from __future__ import annotations
 
@@ -23,33 +23,34 @@ EVER = (-(2**62), 2**62)
 
 
 ANY = 2**62
-"""However long an event lasts: it is an atom of the tick in which it ends."""
+"""The `longest` duration of events without a limit. In a window, an event belongs to the tick in which it ends."""
 
 
 def stretch(window: WindowTicks, at: int) -> tuple[int, int]:
-    """The codes for which what is at a tick is in a window."""
+    """Return the interval, in codes of time, during which a window contains the tick `at`."""
     ticks = np.array([at])
     closes = int(window.closes(ticks)[0])
     return int(window.opens(ticks)[0]), INFINITE if closes >= INFINITE else closes - 1
 
 
 class Reader(Protocol):
-    """Reads formulas."""
+    """Finds the extents of formulas."""
 
     memory: Memory
     judge: Judge
 
     def extents(self, pattern: Pattern, bound: BoundValues) -> list[FormulaExtent]:
-        """For which values with these it ever holds, and when."""
+        """Return the values for which a formula holds at any time, each with its intervals. `bound`: values that are
+        given."""
 
     def of_event(
         self, atom: Pattern, names: Sequence[str], longest: int | None, bound: BoundValues
     ) -> list[FormulaExtent]:
-        """An event, which holds at its occurrences."""
+        """Return the extents of an event, which holds at its occurrences."""
 
 
 class WindowExtents:
-    """Windows for the `reader` of a program's formulas."""
+    """Finds the extents of windows. `reader` finds those of the formulas inside."""
 
     def __init__(self, reader: Reader) -> None:
         self.reader, self.memory, self.judge = reader, reader.memory, reader.judge
@@ -57,7 +58,7 @@ class WindowExtents:
     def in_window(
         self, event: Pattern, names: Sequence[str], at: str | None, window: WindowTicks, bound: BoundValues
     ) -> list[FormulaExtent]:
-        """An event while it is in a window; `at`: the variable of its tick."""
+        """Return the extents of an event while it is in a window. `at`: the variable for its tick, or None."""
         found = self.reader.of_event(event, names, ANY, bound)
         return self._by_tick(found, at, bound, window.tick, lambda one: stretch(window, one.end // window.tick))
 
@@ -69,7 +70,8 @@ class WindowExtents:
         tick: int,
         seen: Callable[[Occurrence], tuple[int, int] | None],
     ) -> list[FormulaExtent]:
-        """Those of each tick apart, where it has a variable; `seen`: when an occurrence is in the window."""
+        """Compute extents from the times at which occurrences are in the window, as returned by `seen`. If `at` names a
+        variable for the tick, each tick has its own extent."""
         made = []
         for each in found:
             groups: dict[int | None, list[Occurrence]] = {}
@@ -85,7 +87,8 @@ class WindowExtents:
     def between_own_times(
         self, given: Pattern, inner: Pattern, at: str, window: WindowTicks, bound: BoundValues
     ) -> list[FormulaExtent]:
-        """A formula while the tick that it names is in a window."""
+        """Return the extents of a formula that binds its tick to the variable `at`, while that tick is in the
+        window."""
         made = []
         for one in self.reader.extents(inner, bound):
             number = one.bound[at][0]
@@ -97,7 +100,7 @@ class WindowExtents:
     def tick_by_tick(
         self, given: Pattern, inner: Pattern, at: str, tick: int, bound: BoundValues
     ) -> list[FormulaExtent]:
-        """A formula at each tick, so far."""
+        """Return an extent for each past tick at which a formula holds."""
         engine = self.memory.engine
         now = 2 * min(engine.watermark, END_OF_TIME)
         made = []
@@ -120,7 +123,7 @@ class WindowExtents:
     def from_first(
         self, given: Pattern, events: Pattern, at: str, tick: int, bound: BoundValues
     ) -> list[FormulaExtent]:
-        """From the tick of the first event on."""
+        """Return the extent from the tick of the first event on."""
         names = [each.properties().event for each in atoms(events)]
         found = [one for name in names if name is not None for one in self.memory.find(name, {}, *EVER)]
         if not found:
@@ -131,7 +134,7 @@ class WindowExtents:
         return [FormulaExtent(given, {**bound, at: (number, "int")}, ((2 * number * tick, INFINITE),))]
 
     def among_last(self, given: LastAtomsPattern, bound: BoundValues) -> list[FormulaExtent]:
-        """An event while it is among the last that have come."""
+        """Return the extents of an event while it is among the last arrivals."""
         seen: dict[tuple[object, ...], None] = {}
         by_key: dict[tuple[object, ...], list[Occurrence]] = {}
         names = [each.event for each in given.arrivals]

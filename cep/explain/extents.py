@@ -1,4 +1,4 @@
-"""When formulas hold, for which values, and because of what: what readers of formulas find."""
+"""Extents of formulas: the values and times for which they hold, and the reasons."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from cep.explain.occurrences import Occurrence
 from cep.plan.pattern import Pattern
 
 When = tuple[tuple[int, int], ...]
-"""Maximal intervals in order, each by the codes of its ends (`cep.core.interval_sets`)."""
+"""Maximal intervals in order. Each is a pair of codes (`cep.core.interval_sets`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class FormulaExtent:
-    """When a formula holds for some values. `parts`: what it was made of, each with whether it is negated; `sources`:
-    of a fluent its intervals, of an event its occurrences; `judged`: its conditions, with what they were judged for."""
+    """The times at which a formula holds for some values.
+
+    `parts`: the extents from which it was computed, each with True if it is negated. `sources`: the intervals of a
+    fluent, or the occurrences of an event. `judged`: its conditions, with the values for which they were evaluated.
+    """
 
     pattern: Pattern
     bound: BoundValues
@@ -29,17 +32,17 @@ class FormulaExtent:
     judged: tuple[tuple[Judged, BoundValues], ...] = ()
 
     def holds(self, code: int) -> bool:
-        """Return True if it holds at a time."""
+        """Return True if the formula holds at a code of time."""
         return any(first <= code <= last for first, last in self.when)
 
 
 def set_of(when: Collection[tuple[int, int]]) -> Intervals:
-    """Intervals as a set of them."""
+    """Convert intervals to a set of intervals."""
     starts = np.array([first for first, _ in when], np.int64)
     ends = np.array([last for _, last in when], np.int64)
     return coalesce(np.zeros(len(starts), np.int64), starts, ends)
 
 
 def when_of(held: Intervals) -> When:
-    """And back."""
+    """Convert a set of intervals to a tuple."""
     return tuple(zip(held.start.tolist(), held.end.tolist(), strict=True))

@@ -1,4 +1,5 @@
-"""Why a fluent does not hold at a time: nothing began it, something ended it, or its formulas lack a part then."""
+"""Explain why a fluent does not hold at a time: nothing began it, something ended it, or parts of its formulas are not
+met."""
 
 from __future__ import annotations
 
@@ -25,17 +26,17 @@ from cep.plan.pattern import Pattern
 from cep.rules.terms import Constant
 
 DEEPEST = 3
-"""How many fluents and events that are missing themselves are followed."""
+"""The number of missing fluents and events that are followed, one inside the other."""
 SOME = 60
-"""Occurrences that the tree of what ended a fluent holds."""
+"""The number of occurrences in the tree of the reason why a fluent ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class FluentAbsence:
     """The surroundings of a time at which a fluent does not hold.
 
-    They are the nearest intervals, what ended the last one before, and for each rule why it has not begun the fluent
-    since. For fluents derived by a solver, `answers` explains that.
+    They are the closest intervals, the reason of the last end before, and for each rule the reason why it has not begun
+    the fluent since. For fluents derived by a solver, `answers` contains the reasons.
     """
 
     before: Occurrence | None
@@ -49,16 +50,17 @@ class Refusing(Protocol):
     """Explains why rules did not derive an event."""
 
     def refusal(self, rule: Rule, wanted: EventQuestion, path: tuple[str, ...]) -> Refusal:
-        """Why one rule did not."""
+        """Explain why one rule did not derive the event."""
         ...
 
     def refusals(self, wanted: EventQuestion, path: tuple[str, ...]) -> list[Refusal]:
-        """Why the rules for it did not."""
+        """Explain why each rule for the event did not derive it."""
         ...
 
 
 class FluentAbsences:
-    """The absences of the fluents of one program. `refusing`: what looks at occurrences up to a time."""
+    """Explains absences of the fluents of a program. `refusing` returns an object that considers occurrences up to a
+    time."""
 
     def __init__(self, memory: Memory, judge: Judge, refusing: Callable[[int], Refusing]) -> None:
         self.memory, self.judge, self.refusing = memory, judge, refusing
@@ -66,7 +68,7 @@ class FluentAbsences:
         self.reducts = Reducts.of(memory, judge)
 
     def of(self, name: str, fixed: Mapping[int, Value], at: int, path: tuple[str, ...]) -> FluentAbsence:
-        """Explain the absence of a fluent at a code of `cep.core.interval_sets`."""
+        """Explain the absence of a fluent at a code of time (`cep.core.interval_sets`)."""
         held = self.memory.fluents.intervals(name, fixed)
         before = next((one for one in reversed(held) if one.codes[1] < at), None)
         after = min((one for one in held if one.codes[0] > at), key=lambda one: one.start, default=None)
@@ -88,7 +90,8 @@ class FluentAbsences:
         return FluentAbsence(before, after, ended, tuple(refusals))
 
     def of_table(self, table: str, fixed: Mapping[int, Value], at: int, path: tuple[str, ...]) -> FluentAbsence:
-        """The same of the fluent that a table is of; a last argument that says what becomes of it does not count."""
+        """Explain the absence of a fluent, given one of its tables. The column of a table that says how the fluent
+        changes is ignored."""
         fluent = self.memory.schemas[table].fluent
         more = fluent is not None and fluent.part in (EDGES, TRANSITIONS)
         width = len(self.memory.schemas[table].attributes) - more
@@ -100,12 +103,12 @@ class FluentAbsences:
     def _begun(
         self, name: str, fixed: Mapping[int, Value], at: int, before: Occurrence | None, path: tuple[str, ...]
     ) -> list[Refusal]:
-        """Why no rule has initiated it since it ended last."""
+        """Explain why no rule has initiated the fluent since its last end."""
         beginning = [rule for rule in self.facts.rules_of(name) if same(_what(rule), INITIATED)]
         return [each for rule in beginning for each in self._simple(name, rule, fixed, at, before, path)]
 
     def _become(self, name: str, fixed: Mapping[int, Value], at: int, path: tuple[str, ...]) -> list[Refusal]:
-        """Why no other value has become it, of those that do after a while."""
+        """Explain why no other value has become the missing one by a deadline (`BECOMES .. AFTER`)."""
         place = len(self.memory.schemas[name].attributes) - 1
         key = {i: value for i, value in fixed.items() if i != place}
         made = []
@@ -145,7 +148,8 @@ class FluentAbsences:
         before: Occurrence | None,
         path: tuple[str, ...],
     ) -> list[Refusal]:
-        """Why a rule has not initiated it since it ended last; none of one that says what holds initially, and did."""
+        """Explain why a rule has not initiated the fluent since its last end. An `initially` statement that took effect
+        needs no explanation."""
         if before is not None and self.facts.initial(rule):
             return []
         until = at >> 1
@@ -164,7 +168,7 @@ class FluentAbsences:
     # --- formulas ---
 
     def _formula(self, rule: Rule, fixed: Mapping[int, Value], at: int, path: tuple[str, ...]) -> Refusal:
-        """Why the formula of a rule does not hold at a time."""
+        """Explain why the formula of a rule does not hold at a code of time."""
         nothing = Attempt({}, 0, 0)
         bound = unified(rule, fixed, self.memory.engine)
         if bound is None:

@@ -1,4 +1,4 @@
-"""Why a fluent holds: what began it and what ended it; of one that formulas define, the intervals of their parts."""
+"""Explain why a fluent holds: its beginning and end or, if formulas define it, the intervals of their parts."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from cep.plan.goal_names import says_records
 from cep.plan.pattern import FluentDeadline
 
 SHOWN = 6
-"""Occurrences of an event that one part of a formula shows: the first and the last of them."""
+"""The number of occurrences shown for one part of a formula: the first and the last ones."""
 
 
 class Nodes(Protocol):
-    """Makes nodes of occurrences; `room` is how many more it may make."""
+    """Creates nodes of occurrences. `room`: the number of nodes that may still be created."""
 
     room: int
 
     def node(self, occurrence: Occurrence, depth: int) -> DerivationNode:
-        """An occurrence with what it was made of."""
+        """Return the node of an occurrence with its constituents."""
         ...
 
 
@@ -71,7 +71,8 @@ class FluentFacts:
         return fluent is not None and fluent.valued
 
     def rules_of(self, name: str) -> list[Rule]:
-        """Those that initiate or terminate it, or its formulas; of what constraints may forbid those that give it."""
+        """Return the rules that initiate or terminate a fluent, or its formulas. If constraints apply to it, return the
+        rules before these are applied."""
         if f"{name}{UNCONSTRAINED}" in self.memory.schemas:
             name += UNCONSTRAINED
         return self.rules.get(self.tables.get((name, TRANSITIONS), ""), [])
@@ -93,12 +94,12 @@ class FluentFacts:
         return next((each for _, each in every if each.value is None or same(each.value.value, value)), None)
 
     def renewed(self, one: Occurrence, deadline: FluentDeadline) -> int:
-        """When the time of a deadline began last."""
+        """Return the time when a deadline last started or was renewed."""
         again = self.transitions(one, one.start, min(one.end - 1, LATEST), INITIATED) if deadline.renewed else []
         return max([one.start, *(each.end for each in again)])
 
     def transitions(self, one: Occurrence, since: int, until: int, what: int) -> list[Occurrence]:
-        """The transitions of an interval in a time, of this kind."""
+        """Return the transitions of an interval's fluent between two times. `what`: their kind."""
         table = self.tables[one.event, TRANSITIONS]
         key = one.args[:-1] if self.valued(one.event) and what == ENDED_ALL else one.args
         fixed: dict[int, Value] = dict(enumerate(key))
@@ -113,7 +114,7 @@ class FluentFacts:
         return [each for each in found if not same(each.args[-2], one.args[-1])]
 
     def records(self, one: Occurrence) -> list[Occurrence]:
-        """The records that say that a fluent holds at times of an interval."""
+        """Return the records that say that a fluent holds at times of an interval."""
         found = self._recorded(one)
         first, last = one.codes
         return [each for each in found if each.codes[0] <= last and each.codes[1] >= first]
@@ -135,7 +136,7 @@ class FluentFacts:
 
 
 class FluentNodes:
-    """Nodes of fluents, for the trees of `nodes`. `at`: the time that they are asked for, where one is."""
+    """Creates the nodes of fluents for trees of `nodes`. `at`: the time for which it is asked, or None."""
 
     def __init__(self, memory: Memory, judge: Judge, nodes: Nodes, at: int | None = None) -> None:
         self.memory, self.judge, self.nodes, self.at = memory, judge, nodes, at
@@ -143,7 +144,7 @@ class FluentNodes:
         self.facts, self.reader = FluentFacts(memory), FormulaReader(memory, judge)
 
     def node(self, one: Occurrence, depth: int) -> DerivationNode:
-        """The node of an interval, or of an instant at which one begins or ends."""
+        """Return the node of an interval, or of its beginning or end."""
         fluent = self.memory.schemas[one.event].fluent
         assert fluent is not None, "it is of a fluent"
         if fluent.part == EDGES:
@@ -178,7 +179,7 @@ class FluentNodes:
     # --- answer streams ---
 
     def _answered(self, one: Occurrence, depth: int, reducts: Reducts) -> DerivationNode:
-        """An atom that a solver derived: the rule that gives it, and by what its body is true."""
+        """Return the node of an atom that a solver derived, with its rule and the atoms that make the body true."""
         size = reducts.program.tick
         step = reducts.step(one, None if self.at is None else self.at // size)
         if step is None:  # a fact
@@ -218,7 +219,7 @@ class FluentNodes:
         return Turn(one.start, "forgotten", self._records(one))
 
     def ended(self, one: Occurrence, depth: int) -> Turn:
-        """When an interval of a simple fluent ended, and by what."""
+        """Return the time and the reason of the end of a simple fluent's interval."""
         found = self.facts.transitions(one, one.end, one.end, TERMINATED)
         if self.facts.valued(one.event):
             found += self.facts.transitions(one, one.end, one.end, ENDED_ALL)
@@ -235,7 +236,7 @@ class FluentNodes:
         return Turn(one.end, "forgotten", self._records(one))
 
     def _of_key(self, one: Occurrence) -> list[Occurrence]:
-        """The intervals of all values of its key."""
+        """Return the intervals of all values with the same key."""
         key = one.args[:-1] if self.facts.valued(one.event) else one.args
         return self.memory.fluents.intervals(one.event, dict(enumerate(key)))
 
@@ -269,7 +270,7 @@ class FluentNodes:
     def _formula(
         self, extent: FormulaExtent, first: int, last: int, depth: int, rule: Rule | None = None, negated: bool = False
     ) -> FormulaNode:
-        """A formula at times that matter from `first` to `last`, with its parts."""
+        """Return a formula with its parts and their intervals. `first` and `last` delimit the relevant times."""
         when = tuple(each for each in extent.when if each[0] <= last and each[1] >= first)
         judged = tuple(self.judge.detailed(each, bound) for each, bound in extent.judged)
         made: list[FormulaNode | DerivationNode] = []
@@ -295,7 +296,8 @@ class FluentNodes:
         return FormulaNode(extent.pattern, bound, when, negated, rule, judged, tuple(made), left_out)
 
     def _sources(self, found: list[Occurrence], depth: int) -> tuple[list[FormulaNode | DerivationNode], int]:
-        """The nodes of intervals and events of a formula; of many the first and the last."""
+        """Return nodes for the intervals and events of a formula, and the number left out. If there are many, the first
+        and last ones are returned."""
         some = found if len(found) <= SHOWN else [*found[: SHOWN // 2], *found[-SHOWN // 2 :]]
         some = some[: max(self.nodes.room, 0)]
         return [self.nodes.node(each, depth - 1) for each in some], len(found) - len(some)

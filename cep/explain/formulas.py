@@ -1,6 +1,7 @@
-"""Formulas over what is remembered: when they hold, for which values, and because of which intervals and events.
+"""Evaluate formulas over remembered intervals and events: the values and times for which they hold, and the reasons.
 
-By the definitions of the language, a tuple at a time: for questions of people, not for running.
+This follows the definitions of the language, one tuple at a time. It answers questions of people and is too slow to run
+programs.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from cep.rules.terms import AggregateResult, Condition, Constant, Variable
 
 
 class FormulaReader:
-    """Formulas of one program."""
+    """Finds the extents of a program's formulas."""
 
     def __init__(self, memory: Memory, judge: Judge) -> None:
         self.memory, self.judge = memory, judge
 
     def extents(self, pattern: Pattern, bound: BoundValues) -> list[FormulaExtent]:
-        """For which values with these it ever holds, and when."""
+        """Return the values for which a formula holds at any time, each with its intervals. `bound`: values that are
+        given."""
         self.judge.check_limit()
         return pattern.extents(self, bound)
 
@@ -38,11 +40,11 @@ class FormulaReader:
 
     @property
     def windows(self) -> WindowExtents:
-        """Windows of evaluation ticks."""
+        """The evaluator of windows of evaluation ticks."""
         return WindowExtents(self)
 
     def of_fluent(self, atom: Pattern, bound: BoundValues) -> list[FormulaExtent]:
-        """A fluent, from the table of when it begins and ends."""
+        """Return the extents of a fluent."""
         properties = atom.properties()
         assert properties.event is not None, "of a fluent"
         name = self.memory.fluents.of(properties.event)
@@ -58,7 +60,8 @@ class FormulaReader:
     def of_event(
         self, atom: Pattern, names: Sequence[str], longest: int | None, bound: BoundValues
     ) -> list[FormulaExtent]:
-        """An event: it holds at its occurrences, with `longest` over those that are no longer than so much."""
+        """Return the extents of an event, which holds at its occurrences. `longest`: the greatest duration over which
+        it holds; longer occurrences are left out."""
 
         def codes(one: Occurrence) -> tuple[int, int] | None:
             fits = one.end - one.start <= (longest or 0)
@@ -69,7 +72,7 @@ class FormulaReader:
         return self._of(atom, properties.event, properties.arguments, bound, names, codes)
 
     def solved(self, pattern: Pattern, asked: Pattern, bound: BoundValues) -> list[FormulaExtent]:
-        """Return everything that a solver derived for a pattern, with the facts it was derived from."""
+        """Return the extent of a pattern that a solver derived. Its parts are the facts from which it was derived."""
         found = self.extents(asked, {})
         when = tuple(interval for each in found for interval in each.when)
         return [FormulaExtent(pattern, dict(bound), when_of(set_of(when)), tuple((each, False) for each in found))]
@@ -109,8 +112,11 @@ class FormulaReader:
     def onto(
         self, formula: Pattern, names: Sequence[str], bound: BoundValues, closed: str | None = None
     ) -> list[FormulaExtent]:
-        """A formula with these variables alone: it holds while it does with any values of the others; `closed`: and at
-        the ends at which it begins, or ends."""
+        """Return the extents of a formula projected to some variables. It holds while it does for any values of the
+        others.
+
+        `closed`: "begin" adds the first instant to intervals that are open there; other values add the last.
+        """
         groups: dict[tuple[tuple[str, TypedValue], ...], list[FormulaExtent]] = {}
         for one in self.extents(formula, bound):
             key = tuple((n, v) for n, v in sorted(one.bound.items()) if n in names or n in bound)
@@ -127,7 +133,7 @@ class FormulaReader:
     def together(
         self, given: Pattern, left: Pattern, right: Pattern, negated: bool, bound: BoundValues
     ) -> list[FormulaExtent]:
-        """`left AND right`, `left AND NOT right`."""
+        """Return the extents of `left AND right` or, with `negated`, `left AND NOT right`."""
         made = []
         for one in self.extents(left, bound):
             chained = one.pattern.__class__ is given.__class__ and one.pattern.span == given.span
@@ -150,7 +156,7 @@ class FormulaReader:
     def over(
         self, given: Pattern, inner: Pattern, bound: BoundValues, when: Callable[[Intervals], Intervals]
     ) -> list[FormulaExtent]:
-        """An operator over one formula: `when` it holds, of when that does."""
+        """Return the extents of an operator over one formula. `when` computes its times from those of `inner`."""
         made = [
             FormulaExtent(given, e.bound, when_of(when(set_of(e.when))), ((e, False),))
             for e in self.extents(inner, bound)
@@ -165,7 +171,7 @@ class FormulaReader:
         bound: BoundValues,
         when: Callable[[Intervals, Intervals], Intervals],
     ) -> list[FormulaExtent]:
-        """An operator over two formulas, of which the right binds all."""
+        """Return the extents of an operator over two formulas. `right` binds all variables."""
         made = []
         for one in self.extents(right, bound):
             held = [each for other in self.extents(left, one.bound) for each in _own(other)]
@@ -177,7 +183,7 @@ class FormulaReader:
     def where(
         self, given: Pattern, inner: Pattern, conditions: Sequence[Condition], bound: BoundValues
     ) -> list[FormulaExtent]:
-        """A formula while conditions are true: by what is known at each time."""
+        """Return the extents of a formula while its conditions are true, with the knowledge of each time."""
         found = self.extents(inner, bound)
         made: dict[tuple[int, tuple[tuple[str, TypedValue], ...]], FormulaExtent] = {}
         for first, last, known in self.judge.versions():
@@ -230,18 +236,20 @@ class FormulaReader:
 
 
 def _closed(when: Sequence[tuple[int, int]], edge: str) -> tuple[tuple[int, int], ...]:
-    """Intervals with the ends at which they begin, or end."""
+    """Add the first instant to intervals that begin just after it (`edge` is "begin"), or the last to those that end
+    just before it."""
     if edge == "begin":
         return when_of(set_of([(first - (first & 1 and first > -INFINITE), last) for first, last in when]))
     return when_of(set_of([(first, last + (last & 1 and last < INFINITE)) for first, last in when]))
 
 
 def _own(extent: FormulaExtent) -> list[FormulaExtent]:
-    """Return the parts written on the left of SINCE; its lowering may refer to tuples of the right."""
+    """Return the parts that the author wrote to the left of SINCE. After lowering, the left side may refer to tuples of
+    the right."""
     mine = [part for part, _ in extent.parts if part.pattern.span == extent.pattern.span]
     return mine or [extent]
 
 
 def shown(bound: BoundValues) -> dict[str, TypedValue]:
-    """The variables of an author."""
+    """Return the variables that the author wrote, without internal ones."""
     return {name: value for name, value in bound.items() if "'" not in name and not name.endswith("()")}

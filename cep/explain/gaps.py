@@ -1,4 +1,4 @@
-"""Why a formula does not hold at a time: which of its parts is missing then, down to fluents and events."""
+"""Explain why a formula does not hold at a time: the parts that are not met, down to fluents and events."""
 
 from __future__ import annotations
 
@@ -18,20 +18,24 @@ if TYPE_CHECKING:
     from cep.explain.refusal import Refusal
 
 NEAREST = 2
-"""Intervals of a formula that are told, those nearest to the time in question."""
+"""The number of intervals of a formula that are reported, those closest to the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A part of a formula that is not as it must be at a time (`at`, a code of `cep.core.interval_sets`). `kind`:
+    """A part of a formula that is not met at `at` (a code of time of `cep.core.interval_sets`), by its `kind`:
 
-    missing: the fluent or event `pattern` is not there; `before`, `after`: the nearest; `ended`: what ended it last,
-    `because`: why rules did not begin or give it; held: it holds, over `when`, and must not; condition: `judged` do not
-    hold; never: it holds at no time that counts, `since` to `until` (codes), `when` are the nearest; not always: it has
-    to hold at all of them, and `parts` say why not at the first at which it does not; short: it lasts over `when` only;
-    group: what is aggregated comes to `values` then.
+    - missing: the fluent or event `pattern` is absent. `before` and `after` are the closest ones, `ended` is the reason
+      of the last end, and `because` contains the reasons why rules did not begin or derive it.
+    - held: it holds over `when`, but must not.
+    - condition: the conditions `judged` are false.
+    - never: it holds at no time from `since` to `until` (codes). `when` contains the closest intervals.
+    - not always: it must hold at all times from `since` to `until`. `parts` explain the first time at which it does
+      not.
+    - short: it only holds over `when`, which is not long enough.
+    - group: the aggregates have the other `values`.
 
-    An odd `until` is just before the next instant where it is `open`, else just after the one before.
+    An odd `until` is just before the next instant if `open`, otherwise just after the previous one.
     """
 
     kind: str
@@ -55,36 +59,37 @@ class Nested(Protocol):
     """Explains why a fluent or event is absent."""
 
     def of_atom(self, atom: Pattern, bound: BoundValues, at: int) -> Gap:
-        """The gap of a fluent that does not hold at a time, or of an event that does not occur then."""
+        """Return the gap of a fluent that does not hold at a time, or of an event that does not occur then."""
         ...
 
 
 class FormulaGaps:
-    """The gaps of formulas of one program."""
+    """Explains the gaps in formulas of a program."""
 
     def __init__(self, memory: Memory, judge: Judge, nested: Nested) -> None:
         self.judge, self.nested = judge, nested
         self.reader = FormulaReader(memory, judge)
 
     def lacks(self, pattern: Pattern, bound: BoundValues, at: int) -> list[Gap]:
-        """Return the parts of a formula that are missing at a time; none if it holds for some values."""
+        """Return the parts of a formula that are not met at a time. Empty if the formula holds for some values."""
         self.judge.check_limit()
         if self.there(pattern, bound, at):
             return []
         return pattern.lacks(self, bound, at)
 
     def there(self, pattern: Pattern, bound: BoundValues, at: int) -> list[FormulaExtent]:
-        """For which values a formula holds at a time."""
+        """Return the extents of a formula that include a time."""
         return [one for one in self.reader.extents(pattern, bound) if one.holds(at)]
 
     # --- what operators ask (`Pattern.lacks`) ---
 
     def of_atom(self, atom: Pattern, bound: BoundValues, at: int) -> list[Gap]:
-        """A fluent or an event."""
+        """Return the gap of a fluent or an event."""
         return [self.nested.of_atom(atom, bound, at)]
 
     def together(self, left: Pattern, right: Pattern, negated: bool, bound: BoundValues, at: int) -> list[Gap]:
-        """`left AND right`, `left AND NOT right`: of the values for which most is there."""
+        """Return the gaps of `left AND right` or, with `negated`, `left AND NOT right`, for the values with the fewest
+        gaps."""
         lefts = self.there(left, bound, at)
         if not lefts:
             return [*self.lacks(left, bound, at), *([] if negated else self.lacks(right, bound, at))]
@@ -102,7 +107,8 @@ class FormulaGaps:
         return Gap("held", pattern, shown(extent.bound), at, source, when=when)
 
     def over(self, given: Pattern, inner: Pattern, always: bool, bound: BoundValues, at: int) -> list[Gap]:
-        """An operator over one formula, which has to hold at some of the times that count, or at all (`always`)."""
+        """Return the gap of an operator over one formula, which must hold at some relevant time or, with `always`, at
+        all of them."""
         since, until = given.reaches(at, at)
         found = self.reader.extents(inner, bound)
         if not always:
@@ -126,7 +132,7 @@ class FormulaGaps:
     def since(
         self, given: Pattern, left: Pattern, right: Pattern, future: bool, bound: BoundValues, at: int
     ) -> list[Gap]:
-        """`left SINCE right`, or UNTIL (`future`)."""
+        """Return the gap of `left SINCE right` or, with `future`, `left UNTIL right`."""
         since, until = given.reaches(at, at)
         found = self.reader.extents(right, bound)
         near = [
@@ -148,7 +154,7 @@ class FormulaGaps:
         return [Gap("not always", left, shown(one.bound), at, since=low, until=high, parts=parts, open=open)]
 
     def lasting(self, inner: Pattern, bound: BoundValues, at: int) -> list[Gap]:
-        """`inner LASTING ..`."""
+        """Return the gap of `inner LASTING ..`."""
         there = self.there(inner, bound, at)
         if not there:
             return self.lacks(inner, bound, at)
@@ -156,7 +162,7 @@ class FormulaGaps:
         return [Gap("short", inner, shown(there[0].bound), at, when=when)]
 
     def where(self, inner: Pattern, conditions: Sequence[Condition], bound: BoundValues, at: int) -> list[Gap]:
-        """A formula while conditions are true."""
+        """Return the gap of a formula with conditions."""
         there = self.there(inner, bound, at)
         if not there:
             return self.lacks(inner, bound, at)

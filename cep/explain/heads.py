@@ -1,4 +1,4 @@
-"""The head of a rule made equal to what is asked for, which gives values to variables of its body."""
+"""Unify the head of a rule with a requested event, which binds variables of its body."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cep.rules.terms import Constant, Expression, Variable
 
 
 def unified(rule: Rule, fixed: Mapping[int, Value], engine: Engine) -> dict[str, TypedValue] | None:
-    """The variables that arguments by their place give; None: the head never gives these."""
+    """Return the variables that arguments bind, by position. None: the head cannot have these arguments."""
     schemas = engine.plan.schemas
     bound: dict[str, TypedValue] = {}
     for place, value in fixed.items():
@@ -47,7 +47,7 @@ def _type_of(name: str, rule: Rule, schemas: Mapping[str, Schema]) -> str | None
 
 
 def _type_given(name: str, place: int, rule: Rule, schemas: Mapping[str, Schema]) -> str | None:
-    """The type of a variable that a condition gives, where rules agree on it."""
+    """Return the type of a variable that a condition binds, if the rules for the event agree on it."""
     if any(name == result.variable for part in patterns(rule.body) for result in part.properties().results):
         return None
     type = schemas[rule.event].attributes[place].type

@@ -1,4 +1,5 @@
-"""Conditions one by one: which hold for these values, what they bind, and what they rest on."""
+"""Evaluate conditions one by one for given values: the result, the variables they bind, and the knowledge they depend
+on."""
 
 from __future__ import annotations
 
@@ -38,21 +39,21 @@ from cep.runtime.knowledge_source import Fixed, KnowledgeSource
 TypedValue = tuple[Value, str]
 """A value and its type."""
 BoundValues = Mapping[str, TypedValue]
-"""Variables and what they are."""
+"""Variables with their values and types."""
 
 MOST_ANSWERS = 64
-"""Answers of a condition that are followed up for one occurrence."""
+"""The number of answers of a condition that are followed for one occurrence."""
 DEEPEST = 8
-"""How far static rules are followed."""
+"""The number of static rules that are followed, one inside the other."""
 
 
 Triple = tuple[str, str, str]
-"""A triple's terms in N-Triples form."""
+"""A triple of terms in N-Triples form."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProofStep:
-    """A triple, the rule that gives it (`asserted`: none), and the triples that the rule needs."""
+    """A triple, the rule that infers it (`asserted` if it was not inferred), and the premises of the rule."""
 
     triple: Triple
     rule: str
@@ -61,9 +62,11 @@ class ProofStep:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A triple of the knowledge as people write it, and where it is inferred its proof: a line each, premises indented.
+    """A triple of the knowledge in readable form. If it was inferred, `proof` has one line per step, with indented
+    premises.
 
-    `steps`: the same for machines, the triple itself first, then all that its proof needs, each once.
+    `steps`: the proof for programs. The triple itself comes first, then all triples that its proof needs, without
+    duplicates.
     """
 
     triple: str
@@ -72,13 +75,14 @@ class Fact:
 
 
 SupportingTriples = Callable[[Graph | Fixed, Mapping[str, Value], KnowledgeSource | None], list[Fact]]
-"""The triples that an answer of a pattern rests on, in the knowledge as it was then (None: as it was loaded)."""
+"""Returns the triples on which an answer of a graph pattern depends, in the knowledge of that time (None: the initial
+knowledge)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A condition and the values of its variables; of a comparison those of its `sides`. `within`: the conditions of
-    the static rule that it holds by; `facts`: the triples it rests on."""
+    """A condition with the values of its variables. For a comparison, `sides` are the values of its sides. `within`:
+    the conditions of the static rule that makes it true. `facts`: the triples it depends on."""
 
     condition: Condition
     holds: bool
@@ -90,7 +94,8 @@ class Judged:
 
 @dataclass(slots=True)
 class Case:
-    """One assignment of values that conditions are judged for; `origin`: the one that it goes back to."""
+    """An assignment of values for which conditions are evaluated. `origin`: the index of the case from which it was
+    split."""
 
     origin: int
     bound: dict[str, TypedValue]
@@ -102,10 +107,10 @@ class Case:
 
 
 class Judge:
-    """Judges conditions of an engine's program by what was known when a case ended, `end()`.
+    """Evaluates conditions of an engine's program with the knowledge at the end of a case, `end()`.
 
-    `most`: answers of a condition that are followed up for one case, None: all. `check_limit` is called now and then,
-    and raises where the time is over.
+    `most`: the number of answers of a condition that are followed for one case, or None for all. `check_limit` is
+    called now and then; it raises an error when the time limit is exceeded.
     """
 
     def __init__(
@@ -126,10 +131,11 @@ class Judge:
         self._compiled: dict[tuple[Condition, tuple[tuple[str, str], ...]], Conditions] = {}
 
     def judge(self, conditions: Sequence[Condition], cases: Sequence[BoundValues]) -> list[Case]:
-        """Check conditions for each case.
+        """Evaluate conditions for each case.
 
-        A condition with several answers splits a case. A condition without an answer ends it, since others may need
-        its values. All other conditions are checked even if one before them fails.
+        A condition with several answers splits a case. If a condition that would bind variables has no answer, the case
+        ends, because other conditions may need them. Otherwise, the remaining conditions are evaluated even after one
+        is false.
         """
         made: list[Case] = []
         for places in self._together(cases):
@@ -142,8 +148,8 @@ class Judge:
         return sorted(made, key=lambda case: case.origin)
 
     def versions(self) -> list[tuple[int, int, BoundValues]]:
-        """The stretches of codes (`cep.core.interval_sets`) in each of which the same is known, and what binds a case
-        to it, as its `end()`."""
+        """Return the periods with constant knowledge: the first and last code of time (`cep.core.interval_sets`), and
+        an `end()` within it, as a binding."""
         if self._changes is None:
             return [(-INFINITE, INFINITE, {})]
         times = [each.time for each in self._changes.past]
@@ -163,7 +169,7 @@ class Judge:
     # --- what was known then ---
 
     def _together(self, cases: Sequence[BoundValues]) -> Iterator[list[int]]:
-        """The places of the cases for which the same was known."""
+        """Group the indexes of cases by the knowledge at their ends."""
         if self._changes is None or not cases:
             yield from [list(range(len(cases)))] if cases else []
             return
@@ -178,7 +184,8 @@ class Judge:
 
     @contextmanager
     def _then(self, bound: BoundValues) -> Iterator[None]:
-        """In the block is known what was known when a case ended; where it has no end, what was known last."""
+        """Use the knowledge at the end of a case within the block. For a case without an end, the knowledge stays the
+        same."""
         before, moment = self._moment, self._moment_of(bound)
         if self._changes is None or moment is None or moment == before:
             yield
@@ -208,7 +215,7 @@ class Judge:
         return live, ended
 
     def _answers(self, condition: Condition, cases: Sequence[BoundValues]) -> list[list[dict[str, TypedValue]]]:
-        """For each case what the condition binds, once for every answer; none where it does not hold."""
+        """Return for each case the bindings of each answer of a condition. Empty: the condition is false."""
         types = {name: type for name, (_, type) in cases[0].items()}
         compiled = self._ready(condition, types)
         columns = self.columns(cases, types)
@@ -227,7 +234,7 @@ class Judge:
         return self._compiled[key]
 
     def columns(self, cases: Sequence[BoundValues], types: Mapping[str, str]) -> dict[str, Column]:
-        """Values as the engine holds them."""
+        """Encode values as columns of the engine."""
         made: dict[str, Column] = {}
         for name, type in types.items():
             column = encoded([case[name][0] for case in cases], type, self.pool)
@@ -236,13 +243,13 @@ class Judge:
         return made
 
     def decoded(self, column: Column, type: str) -> list[Value]:
-        """And back."""
+        """Decode a column of the engine."""
         table = np.zeros((FIRST + 1, len(column)), np.int64)
         table[FIRST] = bits(column.astype(np.float64) if type == "float" else column.astype(np.int64))
         return values(table, 0, type, self.pool)
 
     def value(self, expression: Expression, bound: BoundValues) -> TypedValue:
-        """The value of an expression all of whose variables are bound."""
+        """Return the value of an expression whose variables are all bound."""
         types = {name: type for name, (_, type) in bound.items()}
         typed = check(expression, types, self.engine.plan.source)
         column = compile_expression(typed, self.pool)(self.columns([bound], types), 1)
@@ -255,7 +262,8 @@ class Judge:
         return Judged(condition, holds, {name: bound[name][0] for name in names})
 
     def detailed(self, judged: Judged, bound: BoundValues, depth: int = 0) -> Judged:
-        """With the values of its sides, the static rule it holds by, and the triples it rests on."""
+        """Return a condition with the values of its sides, the static rule that makes it true, and the triples it
+        depends on."""
         with self._then(bound):
             return self._detailed(judged, bound, depth)
 
@@ -275,7 +283,8 @@ class Judge:
         return replace(judged, within=self._by_rule(condition, bound, depth))
 
     def _alternative(self, condition: Disjunction, holds: bool, bound: BoundValues, depth: int) -> tuple[Judged, ...]:
-        """The conditions of the first alternative that holds; where none does, of each those that do not."""
+        """Return the conditions of the first alternative that holds. If none holds, return the false ones of all
+        alternatives."""
         failed: list[Judged] = []
         for inside in condition.alternatives:
             cases = self.judge(inside, [bound])
@@ -309,7 +318,7 @@ class Judge:
         return self.value(argument, bound)[0]
 
     def _by_rule(self, condition: Predicate, bound: BoundValues, depth: int) -> tuple[Judged, ...]:
-        """The conditions of the first static rule, in program order, that gives what is asked."""
+        """Return the conditions of the first static rule, in program order, that makes a predicate true."""
         if depth >= DEEPEST:
             return ()
         arguments = {i: a for i, a in enumerate(condition.arguments) if not _free(a, bound)}

@@ -1,7 +1,7 @@
-"""A rule's pattern over a few occurrences: what matches it, and what nearly does and why not.
+"""Match a rule's pattern with a few occurrences: return complete matches, and for incomplete ones the reason.
 
-A plain nested loop, by the definitions of the language. It knows no consumption policy: what a policy would choose is
-among what it gives.
+This is a plain nested loop that follows the definitions of the language. It ignores consumption policies, so it returns
+more matches than the engine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cep.plan.pattern import Pattern
 from cep.rules.terms import AggregateResult, Condition, Constant, Variable, condition_variables
 
 Find = Callable[[str, Mapping[int, Value]], Sequence[Occurrence]]
-"""The occurrences of an event with these arguments, by (end, start)."""
+"""Returns the occurrences of an event with given arguments, sorted by (end, start)."""
 
 HeldAt = Callable[[str, Mapping[int, Value], int], Sequence[Occurrence]]
 
@@ -29,31 +29,24 @@ _PLACED = {"missing": 0, "relation": 0, "deadline": 1, "open": 1}
 class Failure:
     """The reason why an attempt failed, by its `kind`.
 
-    missing: nothing matches `pattern` with these `values`
-    condition: `judged` do not hold
-    relation: the parts do not have the relation of `pattern`; `occurrence` is the second part, `by` its distance
-    deadline: the attempt exceeds its WITHIN `by` this much
-    came: `occurrence` must be absent; `by` is how far it is from where it would be allowed
-    unheld: the fluent `pattern` did not hold then, or `at` another time
-    held: the fluent held, over `occurrence`
-    open: the deadline is `by` this much later than the known time
-    head: the rule derives other arguments, `given`
-    apart: everything holds, but it was over `by` this much before the time asked for
-    policy: everything holds, but another partner was chosen
-    whole: everything holds, and no policy can have chosen another partner
+    missing: nothing matches `pattern` with these `values` condition: the conditions `judged` are false relation: the
+    parts do not have the relation of `pattern`; `occurrence` is the second part, `by` the distance deadline: the
+    attempt exceeds its WITHIN `by` this much came: `occurrence` must be absent; `by` is the distance to where it would
+    be permitted unheld: the fluent `pattern` did not hold at the end or, if given, `at` this time held: the fluent
+    held, over `occurrence` open: the deadline is `by` this much later than the known time head: the rule derives other
+    arguments, `given` apart: everything holds, but it ended `by` this much before the requested time policy: everything
+    holds, but another partner was chosen whole: everything holds, and no policy can have chosen another partner
 
     For fluents:
 
-    over: the rule began the fluent with `occurrence`, but it ended again
-    cancelled: at the instant of `occurrence`, the fluent was also ended, or another value began
-    later: the fluent holds from just after the time asked for
-    formula: parts of the formula are missing
+    over: the rule began the fluent with `occurrence`, but it ended again cancelled: at the instant of `occurrence`, the
+    fluent was also ended, or another value began later: the fluent holds from just after the requested time formula:
+    parts of the formula are not met
 
-    For a value that another value becomes:
+    For a value that another value becomes by a deadline:
 
-    waits: `occurrence` has that other value, and becomes this one `at` a time, `by` this much after it began
-    stopped: the other value ended before its deadline
-    endless: the other value holds from before all time, without a deadline
+    waits: `occurrence` has that other value, and becomes this one `at` a time, `by` this much after it began stopped:
+    the other value ended before its deadline endless: the other value holds from before all time, without a deadline
     unbegun: the other value never held with the arguments `given`
     """
 
@@ -69,8 +62,8 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Occurrences put into the places of a pattern. `held`: how many of its events are there; `silent`: patterns that
-    it needed not to occur, and until when."""
+    """An attempt to match a pattern with occurrences. `held`: the number of its events that were matched. `silent`:
+    patterns that had to be absent, each with the time until which."""
 
     bound: BoundValues
     start: int
@@ -83,24 +76,30 @@ class Attempt:
 
     @property
     def rank(self) -> tuple[int, int, int, int, int]:
-        """The more, the nearer: events there, lying as they should, conditions that hold, how little time is missed by,
-        how late it ends."""
+        """The sort key of attempts; the closest has the greatest.
+
+        It compares the number of matched events, the stage reached, the number of conditions that hold, the missing
+        time, and the end.
+        """
         return self.held, self.placed, self.holding, 0 if self.failure is None else -self.failure.by, self.end
 
     @property
     def placed(self) -> int:
-        """How far it came: to the events, their order, the conditions, all of them."""
+        """The stage at which the attempt failed: events, their order, conditions, or none."""
         return 3 if self.failure is None else _PLACED.get(self.failure.kind, 2)
 
     @property
     def holding(self) -> int:
-        """How many conditions hold."""
+        """The number of conditions that hold."""
         return sum(each.holds for each, _ in self.judged)
 
 
 class Matcher:
-    """Patterns of one program. `find`: what there is; `until`: the instant up to which all is known; `held`: the
-    intervals of the fluent that a table is of, with these arguments, that a time lies in."""
+    """Matches patterns of a program.
+
+    `find` returns occurrences. `until`: the time up to which all occurrences are known. `held` returns the intervals of
+    a fluent, given one of its tables and some arguments, that contain a time.
+    """
 
     def __init__(
         self, find: Find, judge: Judge, schemas: Mapping[str, Schema], until: int, held: HeldAt = lambda *_: ()
@@ -111,7 +110,8 @@ class Matcher:
         self.until = until
 
     def attempts(self, pattern: Pattern, bound: BoundValues) -> list[Attempt]:
-        """Everything that matches, and where nothing does at a place, the best without it; the nearest first."""
+        """Return all matches of a pattern, closest first. If a part has no match, return the best attempts without
+        it."""
         self.judge.check_limit()
         found: list[Attempt] = pattern.attempts(self, bound)
         if pattern.within is not None:
@@ -138,7 +138,7 @@ class Matcher:
         members_at: Members,
         results: Sequence[AggregateResult],
     ) -> list[Attempt]:
-        """The windows of what matched that give what is bound."""
+        """Return the windows over complete matches whose results agree with the bound values."""
         made = []
         for one in windowed(whole, by, members_at, results, self.judge):
             late = one.end - self.until
@@ -180,7 +180,7 @@ class Matcher:
         return Attempt(bound, 0, 0, failure=Failure("missing", pattern, values))
 
     def joined(self, left: Attempt, right: Attempt) -> Attempt:
-        """Two as one, from the earlier start to the later end."""
+        """Join two attempts, from the earlier start to the later end."""
         return Attempt(
             {**left.bound, **right.bound},
             min(left.start, right.start),
@@ -192,7 +192,8 @@ class Matcher:
         )
 
     def lacking(self, pattern: Pattern, left: Attempt) -> Attempt:
-        """A left that no right joins; why, is said of the pattern with the left's values."""
+        """Return a left side without a partner. The failure is that of matching the right pattern with the values of
+        the left side."""
         best = self.attempts(pattern, left.bound)[0]
         failure = best.failure or self.missing(pattern, left.bound).failure
         return replace(left, held=left.held + best.held * bool(best.failure), failure=failure)
@@ -206,8 +207,10 @@ class Matcher:
     def holding(
         self, pattern: Pattern, fluent: Pattern, no: bool, bound: BoundValues, at: str | None = None
     ) -> list[Attempt]:
-        """Return the matches of a pattern while a fluent holds, or does not (`no`), at their end or `at` the time of a
-        variable."""
+        """Return the matches of a pattern while a fluent holds or, with `no`, does not hold.
+
+        The fluent is checked at the end of the match, or at the time in the variable `at`.
+        """
         made: list[Attempt] = []
         for attempt in self.attempts(pattern, bound):
             if attempt.failure is not None:
@@ -234,7 +237,7 @@ class Matcher:
         return made
 
     def of_fluent(self, fluent: Pattern, attempt: Attempt, time: int) -> list[Attempt]:
-        """The attempt with each interval of the fluent that holds at a time."""
+        """Return the attempt joined with each interval of the fluent that contains a time."""
         event, arguments = fluent.properties().event, fluent.properties().arguments[:-1]
         assert event is not None, "of a fluent"
         known: dict[int, Value] = {n: a.value for n, a in enumerate(arguments) if isinstance(a, Constant)}
@@ -257,7 +260,7 @@ class Matcher:
     def where(
         self, given: Pattern, pattern: Pattern, conditions: Sequence[Condition], bound: BoundValues
     ) -> list[Attempt]:
-        """Return the matches of a pattern, each with the conditions that hold and those that do not."""
+        """Return the matches of a pattern, each with the results of its conditions."""
         inner = self.attempts(pattern, bound)
         whole = [attempt for attempt in inner if attempt.failure is None]
         made = [attempt for attempt in inner if attempt.failure is not None]

@@ -15,11 +15,13 @@ from cep.plan.pattern import Pattern
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """When a fluent began or ended, in microseconds, and by what. `how`:
+    """The time in microseconds when a fluent began or ended, and the reason, by `how`:
 
-    rule: `nodes` are the transitions that rules derived; initially: it held from before all time, by those; other:
-    `nodes` initiated another value; deadline: of what began at `since`, or was renewed then, that was so much later;
-    forgotten: `nodes` are records that led to it. `deadline`: the statement that says so.
+    - rule: rules derived the transitions in `nodes`.
+    - initially: it held from before all time, because of `nodes`.
+    - other: `nodes` initiated another value.
+    - deadline: a deadline passed that had started or been renewed at `since`. `deadline` is its statement.
+    - forgotten: the transitions are not remembered. `nodes` are the records from which it was derived.
     """
 
     time: int
@@ -31,8 +33,8 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class FormulaNode:
-    """A formula, when it holds or, `negated`, does not (its intervals near the time in question), and what it is made
-    of. `rule`: it is all that this rule says."""
+    """A formula with its intervals near the requested time, and its parts. `negated`: it does not hold there. `rule`:
+    the rule whose whole body it is, or None."""
 
     pattern: Pattern
     bound: Mapping[str, TypedValue]
@@ -46,7 +48,8 @@ class FormulaNode:
 
 @dataclass(frozen=True, slots=True)
 class LiteralNode:
-    """A literal of a rule's body with its values, and the atoms that it is true by; `negated`: it is that none is."""
+    """A literal of a rule's body with its values, and the atoms that make it true. `negated`: it is true because there
+    are none."""
 
     text: str
     negated: bool = False
@@ -56,7 +59,7 @@ class LiteralNode:
 
 @dataclass(frozen=True, slots=True)
 class AnswerNode:
-    """The rule by which an atom is in an answer stream, at `time` (the beginning of a tick, microseconds)."""
+    """The rule that derived an atom of an answer stream at `time` (the beginning of a tick, microseconds)."""
 
     time: int
     span: Span
@@ -67,10 +70,17 @@ class AnswerNode:
 
 @dataclass(frozen=True, slots=True)
 class AnswerRefusal:
-    """Why a rule (`span`) gives no such atom at a tick. `kind`: head: it gives others; missing: the literal `text` is
-    not true; denied: it is, by `against`, and must not be; condition: `lacking` does not hold; none: there is no answer
-    stream then. `parts`: by what its other literals are true. `forbidden`: constraints that would be broken, were the
-    atom there and not what denies it."""
+    """The reason why a rule (at `span`) does not derive an atom at a tick, by `kind`:
+
+    - head: it derives other atoms.
+    - missing: the literal `text` is not true.
+    - denied: a negated literal fails, because the atoms `against` are true.
+    - condition: the conditions `lacking` are false.
+    - none: there is no answer stream at this tick.
+
+    `parts`: the atoms that make its other literals true. `forbidden`: constraints that would be violated if the atom
+    were true and those in `against` were not.
+    """
 
     kind: str
     span: Span
@@ -85,16 +95,16 @@ class AnswerRefusal:
 
 @dataclass(frozen=True, slots=True)
 class DerivationNode:
-    """An occurrence, the rule that made it with its variables, and its constituents.
+    """An occurrence, the rule that derived it with its variables, and its constituents.
 
-    `rule` is None of an input record, and where its constituents are no longer remembered. Of an event that a rule
-    made of an earlier one of its own kind, `chain` holds these, the latest first, each without the one before it.
-    `also`: the other rules that gave the same.
-    `again`: it stands in the tree before, with all below it. `left_out`: constituents that are not in the tree.
+    `rule` is None for an input record, and if the constituents are no longer remembered. `also`: the other rules that
+    derived the same. `chain`: if the occurrence continues earlier ones of the same event, these ones, latest first.
+    `again`: it appears earlier in the tree, with its constituents. `left_out`: the number of constituents that are not
+    in the tree.
 
-    Of a fluent `began` and `ended` say by what; of what holds `deadline` is when it ends if nothing else happens
-    (microseconds); of one that formulas define, `formulas` are those of its rules that hold then; of an atom that a
-    solver derived, `answer` is the rule that gives it.
+    For a fluent, `began` and `ended` contain the reasons. `deadline`: the time in microseconds at which it ends if
+    nothing else happens. `formulas`: the formulas that define it and hold then. `answer`: the rule that derived an
+    atom, if a solver derived it.
     """
 
     occurrence: Occurrence

@@ -1,4 +1,4 @@
-"""Access to an engine's memory one occurrence at a time, for explanations, not for running rules."""
+"""Read an engine's memory one occurrence at a time. This is meant for explanations, and too slow to run rules."""
 
 from __future__ import annotations
 
@@ -34,17 +34,19 @@ from cep.plan.equal import equal_records
 from cep.runtime.decode import values
 
 LATEST = 2**62
-"""Nothing ends later."""
+"""A time after the end of every occurrence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """An occurrence of an event, its closed interval in microseconds. `order`: of an input record its number in the
-    input, else that of the one that completed it. `name`: what lineage calls it; `number`: how many that equal it are
-    before it.
+    """An occurrence of an event with its closed interval in microseconds, or an interval of a fluent.
 
-    Of a fluent an interval in which it holds, with which ends belong to it (`bounds`): from SINCE_EVER where it holds
-    from before all times, to END_OF_TIME where nothing has ended it."""
+    `order`: the number of the input record, or of the record that completed a derived event. `name`: its handle in
+    lineage. `number`: the number of equal occurrences before it.
+
+    An interval of a fluent has `bounds`. It starts at SINCE_EVER if it holds from before all time, and ends at
+    END_OF_TIME if nothing has ended it.
+    """
 
     event: str
     args: tuple[Value, ...]
@@ -57,7 +59,7 @@ class Occurrence:
 
     @property
     def codes(self) -> tuple[int, int]:
-        """The first and the last of its times (`cep.core.interval_sets`)."""
+        """The codes of its first and last time (`cep.core.interval_sets`)."""
         if not self.bounds:
             return 2 * self.start, 2 * self.end
         first = -INFINITE if self.start == SINCE_EVER else code(self.start, self.bounds[0] == "[", False)
@@ -66,7 +68,7 @@ class Occurrence:
 
 
 class Memory:
-    """The occurrences that an engine with `remember` holds at this moment. Not to be asked while the engine steps."""
+    """The occurrences in an engine with `remember`. It must not be used while the engine is stepping."""
 
     def __init__(self, engine: Engine) -> None:
         assert engine.history is not None and engine.history.remember is not None, "the engine remembers"
@@ -79,21 +81,22 @@ class Memory:
     def find(
         self, event: str, fixed: Mapping[int, Value], since: int, until: int, most: int | None = None
     ) -> list[Occurrence]:
-        """Those that end in [since, until] and have these arguments, by (end, start); of many the `most` latest."""
+        """Return the occurrences that end in [since, until] and have some arguments, sorted by (end, start). `most`:
+        only the latest ones."""
         if self.fluents.knows(event):
             found = [one for one in self.fluents.rows(event, fixed) if since <= one.end <= until]
             return found if most is None else found[-most:]
         return self.decoded(event, self.having(event, self.table(event, since, until), fixed), most)
 
     def after(self, event: str, fixed: Mapping[int, Value], time: int) -> Occurrence | None:
-        """The first that ends after a time."""
+        """Return the first occurrence that ends after a time, or None."""
         if self.fluents.knows(event):
             return next(iter(self.find(event, fixed, time + 1, LATEST)), None)
         later = self.having(event, self.table(event, time + 1, LATEST), fixed)
         return next(iter(self.decoded(event, later[:, :1], None)), None)
 
     def named(self, event: str, names: Ints) -> list[Occurrence]:
-        """Those with these names, by (end, start)."""
+        """Return the occurrences with these handles, sorted by (end, start)."""
         if self.fluents.knows(event):
             return self.fluents.rows(event, {})
         names = np.unique(names)
@@ -101,11 +104,11 @@ class Memory:
         return self.decoded(event, _ordered(concat([empty(self._width(event)), *tables])), None)
 
     def parts(self, names: Ints) -> Ints:
-        """The names of the constituents of what has these."""
+        """Return the handles of the constituents of some occurrences."""
         return np.unique(self.history.lineage.parts_of(np.unique(names))[1])
 
     def rules(self, occurrence: Occurrence) -> list[int]:
-        """The numbers of the rules that made a derived one, where several make its event."""
+        """Return the numbers of the rules that derived an occurrence. Empty if only one rule derives the event."""
         return [int(rule) for rule in self.history.lineage.rules_of(np.array([occurrence.name], np.int64))[1]]
 
     def is_input(self, occurrence: Occurrence) -> bool:
@@ -119,7 +122,7 @@ class Memory:
         return occurrence.name < DERIVED and any(bool(holds(run[IDENTITY], name)[0]) for run in given)
 
     def records(self, name: int) -> list[Occurrence]:
-        """The input records that what has this name goes back to."""
+        """Return the input records from which the occurrence with a handle was derived."""
         _, inputs = self.history.lineage.inputs_of(np.array([name], np.int64))
         return [one for event in self.history.sources for one in self._given(event, inputs)]
 
@@ -128,15 +131,16 @@ class Memory:
         return self.decoded(event, concat([empty(self._width(event)), *tables]), None)
 
     def _runs(self, event: str) -> Sequence[Table]:
-        """All occurrences of an event; of an input that rules derive as well both: what is derived holds its own."""
+        """Return the tables with all occurrences of an event. For an input event that rules also derive, these include
+        its records."""
         if event in self.history.transitions:
             return self.history.transitions[event]
         derived = event in self.engine.plan.derived
         return (self.history.derived if derived else self.history.sources).get(event, ())
 
     def table(self, event: str, since: int, until: int) -> Table:
-        """All occurrences of an event that end in [since, until], by (end, start); of an input that is a set, of equal
-        records the first."""
+        """Return the occurrences of an event that end in [since, until], sorted by (end, start). If equal input records
+        count once, only the first is returned."""
         tables = [run[:, (run[END] >= since) & (run[END] <= until)] for run in self._runs(event)]
         found = _ordered(concat([empty(self._width(event)), *tables]))
         return first_of_equal(found) if event in self.history.sources and event not in self._several else found
@@ -145,7 +149,7 @@ class Memory:
         return len(self.schemas[event].attributes)
 
     def having(self, event: str, table: Table, fixed: Mapping[int, Value]) -> Table:
-        """Those with these arguments."""
+        """Return the rows with some arguments."""
         for place, value in fixed.items():
             code = encoded([value], self.schemas[event].attributes[place].type, self.engine.pool)
             if code is None:
@@ -154,7 +158,7 @@ class Memory:
         return table
 
     def decoded(self, event: str, table: Table, most: int | None) -> list[Occurrence]:
-        """Rows as occurrences; of many the `most` latest."""
+        """Return rows as occurrences. `most`: only the latest ones."""
         if most is not None:
             table = table[:, max(0, table.shape[1] - most) :]
         attributes = self.schemas[event].attributes
@@ -177,7 +181,7 @@ class Memory:
 
 
 class HeldIntervals:
-    """The intervals of fluents that an engine with `remember` knows of at this moment, and when these begin and end."""
+    """The intervals of fluents in an engine with `remember`, with their beginnings and ends."""
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
@@ -190,14 +194,14 @@ class HeldIntervals:
         return fluent is not None and fluent.part in (HOLDS, EDGES)
 
     def of(self, table: str) -> str:
-        """The fluent that a table is of; of what its LASTING asks, that itself."""
+        """Return the fluent to which a table belongs. A table for LASTING belongs to the fluent it tests."""
         fluent = self.schemas[table].fluent
         assert fluent is not None, "it is a fluent's"
         return fluent.name.removeprefix(LASTS)
 
     def rows(self, table: str, fixed: Mapping[int, Value]) -> list[Occurrence]:
-        """The intervals of a fluent with these arguments; or those that are complete, or when they begin or end, where
-        the last argument says which."""
+        """Return the rows of a table of a fluent with some arguments: its intervals, or its beginnings, ends and
+        complete intervals. In the second case, the last argument selects among them."""
         schema = self.schemas[table]
         assert schema.fluent is not None, "it is a fluent's"
         width = len(schema.attributes) - (schema.fluent.part == EDGES)
@@ -218,7 +222,7 @@ class HeldIntervals:
         return sorted(found, key=lambda one: (one.end, one.start))
 
     def intervals(self, name: str, fixed: Mapping[int, Value]) -> list[Occurrence]:
-        """The maximal intervals of a fluent with these arguments, by (end, start)."""
+        """Return the maximal intervals of a fluent with some arguments, sorted by (end, start)."""
         memory, fluent = self.memory, self.schemas[name].fluent
         assert fluent is not None, "it is a fluent"
         if self._open is None:
@@ -235,7 +239,7 @@ class HeldIntervals:
         )
 
     def at(self, table: str, fixed: Mapping[int, Value], time: int) -> list[Occurrence]:
-        """The intervals, of the fluent that a table is of, with these arguments that a time lies in."""
+        """Return the intervals of a table's fluent with some arguments that contain a time."""
         held = self.intervals(self.of(table), fixed)
         return [one for one in held if one.codes[0] <= 2 * time <= one.codes[1]]
 
@@ -250,7 +254,7 @@ def _ordered(table: Table) -> Table:
 
 
 def encoded(column: Sequence[Value], type: str, pool: Pool) -> Ints | np.ndarray | None:
-    """Values as the engine holds a column of this type; None where one is no value of it."""
+    """Encode values as a column of the engine, or return None if one does not have the type."""
     match type:
         case "float":
             if all(value is None or isinstance(value, int | float) for value in column):

@@ -1,4 +1,4 @@
-"""The event that a question is about: `warning(EWR)`, `warning(station: EWR)`, `warning`, and when."""
+"""Parse the event in a question: `warning(EWR)`, `warning(station: EWR)`, `warning`, and its time."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ UNIT = Fraction(SECOND)
 
 @dataclass(frozen=True, slots=True)
 class EventQuestion:
-    """An event or a fluent, the arguments asked for by their place, and the closed interval that it is to touch. The
-    value of a fluent is its last argument. `same`: pairs of places whose arguments are to be equal."""
+    """A requested event or fluent: its arguments by position, and the closed interval that it must touch.
+
+    The value of a fluent is its last argument. `same`: pairs of positions whose arguments must be equal.
+    """
 
     event: str
     fixed: Mapping[int, Value]
@@ -38,14 +40,16 @@ class EventQuestion:
         return first <= 2 * self.until and last >= 2 * self.since
 
     def found(self, memory: Memory) -> list[Occurrence]:
-        """The occurrences that it is about, by (end, start)."""
+        """Return the occurrences that answer the question, sorted by (end, start)."""
         return [one for one in memory.find(self.event, self.fixed, self.since, END) if self.touches(one)]
 
 
 def read_question(text: str, engine: Engine, at: str | None = None, unit: Fraction | None = UNIT) -> EventQuestion:
-    """Read an event as it stands in a rule. Words, also with a capital, are strings; `_` stands for anything.
+    """Parse an event as written in a rule. Words are strings, even if they start with a capital letter; `_` matches any
+    value.
 
-    `at`: a time, or two with `/` between; `unit`: the size of numbers as times (see `read_instant`). Raises CepError.
+    `at`: a time, or two separated by `/`. `unit`: the length of the number 1 in times (see `read_instant`). Raises
+    CepError.
     """
     since, until = (BEGINNING, END) if at is None else interval(at, unit)
     pattern: AskedEvent = asked_event(text, engine.written.prefixes)
@@ -101,7 +105,7 @@ def read_question(text: str, engine: Engine, at: str | None = None, unit: Fracti
 
 
 def interval(text: str, unit: Fraction | None) -> tuple[int, int]:
-    """Read `2013-02-08T18:00:00Z`, a bare number, or two of them with `/` between, as microseconds."""
+    """Parse `2013-02-08T18:00:00Z`, a number, or two times separated by `/`, as microseconds."""
     first, slash, last = text.partition("/")
     since = _instant(first, unit)
     until = _instant(last, unit) if slash else since

@@ -1,5 +1,6 @@
-"""Why an atom is in an answer stream: a derivation in the reduct. What is denied is false in the answer, and what is
-asked is derived before: no atom is there because of itself. And why one is not.
+"""Explain why an atom is in an answer stream, or is not: by a derivation in the reduct.
+
+Negated atoms are false in the answer, and positive ones are derived before, so no atom supports itself.
 
 Source: Beck, Eiter and Folie, Ticker (2017), Definition 4; Faber, Leone and Pfeifer (2004).
 """
@@ -26,7 +27,7 @@ from cep.rules.terms import Constant, Expression, Variable
 
 @dataclass(frozen=True, slots=True)
 class ReductStep:
-    """That a rule gives an atom at a tick: its body is true."""
+    """A rule whose body is true at a tick."""
 
     tick: int
     rule: LarsRule
@@ -43,7 +44,7 @@ class Reducts:
 
     @classmethod
     def of(cls, memory: Memory, judge: Judge) -> Reducts | None:
-        """Those of an engine's program; None: a solver finds nothing of it."""
+        """Return the answer streams of an engine's program, or None if no solver is needed."""
         written, source = memory.engine.written, memory.engine.plan.source
         if written.together is not None:
             program = written.together.lars
@@ -59,7 +60,7 @@ class Reducts:
         return predicate_of(fluent) in self.solved
 
     def _key(self, one: Occurrence, tick: int) -> tuple[Key, Value]:
-        """The atom of an occurrence, in the evaluation at a tick, and the number of its answer stream."""
+        """Return the atom of an occurrence when evaluated at a tick, and the number of its answer stream."""
         predicate = predicate_of(one.event)
         args, model = one.args, None
         heads = (rule.head for rule in self.program.rules if rule.head is not None)
@@ -75,7 +76,8 @@ class Reducts:
     # --- why it is there ---
 
     def step(self, one: Occurrence, tick: int | None) -> ReductStep | None:
-        """The rule that gives an atom, at a tick or, where it is not there then, when it begins to be."""
+        """Return the rule that derives an atom at a tick. If the atom is not true then, the tick of its beginning is
+        used."""
         size = 2 * self.program.tick
         first, last = one.codes
         if tick is None or not first <= tick * size <= last:
@@ -84,7 +86,7 @@ class Reducts:
         return self._derived(tick, model).get(key)
 
     def _derived(self, tick: int, model: Value) -> dict[Key, ReductStep]:
-        """For each atom of an answer stream its rule: of those whose atoms are derived before the first."""
+        """Return the rule of each atom in an answer stream. A rule's own atoms are derived before its head."""
         if (tick, model) in self._steps:
             return self._steps[tick, model]
         reading = TickReading(self.memory, self.judge, self.program, self.solved, tick, model)
@@ -171,7 +173,7 @@ class Reducts:
         return AnswerRefusal(kind, rule.span, body.bound, text, parts, body.judged, against, body.lacking, forbidden)
 
     def text_of(self, literal: LarsLiteral, bound: BoundValues) -> str:
-        """A literal with the values of its variables."""
+        """Return a literal as text, with the values of its variables."""
 
         def known(term: Expression) -> Expression:
             if not isinstance(term, Variable) or term.name not in bound:
@@ -190,7 +192,7 @@ class Reducts:
         return width > arity + (predicate_of(fluent) != fluent)
 
     def _asked(self, rule: LarsRule, fixed: Mapping[int, Value], at: Value) -> dict[str, TypedValue] | None:
-        """The values that a head gives its variables; None: it never gives these."""
+        """Return the variables that a head binds for some arguments. None: the head cannot have these arguments."""
         assert rule.head is not None, "of a rule with a head"
         types = {place: each.type for place, each in enumerate(self._attributes(rule.head.predicate))}
         pairs = [(rule.head.arguments[place], value, types.get(place, "any")) for place, value in fixed.items()]
@@ -211,7 +213,8 @@ class Reducts:
         return schema.attributes
 
     def _forbidden(self, rule: LarsRule, body: BodyReading, reading: TickReading) -> tuple[LarsRule, ...]:
-        """The constraints that are broken where an atom of the rule is there, and what denies it is not."""
+        """Return the constraints that would be violated if the rule's atom were true, and the atoms that deny it were
+        not."""
         failed = body.failed
         if not (isinstance(failed, LarsLiteral) and failed.negated and failed.atom.predicate in self.solved):
             return ()

@@ -1,4 +1,4 @@
-"""Why one rule did not give what is asked for."""
+"""The reason why one rule did not derive a requested event."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from cep.rules.terms import Constant
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One rule that did not give the event: the nearest attempt and its failure.
+    """A rule that did not derive the event: the closest attempt and its failure.
 
-    `since`: from then on occurrences were looked at. Of a missing event, `before` is the latest that ended before,
-    `after` the first that ended later, and `because` says why the rules for it gave none; of a fluent `ended` what
-    ended it last. `gaps`: what is missing of a formula at a time, the code `at` (`cep.core.interval_sets`).
+    `since`: the earliest time of the occurrences considered. For a missing event, `before` is the latest that ended
+    before, `after` is the first that ended later, and `because` explains why the rules for it derived none. For a
+    missing fluent, `ended` is the reason of its last end. `gaps`: the parts of a formula that are not met at the code
+    of time `at` (`cep.core.interval_sets`).
     """
 
     rule: Rule
@@ -37,7 +38,7 @@ class Refusal:
 
 
 def fixed_of(atom: Pattern, values: Mapping[str, Value]) -> dict[int, Value]:
-    """The arguments of an event pattern that are known."""
+    """Return the known arguments of an event pattern, by position."""
     found: dict[int, Value] = {}
     for place, argument in enumerate(atom.properties().arguments):
         if isinstance(argument, Constant):

@@ -1,6 +1,6 @@
-"""Records that came late, were corrected or withdrawn, and their effect on an event.
+"""Find the records that were late, corrected or withdrawn, and their effects on an event.
 
-The input is processed one such change at a time, so that each effect is known.
+The input is processed one such record at a time, so that each effect has a known cause.
 """
 
 from __future__ import annotations
@@ -30,9 +30,12 @@ Tables = dict[str, pl.DataFrame]
 
 @dataclass(frozen=True, slots=True)
 class InputChange:
-    """A `record` that came when the input had come to `at` (microseconds), which was later; or that was withdrawn or
-    corrected then. `by`: the number in the input of the record that did it; `now`: what it was corrected to; `of`: it
-    is the first of so many, one of which did what is said."""
+    """A `record` that was late, corrected or withdrawn.
+
+    `at`: the latest time in the input when this happened, in microseconds. `by`: the number of the input record that
+    caused it. `now`: the record after a correction. `of`: if more than 1, the change is the first of so many, one of
+    which is the cause.
+    """
 
     kind: Literal["late", "withdrawn", "corrected"]
     record: Occurrence
@@ -44,8 +47,10 @@ class InputChange:
 
 @dataclass(frozen=True, slots=True)
 class DerivedChange:
-    """An event with this `id` was added or withdrawn, when the input had come to `at`. `why`: what did it, None: it
-    came in order; `because`: as lineage gives it, what it came from."""
+    """An event that was added or withdrawn when the latest time in the input was `at`.
+
+    `why`: the cause, or None if the event was derived in order. `because`: its lineage.
+    """
 
     added: bool
     id: str
@@ -56,9 +61,9 @@ class DerivedChange:
 
 
 class Revisions(Protocol):
-    """Knowledge about late, corrected and withdrawn records.
+    """Late, corrected and withdrawn records, and their effects.
 
-    `late` and `replaced`: for the number of the record that came, the change to report; `given`: the changes of
+    `late` and `replaced`: the change to report, by the number of the record that arrived. `given`: the changes of
     events.
     """
 
@@ -72,14 +77,16 @@ class Revisions(Protocol):
     def given(self) -> Sequence[DerivedChange]: ...
 
     def changes(self, id: str, /) -> Sequence[DerivedChange]:
-        """Those of one event."""
+        """Return the changes of one event."""
 
 
 @dataclass(slots=True)
 class InputRevisions:
-    """Follows an engine that revises. `event`: the derived event whose changes are kept, None: of all. `latest`: how
-    far the input has come; `late` and `replaced`: by the number of the record that came, what is to be said of it;
-    `given`: the changes of the event."""
+    """Follows an engine that revises results.
+
+    `event`: the derived event whose changes are kept, or None for all. `latest`: the latest time in the input. `late`
+    and `replaced`: the change to report, by the number of the record that arrived. `given`: the changes of events.
+    """
 
     engine: Engine
     event: str | None = None
@@ -95,8 +102,8 @@ class InputRevisions:
         self.engine.follow_input(self._take)
 
     def pieces(self, tables: Tables) -> Iterator[Tables]:
-        """Tables of a batch in the order of their records, in which each that comes late, may correct another or
-        withdraws one stands alone."""
+        """Split the tables of a batch into pieces, in the order of their records. A record that is late, may correct
+        another, or withdraws one, becomes a separate piece."""
         if not self.engine.withdraws:
             self.latest = max([self.latest, *(int(_ends(table).max()) for table in tables.values() if table.height)])
             yield tables
@@ -117,7 +124,7 @@ class InputRevisions:
             self.latest = max([self.latest, *(int(each) for each in ends[piece])])
 
     def take(self, derived: Mapping[str, pl.DataFrame]) -> None:
-        """Take the results that the engine returned for the last piece."""
+        """Process the results that the engine returned for the last piece."""
         for name, table in derived.items():
             if (self.event is not None and name != self.event) or CHANGE not in table.columns:
                 continue
@@ -130,7 +137,7 @@ class InputRevisions:
                 self.given.append(DerivedChange(row[CHANGE] > 0, row[ID], one, at, self._why, row.get("because", "[]")))
 
     def corrected(self) -> Tables:
-        """The records that are there at the end, with their numbers, as they are in order."""
+        """Return the records that exist at the end, sorted by their numbers."""
         found = {}
         for name, window in sorted(self._there.items()):
             table = by_arrival(contiguous(window.all()))
@@ -139,7 +146,7 @@ class InputRevisions:
         return found
 
     def changes(self, id: str) -> list[DerivedChange]:
-        """Those of one event."""
+        """Return the changes of one event."""
         return [each for each in self.given if each.id == id.removeprefix("@")]
 
     def _take(self, event: str, changes: RowChanges) -> None:
@@ -182,7 +189,7 @@ def _those(table: pl.DataFrame, orders: Ints) -> pl.DataFrame:
 
 
 def occurrence_of(event: str, attributes: Sequence[str], row: Mapping[str, Any]) -> Occurrence:
-    """A row as an engine gives it."""
+    """Convert a row of an engine's result to an occurrence."""
     args: tuple[Value, ...] = tuple(row[name] for name in attributes)
     start, end = row["start"], row["end"]
     bounds = row.get("bounds") or ""

@@ -1,7 +1,9 @@
-"""Bodies of LARS rules over what is remembered, at one tick: which are true, for which values, and what others lack.
+"""Evaluate bodies of LARS rules at one tick over remembered atoms: the values for which they are true, and the literal
+that fails otherwise.
 
-By the definitions of LARS, an atom at a time: for questions of people, not for running. What is derived is taken as it
-was found. Source: Beck, Eiter and Folie, Ticker (2017), Definitions 3 and 4.
+This follows the definitions of LARS, one atom at a time. It answers questions of people and is too slow to run
+programs. Derived atoms are taken from the engine's memory. Source: Beck, Eiter and Folie, Ticker (2017), Definitions 3
+and 4.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ Key = tuple[str, tuple[Value, ...], int]
 
 @dataclass(frozen=True, slots=True)
 class TickAtom:
-    """An atom that is true at a tick, and what says so; None: the program, of a fact."""
+    """An atom that is true at a tick, and the occurrence it comes from. None: it is a fact of the program."""
 
     predicate: str
     args: tuple[Value, ...]
@@ -46,8 +48,12 @@ class TickAtom:
 
 @dataclass(frozen=True, slots=True)
 class BodyReading:
-    """How far a body is true for some values: `found` are its literals that are, each with the atoms that it is true
-    by, `judged` its conditions; `failed`: what is not, None: all is; `against`: atoms that must not be true."""
+    """The result of evaluating a body for some values.
+
+    `found`: its true literals, each with the atoms that make it true. `judged`: its true conditions. `failed`: the
+    literal that is not true, or None. `against`: the atoms that make a negated literal false. `lacking`: the conditions
+    that are false.
+    """
 
     bound: BoundValues
     found: tuple[tuple[LarsLiteral, tuple[TickAtom, ...]], ...] = ()
@@ -58,10 +64,10 @@ class BodyReading:
 
 
 class TickReading:
-    """The atoms that are true at tick `now`, in the answer stream `model`.
+    """The atoms that are true at tick `now` in the answer stream `model`.
 
-    `solved`: the predicates that a solver derives; `instead`: atoms to assume for them, None for those that were
-    found.
+    `solved`: the predicates that a solver derives. `instead`: atoms to assume for them, or None to use the derived
+    ones.
     """
 
     def __init__(
@@ -98,7 +104,7 @@ class TickReading:
     # --- atoms ---
 
     def atoms(self, predicate: str) -> list[TickAtom]:
-        """All that is true of a predicate, at whatever tick."""
+        """Return all known atoms of a predicate, at any tick."""
         if predicate not in self._known:
             if self.instead is not None and predicate in self.solved:
                 made = [each for each in self.instead if each.predicate == predicate]
@@ -139,7 +145,8 @@ class TickReading:
     # --- literals ---
 
     def _window(self, literal: LarsLiteral) -> tuple[list[TickAtom], range]:
-        """The atoms of a literal's predicate in its window, and the ticks of that; `tuples` by key elsewhere."""
+        """Return the atoms of a literal's predicate in its window, and the ticks of the window. Windows of tuples by
+        key are left to `_windows`."""
         every, window = self.atoms(literal.atom.predicate), literal.window
         if literal.modality == NOW:
             return [each for each in every if each.tick == self.now], range(self.now, self.now + 1)
@@ -155,7 +162,7 @@ class TickReading:
         return [each for each in every if each.tick in ticks], ticks
 
     def _windows(self, literal: LarsLiteral) -> Iterable[tuple[list[TickAtom], range]]:
-        """The same of each key, where it has some."""
+        """Return the same as `_window`, for each key if the window has one."""
         window = literal.window
         if not isinstance(window, TupleWindow) or window.by is None:
             return [self._window(literal)]
@@ -171,7 +178,7 @@ class TickReading:
         return made
 
     def literal(self, literal: LarsLiteral, bound: BoundValues) -> list[tuple[BoundValues, tuple[TickAtom, ...]]]:
-        """For which values a literal is true, its `not` aside, and by which atoms."""
+        """Return the values for which a literal is true, and the atoms that make it true. Its `not` is ignored."""
         made: dict[tuple[object, ...], tuple[BoundValues, tuple[TickAtom, ...]]] = {}
         if literal.modality == NOW:
             for rule in self.program.rules:
@@ -207,7 +214,7 @@ class TickReading:
                 made.setdefault(_values(values), (values, tuple(sorted(own, key=lambda each: each.tick))))
 
     def _unified(self, literal: LarsLiteral, atom: TickAtom, bound: BoundValues) -> BoundValues | None:
-        """The values with which a literal's atom is this one."""
+        """Return the bindings with which a literal's atom equals this atom, or None."""
         now = dict(bound)
         types = self._types(literal.atom.predicate)
         if len(literal.atom.arguments) != len(atom.args):
@@ -239,7 +246,7 @@ class TickReading:
     # --- bodies ---
 
     def bodies(self, body: Sequence[BodyLiteral], bound: BoundValues) -> list[BodyReading]:
-        """How far a body is true, for all values with which it is true as far as this goes."""
+        """Return how far a body is true, for all values with which its evaluation succeeds or fails."""
         live, done, waiting = [BodyReading(bound)], [], list(body)
         while waiting and live:
             element = self._next(waiting, live[0].bound)
@@ -286,7 +293,7 @@ class TickReading:
         return [replace(so_far, bound=bound, found=(*so_far.found, (element, atoms))) for bound, atoms in found]
 
     def _condition(self, element: BodyLiteral) -> Condition | None:
-        """Return the literal as a condition (comparison, graph pattern, given fact), or None."""
+        """Return the literal as a condition (comparison, graph pattern, static predicate), or None."""
         match element:
             case Comparison():
                 return element

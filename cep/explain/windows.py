@@ -1,4 +1,4 @@
-"""Windows over a few occurrences, by definition."""
+"""Windows over a few occurrences, computed directly from their definition."""
 
 from __future__ import annotations
 
@@ -21,14 +21,17 @@ if TYPE_CHECKING:
 
 
 Members = Callable[[Sequence[int]], Iterable[tuple[slice, int | None, int]]]
-"""For a group's occurrences with these ends, in order, yield each window that has a result: its members, its start
-(None: that of the first member), and its end."""
+"""Yields the windows of a group that have a result, given the ends of its occurrences in order.
+
+A window has its members, its start (None: the start of the first member), and its end.
+"""
 
 
 def windowed(
     found: Sequence[Attempt], by: Sequence[str], members_at: Members, results: Sequence[AggregateResult], judge: Judge
 ) -> list[Attempt]:
-    """A result for every group and time at which its window has one; its parts are all in the window."""
+    """Return an attempt for each group and each time at which its window has a result. Its parts are all in the
+    window."""
     names = list(dict.fromkeys(by))
     groups: dict[tuple[TypedValue, ...], list[Attempt]] = {}
     for attempt in sorted(found, key=lambda one: (one.end, one.start, [each.order for each in one.parts[::-1]])):
