@@ -1,4 +1,4 @@
-"""The source of a query: new files and live inputs, planned in one process and read by workers."""
+"""The source of a query: new files and live inputs, which one process plans and workers read."""
 
 from __future__ import annotations
 
@@ -40,17 +40,26 @@ if TYPE_CHECKING:  # loaded only where files are read: processes that plan are s
 
 @dataclass(frozen=True, slots=True)
 class SparkSourceOptions:
-    """The inputs of a query: files by `specs` (`cep.connectors.inputs`), relative to `folder`, of the events of
-    `schemas`; and `live` inputs, by their places among the specs, about `most` messages of each in a micro-batch.
+    """The inputs of a query, and how to plan and read them.
 
-    `program`: pickled, so that a process that only plans need not load it; `ticking`: whether some of its stages need
-    waking up. `journal`: the list of files. `limit`: files in a micro-batch. `closing`: the input ends when all files
-    are read. `dead_letters`: the prefix of the paths of dead letters. `idle`: the time without input after which the
-    watermark goes on by itself, None: it never does; `lateness`: that of the watermark (both microseconds).
-    `updates`: where changes of the knowledge are. `generation`: of the checkpoint. `apart`: workers share no folder.
-    `ahead`: how far records may be ahead of the clock. `by_key`: the clocks of keys move the watermark, too. `tasks`:
-    how many run at once. `waits`: states in which events wait that only a new program reads, and the names of these
-    events.
+    - `program`: pickled, so that a process that only plans need not load it. `ticking`: some of its stages need
+      wake-ups.
+    - `schemas`: the input events. `specs`: the inputs (`cep.connectors.inputs`), relative to `folder`. `format`:
+      that of files.
+    - `journal`: the list of files. `limit`: the maximum number of files in a micro-batch.
+    - `closing`: the input ends when all files are read.
+    - `dead_letters`: the path prefix of dead letters.
+    - `live`: the live inputs, by their places among the specs. `most`: the approximate number of messages of each
+      in a micro-batch.
+    - `idle`: the time without input after which the watermark advances by the clock; None: never. `lateness`: that
+      of the watermark. Both are in microseconds.
+    - `updates`: the files with changes of the knowledge.
+    - `generation`: the generation of the checkpoint.
+    - `apart`: workers share no folder.
+    - `ahead`: how far records may be ahead of the clock.
+    - `by_key`: the clocks of keys also move the watermark.
+    - `tasks`: the number of tasks that run at once.
+    - `waits`: states with waiting rows of events that only the new program reads, with the names of these events.
     """
 
     program: bytes
@@ -79,7 +88,7 @@ class SparkSourceOptions:
     def of(
         cls, job: Job, closing: bool, tasks: int = 1, waits: tuple[tuple[str, tuple[str, ...]], ...] = ()
     ) -> SparkSourceOptions:
-        """The files and live inputs of a query, without those that come as DataFrames."""
+        """Return the options for the files and live inputs of a query, without inputs that are DataFrames."""
         program, schemas = job.program, job.program.inputs
         if len(job.inputs) > SPECS:
             hint = "a folder or a pattern stands for all its files"
@@ -112,9 +121,8 @@ class SparkSourceOptions:
 
 
 class FileSource(DataSource):
-    """The shuffle blocks of files and live inputs: a row for each work item, with the `time` that the watermark
-    follows.
-    """
+    """The shuffle blocks of files and live inputs: one row per work item, with the `time` that the watermark
+    follows."""
 
     files: SparkSourceOptions
 
@@ -130,24 +138,32 @@ class FileSource(DataSource):
 
 
 def source(files: SparkSourceOptions) -> type[DataSource]:
-    """The data source with these options."""
+    """Return the data source with these options, as a class for Spark."""
     return type("FileSource", (FileSource,), {"files": files})
 
 
 TWICE = 2
-"""How often the end of the input is sent in a run: the first time moves the watermark there, the second time makes the
-micro-batch that works up to it. Each run sends it anew, wherever the one before was killed."""
+"""How often a run sends the end of the input.
+
+The first one moves the watermark to the end. The second one causes the micro-batch that processes everything up to it.
+Each run sends both again, because the previous run may have been killed at any point.
+"""
 
 
 class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans what to read, and reads it.
+    """Plans what to read, and reads it. An offset contains:
 
-    An offset says how many files of the list were read, and how often the end of the input was sent; where there are
-    live inputs, the offset of each by its place; while they were idle, the event time that was sent, so that a repeated
-    micro-batch sends the same; how many lines of changes of the knowledge were sent, where there are some; which
-    micro-batch has `moved` the watermark, where nothing new has come since: then what waits for it is stepped; the
-    `clock`, microseconds, when records were planned that are judged by it, so that a repeated micro-batch asks no
-    other; and after a migration the number of the generation, which begins where the one before ended."""
+    - `files`: the number of files of the list that were read. `end`: how often the end of the input was sent.
+    - `live`: the offset of each live input, by its place.
+    - `time`: the event time that was sent while live inputs were idle, so that a repeated micro-batch sends the
+      same.
+    - `changes`: the number of lines of knowledge changes that were sent.
+    - `moved`: the last micro-batch, if it has moved the watermark and nothing has arrived since. Waiting rows then
+      step.
+    - `clock`: the time of planning (microseconds), if records are compared with it. A repeated micro-batch uses it
+      again.
+    - `generation`: after a migration, the number of the generation, which starts at the end of the previous one.
+    """
 
     def __init__(self, files: SparkSourceOptions) -> None:
         self.files = files
@@ -162,7 +178,8 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _live_inputs(self) -> dict[str, LiveInput]:
-        """The live inputs, opened only by the reader that plans: Spark makes readers in other processes as well."""
+        """The live inputs, opened on first use. Only the planning reader uses them; Spark makes readers in other
+        processes too."""
         if self._opened is None:
             self._opened = {}
             for place, one in self.files.live.items():
@@ -240,8 +257,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return as_row(lambda begin: self.blocks(partition, begin), self.files.dead_letters, folder, partition.few)
 
     def blocks(self, item: WorkItem, dead_letters: str | None) -> Iterator[ShuffleBlock]:
-        """The rows of a work item, read and dealt to buckets; `dead_letters`: the prefix of the paths of dead
-        letters."""
+        """Yield the rows of a work item as blocks for the buckets. `dead_letters`: the path prefix of dead letters."""
         program: ShippedProgram = pickle.loads(self.files.program)
         return item.read(program, dead_letters, self.files.ahead)
 
@@ -262,14 +278,14 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"live": offsets} if offsets else {}
 
     def _clock(self, start: dict[str, Any], following: dict[str, Any]) -> dict[str, Any]:
-        """The time by the clock, where records are to come that are judged by it."""
+        """Return the current time as the `clock`, if new records must be compared with it."""
         ahead = self.files.ahead
         live = ahead.live is not None and following.get("live") != start.get("live")
         files = ahead.files is not None and following["files"] != start["files"]
         return {"clock": time.time_ns() // 1000} if live or files else {}
 
     def _moved(self) -> dict[str, Any]:
-        """The number of the last micro-batch, if it has moved the watermark."""
+        """Return the number of the last micro-batch as `moved`, if it has moved the watermark."""
         own = self.files.generation.spark(self._folder)
         done = moved(own)
         if done is None and self.files.by_key and (ended := last_ended(own)) is not None and self._notes.moved(ended):
@@ -281,20 +297,22 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return BatchNotes(self.files.generation.states(self._folder))
 
     def _watermark(self) -> int | None:
-        """The watermark of the next micro-batch (microseconds); None: there is none."""
+        """Return the watermark of the next micro-batch (microseconds); None if there is none."""
         own = self.files.generation.spark(self._folder)
         ended = last_ended(own) if self.files.by_key else None
         reached = 0 if ended is None else self._notes.after(ended).reached * 1000
         return max(next_watermark(own) or 0, reached) or None
 
     def _begins(self, start: dict[str, Any]) -> bool:
-        """Return True if the generation has yet to take over the state of the one before."""
+        """Return True if the generation has not yet received the state of the previous one."""
         generation = self.files.generation
         return generation.start is not None and start.get("generation") != generation.number
 
     def _carried(self) -> list[WorkItem]:
-        """Work items that take the state over: every bucket is woken up, and the watermark and the rows that wait for
-        it are sent."""
+        """Return work items that carry the previous generation's state over.
+
+        They wake up every bucket, and send the watermark and the rows that wait for it.
+        """
         generation = self.files.generation
         assert generation.start is not None, "it takes something over"
         folder = generation.before(self._folder)
@@ -306,7 +324,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [*found, *(WaitingEvents(state, events) for state, events in waiting)]
 
     def _idle_time(self, something_came: bool) -> dict[str, Any]:
-        """The event time to send, where nothing has come."""
+        """Return the event time to send if nothing has arrived."""
         if self.files.idle is None:
             return {}
         if self._idle_watermark is None:
@@ -319,7 +337,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {} if time is None else {"time": time}
 
     def discover(self) -> int:
-        """List the files that are new; gives how many there are then. CepError: see `cep.connectors.inputs`."""
+        """Add new files to the list. Return the number of files in it. CepError: see `cep.connectors.inputs`."""
         now: list[tuple[int, Input]] = []
         known, absent = self._journal.known, ("no-file", "no-files")  # perhaps none yet, or any more
         with chdir(self.files.folder):
@@ -339,8 +357,11 @@ def new_files(
     known: Set[str] = frozenset(),
     unsure: bool = False,
 ) -> list[Input]:
-    """The files that exist now, of events of these schemas, without those of `known` paths. `absent`: the codes of
-    errors that only mean that no file exists. `unsure` and CepError: see `cep.connectors.inputs`."""
+    """Return the existing files of these events, except those with `known` paths.
+
+    `absent`: the codes of errors that only mean that no file exists. `unsure` and CepError: see
+    `cep.connectors.inputs`.
+    """
     files: list[Input] = []
     for spec in specs:
         try:
@@ -352,7 +373,7 @@ def new_files(
 
 
 def alive(schemas: Mapping[str, Schema], spec: str, format: str | None) -> list[Input]:
-    """The live input that a spec names, if it names one. CepError: it is wrong."""
+    """Return the live input of a spec, or an empty list if it names files. CepError: it is not valid."""
     if not is_live(spec, schemas):
         return []
     found = inputs([spec], schemas, format)
@@ -366,5 +387,5 @@ def alive(schemas: Mapping[str, Schema], spec: str, format: str | None) -> list[
 
 
 def live_offset(offset: dict[str, Any], name: str, live: LiveInput) -> Any:
-    """The offset of a live input."""
+    """Return the offset of a live input within an offset of the source."""
     return offset.get("live", {}).get(name, live.begin())

@@ -1,7 +1,7 @@
-"""The files of a checkpoint in the order in which they are read, each with its number, which stays.
+"""The files of a checkpoint in the order in which they are read, each with a fixed number.
 
-Looking for new files costs no more than listing a folder: known files are recognised by name, and only new ones are
-opened and written down.
+A search for new files costs no more than listing a folder: known files are recognised by name, and only new ones are
+opened and recorded.
 """
 
 from __future__ import annotations
@@ -23,28 +23,30 @@ from cep.core.storage.urls import is_url
 from cep.spark.disk import damaged_file
 
 FILE_BITS = 22
-"""A file's number is the place of its spec, and in so many low bits its own place among the files of the spec;
-likewise that of a partition of a topic."""
+"""The number of low bits of a file's number that count the files of its spec. The high bits are the spec's place.
+
+The partitions of a topic are numbered in the same way.
+"""
 SPECS = 32
-"""At most so many specs: the order of rows has no more bits for them."""
+"""The maximum number of specs. The order of rows has no room for more."""
 
 SHOWN = 3
-"""Files of which a look for changes warns by name."""
+"""The number of changed files that a warning names."""
 
 CHECKED = 10_000
-"""At most so many files of a list are looked at for changes, the latest ones."""
+"""The maximum number of files that are checked for changes. The latest ones are checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """The size of a file, and when it was last written (nanoseconds)."""
+    """The size of a file, and the time of its last change (nanoseconds)."""
 
     size: int
     written: int
 
     @classmethod
     def of(cls, path: str) -> Stamp | None:
-        """Return the current stamp of a file; None: it is not on a local disk, or cannot be found."""
+        """Return the current stamp of a file; None if it is not on a local disk or cannot be found."""
         if is_url(path):
             return None
         with suppress(OSError):
@@ -53,7 +55,7 @@ class Stamp:
         return None
 
     def change(self, later: Stamp) -> str | None:
-        """Say how a file has changed; None: it has not."""
+        """Describe how a file has changed; None if it has not."""
         if later == self:
             return None
         if later.size > self.size:
@@ -64,19 +66,19 @@ class Stamp:
 
 
 class FileChanges:
-    """Warns, once for each change, of files that have changed since they were listed."""
+    """Warns once about each change of a file after it was listed."""
 
     PAUSE = 60.0
-    """Seconds between two looks, at least."""
+    """The minimum seconds between two checks."""
 
     def __init__(self, path: str, clock: Callable[[], float] = monotonic) -> None:
-        """`path`: of the list."""
+        """Start the timer of checks. `path`: the file of the list."""
         self._path, self._clock = path, clock
         self._reported: dict[str, str] = {}
         self._next = clock()
 
     def take(self, last: bool = False) -> list[str]:
-        """New warnings; none where the last look was a moment ago, unless this is the `last` one."""
+        """Return new warnings. Unless this is the `last` call, return none soon after another check."""
         if self._clock() < self._next and not last:
             return []
         self._next = self._clock() + self.PAUSE
@@ -92,8 +94,10 @@ class FileChanges:
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A file to read, with its number. `there`: the process that plans sees it, and may read it; `stamp`: its size and
-    time when it was listed, None: they are not known."""
+    """A file to read, with its number.
+
+    `there`: the planning process can read it. `stamp`: its stamp when it was listed; None: unknown.
+    """
 
     number: int
     input: Input
@@ -102,14 +106,14 @@ class ListedFile:
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> ListedFile:
-        """The one of a line of the list."""
+        """Return the file in a line of the list."""
         own = ("number", "size", "written")
         stamp = None if fields["size"] is None else Stamp(fields["size"], fields["written"])
         one = Input(**{name: value for name, value in fields.items() if name not in own})
         return cls(fields["number"], one, stamp=stamp)
 
     def seen(self) -> ListedFile:
-        """The same, with `there` as it is now."""
+        """Return a copy in which `there` is up to date."""
         return replace(self, there=os.access(self.path, os.R_OK))
 
     @property
@@ -117,7 +121,7 @@ class ListedFile:
         return self.input.path
 
     def fields(self) -> dict[str, Any]:
-        """Its line of the list."""
+        """Return the line of the list."""
         one, stamp = self.input, self.stamp
         times = {"size": None, "written": None} if stamp is None else {"size": stamp.size, "written": stamp.written}
         own = {"path": one.path, "format": one.format, "type": one.type, "bound": one.bound}
@@ -125,12 +129,11 @@ class ListedFile:
 
 
 class FileList:
-    """The files in the order in which they are read, a line of JSON each in a log on disk. New ones are added by their
-    names alone, so that folders of several events are read side by side; numbers go spec by spec, in each in the order
-    in which files came.
+    """The files in the order in which they are read, in a log with one line of JSON per file.
 
-    Lines are only ever added, and are on disk before anyone relies on them. Held in memory are paths, and where lines
-    begin.
+    New files are sorted by name across all specs, so that the folders of several events are read side by side. Numbers
+    are assigned per spec, in the order in which its files appeared. Lines are only appended, and synced to disk before
+    they are used. Memory holds the paths and the offsets of lines.
     """
 
     def __init__(self, path: str) -> None:
@@ -149,7 +152,7 @@ class FileList:
         return len(self._log)
 
     def entries(self, first: int, beyond: int) -> list[ListedFile]:
-        """The files from one place to before another. CepError: the list is shorter."""
+        """Return a range of the files. CepError: the list is shorter."""
         if beyond > len(self):
             raise CepError(
                 f"--checkpoint: {self._log.path} has {len(self)} files, and {beyond} were read",
@@ -162,8 +165,10 @@ class FileList:
             raise self._damaged(error) from None
 
     def extend(self, now: Iterable[tuple[int, Input]]) -> int:
-        """Add the files of `now`, each with the place of its spec, that are not listed yet; gives how many there are
-        then. CepError: a spec has more files than there are numbers."""
+        """Add those files of `now` that are not listed yet. Each comes with the place of its spec.
+
+        Return the number of files in the list. CepError: a spec has more files than there are numbers.
+        """
         self._read()
         coming: dict[str, tuple[int, Input]] = {}
         for place, one in now:
@@ -189,8 +194,10 @@ class FileList:
         return len(self)
 
     def changed(self) -> list[tuple[str, str]]:
-        """Return the paths of listed files that have changed since, each with how. A file is read once, so what has
-        come since may be in no result. CepError: the list is damaged."""
+        """Return the paths of listed files that have changed since, with descriptions. CepError: the list is damaged.
+
+        A file is read once, so the result may lack what was added later.
+        """
         there, found = len(self), list[tuple[str, str]]()
         for one in self.entries(max(0, there - CHECKED), there):
             now = None if one.stamp is None else Stamp.of(one.path)
@@ -199,7 +206,7 @@ class FileList:
         return found
 
     def _read(self) -> None:
-        """Read the lines that were added since the list was last read. CepError: it is damaged."""
+        """Read the lines that were added since the last call. CepError: the list is damaged."""
         try:
             for fields in self._log.unread():
                 self._take(self._listed(fields))

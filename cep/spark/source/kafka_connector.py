@@ -1,6 +1,6 @@
-"""Kafka through Spark's own connector, a jar, as DataFrames of messages (`cep.spark.source.data_frames.provided`).
+"""Kafka through Spark's own connector (a jar), as DataFrames of messages (`cep.spark.source.data_frames.provided`).
 
-Spark keeps its offsets. The connector only fetches messages; they are read as all others are.
+Spark stores the offsets. The connector only fetches messages; their records are parsed like all others.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from cep.spark.shuffle_blocks import ShuffleBlock
 
 FORMAT = "kafka"
-"""The name by which Spark knows it."""
+"""The name of the connector in Spark."""
 
 EACH = 100_000
-"""The most messages of a task."""
+"""The maximum number of messages per task."""
 
 _TIMEOUT = 10.0  # seconds in which a broker has to answer
 _PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
@@ -44,7 +44,7 @@ _BESIDE = {
     "org.apache.spark.kafka010.KafkaTokenUtil": "spark-token-provider-kafka-0-10",
     "org.apache.commons.pool2.impl.GenericKeyedObjectPool": "commons-pool2",
 }
-"""Classes that the connector needs, and the jars that have them."""
+"""Classes that the connector needs, with the jars that contain them."""
 
 _TAKEN = (
     "auto.offset.reset",
@@ -55,7 +55,7 @@ _TAKEN = (
     "key.deserializer",
     "value.deserializer",
 )
-"""Settings of the Java client that the connector, or another option of an address, sets."""
+"""Settings of the Java client that the connector, or another option of an address, determines."""
 
 _MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -66,15 +66,17 @@ _ENDPOINT = "ssl.endpoint.identification.algorithm"
 
 
 def reads_address(address: Address, named: bool) -> bool:
-    """Return True if the connector reads an address: as its option `through=` says, else if the jar is `named`
-    among the settings. CepError: the option has another value."""
+    """Return True if the connector should read an address. CepError: the option `through=` has an unknown value.
+
+    The option decides. Without it, the connector is used if its jar is `named` in the settings.
+    """
     if address.kind != "kafka":
         return False
     return address.choice("through", ("spark", "python") if named else ("python", "spark")) == "spark"
 
 
 def check_reachable(address: Address) -> None:
-    """CepError: none of the servers answers."""
+    """Check that a server can be reached. CepError: none of them answers."""
     options(address, None)
     reasons = []
     for place in address.hosts:
@@ -87,8 +89,11 @@ def check_reachable(address: Address) -> None:
 
 
 def options(address: Address, most: int | None) -> dict[str, str]:
-    """The options of the connector: servers, login, where to begin, and about how many messages (`most`, or `limit=`)
-    a micro-batch has. CepError: a file does not exist, or an option is wrong."""
+    """Return the options of the connector: servers, login, start, and the approximate number of messages in a
+    micro-batch.
+
+    `most`: that number, unless the address has `limit=`. CepError: a file does not exist, or an option is not valid.
+    """
     if not address.path or "/" in address.path:
         raise address.refused("it names no topic", f"e.g. `kafka://{address.servers}/readings`")
     limit = None if most is None else int(address.number("limit", most, 1))
@@ -105,7 +110,7 @@ def options(address: Address, most: int | None) -> dict[str, str]:
 
 
 def client(address: Address) -> dict[str, str]:
-    """The settings of the Java client that an address asks for. CepError: as `options`."""
+    """Return the settings of the Java client for an address. CepError: as for `options`."""
     options_given = address.options
     found = {"security.protocol": layer(address), "isolation.level": "read_committed"}
     if "group" in options_given:
@@ -134,7 +139,7 @@ def client(address: Address) -> dict[str, str]:
 
 
 def check_installed(spark: SparkSession) -> None:
-    """CepError: the connector is not on the class path of Spark, or not all that it needs."""
+    """Check that the connector and all that it needs are on Spark's class path. CepError: something is missing."""
     java: Any = spark._jvm
     loader = java.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
 
@@ -164,8 +169,11 @@ def check_installed(spark: SparkSession) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TopicRows:
-    """The messages of an `input`, of this `place` among the inputs. `ahead`: by how many microseconds they may be ahead
-    of the clock, which is that of the micro-batch: Spark notes it, so that a repeated one has it again."""
+    """The messages of an input. `place`: its number among the inputs.
+
+    `ahead`: how far messages may be ahead of the clock, in microseconds. The clock is the time of the micro-batch,
+    which Spark records, so that a repeated micro-batch has the same time.
+    """
 
     place: int
     input: Input
@@ -173,18 +181,19 @@ class TopicRows:
 
     @property
     def name(self) -> str:
-        """By which a checkpoint knows it."""
+        """The name of the input in a checkpoint."""
         return f"input {self.place + 1}, {self.input.path}"
 
     @property
     def metric(self) -> str:
-        """The name of its number of rows in Spark's progress."""
+        """The name of the row count in Spark's progress."""
         return f"semcep_{self.place}"
 
     def blocks(
         self, program: ShippedProgram, batches: RecordBatches, dead_letters: str | None, name: str
     ) -> Iterator[ShuffleBlock]:
-        """The messages of a task; the file of their dead letters is named by their offsets, and not by `name`."""
+        """Yield the messages of a task as blocks. The file of their dead letters is named by their offsets, not by
+        `name`."""
         from cep.spark.source.reading import message_blocks
 
         first_partition = self.place << FILE_BITS
@@ -201,15 +210,18 @@ class TopicRows:
 def topic_rows(
     place: int, input: Input, most: int | None, ahead: int | None
 ) -> tuple[Callable[[SparkSession], DataFrame], TopicRows]:
-    """The messages of an input of this place, about `most` of them in a micro-batch. `ahead`: see `TopicRows`.
-    CepError: as `options`."""
+    """Return the messages of an input as a DataFrame, and their reader. CepError: as for `options`.
+
+    `place`: the number of the input. `most`: the approximate number of messages in a micro-batch. `ahead`: see
+    `TopicRows`.
+    """
     assert input.address is not None, "a topic has an address"
     rows = TopicRows(place, replace(input, address=None), ahead)
     return partial(_messages, options(input.address, most)), rows
 
 
 def _messages(options: Mapping[str, str], spark: SparkSession) -> DataFrame:
-    """Read with these options of the connector. CepError: it is not there."""
+    """Return a DataFrame of messages, read with these options of the connector. CepError: the connector is missing."""
     check_installed(spark)
     rows = spark.readStream.format(FORMAT).options(**options).load()
     return rows.selectExpr(*_FIELDS, f"unix_micros(current_timestamp()) {_CLOCK}")
@@ -220,7 +232,7 @@ _FIELDS, _CLOCK = ("partition", "offset", "key", "value"), "clock"
 
 
 def message_runs(rows: RecordBatches, topic: str) -> Iterator[tuple[int, int, Messages]]:
-    """Runs of messages of one partition, each with the number of the partition and the clock of its micro-batch."""
+    """Yield runs of messages of one partition, with the number of the partition and the time of the micro-batch."""
     for batch in rows:
         partitions, offsets, values = (batch.column(name).to_pylist() for name in ("partition", "offset", "value"))
         keys, clock = batch.column("key").to_pylist(), batch.column(_CLOCK)
@@ -236,7 +248,7 @@ def message_runs(rows: RecordBatches, topic: str) -> Iterator[tuple[int, int, Me
 
 
 def _quoted(text: str) -> str:
-    """A value in a login of Java."""
+    """Quote a value in a Java login configuration."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 

@@ -1,7 +1,7 @@
-"""Changes of the knowledge in a running query: read where it is planned, numbered, and sent to every bucket.
+"""Changes of the knowledge in a running query: the planner reads and numbers them, and sends them to every bucket.
 
-What is found at one look is a line of a file of the checkpoint, on disk before a micro-batch sends it. So a repeated
-micro-batch sends the same, whatever has become of the files.
+The changes found at one look become a line of a file in the checkpoint, which is synced to disk before a micro-batch
+sends it. So a repeated micro-batch sends the same changes, even if the files have changed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Known:
-    """A file of which so many bytes were taken. `growing`: None where it does not grow."""
+    """A file that was read up to some byte. `growing`: None if it does not grow."""
 
     taken: int
     hash: Any
@@ -45,7 +45,7 @@ class _Known:
 
 
 class FileChangeLog:
-    """The changes that files hold, look by look. `names`: files, folders, patterns, as absolute paths."""
+    """The log of changes in files, one line per look. `names`: files, folders and patterns, as absolute paths."""
 
     def __init__(self, checkpoint: Path, names: Sequence[str]) -> None:
         self._log = LineLog(checkpoint / CHANGES)
@@ -58,7 +58,7 @@ class FileChangeLog:
         return len(self._lines)
 
     def lines(self, first: int, beyond: int) -> list[dict[str, Any]]:
-        """The lines from one number to before another. CepError: there are fewer."""
+        """Return a range of lines. CepError: there are fewer lines."""
         if beyond > len(self):
             raise CepError(
                 f"--checkpoint: {self._log.path} has {len(self)} changes, and {beyond} were sent",
@@ -68,9 +68,11 @@ class FileChangeLog:
         return self._lines[first:beyond]
 
     def look(self, last: bool = False, strict: bool = False) -> int:
-        """Find what is new; gives how many lines there are then. `last`: nothing will come later. `strict`: a file that
-        does not exist is an error, and one that cannot be read is an error instead of a dead letter. CepError: besides,
-        what was read is not in its file any more."""
+        """Read new changes, and return the number of lines in the log.
+
+        `last`: nothing will be added later. `strict`: a missing or unreadable file is an error, and not ignored or a
+        dead letter. CepError: also if text that was read before has changed.
+        """
         if not self._names:
             return len(self)
         from cep.knowledge.growing_files import ReadUpdates, there
@@ -98,7 +100,8 @@ class FileChangeLog:
         return len(self._lines)
 
     def _new(self, file: str, known: _Known | None, last: bool) -> bytes | None:
-        """The part of a file that has not been taken; None: nothing. Whole lines, where it may grow and not `last`."""
+        """Return the new bytes of a file; None if there are none. If it may grow and this is not the `last` look,
+        return only complete lines."""
         from cep.knowledge.growing_files import grows
 
         size = Path(file).stat().st_size
@@ -115,7 +118,7 @@ class FileChangeLog:
         return data
 
     def _read(self, files: dict[str, _Known], file: str, data: bytes, last: bool, strict: bool) -> Any:
-        """The news in what was not taken of a file; it is taken then."""
+        """Parse the new bytes of a file, and record that they were read."""
         from cep.knowledge.growing_files import GrowingFile, ReadUpdates, grows, whole
         from cep.knowledge.updates import RefusedUpdate
 
@@ -148,7 +151,7 @@ class FileChangeLog:
         self._lines.append(fields)
 
     def _open(self) -> dict[str, _Known]:
-        """The files as they were taken, where more may come. CepError: what was taken of one is not in it any more."""
+        """Return the files that were read before. CepError: text that was read before has changed."""
         if self._files is not None:
             return self._files
         try:
@@ -164,7 +167,7 @@ class FileChangeLog:
 
 
 def _again(file: str, parts: Sequence[dict[str, Any]]) -> _Known:
-    """A file as it was after it had been taken in these parts."""
+    """Return a file in its state after it was read in these parts. CepError: its text has changed since."""
     from cep.knowledge.growing_files import GrowingFile, grows
 
     known = _Known(parts[-1]["bytes"], hashlib.sha256(), GrowingFile(file) if grows(file) else None)
@@ -193,7 +196,7 @@ def _altered(file: str, taken: int) -> CepError:
 
 
 class ChangesMessage(WorkItem):
-    """Lines of the change log, from number `first` on."""
+    """Lines of the change log, from number `first` on, as a work item."""
 
     def __init__(self, first: int, lines: Sequence[dict[str, Any]]) -> None:
         super().__init__(first)
@@ -207,7 +210,7 @@ class ChangesMessage(WorkItem):
 
 @dataclass(frozen=True, slots=True)
 class ChangeRows:
-    """Changes of the knowledge as rows of a DataFrame, which has this `place` among the inputs."""
+    """Changes of the knowledge as rows of a DataFrame. `place`: its number among the inputs."""
 
     place: int
     name = "changes of the knowledge"
@@ -216,7 +219,7 @@ class ChangeRows:
     def blocks(
         self, program: ShippedProgram, batches: Iterable[pa.RecordBatch], dead_letters: str | None, name: str
     ) -> Iterator[ShuffleBlock]:
-        """See `cep.spark.source.data_frames.RowReader`: changes in the order of their times, to every bucket."""
+        """Yield the changes, sorted by time, for every bucket (see `cep.spark.source.data_frames.RowReader`)."""
         from cep.knowledge.change import Change
         from cep.spark.source import reading
 
@@ -234,7 +237,7 @@ class ChangeRows:
 
 
 def change_rows(frame: DataFrame, place: int) -> tuple[Callable[[SparkSession], DataFrame], ChangeRows]:
-    """The columns of a DataFrame of changes, and what reads its rows. CepError: a column is missing, or is of another
+    """Return the columns of a DataFrame of changes, and their reader. CepError: a column is missing or has another
     type."""
     kinds = frame.schema.fieldNames()
     for name, kind in zip(_COLUMNS, (TimestampType, StringType, StringType)):

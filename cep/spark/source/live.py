@@ -1,4 +1,4 @@
-"""Live inputs that can be read again: by offsets of Kafka, or by numbers of messages in a log on disk."""
+"""Replayable live inputs: by offsets of Kafka, or by numbers of messages in a log on disk."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from cep.spark.source.message_log import MessageLog
 from cep.spark.source.message_ranges import LoggedMessages, MessageRange, OffsetRange, RateRange
 
 Offset = Any
-"""As JSON: a number of messages, or one for each partition of a topic."""
+"""A JSON value: a number of messages, or one for each partition of a topic."""
 
 _EACH = 100_000  # messages of a work item
 _LINES, _BYTES = 20_000, 1 << 23  # messages and bytes of a work item that a worker reads from the log
@@ -35,34 +35,35 @@ _END = 10.0  # seconds that writing may still take when a run stops
 
 
 class LiveInput(Protocol):
-    """A live input, seen from where a query is planned."""
+    """A live input, in the planning process."""
 
     def begin(self) -> Offset:
-        """The offset at which a new query begins; always the same."""
+        """Return the offset at which a new query begins. It is always the same."""
 
     def latest(self, start: Offset, most: int | None) -> Offset:
-        """Return the offset up to which messages exist now, about `most` from `start` on. Raises CepError if the input
-        fails.
-        """
+        """Return the offset up to which messages exist now, at most about `most` after `start`. CepError: the input
+        fails."""
 
     def target(self) -> None:
-        """From now on there are no messages but those that are there now."""
+        """Fix the end of the input at the messages that exist now."""
 
     def reached(self, offset: Offset) -> bool:
         """Return True if everything up to the target is read."""
 
     def work_items(self, start: Offset, end: Offset) -> list[MessageRange]:
-        """The messages between two offsets as work items; always the same."""
+        """Return the messages between two offsets as work items. They are always the same."""
 
     def commit(self, end: Offset) -> None:
-        """Messages before this offset will not be read again."""
+        """Record that messages before this offset will not be read again."""
 
     def stop(self) -> None: ...
 
 
 def live_input(input: Input, number: int, folder: Path) -> LiveInput:
-    """The live input, which keeps what it needs in a folder. `number`: of its first partition. CepError: the folder
-    belongs to another input."""
+    """Return the live input for an address. It keeps its files in `folder`. CepError: the folder is of another input.
+
+    `number`: that of its first partition.
+    """
     address = input.address
     assert address is not None, "a live input has an address"
     before = read_or_make(folder / "address", lambda: address.text)
@@ -80,19 +81,19 @@ def live_input(input: Input, number: int, folder: Path) -> LiveInput:
 
 
 class Arrivals(Protocol):
-    """The receiver of messages that are to be logged."""
+    """The receiver of messages that will be logged."""
 
     def take(self, most: int, seconds: float) -> list[Arrival] | None:
-        """Wait for messages, so many seconds at most; None: there will be no more. CepError: it has failed."""
+        """Wait up to `seconds` for messages; None: there will be no more. CepError: receiving has failed."""
 
     def done(self) -> None:
-        """Acknowledge the messages that were taken: they are on disk."""
+        """Acknowledge the messages taken so far, because they are on disk."""
 
     def close(self) -> None: ...
 
 
 class _Counted:
-    """An input whose offsets are numbers, of messages or records."""
+    """An input whose offsets are numbers of messages or records."""
 
     _target: int | None = None
 
@@ -104,7 +105,7 @@ class _Counted:
 
 
 class LoggedInput(_Counted):
-    """MQTT and connections: messages are logged, then acknowledged; an offset is a number of logged messages."""
+    """Messages of MQTT or connections. They are logged, then acknowledged. An offset is a number of logged messages."""
 
     def __init__(self, input: Input, address: Address, number: int, folder: Path) -> None:
         self._input, self._address, self._number, self._folder = input, address, number, folder
@@ -153,7 +154,7 @@ class LoggedInput(_Counted):
             self._log.close()  # the next run waits for it
 
     def _listen(self, lasting: bool) -> None:
-        """Begin to listen, once. `lasting`: a connection that has ended is made again."""
+        """Start to listen, once. `lasting`: connect again if a connection ends."""
         if self._sender is None:
             self._sender = self._opened(lasting)
             self._thread.start()
@@ -185,7 +186,7 @@ class LoggedInput(_Counted):
 
 
 class TopicInput:
-    """Kafka: an offset has one for each partition."""
+    """A topic of Kafka. An offset contains one number per partition."""
 
     def __init__(self, input: Input, address: Address, number: int, folder: Path) -> None:
         self._input, self._number, self._folder = input, number, folder
@@ -229,7 +230,7 @@ class TopicInput:
 
 
 class RateInput(_Counted):
-    """A rate: an offset is a number of records."""
+    """A rate input. An offset is a number of records."""
 
     def __init__(self, input: Input, address: Address, number: int, folder: Path) -> None:
         self._input, self._number = input, number
@@ -255,8 +256,10 @@ class RateInput(_Counted):
 
 
 def read_or_make(file: Path, make: Callable[[], Any]) -> Any:
-    """The JSON that a file holds; the first time it is made, and on disk when this returns. CepError: the file is
-    damaged."""
+    """Return the JSON value in a file. If there is none, store the result of `make`, synced to disk.
+
+    CepError: the file is damaged.
+    """
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         put(file, seal(json.dumps(make()).encode(), of=file.name.encode()))
@@ -268,7 +271,7 @@ def read_or_make(file: Path, make: Callable[[], Any]) -> Any:
 
 
 def now() -> int:
-    """The time by the clock (microseconds), which rates go by."""
+    """Return the current time in microseconds, for rates."""
     return time.time_ns() // 1000
 
 

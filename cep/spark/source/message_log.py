@@ -1,5 +1,7 @@
-"""The message log: messages are on disk before they are acknowledged, so what a broker sends only once can be read
-again."""
+"""The message log: messages are on disk before they are acknowledged, so that they can be read again.
+
+A broker sends them only once.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from cep.core.errors import CepError, reason_of
 from cep.spark.disk import BACK, locked, put
 
 _HEAD = struct.Struct("<HB")
-"""`mid` and QoS; the topic is behind it."""
+"""The packet identifier (`mid`) and QoS of a message, before its topic."""
 
 _FULL = 1 << 24  # bytes of a segment
 _MIDS = 1 << 16  # packet identifiers that a broker has
@@ -31,9 +33,9 @@ _PAIR = struct.Struct("<HI")
 
 @dataclass(frozen=True, slots=True)
 class LoggedRange:
-    """A range of messages in a segment, for a process that has not read it.
+    """A range of messages in a segment, for a process that has not opened the log.
 
-    It has the messages from number `first` to before `last`. They are between two bytes of the file at `path`.
+    The messages are numbered from `first` to before `last`. They are between two bytes of the file at `path`.
     """
 
     path: str
@@ -43,7 +45,7 @@ class LoggedRange:
     stop: int
 
     def read(self) -> list[Arrival]:
-        """Return the messages. Raises CepError if the file is not on this machine, or if a message is damaged."""
+        """Return the messages. CepError: the file is not on this machine, or a message is damaged."""
         path = Path(self.path)
         try:
             found = RecordLog(path).read_at(self.start, self.stop, self.first, self.last)
@@ -62,7 +64,7 @@ class _Segment:
     """A file of the log, with the messages from number `first` on."""
 
     def __init__(self, path: Path) -> None:
-        """Raise CepError if a message is damaged, or missing in the middle."""
+        """Read a segment. CepError: a message is damaged, or missing in the middle."""
         self.first = int(path.stem)
         self.log = RecordLog(path)
         try:
@@ -77,7 +79,7 @@ class _Segment:
 
     @property
     def full(self) -> bool:
-        """True if nothing more is added to it."""
+        """True if nothing more is added to the segment."""
         return self.log.size >= _FULL
 
     def part(self, first: int, last: int) -> LoggedRange:
@@ -86,7 +88,7 @@ class _Segment:
         return LoggedRange(str(self.log.path.absolute()), *numbers, places[first], places[last])
 
     def read(self, first: int, last: int) -> list[Arrival]:
-        """Return messages by their positions in the file. Raises CepError if one is damaged."""
+        """Return messages by their positions in the file. CepError: one is damaged."""
         try:
             return [_unpacked(*record) for record in self.log.read(first, last)]
         except Broken as broken:
@@ -96,13 +98,13 @@ class _Segment:
 class MessageLog:
     """A folder of messages, numbered from 0, in segments. Segments that are no longer needed are removed.
 
-    A killed process may leave an incomplete message. It was not acknowledged, and is cut off before more is added.
+    A killed process may leave an incomplete message. It was not acknowledged, and is removed before more is added.
     """
 
     def __init__(self, folder: Path, timeout: float = 10.0) -> None:
-        """Raise CepError if another process keeps it open for more than `timeout` seconds, or if it is damaged.
+        """Open the log. CepError: another process has it open for more than `timeout` seconds, or it is damaged.
 
-        If it is damaged, nothing is cut off.
+        A damaged log is left as it is.
         """
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
@@ -124,7 +126,7 @@ class MessageLog:
         return self._segments[-1].beyond if self._segments else 0
 
     def append(self, arrived: Sequence[Arrival]) -> None:
-        """Add messages. They are on disk when this returns. Raises CepError if the log is closed."""
+        """Add messages, and sync them to disk. CepError: the log is closed."""
         if self._lock.closed:
             raise CepError(f"{self._folder}: it is closed, and may be another run's", code="checkpoint")
         records = [(_HEAD.pack(one.mid, one.qos) + one.topic.encode(), one.payload) for one in arrived]
@@ -133,14 +135,13 @@ class MessageLog:
         self._current.append(records)
 
     def read(self, start: int, end: int) -> list[Arrival]:
-        """Return the messages from `start` to before `end`. Raises CepError if some are missing or damaged."""
+        """Return the messages from `start` to before `end`. CepError: some are missing or damaged."""
         return [one for segment, first, last in self._between(start, end) for one in segment.read(first, last)]
 
     def cuts(self, start: int, end: int, most: int, size: int) -> Iterator[LoggedRange]:
-        """Divide the messages from `start` to before `end` into ranges of limited count and size, with at least one
-        message each.
+        """Divide the messages from `start` to before `end` into ranges of limited count and size.
 
-        The same arguments always give the same ranges.
+        Each range has at least one message. The same arguments always return the same ranges.
         """
         for segment, first, last in self._between(start, end):
             places = segment.log.places
@@ -151,7 +152,7 @@ class MessageLog:
                 first = stop
 
     def _between(self, start: int, end: int) -> list[tuple[_Segment, int, int]]:
-        """Return the segments with these messages, and in each the first of them and the one after the last."""
+        """Return the segments with these messages and, for each, the first position and the one after the last."""
         if start >= end:
             return []
         with self._guard:
@@ -169,7 +170,7 @@ class MessageLog:
     def known(self) -> dict[int, int]:
         """Return digests of the latest messages by `mid`, at least of the last 65,536, to recognise repeated messages.
 
-        Raises CepError if the log is damaged.
+        CepError: the log is damaged.
         """
         return self._gone() | self._digests(self._segments)
 

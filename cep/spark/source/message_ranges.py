@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class MessageRange(WorkItem):
-    """Messages of one input. `number`: of the input and the partition, like that of a file."""
+    """Messages of one input. `number`: that of the input and the partition, like that of a file."""
 
     def __init__(self, number: int, input: Input, first: int) -> None:
         super().__init__((number, first))
@@ -30,7 +30,7 @@ class MessageRange(WorkItem):
 
     @abstractmethod
     def messages(self) -> Iterator[Messages]:
-        """The messages, read by a worker."""
+        """Yield the messages, in a worker."""
 
     def read(self, program: ShippedProgram, dead_letters: str | None, ahead: AheadLimits) -> Iterator[ShuffleBlock]:
         from cep.spark.source.reading import message_blocks
@@ -54,7 +54,7 @@ class LoggedMessages(MessageRange):
 
 
 class OffsetRange(MessageRange):
-    """Messages of a partition of a topic, up to, not including, offset `end`."""
+    """Messages of a partition of a topic, from offset `first` to before `end`."""
 
     def __init__(self, number: int, input: Input, partition: int, first: int, end: int) -> None:
         super().__init__(number, input, first)
@@ -71,7 +71,7 @@ class OffsetRange(MessageRange):
 
 
 class RateRange(MessageRange):
-    """Records of a rate, up to, not including, number `end`; the first one is of instant `start`."""
+    """Records of a rate, from number `first` to before `end`. The record of number 0 is at the time `start`."""
 
     def __init__(self, number: int, input: Input, start: int, first: int, end: int) -> None:
         super().__init__(number, input, first)

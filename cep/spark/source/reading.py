@@ -1,4 +1,4 @@
-"""Read files and messages in a worker: records become shuffle blocks, and everything else dead letters."""
+"""Reading of files and messages in a worker: records become shuffle blocks, and everything else dead letters."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ from cep.spark.state import bucket_states
 from cep.spark.worker import freeze_garbage
 
 FILE = "file"
-"""The code of the dead letter of a whole file."""
+"""The code of a dead letter for a whole file."""
 
 _BEFORE = -1  # the place of what came before a migration
 
 ANY_TIME = None, None
-"""No record is ahead of the clock."""
+"""A value for `ahead` that accepts records with any time."""
 
 ROWS = 1 << 19
-"""Rows of Parquet that are taken at a time."""
+"""The number of Parquet rows per batch."""
 
 
 def file_blocks(
@@ -69,10 +69,10 @@ def file_blocks(
     there: bool = False,
     ahead: tuple[int | None, int | None] = ANY_TIME,
 ) -> Iterator[ShuffleBlock]:
-    """Yield the records of a file for the stages. Text that is not an event goes to the dead letters.
+    """Yield the records of a file for the stages. Text that is not a valid event goes to the dead letters.
 
-    So does a file that cannot be read, or not to its end. `there`: the process that plans the query could read it.
-    `ahead`: see `in_time`. Raises CepError if the file may be readable later, or on another machine.
+    So does a file that cannot be read to the end. `there`: the planning process could read the file. `ahead`: see
+    `in_time`. CepError: the file may be readable later, or on another machine.
     """
     pieces = readable_batches(read_one(input, program.read, rows=ROWS), input.path, there)
     yield from _packed(program, number, input.path, in_time(pieces, ahead), dead_letters, f"read-{number:08}")
@@ -115,7 +115,7 @@ def row_blocks(
 ) -> Iterator[ShuffleBlock]:
     """Yield the records of a DataFrame, like `file_blocks`.
 
-    The lines of their blocks are their order, in all bits below the number of an input.
+    The lines of their blocks hold the order of rows, in all bits below the number of the input.
     """
     yield from _packed(program, number, source, pieces, dead_letters, name, LINE_BITS + FILE_BITS)
 
@@ -123,7 +123,7 @@ def row_blocks(
 def in_time(pieces: Iterable[Batch], ahead: tuple[int | None, int | None]) -> Iterator[Batch]:
     """Yield the batches without records that are too far ahead of the clock.
 
-    `ahead`: the limit in microseconds, and the time when their micro-batch was planned, which a repeated one has again.
+    `ahead`: the limit in microseconds, and the time when their micro-batch was planned, which stays if it is repeated.
     None as the time: no record is too far ahead.
     """
     limit, clock = ahead
@@ -134,7 +134,7 @@ def in_time(pieces: Iterable[Batch], ahead: tuple[int | None, int | None]) -> It
 def readable_batches(pieces: Iterable[Batch], file: str, there: bool = False) -> Iterator[Batch]:
     """Yield the batches of a file. If its rest cannot be read, yield a dead letter for the file.
 
-    Raises CepError if it may be readable later, or if it is `there` and only this machine cannot find it.
+    CepError: it may be readable later, or the planning process can find it (`there`) and this machine cannot.
     """
     line = 0
     try:
@@ -228,7 +228,7 @@ def with_change(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def furthest(program: ShippedProgram, tables: Mapping[str, pl.DataFrame]) -> int | None:
-    """Return the latest end among rows that an engine takes (microseconds); None: there are none.
+    """Return the latest end among valid rows (microseconds); None if there are none.
 
     Records of fluents count with their own ends.
     """
@@ -242,7 +242,7 @@ def furthest(program: ShippedProgram, tables: Mapping[str, pl.DataFrame]) -> int
 
 
 def first_ends(program: ShippedProgram, tables: Mapping[str, pl.DataFrame]) -> Ints:
-    """Return the first times at which rows that an engine takes end (microseconds), sorted and distinct."""
+    """Return the first ends of valid rows (microseconds), sorted and distinct."""
     pool = Pool()
     ends = [
         admit(PushedColumns.of(table), program.schemas[name], pool, 0).table[END_ROW] for name, table in tables.items()
@@ -258,7 +258,7 @@ def wake_up(program: ShippedProgram, every: bool) -> Iterator[ShuffleBlock]:
 def waiting(program: ShippedProgram, path: str, events: Sequence[str]) -> Iterator[ShuffleBlock]:
     """Yield the rows that wait for the watermark in a state of another program, as if they arrived now.
 
-    Raises CepError if the state is missing.
+    CepError: the state is missing.
     """
     blob, segments = bucket_states.parted_state(Path(path))
     state, pool = SnapshotParts.of(PriorState(blob, segments=(segments.names, segments.fetch))), Pool()
@@ -291,19 +291,19 @@ def changes(
 
 
 def end() -> ShuffleBlock:
-    """Yield the end of the input."""
+    """Return a block for the end of the input."""
     return until(END)
 
 
 def until(time: int) -> ShuffleBlock:
-    """Yield a time (microseconds) that event time has reached, which moves the watermark."""
+    """Return a block for a time (microseconds) that event time has reached. It moves the watermark."""
     return ShuffleBlock(TIME, 0, "", 0, None, b"", time)
 
 
 def numbered(piece: Batch, number: int, bits: int = LINE_BITS) -> dict[str, pl.DataFrame]:
-    """Return the tables of a batch with an `@order`: the number of the file and the line, which has this many bits.
+    """Return the tables of a batch with an `@order`: the number of the file, and the line in the low `bits`.
 
-    Raises CepError if the batch has too many lines.
+    CepError: the batch has too many lines.
     """
     tables = {}
     for event, table in piece.tables.items():

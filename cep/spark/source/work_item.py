@@ -1,4 +1,4 @@
-"""Work items: the parts of the input of a micro-batch, planned in one process and read by workers."""
+"""Work items: the parts of a micro-batch's input, which one process plans and workers read."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:  # loaded only where files are read: processes that plan are s
     from cep.spark.shuffle_blocks import ShuffleBlock
 
 TASK_BYTES = 1 << 25
-"""Bytes that a task reads of several files, at most, so that none takes much longer than the others."""
+"""The maximum number of bytes that a task reads of several files, so that tasks take similar times."""
 OPENING = 1 << 16
-"""Bytes that could be read while a file is opened, its records are dealt, and it is reported."""
+"""The cost of opening, distributing and reporting a file, as a number of bytes that could be read in that time."""
 
 
 class WorkItem(InputPartition, ABC):
     """A part of the input of a micro-batch.
 
-    `clock`: the wall-clock time when it was planned; None: no record is compared with it. `few`: how many bytes it may
-    send through the driver.
+    `clock`: the wall-clock time when it was planned; None: no record is compared with it. `few`: the number of bytes
+    that it may send through the driver.
     """
 
     clock: int | None = None
@@ -39,7 +39,7 @@ class WorkItem(InputPartition, ABC):
     def read(self, program: ShippedProgram, dead_letters: str | None, ahead: AheadLimits) -> Iterator[ShuffleBlock]:
         """Read the item as shuffle blocks, in a worker.
 
-        `dead_letters`: the prefix of the paths of dead letters. `ahead`: how far records may be ahead of the clock.
+        `dead_letters`: the path prefix of dead letters. `ahead`: how far records may be ahead of the clock.
         """
 
 
@@ -58,7 +58,7 @@ class FilePack(WorkItem):
 
 
 def packed(files: Sequence[ListedFile], tasks: int) -> list[FilePack]:
-    """Divide files among tasks in their order, so that each task reads about the same number of bytes.
+    """Divide files among tasks, in order, so that each task reads about the same number of bytes.
 
     A task reads at most `TASK_BYTES`, unless a single file is larger. `tasks`: the number of tasks that run at once; if
     possible, all get files.
