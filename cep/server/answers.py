@@ -1,4 +1,4 @@
-"""The parts of a server: what stores the results of the program, and the paths that answer from it."""
+"""Connect the parts of a server: those that store the results of the program, and the routes that answer from them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _VERIFYING = 3.0  # seconds in which a store of some gigabytes is held against i
 
 
 class CurrentApp:
-    """The application of the program that runs now; another one takes its place between two requests."""
+    """The application of the current program. A live change replaces it between two requests."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -73,7 +73,7 @@ class CurrentApp:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The parts that answer for one program."""
+    """The parts of a server that depend on the program."""
 
     app: FastAPI
     stream: Stream
@@ -83,7 +83,7 @@ class Answers:
     questions: why.Questions | None
 
     async def close(self) -> None:
-        """End the responses that have no end of their own."""
+        """End the responses that would never end otherwise."""
         self.stream.close()
         self.scene.close()
         await self.subscriptions.close()
@@ -92,14 +92,14 @@ class Answers:
 
 
 class ServerParts:
-    """The parts of a server: those that stay while programs change, and the `answers` of the program that runs.
+    """The parts of a server: those that stay when the program changes, and the `answers` of the current program.
 
-    `app` answers requests; `run` is the program, not started yet; `outbox` holds the changes of alerts, which are sent
-    in the name of `origin`. The knowledge is in the store when it is made. Raises CepError.
+    `app` answers requests. `run` is the program, not started yet. `outbox` stores the changes of alerts, whose sender
+    is `origin`. The knowledge is already in the store after construction. Raises CepError.
     """
 
     def __init__(self, options: ServeOptions, program: ServedProgram, people: People | None, stack: ExitStack) -> None:
-        """`people`: those who may ask, None: all."""
+        """`people`: those who may send requests, or None for everybody."""
         self.options, self.people, self.stats = options, people, RunStats()
         self.outbox = stack.enter_context(
             closing(Outbox(None if options.retention.state is None else program.folder / "alerts.db"))
@@ -163,12 +163,13 @@ class ServerParts:
         verified.add_done_callback(partial(_verified, self.run, program))
 
     async def close(self) -> None:
-        """End the responses that have no end of their own."""
+        """End the responses that would never end otherwise."""
         self.store.refuse_questions()
         await self.answers.close()
 
     def _begin(self, program: ServedProgram, closing: Mapping[str, pl.DataFrame]) -> Service:
-        """Have another program answer from now on; returns its service. `closing`: what ends with the one before."""
+        """Serve another program from now on, and return its service. `closing`: the intervals that end with the
+        previous program."""
         before = self.answers
         before.scene.begin(closing)
         service = _service(self.options, program, self.stats)
@@ -184,7 +185,7 @@ class ServerParts:
         return service
 
     def _answers(self, program: ServedProgram, service: Service, before: Answers | None) -> Answers:
-        """The parts that answer for a program; `before`: those for the one that it goes on after."""
+        """Create the parts that depend on the program. `before`: the parts of the previous program, or None."""
         options, engine, store, run = self.options, program.engine, self.store, self.run
         log = options.log
         alerting = AlertListener(
@@ -272,8 +273,10 @@ class ServerParts:
 
 
 def _kept_input(options: ServeOptions, program: ServedProgram) -> int | None:
-    """How long input is kept for new rules, microseconds, None: for good. With --readings as long as events are, else
-    as long as the rules of now need it."""
+    """Return the time in microseconds for which input is kept for new rules, or None to keep all.
+
+    With --readings, it is as long as for events, otherwise as long as the current rules need.
+    """
     if options.retention.readings:
         return options.retention.keep_for
     return InputHorizon.of(program.engine.plan).length + program.behind
@@ -323,7 +326,7 @@ def _service(options: ServeOptions, program: ServedProgram, stats: RunStats) -> 
 def _questions(
     options: ServeOptions, program: ServedProgram, ended: why.Ended, vocabulary: EventVocabulary, service: Service
 ) -> why.Questions:
-    """Answers why an event was derived, between two batches."""
+    """Return the object that explains events between two batches."""
     known, revisions = program.known, None
     if program.engine.withdraws:
         revisions = LiveRevisions(program.engine)
@@ -339,24 +342,24 @@ def _questions(
 
 
 def _lost(sources: Sources, outbox: Outbox, scene: Scene) -> None:
-    """Tell those who read alerts, and the page, which sources are lost."""
+    """Report the lost sources to the readers of alerts and to the page."""
     outbox.lost = tuple(sources.lost)
     scene.without(outbox.lost)
 
 
 def _not_rebuilt(options: ServeOptions, reason: str) -> None:
-    """Warn that the store keeps its size for now."""
+    """Log a warning that the store could not be rebuilt, and keeps its size for now."""
     text = f"the store of events could not be rebuilt without what has been removed, and keeps its size: {reason}"
     options.log("store", text, "warning")
 
 
 def _damaged(options: ServeOptions, error: CepError) -> None:
-    """Log that old changes of alerts are damaged; the server goes on, since readers of them get an error."""
+    """Log that old changes of alerts are damaged. The server continues, because requests for them return an error."""
     options.log("damaged", str(error), "error", code=error.code)
 
 
 def _untold(options: ServeOptions, reason: str) -> None:
-    """Log that silences do not begin or end as they should; with no reason, that they do again."""
+    """Log that silences are not up to date, or with an empty reason that they are again."""
     if reason:
         options.log("silence", f"silences are not up to date: {reason}", "error")
     else:
@@ -364,14 +367,14 @@ def _untold(options: ServeOptions, reason: str) -> None:
 
 
 def _verified(run: ProgramThread, program: ServedProgram, verified: Future[None]) -> None:
-    """End the program where a file of the store is damaged: answers would lack something, or be wrong."""
+    """Stop the program if a file of the store is damaged, because answers would be incomplete or wrong."""
     error = verified.exception()
     if error is not None and is_damage(str(error)):  # else the server has ended before
         run.fail(_unstored(program, str(error)))
 
 
 def _unstored(program: ServedProgram, text: str) -> CepError:
-    """The error for what the store has refused: answers would lack it, so the program ends."""
+    """Return the error for a failed write to the store. The program ends, because answers would be incomplete."""
     where = f"{program.folder}/events: {text}"
     if is_damage(text):
         return damaged(where)
@@ -380,8 +383,11 @@ def _unstored(program: ServedProgram, text: str) -> CepError:
 
 
 def _trouble(run: ProgramThread, history: StoreListener, store: StoreProcess, sources: Sources) -> str | None:
-    """Why the server is not ready, None: it is. It is not until each source has been there once: what is sent before
-    may be lost; nor while it compiles kernels."""
+    """Return the reason why the server is not ready, or None if it is.
+
+    It is not ready until each source has connected once, because earlier messages may be lost. It is also not ready
+    while kernels are compiled.
+    """
     awaited = f"waiting for {', '.join(sorted(sources.awaited))}" if sources.awaited else None
     waits = compilation.state or awaited if store.alive else "the store is being opened again"
     return run.failed or history.trouble or waits

@@ -1,4 +1,4 @@
-"""Dead letters of a server: the first is logged at once, later ones as a count once a minute."""
+"""Log the dead letters of a server: the first at once, later ones as a count once a minute."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from cep.runtime.encode import RefusedRow
 from cep.runtime.run_stats import REASONS, count, ranked
 
 OFTEN = 60.0
-"""The seconds between two counts in the log."""
+"""The interval between two counts in the log, in seconds."""
 
 
 class LoggedDeadLetters(DeadLetters):
-    """Dead letters that are also logged. `path`: their file; without one, the log says how to keep them.
+    """Dead letters that are also logged. `path`: their file; if there is none, the log says how to keep them.
 
-    Rows that the engine has refused are counted until that is reset: all by code (`refused`), and those that were
-    `late` by type.
+    `refused` and `late` count the rows that the engine refused since the counters were last replaced: all by code, and
+    late ones by event.
     """
 
     def __init__(self, path: str | None, log: Log, clock: Callable[[], float] = monotonic) -> None:
@@ -32,7 +32,7 @@ class LoggedDeadLetters(DeadLetters):
         self._reported, self._due = 0, 0.0
 
     def add(self, records: Iterable[DeadLetter]) -> None:
-        """Add records. Called for every batch, even without dead letters, because a count may be due."""
+        """Add dead letters. This is called for every batch, even without any, because a count may be due."""
         super().add(records)
         self._report()
 

@@ -1,7 +1,7 @@
 """Replace the program of a running server.
 
-The new program is checked and tested, and its new rules read the earlier input. Then it takes over from the running
-program at a watermark.
+The new program is checked and tested, and its new rules process the earlier input. Then it replaces the running program
+at a watermark.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ _BEHIND = "nothing has changed"
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """An engine of other texts that can take over from the running program.
+    """An engine of new texts that is ready to replace the running program.
 
-    It has the texts by file and as one, the input that its new rules have read, the number of passed tests, and the
-    compiler's warnings.
+    It has the texts by file and as a whole, the input that its new rules have processed, the number of passed tests,
+    and the compiler's warnings.
     """
 
     texts: Mapping[str, str]
@@ -74,8 +74,8 @@ class Prepared:
 class LiveProgram:
     """The program of a server, and its versions.
 
-    `begin` makes another program answer, and gets the results that end with the former one. It is called with the lock
-    of the batches.
+    `begin` switches the server to another program. Its argument contains the intervals that end with the previous one.
+    It is called while the lock of the batches is held.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class LiveProgram:
         begin: Callable[[ServedProgram, Mapping[str, pl.DataFrame]], Service],
         record: Callable[[RecordedAction], None],
     ) -> None:
-        """Keep the arguments. `record` writes into the log of what people did."""
+        """Store the arguments. `record` adds an action of a person to the log."""
         self._options, self._program, self._run, self._begin = options, program, run, begin
         self._record = record
         self._schemas: Mapping[str, Schema] = program.schemas
@@ -102,11 +102,11 @@ class LiveProgram:
         return self._options.file_names
 
     def running(self) -> dict[str, Any]:
-        """The running version, with its texts and the values of its parameters."""
+        """Return the running version, with its texts and its parameters."""
         return {**self._full(self._program.version), "parameters": self._parameters(self._program.engine)}
 
     def _parameters(self, engine: Engine) -> list[dict[str, str]]:
-        """Return the parameters of a program: their values in force, and where these come from."""
+        """Return the parameters of a program, with their current values and where these come from."""
         named = self._options.parameters.values
         return [
             each | {"source": "command line" if each["name"] in named else "program"}
@@ -129,7 +129,7 @@ class LiveProgram:
         return found
 
     def history(self) -> list[dict[str, Any]]:
-        """Return all versions without their texts, the newest first."""
+        """Return all versions without their texts, newest first."""
         versions = self._program.versions
         if versions is None:
             return [self._listed(self._program.version)]
@@ -170,13 +170,13 @@ class LiveProgram:
     # --- another one ---
 
     def restore(self, number: int, author: str) -> dict[str, Any]:
-        """Make the texts of an earlier version take over again. Raises ChangeRefused."""
+        """Replace the program by the texts of an earlier version. Raises ChangeRefused."""
         return self.change(self._version(number).texts, author, number)
 
     def change(self, texts: Mapping[str, str], author: str, restores: int | None = None) -> dict[str, Any]:
-        """Make other texts take over. Raises ChangeRefused; then nothing has changed.
+        """Replace the program by these texts. If ChangeRefused is raised, nothing has changed.
 
-        `restores`: the version that has these texts. The texts that already run do not become a new version.
+        `restores`: the version that has these texts. Texts that already run do not become a new version.
         """
         with self._alone():
             if texts == self._program.version.texts:
@@ -192,7 +192,7 @@ class LiveProgram:
     def begin_shadow(self, texts: Mapping[str, str], author: str) -> dict[str, Any]:
         """Run a shadow program on the same input. Raises ChangeRefused.
 
-        An empty `author`: the server restarts it by itself, which is not recorded as anyone's action.
+        An empty `author` means that the server restarts it, which is not recorded as an action.
         """
         with self._alone():
             self._refuse_shadow()
@@ -222,13 +222,13 @@ class LiveProgram:
             raise refuse(f"--shadow: {error}") from None
 
     def _refuse_shadow(self) -> None:
-        """Raise ChangeRefused if no shadow can run beside the program."""
+        """Raise ChangeRefused if this program cannot have a shadow."""
         if self._program.engine.withdraws:
             text = "with --revise there is no shadow: results may be withdrawn after the shadow has compared them"
             raise ChangeRefused(409, text)
 
     def check_changeable(self, option: str) -> None:
-        """Raise CepError if an option asks for program changes, but the program can never change while it runs."""
+        """Raise CepError if `option` requires changes of the program, which can never change while it runs."""
         try:
             self._refuse_unchangeable()
         except ChangeRefused as error:
@@ -236,8 +236,8 @@ class LiveProgram:
                 raise refuse(f"{option}: {error}") from None
 
     def shadow(self, first: int, told: int) -> dict[str, Any]:
-        """Return the shadow, with the last `first` differences of each kind and event. The last `told` have their
-        reasons.
+        """Return the shadow, with the last `first` differences of each kind and event. The last `told` of these include
+        their reasons.
 
         Raises ChangeRefused.
         """
@@ -246,7 +246,7 @@ class LiveProgram:
             return self._shadowing().shown(first, told, explain)
 
     def _explainers(self) -> Callable[[Engine], Explainer]:
-        """Return a function that makes an explainer of an engine, with a time limit."""
+        """Return a function that creates an explainer of an engine, with a time limit."""
         program, options = self._program, self._options
         known, until = program.known, monotonic() + min(_EXPLAINING, options.queries.query_seconds)
         facts = None if known is None else Provenance(known, prefixes(options.knowledge.files))
@@ -258,7 +258,7 @@ class LiveProgram:
         return lambda engine: Explainer(engine, facts, program.origins.named, check_limit=check)
 
     def end_shadow(self, author: str) -> None:
-        """End the shadow. Raises ChangeRefused."""
+        """Stop the shadow. Raises ChangeRefused."""
         self._forget_shadow(author, "end_shadow")
 
     def _forget_shadow(self, author: str, action: Recorded, **details: JsonValue) -> None:
@@ -272,18 +272,18 @@ class LiveProgram:
             forget_texts(self._program.folder)
 
     def _acted(self, author: str, action: Recorded, **details: JsonValue) -> None:
-        """Write into the log of what people did."""
+        """Add an action of a person to the log."""
         now, watermark = time_ns() // 1000, self._program.engine.watermark
         self._record(RecordedAction(now, watermark, author, action, details=details))
 
     def promote(self, author: str) -> dict[str, Any]:
-        """Make the shadow's texts take over, and end the shadow. Raises ChangeRefused."""
+        """Replace the program by the shadow, and stop the shadow. Raises ChangeRefused."""
         taken = self.change(self._shadowing().texts, author)
         self._forget_shadow(author, "promote_shadow", version=taken["version"])
         return taken
 
     def _keep_shadow(self, texts: Mapping[str, str]) -> None:
-        """Note that a shadow starts again after a restart. Raises ChangeRefused."""
+        """Store the texts of the shadow, so that it starts again after a restart. Raises ChangeRefused."""
         try:
             keep_texts(self._program.folder, texts)
         except OSError as error:
@@ -298,7 +298,7 @@ class LiveProgram:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Allow one change at a time. Raises ChangeRefused, also for errors of a program."""
+        """Permit only one change at a time. Errors of a program are also raised as ChangeRefused."""
         if not self._one.acquire(blocking=False):
             text = "the program is being changed by another request: try again when that is done"
             raise ChangeRefused(409, text, busy=True)
@@ -310,8 +310,8 @@ class LiveProgram:
             self._one.release()
 
     def _updates(self, engine: Engine) -> KnowledgeUpdates:
-        """Return the changes of the knowledge for an engine beside the program's. Raises ChangeRefused if they cannot
-        be read or used."""
+        """Return the changes of the knowledge for a second engine. Raises ChangeRefused if they cannot be read or
+        used."""
         try:
             return knowledge_updates(engine, self._options.knowledge.updates, None)
         except CepError as error:
@@ -319,7 +319,7 @@ class LiveProgram:
             raise ChangeRefused(409, text + self._in_names(str(error))) from None
 
     def _in_names(self, text: str) -> str:
-        """Return a text in which files have no folders, which nobody else needs to know."""
+        """Return a text with the folders of the program's files removed, because clients need not know them."""
         for path in self._options.rules:
             text = text.replace(str(path), path.name).replace(f"{path.resolve().parent}/", "")
         return text
@@ -329,7 +329,8 @@ class LiveProgram:
 
     @contextmanager
     def _prepared(self, texts: Mapping[str, str]) -> Iterator[Prepared]:
-        """Make an engine of other texts that can take over from the running program, which stands still meanwhile."""
+        """Prepare an engine of new texts that can replace the running program. The running program is stopped until the
+        end of the block."""
         self._refuse_unchangeable()
         options, program = self._options, self._program
         assert program.journal is not None, "else it is refused"
@@ -387,7 +388,7 @@ class LiveProgram:
                 lock.release()
 
     def _take_over(self, new: Prepared, author: str, restores: int | None) -> dict[str, Any]:
-        """Make an engine the program, in one step that survives a kill."""
+        """Replace the program by a prepared engine, in one step that survives a crash."""
         options, program, run, after = self._options, self._program, self._run, new.engine
         journal, versions = program.journal, program.versions
         assert journal is not None and versions is not None, "else it is refused"
@@ -446,7 +447,7 @@ class LiveProgram:
         return {**self._listed(version), "same": False, "parameters": self._parameters(after), **taken}
 
     def _ended(self, after: Engine) -> dict[str, pl.DataFrame]:
-        """Return the intervals that end at the watermark: those of fluents that the new program lacks, or defines
+        """Return the intervals that end at the watermark: those of fluents that the new program lacks or defines
         differently."""
         before = self._program.engine
         old, new, time = before.meanings(), after.meanings(), before.watermark
@@ -459,9 +460,9 @@ class LiveProgram:
     def _handover(
         self, number: int, after: Engine, warmed: Warmed, ended: Mapping[str, pl.DataFrame]
     ) -> tuple[dict[str, int], Handover]:
-        """Return the earliest times at which fluents begin, and the handover.
+        """Return the times at which the fluents and alert tables of the new program begin, and the handover.
 
-        New fluents, and alerts on fluents, begin at the watermark.
+        New fluents, and new alerts on fluents, begin at the watermark.
         """
         before, service = self._program.engine, self._run.service
         old, new, time = before.meanings(), after.meanings(), before.watermark
@@ -481,7 +482,7 @@ class LiveProgram:
         return cuts, Handover(number, triples, begun)
 
     def _written(self) -> None:
-        """Wait until all results are written. Later ones are the other program's."""
+        """Wait until all results of the current program have been written."""
         futures = [each() for each in self._run.service.written]
         wait(futures, _WRITTEN)
         if not all(each.done() for each in futures):
@@ -517,7 +518,7 @@ class LiveProgram:
             )
 
     def _refuse_revised(self, restart: str) -> None:
-        """Raise ChangeRefused if the program cannot change while what it derived may still be revised."""
+        """Raise ChangeRefused if the program cannot be replaced while its results may still be revised."""
         options, running = self._options, self._program.running
         if options.retention.explain:
             raise ChangeRefused(
@@ -531,7 +532,8 @@ class LiveProgram:
             raise ChangeRefused(409, f"{why}: {restart}")
 
     def _refuse_other_results(self, engine: Engine) -> None:
-        """Raise ChangeRefused if results of the running program cannot be revised beside those of the new one."""
+        """Raise ChangeRefused if the current program's results cannot be revised after the new program has taken
+        over."""
         before = self._program.engine
         old, new = before.meanings(), engine.meanings()
         again = f"{_BEHIND}. Give it another name, or end the server, and start it with the new program"
@@ -555,7 +557,7 @@ class LiveProgram:
                 raise ChangeRefused(409, f"{text} before the change; {_BEHIND}")
 
     def _refuse_other_input(self, engine: Engine) -> None:
-        """Raise ChangeRefused if the program reads events that the server does not read from its input."""
+        """Raise ChangeRefused if the new program reads events that the server does not read from its input."""
         for name, schema in engine.inputs.items():
             if name not in self._schemas:
                 text = f"the new program reads `{name}`, which the server was not started to read; {_BEHIND}. "

@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from cep.connectors.serving.people import People
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
-"""Hosts under which only this machine reaches a server."""
+"""Host names under which only this machine can reach a server."""
 KEPT = "Storage"
 ONE_PROCESS = (
     "--readings", "--explain", "--remember", "--format", "--lateness", "--lateness-by", "--revise", "--ahead", "--idle",
     "--knowledge-updates",
 )  # fmt: skip
-"""Options that require rules to run in this process."""
+"""Options that require the rules to run in this process."""
 
 _PUBLIC = re.compile(r"https?://[^\s/?#@\"<>]+(/[^\s?#\"<>]*)?")
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]*")
@@ -51,7 +51,7 @@ REMEMBERED = "24h"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInputOptions(InputOptions):
-    """The input events, and how they are read."""
+    """The input events, and the options for reading them."""
 
     revise: Annotated[
         str | None,
@@ -65,18 +65,18 @@ class ServerInputOptions(InputOptions):
 
     @property
     def revised(self) -> int | None:
-        """The age in microseconds up to which results are revised; None: they are not."""
+        """The age in microseconds up to which results are revised, or None if they are not."""
         return None if self.revise is None else revise_duration(self.revise)
 
     @property
     def taken(self) -> ServerInputOptions:
-        """The input in its own order: late records revise results, so they are not sorted first."""
+        """The same options without sorting: late records revise results instead."""
         return self if self.revise is None and self.lateness_by is None else self.as_they_stand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """The addresses of the server, and its clients."""
+    """The addresses of the server, and the options for its clients."""
 
     PANEL: ClassVar = "Server"
 
@@ -151,15 +151,15 @@ class ServerOptions:
 
     @property
     def local(self) -> bool:
-        """True if only this machine reaches it."""
+        """True if only this machine can reach the server."""
         from cep.core.ip import here
 
         return here(self.host)
 
     @property
     def hosts(self) -> frozenset[str]:
-        """The host names that requests may carry, if only this machine reaches the server: a page of another site
-        cannot use one of them. Empty: any."""
+        """The host names that requests may use; empty: any. They are restricted if only this machine can reach the
+        server, so that a page of another site cannot use it under another name."""
         from cep.core.ip import canonical_host
 
         if not self.local and not self.allow_host:
@@ -168,7 +168,7 @@ class ServerOptions:
 
     @property
     def proxies(self) -> frozenset[str]:
-        """The addresses of trusted proxies. CepError: one is not an address, or there are no roles."""
+        """The addresses of trusted proxies. Raises CepError if one is not an address, or there is no file of roles."""
         from cep.core.ip import inner
 
         if self.trusted_proxy and self.token_file is None:
@@ -184,14 +184,15 @@ class ServerOptions:
 
     @property
     def root(self) -> str:
-        """The path below which a proxy shows the server, without its last slash."""
+        """The path below which a proxy shows the server, without its final slash."""
         from cep.connectors.serving import root_path
 
         return root_path.root(self.root_path)
 
     @property
     def address(self) -> str:
-        """The page's address for people, empty if unknown. CepError: `--public-url` is not a valid address."""
+        """The address of the page for people, or "" if unknown. Raises CepError if `--public-url` is not a valid
+        address."""
         if self.public_url is not None:
             return public_url(self.public_url)
         if not self.port:
@@ -201,7 +202,7 @@ class ServerOptions:
 
     @property
     def link_warning(self) -> str:
-        """A warning that people cannot follow the links in messages; empty: they can."""
+        """A warning that people cannot open the links in messages, or "" if they can."""
         if self.public_url is not None or not self.local:
             return ""
         hint = "`--public-url https://example.org/` is the address at which people reach the page"
@@ -210,8 +211,8 @@ class ServerOptions:
         return f"links in messages begin with {self.address}, which only this machine reaches; {hint}"
 
     def people(self) -> People | None:
-        """The people whose token requests must have; None: requests need none. CepError: there is no file of tokens,
-        and the server is not for this machine alone."""
+        """The people who have tokens, or None if requests need none. Raises CepError if there is no file of tokens and
+        other machines can reach the server."""
         if self.token_file is not None:
             from cep.connectors.serving.people import read_people
 
@@ -223,7 +224,7 @@ class ServerOptions:
 
 
 def public_url(text: str) -> str:
-    """Return an address of the web that ends with a slash. CepError: it is not one."""
+    """Return a web address with a final slash. Raises CepError if it is not valid."""
     if not _PUBLIC.fullmatch(text):
         hint = "as people reach the page: `--public-url https://example.org/semcep/`"
         raise refuse(f"--public-url: `{text[:80]}` is not an address of the web without a query", hint)
@@ -232,7 +233,7 @@ def public_url(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionOptions:
-    """Options for the data that are kept, their place and their time."""
+    """Options for stored data: the folder, and how long they are kept."""
 
     PANEL: ClassVar = KEPT
 
@@ -269,18 +270,18 @@ class RetentionOptions:
 
     @property
     def keep_for(self) -> int | None:
-        """How long after their end events are kept, in microseconds; None: for good."""
+        """The time for which events are kept after their end, in microseconds, or None to keep them forever."""
         return None if self.keep is None else duration(self.keep, "--keep")
 
     @property
     def remembered(self) -> int | None:
-        """How long after its end an event can be explained, in microseconds; None: it cannot."""
+        """The time after its end for which an event can be explained, in microseconds, or None if it cannot."""
         return duration(self.remember or REMEMBERED, "--remember") if self.explain else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertOptions:
-    """The receivers of alerts, and how alerts are marked."""
+    """The receivers of alerts, and the labels of alerts."""
 
     PANEL: ClassVar = "Alerts"
 
@@ -329,7 +330,7 @@ class AlertOptions:
     ] = None
 
     def calendar(self) -> MaintenanceCalendar | None:
-        """Return the maintenance windows, if there is a calendar. CepError: it cannot be read."""
+        """Return the calendar of maintenance windows, or None. Raises CepError if it cannot be read."""
         from cep.connectors.alerts.maintenance import MaintenanceCalendar
 
         return None if self.maintenance is None else MaintenanceCalendar(self.maintenance)
@@ -343,8 +344,8 @@ class AlertOptions:
 
     @property
     def routing(self) -> Routes | None:
-        """Return the routes to the receivers; None: each gets every alert. CepError: the file does not contain
-        routes."""
+        """Return the routes to the receivers, or None if each gets every alert. Raises CepError if the file contains no
+        valid routes."""
         from cep.connectors.receivers.routes import Routes
 
         return None if self.routes is None else Routes.read(self.routes)
@@ -377,7 +378,7 @@ class LogOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """The options of `cep serve`, as they were given."""
+    """The options of `cep serve`, as given on the command line."""
 
     rules: RuleFiles
     source: ServerInputOptions
@@ -394,24 +395,24 @@ class ServeOptions:
 
     @property
     def name(self) -> str:
-        """The name of the program: its files."""
+        """The name of the program, which consists of the names of its files."""
         return ", ".join(path.name for path in self.rules)
 
     @property
     def file_names(self) -> tuple[str, ...]:
-        """The names of the program's files: without their folders, unless two would be the same."""
+        """The names of the program's files, without folders unless two names would be equal."""
         names = tuple(path.name for path in self.rules)
         return names if len({*names}) == len(names) else tuple(map(str, self.rules))
 
     def files_texts(self) -> dict[str, str]:
-        """Return the current texts of the program's files, by name. CepError: one cannot be read."""
+        """Return the current texts of the program's files, by name. Raises CepError if one cannot be read."""
         from cep.app.terminal import text_of
 
         return dict(zip(self.file_names, map(text_of, self.rules)))
 
     def shadow_texts(self) -> dict[str, str]:
-        """Return the texts of the shadow program, by the names of the program's files. CepError: one cannot be read, or
-        there are too few or too many."""
+        """Return the texts of the shadow program, by the names of the program's files. Raises CepError if one cannot be
+        read, or the number of files differs."""
         from cep.app.terminal import text_of
 
         if len(self.server.shadow) != len(self.rules):
@@ -432,7 +433,7 @@ class ServeOptions:
         return LOGS[self.logging.log]
 
     def check(self) -> None:
-        """CepError: an option is wrong by itself, or in combination with another."""
+        """Raise CepError if an option is not valid, by itself or in combination with another."""
         from cep.app.knowledge_updates import is_stream
         from cep.connectors.receivers import document
 
@@ -460,7 +461,7 @@ class ServeOptions:
                 raise refuse(f"--knowledge-updates {name}: `cep serve` reads changes from files")
 
     def _check_spark(self) -> None:
-        """CepError: an option requires rules that run in this process."""
+        """Raise CepError if an option requires the rules to run in this process."""
         values = dict(option_values(self))
         for option in ONE_PROCESS:
             if values[option]:
@@ -469,7 +470,7 @@ class ServeOptions:
             raise refuse("--on spark: there is more than one --input", "the one folder that the job writes")
 
     def _check_revised(self) -> None:
-        """CepError: an option requires `--revise`, or does not fit its duration."""
+        """Raise CepError if an option requires `--revise`, or does not fit its duration."""
         revise, keep = self.source.revised, self.retention.keep_for
         if revise is None:
             if self.retention.keep_history:

@@ -1,4 +1,4 @@
-"""The program that a server runs: its engine, restored if there is a snapshot, and its input."""
+"""Open the program of a server: its engine, restored from a snapshot if there is one, and its input."""
 
 from __future__ import annotations
 
@@ -41,18 +41,21 @@ from cep.spark.sink.reader import SinkReader
 from cep.succession import Successor, former_texts
 
 IDLE = 1.0
-"""Seconds of silence after which time goes on by the clock, for live input."""
+"""The default seconds of silence after which time advances by the clock, for live input."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedProgram:
-    """`alert_engine`: for a program that runs on Spark, an engine of its ALERT statements, over what was derived.
-    `schemas`: of the events that the input is read for; `found`: the inputs, none on Spark; `live`: they have no end of
-    their own. `folder`: where the server keeps its
-    state; `journal`: where it keeps the program's, if it does. `sources`: which sources are lost. `origins`: where
-    records came from. `running`: the options of its engine. `version`: that of the program which runs, among
-    `versions`, None: they are not kept. `since`: the events that another program has derived until a time, in this run.
-    `meant`: what its events mean, in the folder of --state, if there is one."""
+    """The program that a server runs.
+
+    `alert_engine`: for a program on Spark, an engine that evaluates its ALERT statements on the derived events.
+    `running`: the options of its engines. `schemas`: the events that are read from the input. `found`: the inputs, none
+    on Spark. `live`: True if the inputs do not end. `sources`: the lost sources. `origins`: the origins of records.
+
+    `folder`: the state folder of the server. `journal`: the journal of the program, or None. `meant`: the fingerprints
+    of its events in the folder of --state, or None. `version`: the version that runs, among `versions` (None: versions
+    are not kept). `since`: the time until which an earlier program derived an event, in this run.
+    """
 
     text: str
     known: Knowledge | None
@@ -76,12 +79,12 @@ class ServedProgram:
 
     @property
     def behind(self) -> int:
-        """How much older than the latest record one may be, in microseconds."""
+        """The greatest age of a record that is still processed, relative to the latest record, in microseconds."""
         return (self.running.lateness or 0) + (self.running.revise or 0)
 
     @property
     def keeps_input(self) -> bool:
-        """True if input is kept, so that another program may take over."""
+        """True if input is kept, so that another program can take over."""
         return self.journal is not None and self.versions is not None and self.live
 
 
@@ -92,9 +95,12 @@ def program_source(
     rules: Sequence[Path] | None = None,
     later: bool = False,
 ) -> ProgramSource:
-    """The program that options name, or that is in the files `rules`. `texts`: those of files that are not read;
-    `known`: the knowledge, if it has been read; `later`: the text is newer than the options, so that values of
-    parameters that it does not declare are left out. CepError: it cannot be read, or is wrong."""
+    """Return the program that the options name, or that is in the files `rules`.
+
+    `texts`: the texts to use instead of reading files. `known`: the knowledge, if it is already loaded. `later`: the
+    program is newer than the options, so values of parameters that it does not declare are ignored. Raises CepError if
+    it cannot be read or is not valid.
+    """
     evaluation = options.evaluation
     source = ProgramSource.read(
         rules or options.rules, options.knowledge, evaluation.policy, options.dialect,
@@ -109,8 +115,8 @@ def program_source(
 
 
 def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
-    """Compile the program and open its input; only the knowledge is read. `stack` closes what was opened. Raises
-    CepError."""
+    """Compile the program and open its input. Of the data, only the knowledge is read. `stack` closes what was opened.
+    Raises CepError."""
     files = options.files_texts()
     versions = version = None
     state = options.retention.state
@@ -194,8 +200,11 @@ def _read_for(
     texts: Mapping[str, str],
     known: Knowledge | None,
 ) -> Mapping[str, Schema]:
-    """The events that the input is read for: those of the program, of the former one if it still revises, and of the
-    programs that are at hand to take over, the shadow and the files that another version goes on instead of."""
+    """Return the events that are read from the input.
+
+    They include the events of programs that may take over: the shadow, and the files if another version runs instead of
+    them. With --revise, they also include those of the former program.
+    """
     if not options.changeable or options.place.on_spark:
         return engine.inputs
     kept = None if options.server.shadow else kept_texts(options.retention.state, options.file_names)
@@ -213,7 +222,7 @@ def _read_for(
 
 
 def _former_texts(options: ServeOptions) -> Mapping[str, str] | None:
-    """The texts of the former program, if the snapshot has it."""
+    """Return the texts of the former program if the snapshot contains them."""
     path = None if options.retention.state is None else options.retention.state / "snapshot"
     if options.source.revised is None or path is None or not path.is_file():
         return None
@@ -223,7 +232,8 @@ def _former_texts(options: ServeOptions) -> Mapping[str, str] | None:
 
 
 def _version(options: ServeOptions, versions: Versions, folder: Path, files: Mapping[str, str]) -> Version:
-    """The version that goes on: the one that ran last, unless somebody has changed the files since; then the files."""
+    """Return the version that runs now. It is the last running version, unless the files have changed since; then it is
+    a version of the files."""
     blob = folder / "snapshot"
     name = checksum.name(blob.read_bytes() if blob.is_file() else b"").hex()
     number = running_version(folder, name)
@@ -242,7 +252,7 @@ def _version(options: ServeOptions, versions: Versions, folder: Path, files: Map
 
 
 def _remove_not_taken(versions: Versions, running: int | None, files: Mapping[str, str]) -> None:
-    """Remove versions that were about to take over when the server was killed."""
+    """Remove versions that had not taken over when the server was killed."""
     for number in versions.numbers() if running is not None else ():
         version = versions.read(number) if running is not None and number > running else None
         if version is not None and (version.author != FILES or version.texts != files):
@@ -250,13 +260,14 @@ def _remove_not_taken(versions: Versions, running: int | None, files: Mapping[st
 
 
 def _first_version(files: Mapping[str, str], number: int) -> Version:
-    """The files as a version, which nothing was before."""
+    """Return the files as the first version."""
     time = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     return Version(number, files, FILES, time, files_hash(files))
 
 
 def _derived(options: ServeOptions, engine: Engine, alert_engine: Engine) -> SinkReader:
-    """Return a reader of what a job on Spark writes. Its alerts take the tables of when fluents begin and end."""
+    """Return a reader of the results of a job on Spark. Its alerts are evaluated on the beginnings and ends of
+    fluents."""
     taken = (schema for name, schema in alert_engine.plan.schemas.items() if name in alert_engine.plan.inputs)
     edges = {each.fluent.name: each for each in taken if each.fluent is not None and each.fluent.part == EDGES}
     return SinkReader(options.source.inputs[0], engine.outputs, edges)
@@ -272,7 +283,7 @@ def _batches(
     sources: Sources,
     follower: ThingsFollower,
 ) -> Iterator[Batch]:
-    """Yield the input since the last snapshot of a killed run, then what comes."""
+    """Yield the input since the last snapshot from the journal, then new input."""
     if journal is not None:
         if journal.behind:
             options.log("again", f"{journal.behind} records that came after the last snapshot", records=journal.behind)
@@ -286,8 +297,11 @@ def _batches(
 
 
 def _knowledge(options: ServeOptions) -> tuple[Knowledge | None, bool]:
-    """Load the knowledge. If the input goes on from a snapshot, Things are those that were fetched at the first start;
-    return True if this is not the first one. CepError: it cannot be loaded."""
+    """Load the knowledge. Also return True if Things were fetched at an earlier start.
+
+    If the input continues from a snapshot, the Things of that start are used. Raises CepError if the knowledge cannot
+    be loaded.
+    """
     state, files = options.retention.state, options.knowledge.files
     if options.place.on_spark or not (fetched := services(files)):
         return knowledge_of(files, options.knowledge.reasoning), False
@@ -299,8 +313,11 @@ def _knowledge(options: ServeOptions) -> tuple[Knowledge | None, bool]:
 
 
 def _silence(options: ServeOptions, live: bool) -> float | None:
-    """The seconds of silence after which time goes on by the clock; None: never. For live input it does unless `--idle`
-    is `never`: an alert must not wait for a record that may never come."""
+    """Return the seconds of silence after which time advances by the clock, or None if it never does.
+
+    For live input there is a default, unless `--idle` is `never`: an alert must not wait for a record that may never
+    come.
+    """
     if options.source.idle is not None and options.source.idle.strip() != "never":
         return idle_seconds(options.source.idle, not live)
     if options.source.idle is not None or not live:
@@ -311,8 +328,8 @@ def _silence(options: ServeOptions, live: bool) -> float | None:
 
 
 def _folder(options: ServeOptions, engine: Engine, stack: ExitStack) -> tuple[Path, StateFolder | None]:
-    """The folder of the server's state, which no other server may use, and what events mean in it; logs which events
-    changed their meaning."""
+    """Return the state folder, locked against other servers, and its fingerprints of events. Log the events whose
+    meaning has changed."""
     if options.retention.state is None:
         return Path(stack.enter_context(TemporaryDirectory(prefix="semcep-"))), None
     _make_folder(options.retention.state)
@@ -323,7 +340,7 @@ def _folder(options: ServeOptions, engine: Engine, stack: ExitStack) -> tuple[Pa
 
 
 def _make_folder(folder: Path) -> None:
-    """Make the folder of the server's state. CepError: it cannot be made."""
+    """Create the state folder. Raises CepError if that fails."""
     try:
         private_folder(folder)
     except FileExistsError:
@@ -335,7 +352,8 @@ def _make_folder(folder: Path) -> None:
 def _restored(
     options: ServeOptions, engine: Engine, source: ProgramSource, running: EngineOptions, blob: bytes
 ) -> Engine:
-    """The engine with the snapshot's state; if the program has changed, with that of the rules that mean the same."""
+    """Return the engine with the snapshot's state. If the program has changed, rules with the same meaning keep their
+    state."""
     from cep.runtime.prior_state import PriorState
 
     def made(texts: Mapping[str, str]) -> Successor:

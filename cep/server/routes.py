@@ -1,4 +1,4 @@
-"""`cep serve --check-routes`: which receivers each ALERT of a program reaches."""
+"""`cep serve --check-routes`: print the receivers of each ALERT of a program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cep.server.program import program_source
 
 
 def unreached_warning(options: ServeOptions, routes: Routes | None, alerts: Sequence[Alert]) -> list[str]:
-    """Return a warning of alerts that reach no receiver, if there are any."""
+    """Return a warning about alerts that reach no receiver, or no warning."""
     if routes is None or options.alerts.feed:
         return []
     names = unreached(routes, alerts, Publisher(options.name, status=options.alerts.status))
@@ -26,7 +26,7 @@ def unreached_warning(options: ServeOptions, routes: Routes | None, alerts: Sequ
 
 
 def check_routes(options: ServeOptions) -> int:
-    """Print the receivers of alerts; the exit status is 1 if an alert reaches none. Raises CepError."""
+    """Print the receivers of alerts. The exit status is 1 if an alert reaches none. Raises CepError."""
     options.check()
     alerts = program_source(options).engine(EngineOptions(), alerts=True).alerts
     origin = Publisher(options.name, status=options.alerts.status)

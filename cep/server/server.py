@@ -39,8 +39,10 @@ _ENDING = 5  # seconds that clients have to disconnect
 
 
 def run_server(options: ServeOptions) -> int:
-    """Run the program and answer requests until Ctrl-C or SIGTERM, or, without `--stay`, until the program fails.
-    Return the exit status. Raises CepError."""
+    """Run the program and answer requests until Ctrl-C or SIGTERM or, without `--stay`, until the program fails.
+
+    Returns the exit status. Raises CepError.
+    """
     with in_background(options.log), may_pass(), ExitStack() as stack:
         options.check()
         people = options.server.people()
@@ -95,7 +97,7 @@ def run_server(options: ServeOptions) -> int:
 
 @contextmanager
 def may_pass() -> Iterator[None]:
-    """Give an error for lack of room, with which a server cannot begin, the code of errors that a restart may fix."""
+    """Mark errors caused by a full disk or memory at the start as errors that a restart may fix."""
     try:
         yield
     except CepError as error:
@@ -110,8 +112,7 @@ def may_pass() -> Iterator[None]:
 
 
 def _server(options: ServeOptions, parts: ServerParts) -> uvicorn.Server:
-    """Return a server that starts the program once it listens, logs its address, and disconnects clients when
-    it ends."""
+    """Return a server that starts the program once it listens, logs its address, and disconnects clients at its end."""
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: Any = None) -> None:
@@ -147,13 +148,14 @@ def _server(options: ServeOptions, parts: ServerParts) -> uvicorn.Server:
 
 
 def _behind_proxies(app: Any) -> Any:
-    """Return the application for clients named by proxies, as in uvicorn, which records first who really connects."""
+    """Return the application with middleware for proxies, as in uvicorn. It first records the address that has actually
+    connected."""
     named: Any = ProxyHeadersMiddleware(app, os.environ.get("FORWARDED_ALLOW_IPS", "127.0.0.1,::1"))
     return RememberPeer(named)
 
 
 def _shadow(options: ServeOptions, parts: ServerParts, texts: Mapping[str, str], author: str) -> None:
-    """Begin the shadow as soon as the program has read the input from before its start."""
+    """Start the shadow once the program has read the input from before its start."""
     while True:
         try:
             parts.live.begin_shadow(texts, author)
@@ -170,7 +172,7 @@ def _stop(server: uvicorn.Server) -> None:
 
 
 def _unserved(server: ServerOptions, why: BaseException | None) -> CepError:
-    """Return why there can be no server at that host and port."""
+    """Return the error for a server that cannot listen at the host and port."""
     host, port = server.host, server.port
     match why.errno if isinstance(why, OSError) and not isinstance(why, socket.gaierror) else None:
         case errno.EADDRINUSE:
@@ -192,7 +194,7 @@ def _feed_log(log: Log) -> Callable[..., None]:
 
 
 def _forward_log(log: Log, begun: Callable[[], bool]) -> None:
-    """Pass warnings and errors of the web server on to the log, once it has started; before that, raise them."""
+    """Send warnings and errors of the web server to the log after its start. Before that, raise them."""
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -205,7 +207,7 @@ def _forward_log(log: Log, begun: Callable[[], bool]) -> None:
 
 
 def _raise_file_limit() -> None:
-    """Allow as many open files as the system permits; the default of a process is too low for many clients."""
+    """Raise the limit of open files to the system's maximum. The default is too low for many clients."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 

@@ -1,5 +1,5 @@
-"""A shadow: a program on the same input as the served one, which publishes nothing; and the differences of their
-events."""
+"""A shadow: a program that runs on the same input as the served one without publishing results. The differences of
+their events are counted."""
 
 from __future__ import annotations
 
@@ -27,20 +27,19 @@ from cep.diff.rows import FIRST, DerivedRows, Row, row_key
 from cep.engine import Engine
 
 KEPT = "shadow.json"
-"""The file of a server's folder with the texts of a shadow, so that it begins again after a restart."""
+"""The file in a server's folder with the texts of a shadow, so that it starts again after a restart."""
 
 MOST = 20_000
-"""The number of newest rows of an event that are kept for each program, if the other one does not derive them."""
+"""The number of newest rows of an event that are kept for each program and that the other program has not derived."""
 
 
 def keep_texts(folder: Path, texts: Mapping[str, str]) -> None:
-    """Write the texts of a shadow. OSError: they cannot be written."""
+    """Write the texts of a shadow. Raises OSError if they cannot be written."""
     write_whole(folder / KEPT, json.dumps(dict(texts), ensure_ascii=False).encode())
 
 
 def kept_texts(folder: Path | None, names: Sequence[str]) -> dict[str, str] | None:
-    """Return the texts of the shadow that ran when the server ended, if its files have these names; None: there was
-    none."""
+    """Return the texts of the shadow that ran when the server ended, if its files have these names, or None."""
     try:
         found = None if folder is None else json.loads((folder / KEPT).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
@@ -54,10 +53,11 @@ def forget_texts(folder: Path) -> None:
 
 
 class Shadow:
-    """An engine beside the served one, from a watermark on, with its own changes of the knowledge (`updates`). Its
-    methods are called with the lock of the batches.
+    """An engine that runs beside the served one from a watermark on, with separate changes of the knowledge
+    (`updates`).
 
-    `texts`: its files; `failed`: why it has stopped, None: it has not.
+    Its methods are called while the lock of the batches is held. `texts`: the texts of its files. `failed`: the reason
+    why it has stopped, or None.
     """
 
     def __init__(self, served: Engine, engine: Engine, texts: Mapping[str, str], updates: KnowledgeUpdates) -> None:
@@ -68,14 +68,14 @@ class Shadow:
         self.begin(served)
 
     def begin(self, served: Engine) -> None:
-        """Compare with this engine from its watermark on."""
+        """Compare with the engine `served` from its current watermark on."""
         self._served, self.since = served, served.watermark
         self._rows: tuple[dict[str, Counter[Row]], dict[str, Counter[Row]]] = ({}, {})
         self._same: Counter[str] = Counter()
         self._left_out: Counter[str] = Counter()
 
     def take(self, batch: Batch | None, derived: Mapping[str, pl.DataFrame]) -> None:
-        """Process a batch that the program was given, and the results of the program."""
+        """Process a batch of the served program, and its results."""
         if self.failed is not None:
             return
         engine = self._engine
@@ -95,8 +95,11 @@ class Shadow:
             self._cancel(name)
 
     def shown(self, first: int, told: int = 0, explain: Callable[[Engine], Explainer] | None = None) -> dict[str, Any]:
-        """Return the differences: their numbers by event, and the last `first` of each kind, the last `told` of these
-        with their reasons. `explain`: makes an explainer of an engine, None: the engines do not remember."""
+        """Return the differences: their numbers by event, and the last `first` of each kind.
+
+        The last `told` of these include their reasons. `explain` creates an explainer of an engine; None: the engines
+        do not remember.
+        """
         events, shown = dict[str, dict[str, int]](), list[dict[str, Any]]()
         old, new = self._served, self._engine
         reasons: Reasons | None = None
@@ -127,7 +130,7 @@ class Shadow:
         }
 
     def _add(self, side: int, derived: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema]) -> None:
-        """Add the rows of a step, and those of fluents when they have ended."""
+        """Add the rows of a step. Intervals of fluents are added when they have ended."""
         found = DerivedRows()
         for name, table in derived.items():
             if name in schemas and table.height:
@@ -136,7 +139,7 @@ class Shadow:
             self._rows[side].setdefault(name, Counter()).update(rows)
 
     def _cancel(self, name: str) -> None:
-        """Remove the rows that both have. Both engines have reached the same watermark."""
+        """Remove the rows that both programs have derived. Both engines have reached the same watermark."""
         old, new = (rows.setdefault(name, Counter()) for rows in self._rows)
         for row in [row for row in (old if len(old) < len(new) else new) if row in old and row in new]:
             number = min(old[row], new[row])
@@ -158,7 +161,7 @@ class Shadow:
 
 
 def _reasons(reasons: Reasons, difference: Difference) -> dict[str, Any] | None:
-    """Return what both programs say about a difference; None: it is not remembered, or takes too long."""
+    """Return the reasons of both programs for a difference, or None if they are not remembered or take too long."""
     try:
         reason = reasons.of(difference)
     except (CepError, TimeoutError):

@@ -1,4 +1,4 @@
-"""Warm an engine of a new program with earlier input, so that its rules start with what they need."""
+"""Process earlier input with the engine of a new program, so that its rules start with the state they need."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from cep.runtime.history import BECAUSE, CONSTITUENTS
 from cep.runtime.run_stats import RunStats
 
 MOST = 1 << 16
-"""The greatest number of rows of batches that are joined."""
+"""The greatest number of rows in batches that are joined."""
 
 
 class NoDeadLetters:
-    """Ignores dead letters, which the earlier program has reported."""
+    """Ignores dead letters, because the earlier program has reported them."""
 
     def add(self, records: object) -> None: ...
 
@@ -35,8 +35,8 @@ class NoDeadLetters:
 
 @dataclass(slots=True)
 class OpenRows:
-    """The open rows of tables of alerts on fluents. `tables`: for each alert, the table of beginnings and that of ends,
-    with the arguments that identify intervals."""
+    """The intervals of alerts on fluents that have begun and not ended. `tables`: for each alert, its tables of
+    beginnings and ends, and the arguments that identify an interval."""
 
     tables: Sequence[tuple[str, str, tuple[str, ...]]]
     rows: dict[str, dict[tuple[Any, ...], list[pl.DataFrame]]] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class OpenRows:
                         del there[key]
 
     def open(self) -> dict[str, pl.DataFrame]:
-        """Return the open rows, by table."""
+        """Return the rows of open intervals, by table."""
         found = {}
         for name, there in self.rows.items():
             if rows := [row for rows in there.values() for row in rows]:
@@ -71,8 +71,8 @@ def _keys(table: pl.DataFrame | None, arguments: tuple[str, ...]) -> Iterator[tu
 
 @dataclass(frozen=True, slots=True)
 class Warmed:
-    """An engine that has processed earlier input: its state, the time from which on it has seen all of its input (None:
-    none), and the open rows of tables of alerts on fluents."""
+    """The result of processing earlier input: the state of the engine, the time from which on it has processed all its
+    input (None: none), and the open intervals of alerts on fluents."""
 
     state: bytes
     since: int | None
@@ -80,10 +80,10 @@ class Warmed:
 
 
 def joined(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """Yield batches that were processed, with many small ones joined.
+    """Yield processed batches, with small ones joined.
 
-    Neither the late rows nor the results depend on the division of the input, and a step for each record of a long
-    history would take minutes. Batches are joined if their rows are numbered upwards and have the same columns.
+    The results and the late rows do not depend on the division of the input. A step for each record of a long history
+    would take minutes. Batches are joined if their record numbers increase and their columns are the same.
     """
     run: list[Batch] = []
     schemas: dict[str, pl.Schema] = {}
@@ -113,11 +113,11 @@ def _one(run: Sequence[Batch]) -> Batch:
 
 
 def warm(engine: Engine, journal: Journal, latest: int, updates: KnowledgeUpdates, stop: Callable[[], int]) -> Warmed:
-    """Let an engine process earlier input, as far back as it needs and as the journal has it.
+    """Process earlier input with an engine, as far back as it needs and as the journal reaches.
 
-    `latest`: the latest end of a record, about. `updates`: the changes of the knowledge, from the first on. The current
-    program continues during most of this; `stop` stops it for the rest, and returns its watermark, to which this engine
-    advances, too. CepError: the engine cannot continue, or the input is damaged.
+    `latest`: the approximate latest end of a record. `updates`: the changes of the knowledge, from the first on. The
+    current program continues during most of this. `stop` stops it for the rest and returns its watermark, to which this
+    engine advances, too. Raises CepError if the engine cannot continue, or the input is damaged.
     """
     engine.set_lineage_columns(BECAUSE, CONSTITUENTS)
     horizon, interrupt = InputHorizon.of(engine.plan), Interrupt()

@@ -1,4 +1,4 @@
-"""Files that a server reads again when they change: those of its program (`--watch`), and the file of tokens."""
+"""Watch files that a server reads again when they change: those of its program (`--watch`), and the file of tokens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cep.server.live_change import LiveProgram
 from cep.server.options import ServeOptions
 
 _OFTEN = 0.5
-"""The seconds between two looks at the files."""
+"""The interval between two checks of the files, in seconds."""
 
 
 class FileWatch(threading.Thread):
@@ -42,7 +42,7 @@ class FileWatch(threading.Thread):
         self._over.set()
 
     def _take(self, texts: dict[str, str]) -> None:
-        """Replace the program by the files, unless they are what runs."""
+        """Replace the program by the files, unless the same texts already run."""
         if texts == self._live.running()["files"]:
             self._known = texts
             return
@@ -56,8 +56,10 @@ class FileWatch(threading.Thread):
 
 
 class TokenFileWatch(threading.Thread):
-    """Watches the file of tokens until it is closed; `people` are those in it. While the file has a mistake or is
-    missing, the earlier people stay, and the log says so. Pipes, and other files that are not regular, are read once.
+    """Watches the file of tokens until it is closed, and updates `people`.
+
+    While the file is invalid or missing, the earlier people remain, and the log says so. Pipes and other special files
+    are read only once.
     """
 
     def __init__(self, file: Path, people: People, log: Log) -> None:
@@ -81,7 +83,7 @@ class TokenFileWatch(threading.Thread):
         self._over.set()
 
     def _signature(self) -> tuple[int, ...] | None:
-        """Return numbers that change with the file; None: it is missing."""
+        """Return numbers that change with the file, or None if it is missing."""
         try:
             status = os.stat(self._file)
         except OSError:
