@@ -1,1 +1,1 @@
-"""One binary node becomes a goal: kernels and columnar state, one operator family a module."""
+"""The operators of rules and formulas: one module per family, from the pattern to the running goal."""

@@ -1,6 +1,6 @@
-"""`p AGGREGATE A = avg(W) OVER LAST 5 EVENTS BY K`: windows over a pattern, and results of what is in them.
+"""`p AGGREGATE A = avg(W) OVER LAST 5 EVENTS BY K`: windows over a pattern, and aggregates of their contents.
 
-What slides has a result whenever something enters it; what follows one another when each is over.
+A sliding window has a result whenever an occurrence enters it. A window of another form has one when it ends.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from cep.plan.types import ColumnType, Inference
 
 LONGER = DAY
-"""The most that a window by local time can exceed its stated length: clocks have been set back by up to a day."""
+"""The most by which a window of local time can exceed its nominal length. Clocks have been set back by up to a day."""
 
 COMMUTES = ("count", "min", "max", "median", "percentile", "mode")
-"""Functions whose result does not depend on the order of what they take; nor does a sum of whole numbers."""
+"""Functions whose result does not depend on the order of their input. A sum of integers does not either."""
 
 SORTED = ("median", "percentile", "mode")
-"""Functions for which every value in a window is kept."""
+"""Functions that need every value in the window."""
 
 
 AGGREGATE = "AGGREGATE"
@@ -53,7 +53,7 @@ AGGREGATE = "AGGREGATE"
 
 @dataclass(frozen=True, slots=True)
 class Window(Pattern):
-    """`pattern AGGREGATE results OVER LAST events|duration BY by`, or over another form of windows, `over`."""
+    """`pattern AGGREGATE results OVER LAST events|duration BY by`. `over`: another form of windows, or None."""
 
     pattern: Pattern
     results: tuple[AggregateResult, ...]
@@ -139,10 +139,10 @@ class Window(Pattern):
         return made or failed or [matcher.missing(self.pattern, bound)]
 
     def members_at(self, ends: Sequence[int]) -> Iterator[tuple[slice, int | None, int]]:
-        """Yield the members of each window that has a result, for a group whose occurrences end at `ends`
-        (ascending).
+        """Yield the members of each window that has a result, for a group whose occurrences end at `ends` (ascending).
 
-        Each item is a slice of the occurrences, the beginning of the window (None: its first member's) and its end.
+        Each item is (slice of the occurrences, begin of the window, its end). A begin of None means that of the first
+        member.
         """
         over = self.over
         if over is None or over.form == "every":
@@ -167,7 +167,8 @@ class Window(Pattern):
 
 
 def _reach(duration: int | None, over: Over | None) -> int | None:
-    """The longest time that an occurrence stays in the window. For a session, since the last one that entered."""
+    """Return how long an occurrence can stay in the window, in microseconds. A session counts from its latest
+    member."""
     if over is None:
         return duration
     if over.form == "every":
@@ -177,7 +178,7 @@ def _reach(duration: int | None, over: Over | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Aggregation(Node):
-    """Windows. Columns: the `by` columns, then a column a result."""
+    """The node of a windowed aggregate. Output columns: the `by` columns, then one column per result."""
 
     child: int
     results: tuple[AggregateResult, ...]

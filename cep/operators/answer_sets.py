@@ -1,4 +1,4 @@
-"""Answer sets at each tick: the formula, and what it is lowered to (`cep.rules.answer_set_rules`)."""
+"""Answer sets at each tick: the formula, its pattern and its node (`cep.rules.answer_set_rules`)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSetFormula(OverOne):
-    """The answer sets of rules at each tick. `formula` binds `asks`: a number, then places; it binds `names`: a number,
-    a tick, the number of the answer set, then places. `every`: all of them are given. `seconds`: for how long one
-    search may go on."""
+    """The answer sets of rules at each tick.
+
+    `asks`: the variables of the input, which `formula` binds: the number of a fact's predicate, then its values.
+    `names`: the variables of the output: the number of a predicate, a tick, the number of the answer set, then values.
+    `every`: output all answer sets. `seconds`: the time limit of a search.
+    """
 
     formula: Formula
     asks: tuple[str, ...]
@@ -65,7 +68,8 @@ class AnswerSetFormula(OverOne):
 
 @dataclass(frozen=True, slots=True)
 class AnswerSetPattern(FormulaPattern):
-    """The answer sets of rules. `late`: how late the formula is given."""
+    """The pattern of `AnswerSetFormula`. `late`: the delay in microseconds after which the formula's results are
+    known."""
 
     formula: Pattern
     asks: tuple[str, ...]
@@ -103,8 +107,10 @@ class AnswerSetPattern(FormulaPattern):
 
 @dataclass(frozen=True, slots=True)
 class AnswerSets(FormulaNode):
-    """Answer sets of rules at each tick. Columns: as `AnswerSetTables` says, then what a change is. `late`: how late
-    what is asked, at `take`, is given."""
+    """The node of `AnswerSetFormula`. Output columns: as `AnswerSetTables` says, then the kind of change.
+
+    `take`: the input columns that form a fact. `late`: the delay in microseconds after which the input is known.
+    """
 
     child: int
     take: tuple[int, ...]

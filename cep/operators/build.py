@@ -1,4 +1,4 @@
-"""From plan to goals: every node becomes its goal, columns and conditions resolved."""
+"""Build goals from a plan: each node becomes a goal, with its columns and conditions resolved."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from cep.rules.terms import Condition
 
 
 class GoalBuilder:
-    """Goals for the nodes of one plan, over one pool, the static relations and the knowledge as it changes."""
+    """A builder of goals for the nodes of one plan, which share a pool, the static relations and the knowledge."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class GoalBuilder:
 
     @cached_property
     def scans(self) -> dict[str, list[tuple[int, Scan]]]:
-        """The nodes that read each event."""
+        """Return, for each event, the nodes that scan it, with their numbers."""
         found: dict[str, list[tuple[int, Scan]]] = {}
         for number, node in enumerate(self.plan.nodes):
             if isinstance(node, Scan):
@@ -63,7 +63,7 @@ class GoalBuilder:
 
     @cached_property
     def unread(self) -> frozenset[int]:
-        """The nodes of which only intervals of fluents are made that nobody reads, as changes are given."""
+        """Return the nodes that only compute intervals of fluents that nobody reads, because the output is changes."""
         plan = self.plan
         if not plan.changes or self.lineage is not None:
             return frozenset()
@@ -80,15 +80,15 @@ class GoalBuilder:
         return found
 
     def events_of(self, number: int) -> list[str]:
-        """The events whose heads take from a node."""
+        """Return the events whose heads read a node."""
         return list(dict.fromkeys(self._events.get(number, ())))
 
     def node(self, number: int) -> Goal:
-        """The goal of a node."""
+        """Return the goal of a node."""
         return self.plan.nodes[number].goal(self, number)
 
     def event(self, name: str) -> relational.Project:
-        """The goal that makes the occurrences of an event, of its input and of its heads' tables."""
+        """Return the goal of an event, which combines the event's input and the results of its heads."""
         heads, rules = [], self.heads.get(name, [])
         for number in rules:
             head, arguments = self.plan.heads[number], self.plan.arguments[number]
@@ -105,7 +105,8 @@ class GoalBuilder:
         return relational.Project(width, heads, rules, own, self.equal.passing, self.lineage, distinct)
 
     def _own(self, name: str) -> relational.Own:
-        """Return the kind of input of an event. Lineage always knows the numbers: explanations show every record."""
+        """Return how an event treats equal input records. With lineage, their numbers are always kept, because
+        explanations show every record."""
         if name not in self.equal.several:
             return relational.Own.SET
         if name in self.plan.handed:
@@ -160,7 +161,10 @@ class GoalBuilder:
         return compile_expression(typed, self.pool)
 
     def key(self, name: str, type: str, wanted: str) -> Evaluation:
-        """A column converted to be compared by its bits: an int that no float is becomes missing and joins nothing."""
+        """Return an evaluation that converts a column so that equal values have equal bits.
+
+        Integers that no float equals become missing, so they join with nothing.
+        """
         typed = fitted(TypedVariable(name, type), wanted)
         assert typed is not None, "types that never join were refused"
         return compile_expression(typed, self.pool)
@@ -168,7 +172,7 @@ class GoalBuilder:
     def keys(
         self, pairs: Sequence[tuple[int, int]], left: Sequence[str], right: Sequence[str]
     ) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
-        """Return for each key column its place on both sides, and the type in which the two compare."""
+        """Return the key columns of both sides, each with the type in which the two sides are compared."""
         mine, theirs = [], []
         for a, b in pairs:
             type = common_type(left[a], right[b])
@@ -180,7 +184,10 @@ class GoalBuilder:
     def widened_key(
         self, keys: Sequence[tuple[int, str]], types: list[str]
     ) -> tuple[tuple[int, ...], tuple[Evaluation, ...]]:
-        """Key columns, and evaluations to append as columns where the type is another than the column's own."""
+        """Return the key columns of a side, and evaluations whose results are appended as further columns.
+
+        A column is converted, and so appended, if it is compared in another type than its own.
+        """
         places: list[int] = []
         added: list[Evaluation] = []
         for column, type in keys:

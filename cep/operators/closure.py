@@ -1,4 +1,4 @@
-"""A formula with its ends: what nobody writes, and the left of SINCE is asked for where it binds variables itself."""
+"""A formula with closed intervals. It has no syntax of its own; SINCE needs it if its left side binds variables."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Closure(OverOne):
-    """The formula, and besides the ends at which it begins (`edge` "begin") or ends ("end") without them. Nobody writes
-    it: `MetricFormula.tied` asks it for what holds from just after a time on."""
+    """The formula, also holding at its `edge`: "begin" or "end" adds the bound of each interval.
+
+    It has no syntax of its own. `MetricFormula.tied` creates it for formulas that hold from just after a time.
+    """
 
     formula: Formula
     edge: str

@@ -1,4 +1,4 @@
-"""`p AND q`, `p AND NOT q` of formulas: what holds together, and what holds while something does not."""
+"""`p AND q` and `p AND NOT q` of formulas: joins and anti-joins of tuples while they hold."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class And(OverSeveral):
-    """`p AND q AND NOT r`; `negated`: which of the parts are; the first is not."""
+    """`p AND q AND NOT r`. `negated`: a flag per part; the first part is never negated."""
 
     parts: tuple[Formula, ...]
     negated: tuple[bool, ...]
@@ -37,12 +37,12 @@ class And(OverSeveral):
 
     @property
     def positive(self) -> list[Formula]:
-        """The parts that hold."""
+        """Return the parts that are not negated."""
         return [part for part, no in zip(self.parts, self.negated, strict=True) if not no]
 
     @property
     def absent(self) -> list[Formula]:
-        """The negated parts."""
+        """Return the negated parts."""
         return [part for part, no in zip(self.parts, self.negated, strict=True) if no]
 
     def bound(self) -> Names:
@@ -53,7 +53,8 @@ class And(OverSeveral):
         return " AND ".join(f"{'NOT ' if no else ''}{placed(part, BETWEEN)}" for part, no in pairs), AND
 
     def spread(self) -> Formula:
-        """A part `p(X, Y) SINCE q(X)`, where another part binds Y, as two: of what it binds, or of any value."""
+        """Rewrite a part `p(X, Y) SINCE q(X)` for which another part binds Y, as two parts: for that Y, and for any
+        Y."""
         parts = [part.spread() for part in self.parts]
         for place, (part, no) in enumerate(zip(parts, self.negated, strict=True)):
             others = [each for n, each in enumerate(parts) if n != place and not self.negated[n]]
@@ -105,7 +106,7 @@ class And(OverSeveral):
 
 
 def _safe(lowering: Lowering, absent: Formula, loose: Names, outside: Names) -> None:
-    """Refuse variables of what is absent that something around the conjunction speaks of, and it does not bind."""
+    """Report variables of a negated part that the formula around the conjunction uses, but no positive part binds."""
     for name in sorted(loose & outside):
         lowering.error(
             f"`{name}` has no value: in these ANDs it occurs under NOT alone",
@@ -117,8 +118,10 @@ def _safe(lowering: Lowering, absent: Formula, loose: Names, outside: Names) -> 
 
 @dataclass(frozen=True, slots=True)
 class ConjunctionPattern(Pattern):
-    """`left AND right`, or `left AND NOT right`, all of whose variables are then the left's too. `lates`: how late each
-    is given, in microseconds."""
+    """`left AND right`, or `left AND NOT right`. In the second form, `left` binds all variables of `right`.
+
+    `lates`: the delays in microseconds after which the two formulas are known.
+    """
 
     left: Pattern
     right: Pattern
@@ -157,9 +160,12 @@ class ConjunctionPattern(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class Conjunction(FormulaNode):
-    """Tuples of two formulas that hold together, joined by `key`; `negated`: those of the left while none of the right
-    with their key holds. `left_kind`, `right_kind`: the columns that say what a change is. Columns: the `width` others
-    of the left, those of the right at `take`, then what a change is."""
+    """The node of a conjunction: pairs of tuples of two formulas that hold together, joined on `key`.
+
+    `negated`: left tuples that hold while no right tuple with their key does. `left_kind`, `right_kind`: the columns
+    with the kind of change. Output columns: the other `width` columns of the left, those of the right in `take`, then
+    the kind of change.
+    """
 
     left: int
     right: int
@@ -173,7 +179,7 @@ class Conjunction(FormulaNode):
 
     @property
     def own(self) -> list[int]:
-        """The left's columns without its kind."""
+        """Return the left's columns except the kind of change."""
         return [column for column in range(self.width + 1) if column != self.left_kind]
 
     def describe(self) -> NodeProperties:

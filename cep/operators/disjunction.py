@@ -1,4 +1,4 @@
-"""`L OR R`, of patterns and of formulas: the occurrences of both sides, which bind the same variables."""
+"""`L OR R`, of patterns and of formulas: the results of both sides, which bind the same variables."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Or(OverSeveral):
 
 @dataclass(frozen=True, slots=True)
 class Either(Pattern):
-    """`left OR right`."""
+    """`left OR right` of patterns."""
 
     left: Pattern
     right: Pattern
@@ -121,8 +121,11 @@ class Either(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class Union(Node):
-    """Occurrences of either side; `right_columns` puts the right side's columns in the left's order. `left_columns`:
-    those of the left that are given, None: all, in their order."""
+    """The node of an OR: the occurrences of both sides.
+
+    `right_columns` lists the right side's columns in the order of the left's. `left_columns`: the columns of the left
+    to output; None: all of them, in order.
+    """
 
     left: int
     right: int
@@ -130,7 +133,7 @@ class Union(Node):
     left_columns: tuple[int, ...] | None = None
 
     def pairs(self) -> list[tuple[int, int]]:
-        """The left's and the right's column for each that is given."""
+        """Return the left and the right column for each output column."""
         own = range(len(self.right_columns)) if self.left_columns is None else self.left_columns
         return list(zip(own, self.right_columns, strict=True))
 

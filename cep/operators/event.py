@@ -1,4 +1,4 @@
-"""An event in a pattern, `sensor(ID, 3, W)`: its occurrences, those with these constants and equal arguments."""
+"""An event in a pattern, `sensor(ID, 3, W)`: its occurrences, filtered by constants and repeated variables."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Atom(Pattern):
 
 
 class WholeTable(Pattern):
-    """All rows of a table that a goal makes something of: `names` are its columns, `event` is its name."""
+    """The base class of patterns that read all rows of a table. `event`: the table's name; `names`: its columns."""
 
     __slots__ = ()
     event: str
@@ -109,10 +109,8 @@ class WholeTable(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class Scan(Node):
-    """Occurrences of an event: those with these constants and equal arguments, some arguments as columns.
-
-    Columns: the arguments at `take`.
-    """
+    """The node of an event: occurrences with certain constants and equal arguments. Output columns: the arguments in
+    `take`."""
 
     event: str
     constants: tuple[tuple[int, Constant], ...]
@@ -156,7 +154,8 @@ class Scan(Node):
         return self.under(rendering, rendering.names[number])
 
     def under(self, rendering: Rendering, names: Sequence[str]) -> Text:
-        """The event with its columns under these names; by name where most of its arguments do not matter."""
+        """Return the event's text with these names for its columns. If most arguments are `_`, the others are written
+        by name."""
         schema = rendering.schemas[self.event]
         arguments: list[Expression] = [Variable("_")] * len(schema.attributes)
         for position, constant in self.constants:
@@ -180,7 +179,7 @@ class Scan(Node):
 
 
 def _constant(inference: Inference, event: str, attribute: Attribute, constant: Constant) -> None:
-    """Refuse a constant that an attribute never equals."""
+    """Report a constant that the attribute can never equal."""
     given = TypedConstant(constant.value, constant.type)
     if attribute.type == "unknown" or coerced(given, attribute.type) is not None:
         return

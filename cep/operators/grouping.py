@@ -1,4 +1,4 @@
-"""`p AGGREGATE N = count(), M = max(X) BY A` of formulas: over all tuples of a group that hold at a time."""
+"""`p AGGREGATE N = count(), M = max(X) BY A` of formulas: aggregates over all tuples of a group that hold at a time."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 
 _EARLIEST = {"first": "min", "last": "max"}
-"""Aggregates that go by the order of time, and what may be meant of what holds at one time."""
+"""Aggregates by order of time, each with the aggregate that an author may have meant for tuples that hold together."""
 _TRENDS = ("slope", "rate", "ewma")
-"""Aggregates of how values change with time."""
+"""Aggregates of how values change over time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class AggregatedFormula(OverOne):
                 unbound(each.name, each.span)
 
     def _of_one_time(self, lowering: Lowering, result: AggregateResult) -> None:
-        """Refuse an aggregate that goes by time: what it is of holds at one."""
+        """Report aggregates that depend on order in time, because all tuples hold at the same time."""
         function = result.function
         if function not in _EARLIEST and function not in _TRENDS:
             return
@@ -108,7 +108,7 @@ class AggregatedFormula(OverOne):
 
 @dataclass(frozen=True, slots=True)
 class GroupingPattern(FormulaPattern):
-    """`formula AGGREGATE results BY by`. `late`: how late the formula is given."""
+    """`formula AGGREGATE results BY by`. `late`: the delay in microseconds after which the formula is known."""
 
     formula: Pattern
     results: tuple[AggregateResult, ...]
@@ -151,7 +151,8 @@ class GroupingPattern(FormulaPattern):
 
 @dataclass(frozen=True, slots=True)
 class Grouping(FormulaNode):
-    """An aggregate over the tuples of a group that hold. Columns: `by`, one per result, the kind of change."""
+    """The node of an aggregate over the tuples of a group that hold. Output columns: `by`, one per result, the kind of
+    change."""
 
     child: int
     results: tuple[AggregateResult, ...]

@@ -1,4 +1,4 @@
-"""`p WHERE held(moving(V), T), not held(docked(V), start())`: whether fluents hold at another time than `end()`."""
+"""`p WHERE held(moving(V), T), not held(docked(V), start())`: fluents that hold at another time than `end()`."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HeldAtPattern(HoldingPattern):
-    """`pattern WHERE held(fluent, at)`, or `not` it; `at`: a variable of the pattern. `back`: how far it lies before
-    the end at most, in microseconds; None: nothing bounds it. `name` of the fluent, and the `time` as it is written."""
+    """`pattern WHERE held(fluent, at)`, or `not held(...)`. `at`: a variable of the pattern.
+
+    `back`: how long before the end `at` can be, in microseconds; None if unbounded. `name`, `time`: the fluent and the
+    time as written.
+    """
 
     at: str = ""
     back: int | None = None
@@ -67,8 +70,11 @@ class HeldAtPattern(HoldingPattern):
 
 @dataclass(frozen=True, slots=True)
 class HeldAt(Holding):
-    """Holding at the time in the left's column `at` instead of its end. What lies before the end by more than `back` is
-    not given. `name` of the fluent, and the `time` as it is written."""
+    """The node of `held`: like Holding, but tests the fluent at the time in the left's column `at`.
+
+    Occurrences whose time is more than `back` before their end are dropped. `name`, `time`: the fluent and the time as
+    written.
+    """
 
     at: int = field(kw_only=True)
     back: int | None = field(kw_only=True)

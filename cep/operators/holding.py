@@ -1,4 +1,4 @@
-"""`p WHERE moving(V), location(P) = X, not docked(V)`: whether fluents hold at the end of an occurrence."""
+"""`p WHERE moving(V), location(P) = X, not docked(V)`: fluents that hold at the end of an occurrence."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from cep.plan.types import ColumnType, Inference
 
 ANY = "_'"
-"""Variables of arguments of a fluent that may have any value begin with it."""
+"""The prefix of variables that stand for arguments of a fluent with any value."""
 
 
 @dataclass(frozen=True, slots=True)
 class HoldingPattern(Pattern):
-    """`pattern WHERE fluent`, or `not fluent`. The last argument of `fluent`, which is a table of its edges, is
+    """`pattern WHERE fluent`, or `not fluent`. `fluent` reads the table of beginnings and ends; its last argument is
     KIND."""
 
     pattern: Pattern

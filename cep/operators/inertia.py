@@ -1,4 +1,4 @@
-"""Inertia: what is initiated lasts until something terminates it (Kowalski, Sergot 1986)."""
+"""Inertia: an initiated fluent holds until something terminates it (Kowalski, Sergot 1986)."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InertiaPattern(WholeTable):
-    """The transitions of a fluent, from their table `event`, as what becomes of it.
+    """The pattern of inertia: reads the table of a fluent's transitions, `event`, and yields its beginnings and ends.
 
-    `names`: of its columns: the arguments, the value where it is `valued`, and which transition.
+    `names`: the variables of the table's columns: arguments, the value if `valued`, and the kind of transition.
     """
 
     event: str
@@ -52,8 +52,10 @@ class InertiaPattern(WholeTable):
 
 @dataclass(frozen=True, slots=True)
 class Inertia(Node):
-    """The transitions of a fluent of so many arguments (`keys`) as what becomes of it. Columns: the arguments, the
-    value where it is `valued`, and which of BEGINS, ENDS, WHOLE, HELD, BEFORE."""
+    """The node of inertia over the transitions of a fluent with `keys` arguments.
+
+    Output columns: the arguments, the value if `valued`, and the kind of row: BEGINS, ENDS, WHOLE, HELD or BEFORE.
+    """
 
     child: int
     keys: int
@@ -83,11 +85,11 @@ class Inertia(Node):
         return bool(self.endless())
 
     def endless(self) -> list[FluentDeadline]:
-        """The deadlines of values that come again by deadlines alone."""
+        """Return the deadlines that lead back to themselves by deadlines alone."""
         return [each for each in self.deadlines if each in self._followers(each)]
 
     def _followers(self, first: FluentDeadline) -> list[FluentDeadline]:
-        """The deadlines of what a value becomes, one after the other."""
+        """Return the deadlines that follow a deadline, one after the other."""
         found: list[FluentDeadline] = []
         each: FluentDeadline | None = first
         while each is not None and each.becomes is not None:

@@ -1,4 +1,4 @@
-"""The last atoms by arrival: `p(X) at T in [3 #]` of LARS, a window of tuples, as what holds."""
+"""The last atoms by arrival: `p(X) at T in [3 #]` of LARS, a window of tuples, as a formula that holds for a time."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LastAtomsFormula(OverSeveral):
-    """Holds for an event while it is among the last `atoms` of the `arrivals`, in order of arrival.
+    """A formula that holds for an event while it is among the last `atoms` of the `arrivals`, in order of arrival.
 
-    Equal events of a tick count once. `formula`: the event; None: any of them. `by`: count only events that are equal
-    in these arguments, for arrivals of one event. `at`: the variable of the event's tick. `oldest`: holds only while
-    the event is the oldest of them. `tick`: the length of a tick in microseconds.
+    Equal events of a tick count once. `formula`: the event; None: any of the arrivals. `by`: count only events that are
+    equal in these arguments (for arrivals of one event). `at`: the variable of the event's tick. `oldest`: hold only
+    while the event is the oldest in the window. `tick`: the length of a tick in microseconds.
     """
 
     formula: Formula | None
@@ -87,7 +87,7 @@ def _atom(formula: Formula) -> Atom:
 
 @dataclass(frozen=True, slots=True)
 class LastAtomsPattern(Pattern):
-    """`event` among the last of the `arrivals`, of `names` alone and, where it is named, its tick `at`."""
+    """The pattern of `LastAtomsFormula`. It binds only `names` and, if named, the event's tick `at`."""
 
     event: Atom | None
     arrivals: tuple[Atom, ...]
@@ -130,12 +130,12 @@ class LastAtomsPattern(Pattern):
 
     @property
     def _keys(self) -> list[str]:
-        """The variables of which each value has a window of its own."""
+        """Return the variables whose values have separate windows."""
         found = [] if self.event is None else [self.event.arguments[place] for place in self.by]
         return [each.name for each in found if isinstance(each, Variable)]
 
     def _arriving(self, builder: Binariser) -> int:
-        """The node of all arrivals, of one event with its arguments."""
+        """Return the node of all arrivals. If only one event arrives, the node has the event's arguments."""
         from cep.operators.disjunction import Union
 
         made: int | None = None
@@ -158,9 +158,12 @@ class LastAtomsPattern(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class LastAtoms(FormulaNode):
-    """Occurrences of the left while they are among the last `atoms` of the right, of which they are some; `by`: columns
-    of the right, of those that are equal in them, which are the `keys` of the left. Columns: those of the left at
-    `take`, the tick where it is `numbered`, then what a change is. `oldest`: while they are the oldest of so many."""
+    """The node of a window of tuples: a left occurrence holds while it is among the last `atoms` of the right.
+
+    The left occurrences are some of the right ones. `by`: only right occurrences that are equal in these columns count;
+    the left's columns are `keys`. `oldest`: hold only while it is the oldest in the window. Output columns: those of
+    the left in `take`, the tick if `numbered`, then the kind of change.
+    """
 
     left: int
     right: int

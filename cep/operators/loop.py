@@ -1,4 +1,4 @@
-"""A recursion that one kernel runs: `x <- x SEQ a ...` beside rules for x that are not recursive."""
+"""A linear recursion that one kernel evaluates: `x <- x SEQ a ...`, with other rules for x that are not recursive."""
 
 from __future__ import annotations
 
@@ -26,9 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A recursive event: `make` gives it of its input and the other rules, `chain` all that the recursive rule adds.
-    The chain stands for its `join`, whose right side is `right`; `scanned` is the `scan` of the event, which others may
-    read. `width`: the event's columns."""
+    """The part of a machine for a recursive event.
+
+    `make`: derives the event from its input and the other rules. `chain`: adds everything that the recursive rule
+    derives. The chain replaces the node `join`, whose right side is `right`. `scanned`: the goal of the event's scan,
+    which others may read. `width`: the number of the event's columns.
+    """
 
     event: str
     width: int
@@ -42,7 +45,7 @@ class Loop:
 
     @property
     def unit(self) -> PlanUnit:
-        """See `cep.runtime.machine_part`, as of all of it."""
+        """See `cep.runtime.machine_part`."""
         return self.join
 
     @property
@@ -66,7 +69,7 @@ class Loop:
         frontier: Frontier,
         made: dict[PlanUnit, int],
     ) -> bool:
-        """Add to `outputs` what the event and its scan give."""
+        """Add the results of the event and its scan to `outputs`."""
         own = inputs.get(self.event, empty(self.width))
         base = self.make.step([own, *(outputs[unit] for unit in self.reads)], frontier)
         whole = self.make.as_set([self.chain.step([base, outputs[self.right]], frontier)])
@@ -79,7 +82,7 @@ class Loop:
         return True
 
     def goals_by_unit(self) -> list[tuple[PlanUnit, Goal]]:
-        """The chain alone has a state."""
+        """Return the chain, the only goal with state."""
         return [(self.event, self.chain)]
 
     @property
@@ -93,12 +96,12 @@ class Loop:
 
     @property
     def compiled(self) -> str | None:
-        """The event."""
+        """Return the event."""
         return self.event
 
 
 def loop_of(builder: GoalBuilder, group: Group) -> Loop | None:
-    """The loop that a cycle is, where it has a kernel: of the event, its scan and the join alone."""
+    """Return the loop for a cycle that has a kernel, or None. It must consist of the event, its scan and the join."""
     plan = builder.plan
     events = [unit for unit in group.units if isinstance(unit, str)]
     if len(group.units) != 3 or len(events) != 1:
@@ -120,11 +123,10 @@ def loop_of(builder: GoalBuilder, group: Group) -> Loop | None:
 
 
 def _chain_of(builder: GoalBuilder, event: str) -> tuple[LinearRecursion, int, int] | None:
-    """The compiled form of a recursive event, where it has one: the goal, the join node it replaces, the head's
-    number.
+    """Return the compiled form of a recursive event: the goal, the join node that it replaces, and the head's number.
 
-    It has one where its last rule is `x(...) <- x(...) SEQ a(...) WHERE ...`, the key stays the key, and
-    conditions and head are arithmetic; and no other rule of it is recursive.
+    None if there is none. The last rule must be `x(...) <- x(...) SEQ a(...) WHERE ...`, with key arguments unchanged
+    and arithmetic conditions and head. No other rule of the event may be recursive.
     """
     plan = builder.plan
     mine = builder.heads[event]
@@ -178,7 +180,7 @@ def _chain_of(builder: GoalBuilder, event: str) -> tuple[LinearRecursion, int, i
 
 
 def _moved(code: Code, take: Sequence[int]) -> Code:
-    """A program over a scan's columns as one over the event's arguments (left sides only)."""
+    """Convert bytecode over a scan's columns to bytecode over the event's arguments (left sides only)."""
     moved = code.copy()
     for row in moved:
         if row[0] == LEFT:

@@ -1,4 +1,4 @@
-"""Atoms that hold around their own times: `b at T in [5 sec]` of LARS, with `b` derived at ticks T."""
+"""Atoms that hold around their own times: `b at T in [5 sec]` of LARS, where `b` is derived at ticks T."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OwnTimesFormula(OverOne):
-    """The formula at the evaluation ticks whose window the tick `at`, a variable that it binds, is in."""
+    """The formula at all evaluation ticks whose window contains the tick in `at`, a variable that it binds."""
 
     formula: Formula
     at: str
@@ -49,7 +49,7 @@ class OwnTimesFormula(OverOne):
 
 @dataclass(frozen=True, slots=True)
 class OwnTimesPattern(FormulaPattern):
-    """A formula between times of its own. `late`: how late it is given."""
+    """The pattern of `OwnTimesFormula`. `late`: the delay in microseconds after which the formula is known."""
 
     formula: Pattern
     at: str
@@ -81,8 +81,10 @@ class OwnTimesPattern(FormulaPattern):
 
 @dataclass(frozen=True, slots=True)
 class OwnTimes(FormulaNode):
-    """Tuples of a formula between times of their own, which follow from the tick in the column `at` of those at `take`.
-    Columns: these, the last of which says what a change is."""
+    """The node of `OwnTimesFormula`: tuples of a formula, each at the times that follow from the tick in column `at`.
+
+    `at` is a position in `take`. Output columns: those in `take`, the last with the kind of change.
+    """
 
     child: int
     take: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Two occurrences make one: `L SEQ R` and the other relations of intervals, and `NOT(X).[L, R]`.
+"""Pairs of occurrences: `L SEQ R` and the other interval relations, and `NOT(X).[L, R]`.
 
 The properties of a relation follow from its row in `cep.core.interval_relations`.
 """
@@ -41,12 +41,13 @@ if TYPE_CHECKING:
 
 DEFAULT_TIES = {"unrestricted": "longest", "recent": "longest", "chronological": "shortest"}
 MOST_PAIRS = 20_000
-"""Pairs of occurrences that an explanation tries for one operator, the latest first."""
+"""The greatest number of pairs that an explanation tries for one operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair(Pattern):
-    """`left RELATION right`; with `absent`: `NOT(absent).[left, right]`, relation SEQ. `gap`: of a `SEQ[g, h]`."""
+    """`left RELATION right`; with `absent`: `NOT(absent).[left, right]`, where the relation is SEQ. `gap`: of `SEQ[g,
+    h]`."""
 
     relation: str
     left: Pattern
@@ -76,7 +77,7 @@ class Pair(Pattern):
         return self.paired(builder, components, True)
 
     def paired(self, builder: Binariser, components: tuple[Component, ...], push: bool) -> tuple[int, dict[str, int]]:
-        """Its node; conditions go to a side that has all their variables where `push` lets them."""
+        """Add the node. `push`: let conditions move to a side that binds all their variables."""
         bound = variables(self.left), variables(self.right)
         down: tuple[list[Component], list[Component]] = ([], [])
         here: list[Component] = []
@@ -105,7 +106,7 @@ class Pair(Pattern):
         return builder.add(node, tuple(places), self.span), places
 
     def _choice(self, left: Mapping[str, int], right: Mapping[str, int]) -> tuple[str, tuple[int | None, int | None]]:
-        """The policy's choice among equals, and the columns that it uses."""
+        """Return the policy's tie-breaker, and the columns that it uses."""
         choice = self.policy
         if choice.name == "unrestricted":
             return "longest", (None, None)
@@ -172,7 +173,7 @@ class Pair(Pattern):
 
 
 def _half(matcher: Matcher, lefts: list[Attempt], rights: list[Attempt]) -> list[Attempt]:
-    """One side is missing; the other is counted."""
+    """Return attempts in which one side is missing, combined with the other side."""
     made = []
     for left in lefts[:16]:
         for right in rights[:16]:
@@ -191,10 +192,10 @@ def _nearness(attempt: Attempt) -> tuple[bool, int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Join(Node):
-    """A binary goal. Columns: those of the left, then those of the right that are not in the key.
+    """The node of a join. Output columns: those of the left, then those of the right that are not in the key.
 
-    `key` pairs columns of left and right. `absent`, when there, is the node that must not occur between; `absent_key`
-    gives for each of its key columns the column of this join's output. `decide` holds what belongs to the pair (M4).
+    `key`: pairs of a left and a right column. `absent`: the node that must not occur in between, or None; `absent_key`:
+    pairs of its key columns and output columns. `decide`: conditions on the pair.
     """
 
     relation: str
@@ -222,13 +223,16 @@ class Join(Node):
 
     @property
     def own(self) -> list[int]:
-        """The right side's columns that it has besides its left side's."""
+        """Return the right side's columns that are not in the key."""
         return own_columns(self.key, self.right_width)
 
     @property
     def between(self) -> dict[Condition, Comparison]:
-        """The comparisons of what the left side knows with what the right one knows, and each with the left's first.
-        Under `recent` there are none, as its conditions are asked of the chosen pair alone."""
+        """Return the comparisons of an expression of the left side with one of the right, each also with the left
+        first.
+
+        The policy `recent` has none, because its conditions are tested on the chosen pair only.
+        """
         found: dict[Condition, Comparison] = {}
         for condition in () if self.policy == "recent" else self.decide:
             if isinstance(condition, Comparison) and not timed(condition):
@@ -241,7 +245,7 @@ class Join(Node):
         return found
 
     def _side(self, expression: Expression) -> int | None:
-        """The side whose columns alone an expression reads; None: those of both, of neither, or others."""
+        """Return the side, 0 or 1, whose columns alone an expression reads, or None."""
         names = expression_variables(expression)
         if not names or any(name[0] != "v" for name in names):
             return None
@@ -329,8 +333,8 @@ class Join(Node):
         return None if self.policy == "chronological" else self.within
 
     def _settled(self) -> bool:
-        """Return True if no absent part has a key that only the left knows. A newer left is then as good as an older
-        one."""
+        """Return True if the key of the negated part is known without the left, so that a newer left is as good as an
+        older one."""
         keys = {left for left, _ in self.key}
         return all(column in keys or column >= self.left_width for _, column in self.absent_key)
 
@@ -416,7 +420,7 @@ class Join(Node):
 
 
 def own_columns(key: Sequence[tuple[int, int]], right_width: int) -> list[int]:
-    """The columns of a right side that are not in the key, which pairs columns of left and right."""
+    """Return the columns of a right side that are not in `key`, which pairs columns of left and right."""
     taken = {right for _, right in key}
     return [column for column in range(right_width) if column not in taken]
 

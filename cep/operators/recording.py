@@ -1,4 +1,4 @@
-"""Records of a fluent, intervals in which it holds, as when it begins and ends: it holds where any of them says so."""
+"""Fluents from records of intervals: a fluent holds wherever any of its records says so."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RecordingPattern(WholeTable):
-    """All records of a fluent, from the table `event`, as what becomes of it. `names`: of its arguments, its value if
-    it has one, and what becomes of it; `final`: no record closes another."""
+    """The pattern of a fluent's records: reads the table `event`, and yields beginnings and ends.
+
+    `names`: the variables of the arguments, of the value if there is one, and of the kind of row. `final`: no record
+    closes another.
+    """
 
     event: str
     names: tuple[str, ...]
@@ -44,9 +47,11 @@ class RecordingPattern(WholeTable):
 
 @dataclass(frozen=True, slots=True)
 class Recording(Node):
-    """The records of a fluent of so many arguments, the value included (`width`), as what becomes of it. Columns of the
-    records: the arguments, end, bounds, start; of the node: the arguments, and what becomes of it, as formulas
-    define it. `final`: no record closes another."""
+    """The node of a fluent's records. `width`: the number of arguments, including the value.
+
+    Input columns: the arguments, end, bounds and start. Output columns: the arguments, and the kind of row. `final`: no
+    record closes another.
+    """
 
     child: int
     width: int

@@ -1,4 +1,4 @@
-"""Tuples of formulas, which hold while something supports them: events, what is left of a formula, a fluent's rules."""
+"""Tuples that hold while something supports them: occurrences of events, projected tuples, rules of a fluent."""
 
 from __future__ import annotations
 
@@ -34,13 +34,16 @@ EDGES = (BEGINS, ENDS, BEFORE, BEGINS_AT, ENDS_AT)
 
 
 def kept(names: Mapping[str, str], own: Sequence[str]) -> tuple[str, ...]:
-    """Variables under other names."""
+    """Rename variables."""
     return tuple(names.get(name, name) for name in own)
 
 
 @dataclass(frozen=True, slots=True)
 class FormulaAtom(Formula):
-    """`f(X, 3)`, `f(X) = v`, an event, `e(X) WITHIN d`: `within` in microseconds. `names`: of arguments by name."""
+    """A fluent or event in a formula: `f(X, 3)`, `f(X) = v`, `e(X)`, `e(X) WITHIN d`.
+
+    `within`: d in microseconds. `names`: the attribute names if arguments are given by name.
+    """
 
     name: str
     arguments: tuple[Expression, ...]
@@ -87,14 +90,16 @@ class FormulaAtom(Formula):
 
 
 def formula_atoms(formula: Formula) -> list[FormulaAtom]:
-    """The fluents and events of a formula, as often as they are written."""
+    """Return the fluents and events of a formula, with repetitions."""
     return [each for each in formulas(formula) if isinstance(each, FormulaAtom)]
 
 
 @dataclass(frozen=True, slots=True)
 class FormulaEventPattern(FormulaPattern):
-    """An event in a formula: it holds at its occurrences, of `names` alone; with `longest` over those that are no
-    longer than so many microseconds, without at instants."""
+    """An event in a formula, with only the variables `names`. It holds during its occurrences.
+
+    `longest`: the greatest length of an occurrence in microseconds; None if all are instants.
+    """
 
     event: Atom
     names: tuple[str, ...]
@@ -128,8 +133,9 @@ class FormulaEventPattern(FormulaPattern):
 class ProjectionPattern(FormulaPattern):
     """The projection of a formula to some variables: holds while the formula holds for any values of the others.
 
-    `late`: how late the formula arrives, in microseconds. `delay`: how much later the output rows are known.
-    `closed`: "begin" or "end", the bounds that are added to each interval although the formula does not hold there.
+    `late`: the delay in microseconds after which the formula is known. `delay`: how much later the output rows are
+    known. `closed`: "begin" or "end", the bounds that are added to each interval although the formula does not hold
+    there.
     """
 
     formula: Pattern
@@ -160,9 +166,10 @@ class ProjectionPattern(FormulaPattern):
 
 @dataclass(frozen=True, slots=True)
 class ExtentPattern(WholeTable):
-    """All that the formulas of a fluent say, from the table `event` of that, as what becomes of it.
+    """The pattern of a fluent that formulas define: reads the table of their results, `event`, and yields changes.
 
-    `names`: of its columns: the arguments, the value, what is said, and the number of the rule."""
+    `names`: the variables of the table's columns: arguments, value, kind of row, and the number of the rule.
+    """
 
     event: str
     names: tuple[str, ...]
@@ -180,7 +187,7 @@ class ExtentPattern(WholeTable):
 
 
 class _Counted(FormulaNode):
-    """A node of tuples that are counted."""
+    """The base class of nodes that count the supports of tuples."""
 
     __slots__ = ()
     child: int
@@ -190,7 +197,7 @@ class _Counted(FormulaNode):
 
 
 def counted(word: str, take: Sequence[int], kind: int | None) -> NodeProperties:
-    """The properties of a node that groups by columns of its part."""
+    """Return the properties of a node that groups by columns of its part."""
     return NodeProperties(
         word,
         "formula",
@@ -205,8 +212,10 @@ def counted(word: str, take: Sequence[int], kind: int | None) -> NodeProperties:
 
 @dataclass(frozen=True, slots=True)
 class Projection(_Counted):
-    """The columns of a formula at `take`: each tuple of them holds while any does that has it; `closed`: see
-    `ProjectionPattern`. Columns: these, then what a change is."""
+    """The node of a projection. A tuple of the columns in `take` holds while any input tuple with these values does.
+
+    `closed`: see `ProjectionPattern`. Output columns: `take`, then the kind of change.
+    """
 
     child: int
     take: tuple[int, ...]
@@ -233,8 +242,11 @@ class Projection(_Counted):
 
 @dataclass(frozen=True, slots=True)
 class FormulaEvent(_Counted):
-    """Occurrences of an event as what holds: those no longer than `within`, at instants where that is None. Columns:
-    those at `take`, then what a change is."""
+    """The node of an event in a formula, which holds during its occurrences.
+
+    Occurrences longer than `within` are dropped; None: all are instants. Output columns: `take`, then the kind of
+    change.
+    """
 
     child: int
     take: tuple[int, ...]
@@ -266,9 +278,9 @@ class FormulaEvent(_Counted):
 
 @dataclass(frozen=True, slots=True)
 class Extent(_Counted):
-    """The extent of a fluent with `width` columns, which its formulas define.
+    """The node of a fluent that formulas define. `width`: the number of its columns.
 
-    Columns: the fluent's, then the kind of row (`cep.core.fluents`).
+    Output columns: the fluent's, then the kind of row (`cep.core.fluents`).
     """
 
     child: int
@@ -294,9 +306,9 @@ class Extent(_Counted):
 
 
 def kinds_read(builder: GoalBuilder, number: int, changes: Sequence[int]) -> list[int]:
-    """Return the kinds of rows that anything reads of a fluent's node. A reader that names none reads its changes.
+    """Return the kinds of rows of a fluent's node that are read. A scan that names no kind reads `changes`.
 
-    In a stage all kinds are wanted, since other stages may read them.
+    In a stage all kinds are read, since other stages may need them.
     """
     if builder.plan.origin is not None:
         return list(range(KINDS))

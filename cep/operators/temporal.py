@@ -1,5 +1,7 @@
-"""Temporal operators of formulas: `ONCE[0, 2 s] p`, `p SINCE q`, `p LASTING >= 10 min` and the others. Relations of two
-events, as `DURING`, are in `pair`."""
+"""Temporal operators of formulas: `ONCE[0, 2 s] p`, `p SINCE q`, `p LASTING >= 10 min` and others.
+
+Relations between two events, like `DURING`, are in `pair`.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +51,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MetricInterval:
-    """`[low, high]` behind an operator: how far it reaches, in microseconds; `high` None: however far. `bounds`: which
-    of the two ends belong to it."""
+    """The interval `[low, high]` after an operator, in microseconds. `high` None: unbounded. `bounds`: the brackets."""
 
     low: int = 0
     high: int | None = None
@@ -65,13 +66,13 @@ class MetricInterval:
 
     @property
     def farthest(self) -> int:
-        """The furthest reach, in microseconds."""
+        """Return the upper bound in microseconds."""
         return FOREVER if self.high is None else self.high
 
 
 @dataclass(frozen=True, slots=True)
 class MetricFormula(OverSeveral):
-    """An operator of metric time over one formula, or over two."""
+    """A metric temporal operator over one or two formulas."""
 
     operator: str
     parts: tuple[Formula, ...]
@@ -80,7 +81,7 @@ class MetricFormula(OverSeveral):
 
     @property
     def row(self) -> TemporalOperator:
-        """The operator's row in the table of operators."""
+        """Return the operator's row in the table of operators."""
         return TEMPORAL[self.operator]
 
     def bound(self) -> Names:
@@ -111,7 +112,8 @@ class MetricFormula(OverSeveral):
         return self.parts[0].bound() - self.parts[-1].bound() if self.row.inputs > 1 else frozenset()
 
     def tied(self) -> tuple[Formula, Formula | None]:
-        """With q while p holds from just after it (of UNTIL: until just before it); and q, enough at that very time."""
+        """Split `p SINCE q` in two: with q while p holds from just after it (UNTIL: until just before it), and q
+        itself, which suffices at its own time."""
         left, right = self.parts
         both = And((right, Closure(left, "end" if self.row.ahead else "begin", self.span)), (False, False), right.span)
         now = self.within.low == 0 and self.within.bounds[0] == "["
@@ -124,8 +126,10 @@ class MetricFormula(OverSeveral):
         return [(f"the left of {self.operator} alone has `{name}`", self.span, f"its right has `{name}`, too")]
 
     def shifted(self, through: Callable[[Formula], bool]) -> Formula:
-        """`p SINCE[a, b] q` with q alone on the cycle: at a time from which on p holds for a, and at which q does, or p
-        SINCE[0, b - a] q and p as well."""
+        """Rewrite `p SINCE[a, b] q`, if only q is on the cycle, so that it refers to q only `a` earlier.
+
+        At the time `a` earlier, q must hold, or both p and `p SINCE[0, b - a] q`. Since then, p must have held.
+        """
         within, right = self.within, self.parts[-1]
         if self.row.ahead or self.row.inputs == 1 or not within.low or through(self.parts[0]) or not through(right):
             return self
@@ -184,13 +188,13 @@ class MetricFormula(OverSeveral):
         )
 
     def _ever(self, right: Formula) -> Formula:
-        """While a tuple of the right may matter to the left."""
+        """Return a formula that holds while a tuple of the right may affect the left."""
         whole = MetricInterval(0, self.within.high, "[" + self.within.bounds[1])
         return MetricFormula(self.row.same_way(DILATE).word, (right,), whole, right.span)
 
 
 def _metric(by: Reach) -> MetricInterval:
-    """The interval whose reach this is."""
+    """Return the metric interval for a reach."""
     high = None if by.high == INFINITE else by.high + 1 >> 1
     return MetricInterval(
         by.low >> 1, high, ("(" if by.low & 1 else "[") + (")" if high is None or by.high & 1 else "]")
@@ -213,13 +217,13 @@ def ahead_of_heads(operators: Iterable[str]) -> Iterator[tuple[str, str | None]]
 
 
 def wherever(operator: str, within: MetricInterval, formula: Formula, *, throughout: bool, span: Span) -> MetricFormula:
-    """The operator over one formula that looks where this one does, at some time or `throughout`."""
+    """Return the operator that looks in the same direction over one formula: at some time, or `throughout`."""
     return MetricFormula(TEMPORAL[operator].same_way(ERODE if throughout else DILATE).word, (formula,), within, span)
 
 
 @dataclass(frozen=True, slots=True)
 class LastingFormula(OverOne):
-    """`formula LASTING >= least`, or `>`; microseconds."""
+    """`formula LASTING >= least`, or `> least` if `strictly`. `least` is in microseconds."""
 
     formula: Formula
     least: int
@@ -229,7 +233,7 @@ class LastingFormula(OverOne):
 
     @property
     def length(self) -> int:
-        """The least length, in microseconds."""
+        """Return the least length in microseconds."""
         return self.least + self.strictly
 
     def text(self) -> tuple[str, int]:
@@ -262,8 +266,11 @@ class LastingFormula(OverOne):
 
 @dataclass(frozen=True, slots=True)
 class TemporalPattern(Pattern):
-    """An operator over one formula, or over two of the same variables. `by`: how far it reaches, None of LASTING, which
-    asks for `least` microseconds. `lates`: how late the formulas are given."""
+    """The pattern of an operator over one formula, or over two with the same variables.
+
+    `by`: its reach; None for LASTING, which requires `least` microseconds. `lates`: the delays after which the formulas
+    are known.
+    """
 
     operator: str
     left: Pattern
@@ -323,8 +330,10 @@ def over(operator: str, held: Intervals, by: Reach | None, least: int) -> Interv
 
 @dataclass(frozen=True, slots=True)
 class Temporal(FormulaNode):
-    """The operator over columns: `take`, of each part those that make a tuple, the last says what a change is. Columns:
-    the tuple's, then what a change is."""
+    """The node of a temporal operator. `take`: for each part, the columns of a tuple, then the kind of change.
+
+    Output columns: those of the tuple, then the kind of change.
+    """
 
     operator: str
     left: int
@@ -363,7 +372,7 @@ class Temporal(FormulaNode):
 
     @property
     def lag(self) -> int:
-        """By how many microseconds at least it looks back."""
+        """Return the least number of microseconds by which it looks back."""
         alone = self.by is not None and self.right is None and not self.looks_ahead()
         return self.by.low // 2 if alone and self.by is not None else 0
 

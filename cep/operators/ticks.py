@@ -1,4 +1,4 @@
-"""Formulas of ticks: points of time, what comes first, and what holds at each tick."""
+"""Formulas about ticks: time points, the first tick of a stream, and the tuples that hold at each tick."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Point(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class Tick(Node):
-    """The one occurrence [ticks, ticks], without columns."""
+    """The node of a time point: the one occurrence [ticks, ticks], without columns."""
 
     ticks: int
 
@@ -80,8 +80,7 @@ class Tick(Node):
 
 @dataclass(frozen=True, slots=True)
 class TickAtoms(Node):
-    """Occurrences of its part, of those of one tick that are equal the first. `tick`: microseconds; `width`: the
-    columns of its part."""
+    """The node that passes on the first of equal occurrences in a tick. `tick`: its length in microseconds."""
 
     child: int
     tick: int
@@ -121,8 +120,11 @@ class TickAtoms(Node):
 
 @dataclass(frozen=True, slots=True)
 class FirstTickFormula(OverSeveral):
-    """From the tick `at` of the first of several events on, or from the tick `first`, if that is earlier. `tick`:
-    microseconds."""
+    """A formula that holds from the tick of the first of several events on, or from the tick `first` if that is
+    earlier.
+
+    `at`: the variable of the tick. `tick`: its length in microseconds.
+    """
 
     parts: tuple[Formula, ...]
     at: str
@@ -150,7 +152,7 @@ class FirstTickFormula(OverSeveral):
 
 
 def any_of(parts: Sequence[Formula], span: Span) -> Pattern:
-    """Occurrences of several events, without what they are of."""
+    """Return the pattern of occurrences of any of several events, without their arguments."""
     made: Pattern | None = None
     for part in parts:
         assert isinstance(part, FormulaAtom), "an event"
@@ -162,7 +164,7 @@ def any_of(parts: Sequence[Formula], span: Span) -> Pattern:
 
 @dataclass(frozen=True, slots=True)
 class FirstTickPattern(FormulaPattern):
-    """From the tick `at` of the first of some occurrences on."""
+    """The pattern of `FirstTickFormula` over the pattern of the events."""
 
     events: Pattern
     at: str
@@ -193,7 +195,8 @@ class FirstTickPattern(FormulaPattern):
 
 @dataclass(frozen=True, slots=True)
 class FirstTick(FormulaNode):
-    """The tick of the first occurrence, from which on it holds. Columns: it, then what a change is."""
+    """The node of the first tick, which holds from the first occurrence on. Output columns: the tick, the kind of
+    change."""
 
     child: int
     tick: int
@@ -220,7 +223,7 @@ class FirstTick(FormulaNode):
 
 @dataclass(frozen=True, slots=True)
 class EachTickFormula(OverOne):
-    """The formula at every evaluation tick, with the tick as the variable `at`. `tick`: microseconds of one."""
+    """The formula at every evaluation tick, with the tick in the variable `at`. `tick`: its length in microseconds."""
 
     formula: Formula
     at: str
@@ -245,7 +248,7 @@ class EachTickFormula(OverOne):
 
 @dataclass(frozen=True, slots=True)
 class EachTickPattern(FormulaPattern):
-    """A formula tick by tick. `late`: how late it is given."""
+    """The pattern of `EachTickFormula`. `late`: the delay in microseconds after which the formula is known."""
 
     formula: Pattern
     at: str
@@ -277,8 +280,10 @@ class EachTickPattern(FormulaPattern):
 
 @dataclass(frozen=True, slots=True)
 class EachTick(FormulaNode):
-    """Tuples of a formula, the columns at `take`, the last of which says what a change is, at each tick with the tick.
-    Columns: the tuple's, the tick, then what a change is."""
+    """The node of `EachTickFormula`: tuples of a formula at each tick. `take`: their columns, then the kind of change.
+
+    Output columns: those of the tuple, the tick, then the kind of change.
+    """
 
     child: int
     take: tuple[int, ...]

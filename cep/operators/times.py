@@ -1,4 +1,4 @@
-"""`p TIMES n`: a chain of SEQ; variables that the rest of the rule uses are equal in all of them (M13)."""
+"""`p TIMES n`: a chain of SEQ. Variables that the rest of the rule uses are equal in all repetitions."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Repeat(Pattern):
-    """`pattern TIMES count`: its `links`, the same pattern under other names of its local variables, and their chain
-    of SEQ. It has no node of its own."""
+    """`pattern TIMES count`. `links`: copies of the pattern with renamed local variables; `chain`: the SEQ of these.
+
+    It has no node of its own.
+    """
 
     links: tuple[Pattern, ...]
     chain: Pattern
@@ -54,8 +56,11 @@ class Repeat(Pattern):
 
 
 def _chained(chain: Pattern, links: Sequence[Pattern], names: Mapping[str, str]) -> Pattern:
-    """The chain of links that were renamed. Not the chain renamed: of TIMES in TIMES each level would be renamed twice
-    as often."""
+    """Return the chain of renamed links.
+
+    Renaming the chain itself would take exponential time for nested TIMES, because links would be renamed twice per
+    level.
+    """
     pairs: list[Pair] = []
     for _ in links[1:]:
         assert isinstance(chain, Pair), "a chain has a pair for each link but the first"

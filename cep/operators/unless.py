@@ -1,4 +1,4 @@
-"""`L UNLESS X WITHIN q`: an occurrence of L stands, known at its deadline, unless an X that joins came before."""
+"""`L UNLESS X WITHIN q`: occurrences of L after which no X with the same key occurs; they are known after q."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 GOING_ON = (
     "where none may be going on: `p UNLESS (p PAR x) WITHIN q`, of an instant DURING; docs/language.md has it under NOT"
 )
-"""Names the alternative if no X may be in progress either."""
+"""The hint that names the alternative if an X that merely continues must be excluded too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unless(Pattern):
-    """`left UNLESS absent WITHIN duration`, in microseconds."""
+    """`left UNLESS absent WITHIN duration`. `duration` is in microseconds."""
 
     left: Pattern
     absent: Pattern
@@ -102,7 +102,10 @@ class Unless(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class Deadline(Node):
-    """`left UNLESS absent WITHIN duration`; key pairs columns of left and absent. Columns: the left's, `width`."""
+    """The node of `left UNLESS absent WITHIN duration`. Output columns: the `width` columns of the left.
+
+    `key`: pairs of a left and an absent column.
+    """
 
     left: int
     absent: int

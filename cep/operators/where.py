@@ -1,4 +1,4 @@
-"""Conditions on a pattern, `p WHERE Wind > 15, near(S, T)`, and a bound on its length that no goal checks itself."""
+"""Conditions on a pattern, `p WHERE Wind > 15, near(S, T)`, and a WITHIN that no other goal checks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from cep.plan.types import ColumnType, Inference
 
 KIND = "'kind"
-"""The variable of the column that says whether a fluent, or a formula, begins or ends."""
+"""The variable of the column with the kind of change: a fluent or formula begins or ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +89,10 @@ def _times(expression: Expression) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SelectPattern(Pattern):
-    """`pattern WHERE conditions`. `late`: how late a formula is given whose conditions ask knowledge, which may change
-    while it holds."""
+    """`pattern WHERE conditions`. `late`: for formulas whose conditions query knowledge that may change; else None.
+
+    It is the delay in microseconds after which the formula is known.
+    """
 
     pattern: Pattern
     conditions: tuple[Condition, ...]
@@ -161,9 +163,12 @@ class SelectPattern(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class Select(Node):
-    """Occurrences for which the conditions hold, one for each answer, and what they bind as columns (in the order of
-    `binds`). `within` bounds the occurrence's own length. `width`: the columns of its part. Of a formula whose
-    conditions ask knowledge, which may change: `kind`, the column that says what a change is; how `late` it is."""
+    """The node of conditions: occurrences for which they hold, one per answer.
+
+    Output columns: the `width` input columns, then the variables in `binds`. `within`: the greatest length of an
+    occurrence. `kind`, `late`: only for formulas whose conditions query knowledge that may change: the column with the
+    kind of change, and the delay in microseconds after which the formula is known.
+    """
 
     child: int
     conditions: tuple[Condition, ...]
@@ -215,13 +220,13 @@ class Select(Node):
 
 
 def of_parts(component: Component) -> bool:
-    """Return True if the component depends only on what the pattern's parts bind: it has a variable and reads no
+    """Return True if the component can be decided by parts of the pattern: it has variables of the pattern, and no
     times."""
     return bool(component.variables) and not component.timed
 
 
 def split(components: Iterable[Component]) -> tuple[tuple[Component, ...], tuple[Component, ...]]:
-    """The conditions that its parts decide, and those that the pattern itself does."""
+    """Split conditions into those that parts of a pattern decide, and those that the pattern itself decides."""
     every = tuple(components)
     return tuple(c for c in every if of_parts(c)), tuple(c for c in every if not of_parts(c))
 
@@ -236,8 +241,7 @@ def select(
     span: Span,
     late: int | None = None,
 ) -> int:
-    """A node that keeps of another what conditions and a WITHIN leave. `late`: how late a formula is given whose
-    conditions ask knowledge."""
+    """Add a node that filters another by conditions and a WITHIN. `late`: see `SelectPattern`."""
     names = builder.done.names[node]
     renamed, bound = canonical(conditions, places, binds)
     kind = None if late is None else places[KIND]
@@ -245,7 +249,7 @@ def select(
 
 
 def decided(builder: Binariser, node: int, places: dict[str, int], components: Iterable[Component], span: Span) -> int:
-    """The node, behind these conditions where there are any."""
+    """Add the conditions to a node, if there are any, and return the resulting node."""
     every = tuple(components)
     conditions = [condition for c in every for condition in c.conditions]
     late = max((c.late for c in every if c.late is not None), default=None)
@@ -262,7 +266,7 @@ def added(
 
 
 def bounded_by(builder: Binariser, node: int, places: dict[str, int], pattern: Pattern) -> int:
-    """The node of a pattern, behind its WITHIN where it has one."""
+    """Add a pattern's WITHIN to its node, if it has one, and return the resulting node."""
     if pattern.within is None:
         return node
     return select(builder, node, places, (), (), pattern.within, pattern.span)

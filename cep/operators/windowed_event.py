@@ -1,4 +1,4 @@
-"""Events in a time window of evaluation ticks: `p(X) at T in [5 sec]` of LARS, as what holds."""
+"""Events in a time window of evaluation ticks: `p(X) at T in [5 sec]` of LARS, as a formula that holds for a time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def window_text(window: WindowTicks) -> str:
-    """Over which ticks it goes, as it is shown."""
+    """Return the text of the ticks that a window covers."""
     if window.last is None:
         return "at any tick so far"
     if not window.last and window.step == 1:
@@ -43,7 +43,7 @@ def window_text(window: WindowTicks) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WindowedFormula(OverOne):
-    """An event in a time window: it holds at the ticks whose window it is in. `at`: the variable of its own tick."""
+    """An event that holds at the ticks whose window contains it. `at`: the variable of the event's own tick."""
 
     formula: Formula
     window: WindowTicks
@@ -75,8 +75,10 @@ class WindowedFormula(OverOne):
 
 @dataclass(frozen=True, slots=True)
 class WindowedEventPattern(DelayedPattern):
-    """An event in a time window, of `names` alone and, where it is named, its tick `at`. `delay`: how much
-    later its rows say that they are known."""
+    """The pattern of `WindowedFormula`. It binds only `names` and, if named, the event's tick `at`.
+
+    `delay`: how much later the output rows are known, in microseconds.
+    """
 
     event: Atom
     names: tuple[str, ...]
@@ -122,8 +124,8 @@ class WindowedEventPattern(DelayedPattern):
 
 @dataclass(frozen=True, slots=True)
 class WindowedEvent(FormulaNode):
-    """Occurrences of an event as what holds while they are in a window. Columns: those at `take`, the tick where it is
-    `numbered`, then what a change is."""
+    """The node of an event that holds while it is in the window. Output columns: `take`, the tick if `numbered`, then
+    the kind of change."""
 
     child: int
     take: tuple[int, ...]

@@ -1,1 +1,1 @@
-"""Running operators: goals with their state, and the compiled kernels behind them."""
+"""Goals: running operators with their state, and the compiled kernels that they call."""

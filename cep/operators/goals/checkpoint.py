@@ -1,7 +1,6 @@
-"""A goal as it was before a step, so that the step can be taken back.
+"""Checkpoints of goals: copies of state from before a step, so that the step can be undone.
 
-Every goal can be taken back: its whole state is copied. An operator that says which rows of its arrays a step may
-change (`touched`) pays for these alone.
+By default the whole state is copied. An operator that knows which rows a step may change (`touched`) copies only these.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ Ints = NDArray[np.int64]
 T = TypeVar("T")
 ALL = slice(None)
 PICKED = 8
-"""Picking a row out of an array costs as much as copying so many that follow each other."""
+"""The number of consecutive rows that cost as much to copy as one row picked by index."""
 Touched = Mapping[str, Ints | slice]
-"""Rows of the arrays of a goal, by attribute. Of an attribute that is a number all of it."""
+"""The rows of each array attribute of a goal. If an attribute is a number, all of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A goal before a step. `state`: all of it; or `rows`: attributes with the rows that the step may change."""
+    """The state of a goal before a step: the whole `state`, or the `rows` of attributes that the step may change."""
 
     state: dict[str, Ints] | None = None
     rows: tuple[tuple[str, Ints | slice, Any], ...] = ()
 
 
 class TakenBack(ABC):
-    """The part of the contract that is about steps that are taken back."""
+    """The part of the goal protocol that undoes steps."""
 
     @abstractmethod
     def as_arrays(self) -> dict[str, Ints]:
@@ -46,9 +45,10 @@ class TakenBack(ABC):
         """See `cep.operators.goals.contract`."""
 
     def touched(self, inputs: Sequence[Table], frontier: Frontier) -> Touched | None:
-        """The rows that a step over these inputs may change, besides those that it adds behind them; None: any.
+        """Return the rows that a step over these inputs may change, without rows that it appends; None if any may
+        change.
 
-        A step moves no row of these arrays.
+        The step must not move rows of these arrays.
         """
         return None
 
@@ -64,7 +64,7 @@ class TakenBack(ABC):
         return Checkpoint({name: array.copy() for name, array in self.as_arrays().items()})
 
     def take_back(self, to: Checkpoint) -> None:
-        """See `cep.operators.goals.contract`. Keys that nothing holds of may stay."""
+        """See `cep.operators.goals.contract`. Keys without any state may remain."""
         if to.state is not None:
             self.become_arrays(to.state)
         for name, rows, value in to.rows:
@@ -75,25 +75,25 @@ class TakenBack(ABC):
 
 
 class Ahead(Generic[T]):
-    """Values computed from a table for a checkpoint, which the step itself uses again."""
+    """A cache for a computation on an input table, which both the checkpoint and the step need."""
 
     def __init__(self, work: Callable[[Table], T]) -> None:
         self.work = work
         self.known: tuple[Table, T] | None = None
 
     def look(self, table: Table) -> T:
-        """Work it out, and keep it for the step."""
+        """Compute the result, and keep it for the step."""
         self.known = table, self.work(table)
         return self.known[1]
 
     def take(self, table: Table) -> T:
-        """Return it, worked out now if need be."""
+        """Return the kept result, or compute it now."""
         known, self.known = self.known, None
         return known[1] if known is not None and known[0] is table else self.work(table)
 
 
 def _kept(name: str, value: Ints | int, rows: Ints | slice) -> tuple[str, Ints | slice, Ints | int]:
-    """Rows of an array, apart from it, all of it where that is less; a number is what it is."""
+    """Copy these rows of an array, or the whole array if that is cheaper. A number is returned unchanged."""
     if not isinstance(value, np.ndarray):
         return name, rows, value
     if isinstance(rows, slice) or PICKED * len(rows) >= len(value):

@@ -1,4 +1,4 @@
-"""The protocol of operators, and the conversion of their state to Arrow.
+"""The protocol of goals, and the conversion of their state to Arrow.
 
 A goal is a running operator of the plan. `step` takes the rows that its inputs have output since the last step, and
 returns the rows that follow. One step takes all occurrences of an instant; only a recursion takes several steps within
@@ -29,7 +29,7 @@ Arrays = dict[str, Ints]
 KeyedRows = tuple[Ints, Ints]
 """The number of each row's key (-1 if the row belongs to every key), and the rows."""
 Translation = Callable[[Ints], Ints]
-"""Translates codes of one pool to those of another, or handles to handles. The missing value stays the same."""
+"""A function that translates codes of one pool to another, or lineage handles. The missing value stays the same."""
 
 
 class Goal(Protocol):
@@ -167,27 +167,27 @@ class Goal(Protocol):
 
     @property
     def size(self) -> tuple[int, int]:
-        """The number of waiting occurrences, and their size in bytes."""
+        """Return the number of waiting occurrences, and their size in bytes."""
         ...
 
 
 class Lasting:
-    """The part of the contract of goals whose occurrences may last beyond the end of the input.
+    """The part of the goal protocol for occurrences that may last beyond the end of the input.
 
-    `latest`: the last end of the records that have come to it.
+    `latest`: the latest end of the records that the goal has received.
     """
 
     latest = BEGINNING
 
     def open(self, ended: bool = True) -> Table:
-        """Return the occurrences that still last, with an end after every time.
+        """Return the occurrences that still last, with an end later than every time.
 
         `ended`: with lineage, give each a new name.
         """
         raise NotImplementedError("a goal that only keeps records is not asked what lasts")
 
     def known_open(self) -> tuple[Ints, Ints] | None:
-        """Return the records without an end, which a later record may bring: a row of arguments for each, and their
+        """Return the records without an end, which a later record may end: a row of arguments for each, and their
         starts.
 
         None: the goal receives no records.
@@ -199,8 +199,8 @@ class KnowledgeOverTime(Protocol):
     """The knowledge as it is now, and as it was at earlier times."""
 
     def follow(self, late: int) -> None:
-        """Keep the knowledge as it was up to `late` microseconds before the watermark, because somebody will ask for
-        it."""
+        """Keep the versions of the knowledge from `late` microseconds before the watermark on, because goals will use
+        them."""
         ...
 
     def changed(self, after: int, until: int) -> list[int]:
@@ -214,10 +214,10 @@ class KnowledgeOverTime(Protocol):
 
 @runtime_checkable
 class EventGoal(Protocol):
-    """The goal of an event.
+    """The protocol of the goal of an event.
 
-    `merged`: the number of its records that were merged with an equal one. `latest_equal`: the end of the latest record
-    that was equal to an earlier one. It is kept only if numbers are asked for, or if the goal `looks` for such records.
+    `merged`: the number of records that were merged with an equal one. `latest_equal`: the end of the latest record
+    that was equal to an earlier one. It is kept only if numbers are used, or if the goal `looks` for such records.
     """
 
     merged: int
@@ -225,7 +225,7 @@ class EventGoal(Protocol):
     looks: bool
 
     def taken(self, table: Table) -> Table:
-        """Return the event's own input, sorted. Equal records are merged, or have numbers."""
+        """Return the event's own input, sorted. Equal records are merged or numbered."""
         ...
 
     def numbered(self, table: Table) -> Table:
@@ -234,7 +234,7 @@ class EventGoal(Protocol):
 
 
 class Untimed:
-    """The part of the contract for operators that give no results without input."""
+    """The part of the goal protocol for operators that produce results only from input."""
 
     def due(self) -> int | None:
         """Return None: never."""
@@ -290,8 +290,8 @@ class StateKeys:
         return self.numbers[side](table[:, list(columns)])
 
     def going(self, side: int, table: Ints) -> Bools:
-        """Return a mask of the rows of an input that `extract` returns: those of these keys, or all if rows belong to
-        every key."""
+        """Return a mask of the rows of an input that `extract` returns: those of these keys, or all if the input has no
+        keys."""
         return np.ones(len(table), np.bool_) if self.shared(side) else self.among(side, table)
 
     def staying(self, side: int, going: Bools) -> Bools:
@@ -318,8 +318,7 @@ def to_arrow(arrays: Mapping[str, Ints]) -> pa.RecordBatch:
 
 
 def kept(states: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Return copies of the states of goals that continue. Snapshots share their arrays with the goals, which change
-    them."""
+    """Return copies of the states of goals that continue. Goals change the arrays that their snapshots share."""
     return [pa.ipc.read_record_batch(batch.serialize(), batch.schema) for batch in states]
 
 

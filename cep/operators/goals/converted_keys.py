@@ -1,4 +1,4 @@
-"""A goal behind inputs that get converted key columns appended."""
+"""A wrapper of goals whose key columns must be converted: it appends the converted columns to the inputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from cep.rules.expressions.evaluate import Evaluation
 
 
 class WithConvertedKeys:
-    """A goal behind inputs that get converted key columns appended, `drop` of which leave the output again."""
+    """A goal whose inputs get converted key columns appended. The last `drop` columns of the output are removed
+    again."""
 
     def __init__(self, goal: Goal, added: Sequence[Sequence[Evaluation]], types: Sequence[Sequence[str]]) -> None:
         self.goal = goal
@@ -64,7 +65,7 @@ class WithConvertedKeys:
 
 
 class RecursiveWithConvertedKeys(WithConvertedKeys, InRounds):
-    """The same of a goal that may lie on a cycle of formulas."""
+    """The same wrapper for a goal that may lie on a cycle of formulas."""
 
     def open_stretch(self, first: int, last: int, goes_on: bool = False) -> None:
         self._in_rounds.open_stretch(first, last, goes_on)

@@ -1,4 +1,4 @@
-"""Heads of rules: they compute the arguments of derived occurrences from a table."""
+"""Heads of rules: compute the arguments of derived occurrences from a table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cep.rules.expressions.evaluate import Columns, Evaluation
 
 
 def others(keys: Sequence[tuple[int, str]], types: Sequence[str]) -> list[str]:
-    """The types of the key columns that are converted, which are appended."""
+    """Return the types of the key columns that are converted, which are appended to the table."""
     return [type for column, type in keys if types[column] != type]
 
 
@@ -21,8 +21,8 @@ def codes_of(types: Sequence[str]) -> tuple[int, ...]:
 
 
 def columns_of(table: Table, types: Sequence[str], times: bool = False, lasting: bool = True) -> Columns:
-    """A table's columns under their canonical names, with the interval's where asked for, of which how long it lasts
-    is worked out if that is asked for (`lasting`)."""
+    """Return a table's columns by canonical name. `times`: include start and end; `lasting`: include the duration
+    too."""
     named = {f"v{i}": column(table, i, type) for i, type in enumerate(types)}
     if times:
         named |= {"start()": table[START], "end()": table[END]}
@@ -32,7 +32,7 @@ def columns_of(table: Table, types: Sequence[str], times: bool = False, lasting:
 
 
 def project(table: Table, types: Sequence[str], evaluations: Sequence[Evaluation]) -> Table:
-    """Occurrences with other arguments: an evaluation for each."""
+    """Return the same occurrences with other arguments, one per evaluation."""
     made = np.empty((FIRST + len(evaluations), rows(table)), np.int64)
     made[:FIRST] = table[:FIRST]
     named = columns_of(table, types)

@@ -1,8 +1,8 @@
-"""The contract of goals that may lie on a cycle of formulas, beside `step`: intervals, found in rounds.
+"""The protocol of goals that may lie on a cycle of formulas, in addition to `step`: evaluation in rounds.
 
-A stretch of codes is opened; `shrink` says what of that which holds may not go on, `grow` what follows of intervals
-that are new, until nothing is. Rows are then intervals, whose START and END are codes
-(`cep.operators.goals.fluents.changes`). What the rounds come to is given to every goal by `step`, once.
+A cycle is evaluated stretch by stretch, where a stretch is a range of time codes. `shrink` returns what may not
+continue through it, `grow` what follows from new intervals, until nothing changes. Rows are intervals here: START and
+END are time codes (`cep.operators.goals.fluents.changes`). Afterwards `step` passes the final changes to every goal.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from cep.core.time import Frontier
 
 
 class InRounds(ABC):
-    """A goal of formulas. All but the first three methods have a default.
+    """A goal of formulas that can be evaluated in rounds. Only the first three methods have no default.
 
-    - `timed`: time alone changes what it gives; `follows`: the knowledge does.
-    - `late`: how late it gives that, in microseconds.
-    - `ahead`: it asks what holds later.
-    - `holds_from`: its tuples hold from this code on alone.
+    - `timed`: time alone changes its results; `follows`: changes of the knowledge do.
+    - `late`: the delay of its results in microseconds.
+    - `ahead`: its results depend on later times.
+    - `holds_from`: its tuples hold from this code on only.
     """
 
     timed = False
@@ -32,39 +32,43 @@ class InRounds(ABC):
 
     @abstractmethod
     def open_stretch(self, first: int, last: int, goes_on: bool = False) -> None:
-        """Open a stretch of codes. All inputs are then given from nothing on; what holds before it is the state.
+        """Begin a stretch of time codes. Inputs start empty; tuples that hold before the stretch are in the state.
 
-        `goes_on`: what holds before it goes on through it, but for what `shrink` is told; inputs are given besides.
+        `goes_on`: tuples that hold before the stretch continue through it, except those passed to `shrink`.
         """
 
     @abstractmethod
     def shrink(self, inputs: Sequence[Table]) -> Table:
-        """Return what may not go on in the stretch, now that these of each input may not: each row once."""
+        """Return the rows that may not continue in the stretch, given those of each input that may not. Each row is
+        returned once."""
 
     @abstractmethod
     def grow(self, inputs: Sequence[Table]) -> Table:
-        """Return what follows of intervals that are new on each input; what follows of others may come again."""
+        """Return what follows from new intervals of each input. Earlier results may be repeated."""
 
     def remaining(self) -> Table | None:
-        """Return what `shrink` gave and goes on nonetheless, as something else supports it; None: it does not count."""
+        """Return the rows of `shrink` that continue after all, because they have other support. None if it keeps no
+        counts."""
         return None
 
     def settled(self) -> Table:
-        """Return the changes that a stretch comes to. Every cycle goes through a goal that can."""
+        """Return the changes in a stretch once nothing changes any more. Every cycle has a goal that implements
+        this."""
         raise AssertionError("its node does not settle")
 
     def bound(self, first: int) -> None:
-        """Make nothing hold before this code (INFINITE: the code is not known yet)."""
+        """Let nothing hold before this code (INFINITE: the code is not known yet)."""
         raise AssertionError("its node does not settle")
 
     def next_change(self) -> int:
-        """Return the code at which time or the knowledge changes first what it gives; INFINITE: neither does."""
+        """Return the code at which time or the knowledge first changes its results, or INFINITE."""
         return INFINITE
 
     def held(self, changes: Table, first: int, last: int) -> Table:
-        """Return when its tuples held in a stretch whose changes it has just given."""
+        """Return when its tuples held in a stretch, given the changes that it has just returned."""
         raise AssertionError("cycles read goals that know what holds")
 
     def look_ahead(self, frontier: Frontier, ahead: Frontier) -> Table:
-        """Return what is known up to `ahead` as it looks back, when its inputs are known up to `frontier`."""
+        """Return results up to `ahead` that are known because it looks back, while its inputs are known up to
+        `frontier`."""
         raise AssertionError("it looks back by nothing")

@@ -1,5 +1,4 @@
-"""Lineage: the occurrences that each occurrence derives from, as identities and edges in columns, kept only on
-request."""
+"""Lineage: the occurrences from which each occurrence was derived, as columns of names and edges. It is optional."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ _WHOLE, _PART = 0, 1  # the rows of a table of edges
 
 
 class Lineage:
-    """Names for occurrences, and for each derived one the names of its constituents."""
+    """The names of occurrences, and the constituents of each derived one."""
 
     def __init__(self) -> None:
         self.next = DERIVED
@@ -29,23 +28,24 @@ class Lineage:
         self._equal: list[Table] = []  # (name, how many equal ones are before it), sorted by the name
 
     def name(self, table: Table) -> Ints:
-        """Rename the rows of a table, and return the names."""
+        """Give the rows of a table new names, and return these."""
         names = np.arange(self.next, self.next + table.shape[1])
         self.next += table.shape[1]
         table[IDENTITY] = names
         return names
 
     def link(self, wholes: Ints, parts: Ints) -> None:
-        """Each of `parts` is a constituent of the one of `wholes` beside it (0: of none, a time point)."""
+        """Record for each pair that the occurrence in `parts` is a constituent of that in `wholes`. 0 means a time
+        point."""
         known = parts != 0
         self._new.append(np.stack([wholes[known], parts[known]]))
 
     def follow(self, names: Ints, rules: Ints) -> None:
-        """Each of `names` was made by the rule of that number beside it; said where several rules make an event."""
+        """Record for each name the number of the rule that derived it. Needed only if several rules derive an event."""
         sorted_runs.put(self._rules, np.stack([names, rules]), _WHOLE)
 
     def number(self, names: Ints, numbers: Ints) -> None:
-        """Each of `names` has so many before it that are equal to it."""
+        """Record for each name how many equal occurrences precede it."""
         some = numbers > 0
         sorted_runs.put(self._equal, np.stack([names[some], numbers[some]]), _WHOLE)
 
@@ -58,12 +58,12 @@ class Lineage:
         return found
 
     def pass_on(self, names: Ints, parts: Ints) -> None:
-        """Each of `names` has the number of the one of `parts` beside it."""
+        """Copy the numbers of `parts` to `names`, pair by pair."""
         if self._equal:
             self.number(names, self.numbers_of(parts))
 
     def rules_of(self, names: Ints) -> tuple[Ints, Ints]:
-        """The rules that made each of `names`, where it was said: pairs (index into names, rule), distinct, sorted."""
+        """Return the recorded rules of `names` as sorted pairs (index into names, rule), without duplicates."""
         pairs = [np.empty((2, 0), np.int64)]
         for run in self._rules:
             index, at = sorted_runs.found(run, names, _WHOLE)
@@ -72,13 +72,13 @@ class Lineage:
         return both[0], both[1]
 
     def edges(self) -> tuple[Ints, Ints]:
-        """All edges, sorted by the whole."""
+        """Return all edges as (wholes, parts), sorted by the whole."""
         made: Table = np.concatenate([np.empty((2, 0), np.int64), *self._settled()], axis=1)
         made = made[:, np.argsort(made[_WHOLE], kind="stable")]
         return made[_WHOLE], made[_PART]
 
     def parts_of(self, names: Ints) -> tuple[Ints, Ints]:
-        """The constituents of each of `names`: pairs (index into names, constituent)."""
+        """Return the constituents of `names` as pairs (index into names, constituent)."""
         index, parts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for run in self._settled():
             places, at = sorted_runs.found(run, names, _WHOLE)
@@ -93,7 +93,7 @@ class Lineage:
         return self._runs
 
     def inputs_of(self, names: Ints) -> tuple[Ints, Ints]:
-        """For each of `names` the input events it goes back to: pairs (index into names, input), distinct, sorted."""
+        """Return the input events of `names` as sorted pairs (index into names, input), without duplicates."""
         roots, current = np.arange(len(names)), names
         found_roots: list[Ints] = []
         found: list[Ints] = []
@@ -113,7 +113,7 @@ class Lineage:
         return both[:, 0], both[:, 1]
 
     def behind(self, live: Ints) -> Ints:
-        """These names and all that they go back to, inputs too, sorted."""
+        """Return these names and all names that they derive from, including inputs, sorted."""
         seen: list[Table] = []
         frontier = np.unique(live)
         while len(frontier):
@@ -124,7 +124,7 @@ class Lineage:
         return np.sort(np.concatenate([np.empty(0, np.int64), *(run[0] for run in seen)]))
 
     def keep(self, live: Ints) -> Ints:
-        """Forget all edges that no name of `live` goes back to; gives the names still needed, inputs too, sorted."""
+        """Drop all edges that no name in `live` depends on. Return the names that are still needed, sorted."""
         needed = self.behind(live)
         settled, self._runs = self._settled(), []
         for run in settled:
@@ -136,7 +136,7 @@ class Lineage:
         return needed
 
     def renumber(self, rules: Mapping[int, int]) -> None:
-        """Rules have other numbers, in the order of `rules`; what others have made is forgotten."""
+        """Change the numbers of rules according to `rules`. Entries of other rules are dropped."""
         before, self._rules = self._rules, []
         for run in before:
             known = np.array([number in rules for number in run[_PART].tolist()], np.bool_)
@@ -145,8 +145,10 @@ class Lineage:
             sorted_runs.put(self._rules, kept, _WHOLE)
 
     def add(self, other: Lineage, names: Translation, known: Ints) -> None:
-        """Take in another lineage, without what it has of the sorted names `known`; `names` gives its names as those
-        here, for the rest new ones."""
+        """Add another lineage, except for its names in `known`, which is sorted.
+
+        `names`: translates its names, giving new names to those that are unknown here.
+        """
         edges = [(self._runs, run, True) for run in other._settled()]
         edges += [(self._rules, run, False) for run in other._rules] + [
             (self._equal, run, False) for run in other._equal
@@ -158,11 +160,11 @@ class Lineage:
 
     @property
     def size(self) -> int:
-        """The number of edges, of rules of derivations, and of numbers of equal occurrences."""
+        """Return the total number of edges, rule entries and numbers of equal occurrences."""
         return sum(table.shape[1] for table in (*self._runs, *self._new, *self._rules, *self._equal))
 
     def snapshot(self, needed: Ints | None = None) -> pa.RecordBatch:
-        """The edges and rules, or those of these sorted names, and the next name."""
+        """Return the edges, rules and the next name. `needed`: restrict them to these sorted names."""
         wholes, parts = self.edges()
         rules, equal = (
             np.concatenate([np.empty((2, 0), np.int64), *runs], axis=1) for runs in (self._rules, self._equal)
@@ -176,7 +178,7 @@ class Lineage:
         return to_arrow({**arrays, "next": np.array([self.next], np.int64)})
 
     def restore(self, batch: pa.RecordBatch) -> None:
-        """Take on the edges of a snapshot. CepError: they are none."""
+        """Load a snapshot. Raises CepError if it is not valid."""
         arrays = from_arrow(batch)
         demand(arrays.keys() == {"wholes", "parts", "rules", "equal", "next"})
         wholes, parts, rules, following = (arrays[name] for name in ("wholes", "parts", "rules", "next"))
@@ -194,13 +196,13 @@ class Lineage:
 
 
 def numbers(table: Table, lineage: Lineage | None) -> Ints:
-    """Return for each occurrence of a table the number of equal ones of its event that come before it."""
+    """Return for each occurrence in a table how many equal ones of its event precede it."""
     found: Ints = table[IDENTITY] if lineage is None else lineage.numbers_of(table[IDENTITY])
     return found
 
 
 def first_of_each(tables: Sequence[Table], once: Sequence[bool], lineage: Lineage | None) -> list[Table]:
-    """Tables, of some (`once`) only the occurrences that no equal one of their event comes before."""
+    """Return the tables. Those marked in `once` keep only the first of equal occurrences."""
     found = list(tables)
     for place, table in enumerate(tables):
         if once[place] and rows(table) and np.count_nonzero(before := numbers(table, lineage)):

@@ -1,4 +1,4 @@
-"""The nodes without memory: scan, select, union, and the making of events from a rule's head."""
+"""Goals without state: scan, select and union, and the goal that derives events from heads of rules."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ if TYPE_CHECKING:
 
 
 class Memoryless(Untimed, InRounds, DeclaredState):
-    """The part of the contract that a goal without state has for nothing. `passes_on`: it gives its input as it is."""
+    """The part of the goal protocol that is trivial without state. `passes_on`: the goal returns its input
+    unchanged."""
 
     passes_on = False
 
     def open_stretch(self, first: int, last: int, goes_on: bool = False) -> None:
-        """Rows are taken as they come."""
+        """Do nothing: rows do not depend on the stretch."""
 
     def shrink(self, inputs: Sequence[Table]) -> Table:
         return self.grow(inputs)
@@ -66,7 +67,7 @@ class Memoryless(Untimed, InRounds, DeclaredState):
 
 
 class ScanGoal(Memoryless):
-    """The occurrences of an event that have the constants and equal arguments, with the arguments asked for."""
+    """The goal of an event scan: occurrences with certain constants and equal arguments, with the chosen arguments."""
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class ScanGoal(Memoryless):
 
 
 class TickGoal(Memoryless):
-    """The time point: occurs once, when the watermark reaches it."""
+    """The goal of a time point. It occurs once, when the watermark reaches it."""
 
     def __init__(self, ticks: int) -> None:
         self.ticks = ticks
@@ -107,11 +108,11 @@ class TickGoal(Memoryless):
         return None if self.done else self.ticks
 
     def pending(self) -> int:
-        """The number of time points still to come."""
+        """Return the number of time points still to come: 1 or 0."""
         return int(not self.done)
 
     def begin(self, frontier: Frontier) -> None:
-        """A time point that has passed does not come again."""
+        """Treat a time point that has passed as done."""
         self.done = self.ticks <= frontier.watermark
 
     def _tables(self) -> dict[str, StateTable]:
@@ -125,8 +126,11 @@ class TickGoal(Memoryless):
 
 
 class SelectGoal(Memoryless):
-    """Occurrences for which conditions hold, or one for each answer; `within` bounds their length. `tests`: conditions
-    on a column and a constant, which are not among the `conditions` (`cep.rules.conditions.column_tests`)."""
+    """The goal of conditions: occurrences for which they hold, or one per answer. `within`: the greatest length.
+
+    `tests`: conditions on one column and a constant, which are not among `conditions`
+    (`cep.rules.conditions.column_tests`).
+    """
 
     def __init__(
         self,
@@ -160,7 +164,7 @@ class SelectGoal(Memoryless):
 
 
 def passed(table: Table, tests: Tests) -> Table:
-    """The occurrences that pass tests, of which there may be none."""
+    """Return the occurrences that pass the tests."""
     if not len(tests) or not rows(table):
         return table
     table = contiguous(table)
@@ -169,13 +173,13 @@ def passed(table: Table, tests: Tests) -> Table:
 
 
 def kept(table: Table, mask: NDArray[np.bool_]) -> Table:
-    """The occurrences of a mask."""
+    """Return the occurrences where the mask is True."""
     count = np.count_nonzero(mask)
     return table if count == len(mask) else picked(table, places(mask) if count else NOWHERE)
 
 
 def picked(table: Table, index: Ints) -> Table:
-    """The occurrences at these places."""
+    """Return the occurrences at these indices."""
     if not len(index):
         return empty(len(table) - FIRST)
     found: Table = take(table, index)
@@ -186,7 +190,7 @@ NOWHERE: Ints = np.empty(0, np.int64)
 
 
 class UnionGoal(Memoryless):
-    """Occurrences of either side; conversions bring both to one representation, column by column."""
+    """The goal of OR: occurrences of both sides. Conversions bring the columns of both sides to the same types."""
 
     def __init__(self, left: Sequence[Evaluation], right: Sequence[Evaluation], types: Sequence[Sequence[str]]) -> None:
         self.sides = (left, right)
@@ -211,12 +215,11 @@ class Own(Enum):
 
 
 class Project(Memoryless):
-    """The occurrences of an event: input, and what the rules' heads make, rules in program order. Of those that are
-    equal and have the same number, there is one. Without lineage numbers stand in IDENTITY, from 0; else `lineage`
-    knows them by the names.
+    """The goal of an event: its input, and the results of its rules' heads in program order, as a set.
 
-    `rules`: the heads' numbers in the plan, which `lineage` keeps where there are several. `own`: what its own input
-    is; `passing`: the rules that pass numbers on. `distinct`: what the heads make is a set already.
+    Equal occurrences with the same number are merged. Numbers start from 0; they are in IDENTITY, or in the lineage.
+    `rules`: the numbers of the heads, which the lineage records if there are several. `own`: how equal input records
+    are treated. `passing`: the rules that pass numbers on. `distinct`: the results of the heads are already a set.
     """
 
     def __init__(
@@ -241,7 +244,7 @@ class Project(Memoryless):
         self.merged, self.latest_equal, self.looks = 0, BEGINNING, False
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        """Inputs: the event's own input, then a table a head."""
+        """Process the inputs: the event's own input, then one table per head."""
         made = [self.taken(inputs[0])] if rows(inputs[0]) else []
         by: dict[int, int] = {}
         for table, head, rule in zip(inputs[1:], self.heads, self.rules, strict=True):
@@ -288,7 +291,7 @@ class Project(Memoryless):
         return table
 
     def as_set(self, tables: Sequence[Table]) -> Table:
-        """Tables as one, of those that are equal and have the same number the first to arrive."""
+        """Merge tables. Of occurrences that are equal and have the same number, the first to arrive is kept."""
         if self.own is Own.SET:
             return as_set(tables)
         if self.lineage is None:
@@ -304,20 +307,20 @@ class Project(Memoryless):
         return table
 
     def every(self, inputs: Sequence[Table]) -> Table:
-        """The same inputs: an occurrence as often as it comes or is made, in no order, without names of their own."""
+        """Return all occurrences of the inputs with multiplicity, in no order and without new names."""
         made = [inputs[0]] if rows(inputs[0]) else []
         made += [head(table) for table, head in zip(inputs[1:], self.heads, strict=True) if rows(table)]
         return concat(made) if made else empty(self.width)
 
     def without_last(self) -> Project:
-        """The same without the last rule, which another goal stands for."""
+        """Return the goal without the last rule, which another goal evaluates."""
         own, passing = self.own, self.passing
         made = Project(self.width, self.heads[:-1], self.rules[:-1], own, passing, self.lineage, self.distinct)
         made.several = self.several
         return made
 
     def _named(self, table: Table, lineage: Lineage, passes: bool) -> Table:
-        """Occurrences of the event with names of their own, each made of what the head was given."""
+        """Give occurrences new names in the lineage, each linked to the row that the head read."""
         named = table.copy()
         names = lineage.name(named)
         lineage.link(names, table[IDENTITY])
@@ -326,7 +329,7 @@ class Project(Memoryless):
         return named
 
     def _link(self, made: Sequence[Table], by: Mapping[int, int], found: Table, lineage: Lineage) -> None:
-        """Record the rules of the occurrences, all of them for an occurrence that several rules derive."""
+        """Record which rules derived the occurrences. An occurrence that several rules derive gets all of them."""
         whole = concat(made)
         rules = np.repeat([by.get(i, -1) for i in range(len(made))], [rows(table) for table in made])
         names = whole[IDENTITY]
@@ -343,7 +346,7 @@ class Project(Memoryless):
 
 
 def _unnumbered(table: Table) -> Table:
-    """The same occurrences, each as the first of its kind."""
+    """Return the same occurrences, with the number 0."""
     if not table[IDENTITY].any():
         return table
     table = table.copy()
@@ -352,7 +355,7 @@ def _unnumbered(table: Table) -> Table:
 
 
 def scan_of(scan: event.Scan, builder: GoalBuilder) -> ScanGoal:
-    """The goal of a node."""
+    """Return the goal of a node."""
     attributes = builder.plan.schemas[scan.event].attributes
     constants: list[tuple[int, int | None]] = []
     for position, constant in scan.constants:
@@ -368,7 +371,7 @@ def scan_of(scan: event.Scan, builder: GoalBuilder) -> ScanGoal:
 
 
 def constant_bits(builder: GoalBuilder, constant: Constant, type: str) -> int:
-    """A constant that is of a type as a column of it holds it."""
+    """Return a constant as the bits that a column of this type holds."""
     typed = fitted(TypedConstant(constant.value, constant.type), type)
     assert typed is not None, "constants of another type were refused"
     return _bits(builder, typed)
@@ -392,7 +395,7 @@ def _test(
 
 
 def select_of(node: where.Select, builder: GoalBuilder) -> SelectGoal:
-    """The goal of a node."""
+    """Return the goal of a node."""
     types, columns = builder.types(node.child), builder.plan.columns[node.child]
     named = {f"v{place}": type for place, type in enumerate(types)} | TIMES
     tests, others = column_tests(node.conditions, named, builder.pool, builder.plan.source)
@@ -401,7 +404,7 @@ def select_of(node: where.Select, builder: GoalBuilder) -> SelectGoal:
 
 
 def union_of(node: disjunction.Union, builder: GoalBuilder, number: int) -> UnionGoal:
-    """The goal of a node."""
+    """Return the goal of a node."""
     left, right, wanted = node.left, node.right, builder.types(number)
     sides: list[list[Evaluation]] = []
     for child, columns in zip((left, right), zip(*node.pairs()) if wanted else ((), ()), strict=True):

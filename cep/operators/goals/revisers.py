@@ -1,4 +1,4 @@
-"""The table of revisers. An operator without one is run again when something before it changes."""
+"""The table of revisers. An operator without a reviser runs again after any change of its input."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cep.plan.order import PlanUnit
 
 @dataclass(frozen=True, slots=True)
 class GoalInPlan:
-    """A goal with its unit, and the units that it reads; of an event its own input is before these."""
+    """A goal with its unit in the plan, and the units that it reads. An event reads its own input first."""
 
     unit: PlanUnit
     goal: Goal
@@ -32,7 +32,7 @@ class GoalInPlan:
 
 
 def allow_twice(goal: GoalInPlan, allowed: bool) -> None:
-    """Set whether an event may output an occurrence once for each derivation."""
+    """Set if an event may output an occurrence once per derivation."""
     if isinstance(goal.goal, Project):
         goal.goal.bag = allowed
 
@@ -43,8 +43,11 @@ def revisers_of(
     given: Collection[PlanUnit],
     inputs: Collection[PlanUnit],
 ) -> list[Reviser | None]:
-    """A reviser for each goal, whose tables have these widths; None where a goal does not revise by itself. `given`:
-    the events that are given out, `inputs`: those that come in. Goals may read units that none of these gives."""
+    """Return a reviser for each goal, or None if the goal cannot revise.
+
+    `widths`: the numbers of columns. `given`: the events that are output. `inputs`: the events that are input. Goals
+    may read units that are not among `goals`.
+    """
     by_unit = {each.unit: each for each in goals}
     found: list[Reviser | None] = []
     for each in goals:
@@ -79,13 +82,13 @@ def _distinct(
 
 
 def reviser_of(goal: Goal) -> Reviser | None:
-    """A reviser for a goal; None: it does not revise."""
+    """Return the reviser of a goal, or None if it cannot revise."""
     found = _REVISERS.get(type(goal))
     return None if found is None else found(goal)
 
 
 def in_time(goal: Goal) -> bool:
-    """Return True if what a goal gives surely ends in the step in which it is given."""
+    """Return True if all results of a goal end within the step that outputs them."""
     inner = goal.goal if isinstance(goal, WithConvertedKeys) else goal
     return type(inner) in _REVISERS or isinstance(inner, IN_TIME)
 

@@ -1,4 +1,7 @@
-"""Runs: a growing table as a few sorted ones, each at least twice as long as the next, so that adding copies little."""
+"""Sorted runs: a growing table as a few sorted parts, each at least twice as long as the next.
+
+So adding rows copies each row only a logarithmic number of times.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,7 @@ from cep.operators.goals.contract import Ints
 
 
 def put(runs: list[Table], table: Table, key: int) -> None:
-    """Add rows to runs that are sorted by their row `key`, in place. Each is copied as often as the logarithm of their
-    number."""
+    """Add rows to runs that are sorted by their row `key`, in place."""
     if not table.shape[1]:
         return
     runs.append(_sorted(table, key))
@@ -21,7 +23,7 @@ def put(runs: list[Table], table: Table, key: int) -> None:
 
 
 def found(run: Table, values: Ints, key: int) -> tuple[Ints, Ints]:
-    """Return the pairs (index into `values`, place in the run) at which a sorted run has these values."""
+    """Return the pairs (index into `values`, position in the run) of equal values in a sorted run."""
     first = np.searchsorted(run[key], values, "left")
     counts = np.searchsorted(run[key], values, "right") - first
     index = np.repeat(np.arange(len(values)), counts)
@@ -30,7 +32,7 @@ def found(run: Table, values: Ints, key: int) -> tuple[Ints, Ints]:
 
 
 def holds(sorted: Ints, values: Ints) -> NDArray[np.bool_]:
-    """Return a mask of the values that are among sorted ones."""
+    """Return a mask of the values that occur in a sorted array."""
     if not len(sorted):
         return np.zeros(len(values), np.bool_)
     places = np.searchsorted(sorted, values)

@@ -1,9 +1,9 @@
-"""Declared state: an operator says what its tables hold, and all that is done with a state follows from that.
+"""Declared state: an operator declares its state tables, and all operations on the state follow from that.
 
-A state is {table: int64 array, a row each}. Saving, checking what is restored, taking the state of some keys out,
-putting states together, other pool codes and live codes and handles are derived here, once for all operators. An
-operator says how its state becomes these arrays (`_state`) and back (`_become`); hash tables, chains, heaps and other
-structures that follow from the rows are built anew by `_become`, never saved.
+A state is {table: int64 array with one row per entry}. These operations are implemented here for all operators: saving,
+validating a snapshot, extracting and combining keys, translating pool codes, and listing live codes and handles. An
+operator converts its state to these arrays (`_state`) and back (`_become`). Hash tables, chains, heaps and other
+derived structures are never saved; `_become` rebuilds them.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ Column = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class KeyedBy:
-    """Rows that belong to the keys of an input. `at`: the column that holds each of its argument columns, of the table
-    itself or of one beside it."""
+    """A mapping from rows to the keys of an input. `at`: for each key column of the input, the column that holds it.
+
+    The column is in the table itself, or in one with parallel rows.
+    """
 
     input: int
     at: Mapping[int, Column]
@@ -49,21 +51,21 @@ class KeyedBy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateTable:
-    """One table of an operator's state. Without `keyed`, `beside`, `owner` or `counted` it belongs to every key.
+    """One table of an operator's state. Without `keyed`, `beside`, `owner` or `counted`, its rows belong to every key.
 
-    - `width`: how many columns it has.
-    - `keyed`: whose keys its rows have. With a `tag`, the value of that column says by which of these a row goes.
+    - `width`: the number of columns.
+    - `keyed`: the inputs whose keys the rows have. If there is a `tag`, that column holds the index of the input.
     - `beside`: row i belongs to row i of that table.
-    - `owner`: the column of `refers` that says to which row of the other table a row belongs.
-    - `counted`: a row of another table owns as many rows as that column of it says, in their order.
-    - `refers`: columns that hold row numbers of a table, from a least one on. Negative ones stand for no row.
+    - `owner`: a column of `refers` with the number of the row in another table that owns this row.
+    - `counted`: each row of another table owns as many consecutive rows as that column says.
+    - `refers`: columns that hold row numbers of a table, each with the least valid number. Negative means no row.
     - `distinct`: no two rows are equal.
-    - `dictionary`: each row is there, once, because others refer to it.
+    - `dictionary`: rows are unique, and exist only because other tables refer to them.
     - `codes`: columns of pool codes. `codes_by_tag`: the same for the rows of each tag.
-    - `handles`: columns of lineage.
-    - `ranges`: the least value of a column, and the one beyond its greatest.
-    - `clock`: one row; where states meet, the later time counts.
-    - `order`: the columns by which rows are sorted where states meet. Without them rows follow each other.
+    - `handles`: columns of lineage handles.
+    - `ranges`: the least value of a column, and the first value beyond its greatest.
+    - `clock`: one row; when states are combined, the later time counts.
+    - `order`: the columns by which rows are sorted when states are combined. Default: rows are appended.
     """
 
     width: int
@@ -84,41 +86,41 @@ class StateTable:
 
 
 def tuples_of(name: str, columns: Sequence[int], input: int = 0, first: int = 0) -> tuple[KeyedBy, ...]:
-    """Rows that hold these argument columns of an input, one after the other from column `first` on."""
+    """Declare rows that hold these key columns of an input, one after the other from column `first` on."""
     return (KeyedBy(input, {column: (name, first + place) for place, column in enumerate(columns)}),)
 
 
 class DeclaredState(TakenBack):
-    """The part of the contract that is about the state. `lineage`: it is asked what comes from what."""
+    """The part of the goal protocol about state. `lineage`: None if derivations are not recorded."""
 
     lineage: Lineage | None = None
 
     @abstractmethod
     def _tables(self) -> dict[str, StateTable]:
-        """The tables of the state, in the order in which they are saved."""
+        """Declare the tables of the state, in the order in which they are saved."""
 
     @abstractmethod
     def _state(self) -> Arrays:
-        """The state as the arrays of its tables."""
+        """Return the state as the arrays of its tables."""
 
     @abstractmethod
     def _become(self, state: Arrays) -> None:
-        """Take these arrays on as the state."""
+        """Replace the state by these arrays."""
 
     @abstractmethod
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
         """See `cep.operators.goals.contract`."""
 
     def _fits(self, state: Arrays) -> None:
-        """CepError: the operator cannot have such a state, though its tables fit what is declared of them."""
+        """Raise CepError if the arrays are not a valid state, even though they fit the declared tables."""
 
     @cached_property
     def tables(self) -> dict[str, StateTable]:
-        """The tables of the state."""
+        """Return the declared tables of the state."""
         return self._tables()
 
     def begin(self, frontier: Frontier) -> None:
-        """See `cep.operators.goals.contract`. Without occurrences there is nothing that time alone would make."""
+        """See `cep.operators.goals.contract`. An empty state produces nothing by time alone."""
 
     # --- saving ---
 
@@ -135,7 +137,7 @@ class DeclaredState(TakenBack):
         return self._state()
 
     def needed_arrays(self, frontier: Frontier) -> Arrays:
-        """See `cep.operators.goals.contract`. Without lineage nobody asks for the names of occurrences."""
+        """See `cep.operators.goals.contract`. Without lineage, names of occurrences are set to 0."""
         self.evict(frontier, wholly=True)
         state = self._state()
         for name, table in self.tables.items() if self.lineage is None else ():
@@ -147,7 +149,7 @@ class DeclaredState(TakenBack):
         self._become(state)
 
     def _read(self, batch: pa.RecordBatch) -> Arrays:
-        """The arrays of a snapshot. CepError: the operator cannot have such a state."""
+        """Return the arrays of a snapshot. Raises CepError if they are not a valid state."""
         state = restored(batch, **{name: table.width for name, table in self.tables.items()})
         for name, table in self.tables.items():
             array = state[name]
@@ -189,7 +191,7 @@ class DeclaredState(TakenBack):
         return self._chosen(state, {name: ~mask for name, mask in self._masks(state, keys).items()})
 
     def together(self, one: Arrays, other: Arrays) -> Arrays:
-        """See `cep.operators.goals.contract`. Rows that are sorted alike keep their order, those of `one` first."""
+        """See `cep.operators.goals.contract`. Rows that sort alike keep their order, with those of `one` first."""
         made: Arrays = {}
         places = {
             name: (np.arange(len(one[name])), len(one[name]) + np.arange(len(other[name]))) for name in self.tables
@@ -212,8 +214,11 @@ class DeclaredState(TakenBack):
         return made
 
     def rows_by_key(self, state: Arrays, keys: StateKeys) -> list[KeyedRows]:
-        """See `cep.operators.goals.contract`. A row of another table is known by its place among those of its key, or
-        by what it is, if it is a dictionary's; nobody asks for names without lineage."""
+        """See `cep.operators.goals.contract`.
+
+        A reference to another row is replaced by its rank within its key or, for a dictionary, by its contents. Without
+        lineage, handles are ignored.
+        """
         numbers: dict[str, Ints] = {}
         for name in self.tables:
             self._key_numbers(name, state, keys, numbers)
@@ -239,7 +244,7 @@ class DeclaredState(TakenBack):
         return found
 
     def _key_numbers(self, name: str, state: Arrays, keys: StateKeys, found: dict[str, Ints]) -> Ints:
-        """The number of the key of each row of a table; -1 where rows belong to every key."""
+        """Return the key number of each row of a table; -1 if rows belong to every key."""
         if name in found:
             return found[name]
         table = self.tables[name]
@@ -257,7 +262,7 @@ class DeclaredState(TakenBack):
         return numbers
 
     def keys_by_row(self, name: str, state: Arrays, keys: StateKeys) -> Ints:
-        """The number of each row's key, of a table that is keyed; -1 where rows belong to every key."""
+        """Return the key number of each row of a table with `keyed`; -1 if rows belong to every key."""
         found = np.full(len(state[name]), -1, np.int64)
         for mine, keyed, columns in self._key_columns(name, state, keys):
             if columns is not None:
@@ -267,7 +272,7 @@ class DeclaredState(TakenBack):
     def _key_columns(
         self, name: str, state: Arrays, keys: StateKeys
     ) -> Iterator[tuple[slice | Bools, KeyedBy, Ints | None]]:
-        """Rows of a table that is keyed, and their columns that hold the key; None: they belong to every key."""
+        """Yield rows of a table with `keyed`, and their key columns, or None if they belong to every key."""
         table = self.tables[name]
         for number, keyed in enumerate(table.keyed):
             mine = slice(None) if table.tag is None else state[name][:, table.tag] == number
@@ -282,7 +287,7 @@ class DeclaredState(TakenBack):
             yield mine, keyed, np.stack(found, axis=1) if found else np.empty((count, 0), np.int64)
 
     def _sort(self, state: Arrays, name: str, order: Ints) -> None:
-        """Put the rows of a table, and of those beside it, into an order."""
+        """Sort the rows of a table and of its parallel tables, and update references."""
         state[name] = state[name][order]
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
@@ -294,8 +299,10 @@ class DeclaredState(TakenBack):
                     state[other][:, column] = referred(state[other][:, column], place)
 
     def _masks(self, state: Arrays, keys: StateKeys, staying: bool = False) -> dict[str, Bools]:
-        """The rows of each table that go with some keys, or those that stay when these go. A dictionary's rows are
-        those that its users need."""
+        """Return masks of the rows of some keys or, if `staying`, of the rows that remain without them.
+
+        Rows of dictionaries follow from the rows that refer to them.
+        """
         masks: dict[str, Bools] = {}
         for name in self.tables:
             self._mask(name, state, keys, staying, masks)
@@ -325,7 +332,7 @@ class DeclaredState(TakenBack):
         return mask
 
     def _chosen(self, state: Arrays, masks: Mapping[str, Bools]) -> Arrays:
-        """The rows of these masks, of dictionaries those that the others refer to; of clocks all."""
+        """Return the rows of these masks, the rows of dictionaries that they refer to, and all clocks."""
         made: Arrays = {}
         places: dict[str, Ints] = {}
         for name, table in self.tables.items():
@@ -347,7 +354,7 @@ class DeclaredState(TakenBack):
         return made
 
     def _references(self, target: str, state: Arrays) -> Iterator[tuple[Ints, int]]:
-        """The columns, with their arrays, that refer to a table."""
+        """Yield the arrays and columns that refer to a table."""
         for name, table in self.tables.items():
             for column, (other, _) in table.refers.items():
                 if other == target:
@@ -386,7 +393,7 @@ class DeclaredState(TakenBack):
         return [state[name][:, column] for name, table in self.tables.items() for column in table.handles]
 
     def _coded_places(self, state: Arrays) -> Iterator[tuple[Ints, slice | Bools, int]]:
-        """The places that hold pool codes: an array, rows of it, and a column."""
+        """Yield the cells that hold pool codes as (array, rows, column)."""
         for name, table in self.tables.items():
             array = state.get(name)
             if array is None or not len(array):
@@ -399,15 +406,17 @@ class DeclaredState(TakenBack):
 
 
 class NumberedState(DeclaredState):
-    """A state of keys or tuples by number. Of many nothing is kept after a while: when the numbers given are some
-    eight times the rows kept, all that is kept gets new ones."""
+    """A state whose keys or tuples are numbered, where most numbers may become unused.
+
+    Once eight times as many numbers are assigned as rows are kept, the kept rows are renumbered.
+    """
 
     watched = 1024
-    """From how many numbers on the state is looked at."""
+    """The least number of assigned numbers from which on renumbering is considered."""
 
     @abstractmethod
     def _numbers(self) -> int:
-        """The largest count of numbers assigned, over the kinds."""
+        """Return the number of assigned numbers; with several kinds of numbers, the largest."""
 
     @property
     @abstractmethod
@@ -415,7 +424,7 @@ class NumberedState(DeclaredState):
         """See `cep.operators.goals.contract`."""
 
     def needed_arrays(self, frontier: Frontier) -> Arrays:
-        """See `cep.operators.goals.contract`. Numbers that stand for nothing are not among the arrays."""
+        """See `cep.operators.goals.contract`. Unused numbers are never in the arrays."""
         return self._state()
 
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
@@ -432,7 +441,7 @@ class NumberedState(DeclaredState):
 
 
 def _ranks(numbers: Ints) -> Ints:
-    """The place of each row among those of its number."""
+    """Return the rank of each row among the rows with the same number."""
     order = np.argsort(numbers, kind="stable")
     ordered = numbers[order]
     first = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
@@ -442,14 +451,14 @@ def _ranks(numbers: Ints) -> Ints:
 
 
 def referred(numbers: Ints, places: Ints) -> Ints:
-    """Row numbers after rows have moved to these places; negative ones stand for no row."""
+    """Update row numbers after rows have moved to `places`. Negative numbers mean no row."""
     moved = numbers.copy()
     moved[numbers >= 0] = places[numbers[numbers >= 0]]
     return moved
 
 
 def distinct(one: Ints, other: Ints) -> tuple[Ints, Ints, Ints]:
-    """The rows of both, each once, and the places in them of either's."""
+    """Return the distinct rows of both arrays, and the position of each row of either array among them."""
     kinds = KeySet(one.shape[1])
     numbers, _ = kinds.insert(np.concatenate([one, other]))
     return kinds.rows, numbers[: len(one)], numbers[len(one) :]

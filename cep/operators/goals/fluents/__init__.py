@@ -1,1 +1,1 @@
-"""Goals of what holds for a time: inertia, conditions on fluents, and formulas."""
+"""Goals of fluents: inertia, conditions on fluents, and formulas."""

@@ -1,11 +1,11 @@
-"""Answer sets of rules, key by key.
+"""A solver for the answer sets of rules, which searches each key separately.
 
 solve(facts, last):  the answer set nearest to the last one, or all of them
 
-Facts that come and go are externals of one grounding, which serves as long as nothing comes that it does not know
-(Gebser, Kaminski, Kaufmann, Schaub, *Multi-shot ASP solving with clingo*, 2019). Rules that ask which tick it is are
-grounded anew at each; for those that only ask whether it lies in a window, that is an external, too. What is found
-depends on the facts and on those that were grounded, never on earlier searches.
+Facts that begin and end are externals of one grounding, which is used until an unknown fact arrives (Gebser, Kaminski,
+Kaufmann, Schaub, *Multi-shot ASP solving with clingo*, 2019). Rules that use the number of the tick are grounded anew
+at each tick. If they only test if the tick lies in a window, this test is an external too. Results depend on the facts
+and on the grounded facts, never on earlier searches.
 """
 
 from __future__ import annotations
@@ -25,25 +25,26 @@ if TYPE_CHECKING:
 
 Row = tuple[Value, ...]
 Fact = tuple[int, Row]
-"""The number of an input, and its values."""
+"""An input fact: the number of its predicate, and its values."""
 Derived = tuple[int, Row, int | None]
-"""The number of a derived predicate, its values, and its tick; None: it is true now."""
+"""A derived atom: the number of its predicate, its values, and its tick (None: the current one)."""
 Calculate = Callable[[int, Row], Value]
-"""The result of each calculation, by its number; None: it has none."""
+"""A function that returns the result of a calculation, given its number and its arguments. None: no result."""
 
 CONFLICTS = 20_000
-"""The limit of the search for a better answer set, in conflicts."""
+"""The limit of conflicts in the search for a better answer set."""
 MOST = 10_000
-"""The most answer sets that are output."""
+"""The greatest number of answer sets that are output."""
 ENDLESS = 100_000
-"""After how many calculations the rules are taken to go on without end."""
+"""The number of calculations after which the rules are considered endless."""
 RANKED = 30_000
-"""The number of atoms that the order among equally near answer sets can rank (clingo: 16 bits)."""
+"""The number of atoms that the order of equally near answer sets can rank (clingo: 16 bits)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SolverLimits:
-    """`seconds`: of all searches of a tick, None: any; the others as they are described above."""
+    """Limits of the search. `seconds`: for all searches of a tick together, or None. The others: see the constants
+    above."""
 
     seconds: float | None = None
     conflicts: int = CONFLICTS
@@ -53,7 +54,8 @@ class SolverLimits:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`answers`: those that were found, sorted; `late`: the search was given up before there was any."""
+    """The result of a search. `answers`: the sorted answer sets. `late`: the time limit ended the search without
+    any."""
 
     answers: tuple[frozenset[Derived], ...]
     late: bool = False
@@ -61,7 +63,7 @@ class Found:
 
 @dataclass
 class Grounding:
-    """Rules, grounded with facts of which some are true at a time."""
+    """Rules, grounded with facts that can be switched on and off."""
 
     rules: AnswerSetRules
     calculate: Calculate
@@ -98,7 +100,7 @@ class Grounding:
         self.until: float | None = None
 
     def _ticks(self) -> str:
-        """The facts that are about the tick, where there are others at the next."""
+        """Return the facts about the current tick, as program text."""
         rules = self.rules
         found = ["i0."]
         if rules.clocked:
@@ -118,7 +120,7 @@ class Grounding:
             raise
 
     def _measure(self, clingo: Any) -> None:
-        """Tell the solver what distance from the last answer set is, and which of equally near ones comes first."""
+        """Make the solver minimise the distance from the last answer set, and rank equally near answer sets."""
         atoms: dict[Derived, int] = {}
         for number, each in enumerate(self.rules.derived):
             found = self.control.symbolic_atoms.by_signature(f"d{number}", each.arity + each.timed)
@@ -156,8 +158,8 @@ class Grounding:
         self.last = known
 
     def nearest(self, last: frozenset[Derived], seconds: float | None = None) -> Found:
-        """The answer set that is the nearest to `last`, which is assigned; the search may take so many seconds, None:
-        any."""
+        """Return the answer set that is nearest to `last`, which must be assigned. `seconds`: the time limit, or
+        None."""
         limits = self.limits
         self.until = None if seconds is None else monotonic() + seconds
         if len(self.last) == len(last) and self._is_answer():
@@ -180,7 +182,7 @@ class Grounding:
         return bool(self.control.solve(assumptions=wanted).satisfiable)
 
     def _best(self, mode: str, conflicts: int | None) -> tuple[frozenset[Derived] | None, bool]:
-        """The last answer set that a search finds, and whether it came to its end."""
+        """Return the last answer set that a search finds, and True if the search was completed."""
         self._set(mode, 0 if mode == "opt" else 1, "umax" if conflicts is None else str(conflicts))
         found: list[frozenset[Derived]] = []
         result = self._searched(lambda model: found.append(self._read(model)))
@@ -198,7 +200,7 @@ class Grounding:
             self.settings = wanted
 
     def _searched(self, tell: Callable[[Any], None]) -> SolveResult:
-        """Search for answer sets, until the time is over."""
+        """Search for answer sets until the time limit."""
         if self.until is None:
             return self.control.solve(on_model=tell)
         with self.control.solve(on_model=tell, async_=True) as search:
@@ -252,7 +254,7 @@ class _Calculations:
 
 
 def required() -> Any:
-    """The solver. CepError: it is not installed."""
+    """Return the module `clingo`. Raises CepError if it is not installed."""
     try:
         import clingo
         import clingo.backend
@@ -266,7 +268,7 @@ def required() -> Any:
 
 
 def _symbol(value: Value) -> Symbol:
-    """Return a value as a symbol of clingo, equal to what `symbol_text` writes."""
+    """Return a value as a symbol of clingo, equal to the one that `symbol_text` writes."""
     from clingo import Function, Number, String
 
     match value:
@@ -302,19 +304,20 @@ def _value(symbol: Symbol) -> Value:
 
 Key = tuple[Value, ...] | None
 KEPT = 256
-"""The number of keys whose groundings are kept; the last ones searched are."""
+"""The number of keys whose groundings are kept. The keys searched last are kept."""
 SHARED: Key = ()
 WHOLE: Key = None
-"""The key of what belongs to all; that of all together."""
+"""Two special keys: SHARED for facts that belong to every key, WHOLE for all keys together."""
 _HOLDS_ALL = 8
-"""Facts are grounded anew without those that are gone when these are so many times as many as those that are true."""
+"""Groundings are rebuilt without ended facts if the known facts are this many times as many as the true ones."""
 
 
 class AnswerSetSolver:
-    """The answer sets of rules. `written`: how a derived atom is told, which decides between equals.
+    """The answer sets of rules. `written`: the text of a derived atom, which breaks ties between answer sets.
 
-    Where the rules have `keys`, each key is searched by itself, and only when its facts have changed, or its part of
-    the last answer set is not what was found."""
+    If the rules have `keys`, each key is searched separately. It is searched only if its facts have changed, or if its
+    part of the last answer set differs from the last result.
+    """
 
     def __init__(
         self, rules: AnswerSetRules, calculate: Calculate, written: Callable[[Derived], str], limits: SolverLimits
@@ -322,11 +325,11 @@ class AnswerSetSolver:
         required()
         self.rules, self.calculate, self.written, self.limits = rules, calculate, written, limits
         self.known: dict[Fact, None] = {}
-        """The facts that are grounded, in the order in which they came."""
+        """The grounded facts, in the order in which they arrived."""
         self.become(())
 
     def become(self, known: Iterable[Fact]) -> None:
-        """Know these facts, in this order, and no others."""
+        """Forget everything and use these facts, in this order."""
         self.known = dict.fromkeys(known)
         self._by_key: dict[Key, list[Fact]] = {}
         for fact in self.known:
@@ -335,11 +338,13 @@ class AnswerSetSolver:
         self._found: dict[Key, tuple[frozenset[Fact], frozenset[Derived] | None]] = {}
         """The facts of each key's last search, and its answer set (None: there is none)."""
         self._about_all: tuple[frozenset[Fact], frozenset[str]] | None = None
-        """The facts of no key, and what is true of the tick, in the last search."""
+        """In the last search: the facts that belong to every key, and the atoms that describe the tick."""
 
     def solve(self, facts: frozenset[Fact], last: frozenset[Derived], first: int, now: int, every: bool) -> Found:
-        """At tick `now` of a stream that began at `first`: the answer set nearest to `last`, or all. CepError: they are
-        more than are told, or the rules go on without end."""
+        """Return the answer set nearest to `last`, or all if `every`, at tick `now` of a stream that began at `first`.
+
+        Raises CepError if there are more than the limit allows, or the rules are endless.
+        """
         if not self.rules.clocked:
             self._learn(facts)
         if every or self.rules.keys is None:
@@ -349,9 +354,9 @@ class AnswerSetSolver:
         return self._by_keys(facts, last, first, now)
 
     def _by_keys(self, facts: frozenset[Fact], last: frozenset[Derived], first: int, now: int) -> Found:
-        """Return for each key the answer set nearest to its part of `last`.
+        """Return the union, over all keys, of the answer set nearest to the key's part of `last`.
 
-        The union of these sets is the nearest of all.
+        This is the nearest answer set overall.
         """
         keys = self.rules.keys
         assert keys is not None, "it is asked of rules that have them"
@@ -392,12 +397,12 @@ class AnswerSetSolver:
         return Found((), True) if late else Found((frozenset(made),))
 
     def _key(self, fact: Fact) -> Key:
-        """The key to which a fact belongs."""
+        """Return the key that a fact belongs to."""
         columns = None if self.rules.keys is None else self.rules.keys.inputs[fact[0]]
         return SHARED if columns is None else tuple(fact[1][column] for column in columns)
 
     def _learn(self, facts: frozenset[Fact]) -> None:
-        """Facts that are not known are grounded from now on."""
+        """Add unknown facts to the groundings."""
         new = [each for each in facts if each not in self.known]
         if new and len(self.known) > _HOLDS_ALL * len(facts) + 256:
             self.become(())

@@ -1,6 +1,8 @@
-"""Answer sets at each tick: goal(F) takes what rules ask and gives what they derive, whenever either changes.
+"""The goal of answer sets at each tick. Its input is the facts that the rules read, its output the derived atoms.
 
-One search serves all ticks over which what is asked is the same. Rules that ask the tick are searched at every one.
+goal(F):  searches for an answer set whenever a fact begins or ends, and returns the differences
+
+One search serves all ticks with the same facts. Rules that use the number of the tick are searched at every tick.
 """
 
 from __future__ import annotations
@@ -41,11 +43,11 @@ if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
 
 Line = tuple[int, ...]
-"""A row of whole numbers, as the engine has it."""
+"""A row of integers, as stored in tables."""
 Told = tuple[Derived | None, int]
-"""A derived atom and the number of its answer set; without an atom how many there are."""
+"""A derived atom and the number of its answer set; or None and the number of answer sets."""
 BEGUN, SEARCHED = range(2)
-"""Columns of the clock: the first tick of the stream, and the last code searched (NOTHING: none yet)."""
+"""Columns of the clock: the first tick of the stream, and the time code of the last search (NOTHING: none yet)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +84,12 @@ class AnswerSetGoal(DeclaredState):
     def _clear(self) -> None:
         self.solver = AnswerSetSolver(self.spec.rules, self.calculate, self._written, self.limits)
         self.asked: dict[Line, Fact] = {}
-        """The facts that hold now. The first input has no columns and says that the stream has begun."""
+        """The facts that hold now. The first input has no columns; it says that the stream has begun."""
         self.lines: dict[Fact, Line] = {}
-        """The rows of the facts that the solver knows."""
+        """The row of each fact that the solver knows."""
         self.given: set[Line] = set()
         self.told: dict[Told, Line] = {}
-        """The rows that are given, by what they tell; none of those of a snapshot."""
+        """The current output rows, by what they stand for. Rows from a snapshot are not included."""
         self.last: frozenset[Derived] = frozenset()
         self.clock = [NOTHING, NOTHING]
         self.waiting.clear()
@@ -111,8 +113,10 @@ class AnswerSetGoal(DeclaredState):
         return self._table(made)
 
     def _instants(self, code: Ints, until: int, latest: int) -> Iterator[tuple[int, slice]]:
-        """The codes at which to search, and the changes of each, which are sorted. At the end of the input time alone
-        goes on to `latest`, and where that is not said it stops."""
+        """Yield the time codes at which to search, each with a slice of the changes at that code, which are sorted.
+
+        At the end of the input, ticks continue up to `latest` if it is known.
+        """
         at = 0
         alone = until
         if until >= INFINITE:
@@ -128,7 +132,7 @@ class AnswerSetGoal(DeclaredState):
             at = last
 
     def _next_tick(self) -> int:
-        """The code of the next tick at which time alone may change something."""
+        """Return the code of the next tick at which time alone may change the result."""
         if not self.spec.rules.follows_ticks or NOTHING in self.clock or self.clock[SEARCHED] >= INFINITE:
             return INFINITE
         ticks = 2 * self.spec.tables.tick
@@ -144,7 +148,7 @@ class AnswerSetGoal(DeclaredState):
             self.clock[BEGUN] = now // (2 * self.spec.tables.tick)
 
     def _changes(self, now: int) -> Iterator[tuple[bool, Line]]:
-        """Yield the rows that end or begin at a code."""
+        """Search at a time code, and yield the rows that end and those that begin there."""
         tick = now // (2 * self.spec.tables.tick)
         facts = frozenset(fact for fact in self.asked.values() if fact[0])
         found = self.solver.solve(facts, self.last, self.clock[BEGUN], tick, self.spec.every)
@@ -166,7 +170,7 @@ class AnswerSetGoal(DeclaredState):
         self.given = given
 
     def _told(self, answers: Sequence[frozenset[Derived]]) -> Iterator[tuple[Told, Line]]:
-        """The rows of answer sets, and of how many there are. What was given before keeps its row."""
+        """Yield the rows of answer sets, and the row with their number. Unchanged rows are reused."""
         count = None, len(answers)
         yield count, self.told.get(count) or self._count(len(answers))
         for place, answer in enumerate(answers, 1):
@@ -227,7 +231,7 @@ class AnswerSetGoal(DeclaredState):
     # --- state ---
 
     def _state(self) -> Arrays:
-        """Return the facts, the waiting rows, the output, the last answer set and the solver's known facts, in its
+        """Return the state: facts, waiting rows, output rows, the last answer set, and the solver's facts in their
         order."""
         last = [self._line(each, 0) for each in sorted(self.last, key=self._written)]
         known = [self.lines[fact] for fact in self.solver.known]
@@ -269,7 +273,7 @@ class AnswerSetGoal(DeclaredState):
         return predicate, tuple(values), line[1] if pinned else None
 
     def _tables(self) -> dict[str, StateTable]:
-        """All of it belongs to every key."""
+        """Declare the tables. All rows belong to every key."""
         tables, take, width = self.spec.tables, self.spec.take, self.spec.width
         asked = tuple(1 + place for place, type in enumerate(tables.asked_types) if type in CODED)
         given = tuple(GIVEN_FIRST + place for place, type in enumerate(tables.given_types) if type in CODED)
@@ -303,7 +307,7 @@ def filler_values(types: Sequence[str]) -> list[Value]:
 
 
 def value_of(number: int, type: str, pool: Pool) -> Value:
-    """A value of the engine as one of Python."""
+    """Convert an integer of a table to a Python value."""
     if type in CODED:
         return pool.value(number)
     if type == "float":
@@ -312,7 +316,7 @@ def value_of(number: int, type: str, pool: Pool) -> Value:
 
 
 def column_of(values: Sequence[Any], type: str, pool: Pool) -> Column:
-    """Values of Python as a column of the engine, in which floats are their bits."""
+    """Convert Python values to a column of a table, in which floats are stored as their bits."""
     if type in CODED:
         return pool.encode_values(values)
     if type == "float":
@@ -321,7 +325,7 @@ def column_of(values: Sequence[Any], type: str, pool: Pool) -> Column:
 
 
 def text_of(value: Value) -> str:
-    """A value as it stands in an atom."""
+    """Return the text of a value inside an atom."""
     return str(value) if not isinstance(value, str) else print_argument(Constant(value, "string"))
 
 
@@ -352,7 +356,7 @@ def calculator(calculations: Sequence[Calculation], pool: Pool) -> Callable[[int
 
 
 def _single(column: Column, type: str, pool: Pool) -> Value:
-    """The value of a column of one row, of a comparison 1 or 0; None: it is missing."""
+    """Return the value in a column of one row, or None if it is missing. Comparisons return 1 or 0."""
     if column.dtype == np.float64:
         return None if np.isnan(column[0]) else float(column[0])
     number = int(column[0])
@@ -362,7 +366,7 @@ def _single(column: Column, type: str, pool: Pool) -> Value:
 
 
 def answer_sets_of(node: AnswerSets, builder: GoalBuilder) -> Goal:
-    """The goal of a node."""
+    """Return the goal of a node."""
     width = len(builder.types(node.child))
     spec = AnswerSetSpec(width, node.take, node.kind, node.rules, node.tables, node.every, node.late)
     return AnswerSetGoal(spec, builder.pool, SolverLimits(node.seconds), builder.lineage)

@@ -1,4 +1,4 @@
-"""Tick by tick: goal(F) gives each of F's tuples at every evaluation tick at which it holds, with the tick."""
+"""Tick by tick: goal(F) returns each tuple of F at every evaluation tick at which it holds, with the tick."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class TickAtomsGoal(Untimed, DeclaredState):
-    """The goal of one TickAtoms node, of so many columns; `codes`: of which these hold pool codes."""
+    """The goal of one TickAtoms node with `width` columns. `codes`: the columns of pool codes."""
 
     def __init__(self, width: int, tick: int, codes: tuple[int, ...]) -> None:
         self.width, self.tick, self._codes = width, tick, codes
@@ -62,7 +62,7 @@ class TickAtomsGoal(Untimed, DeclaredState):
     # --- state ---
 
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
-        """The atoms of the last tick are kept until the next."""
+        """Do nothing: atoms of the last tick are kept until the next tick."""
 
     def _state(self) -> Arrays:
         return {"seen": self.seen, "now": np.array([[self.now]], np.int64)}
@@ -75,7 +75,7 @@ class TickAtomsGoal(Untimed, DeclaredState):
         self.seen, self.now = state["seen"].copy(), int(state["now"][0, 0])
 
     def together(self, one: Arrays, other: Arrays) -> Arrays:
-        """See `cep.operators.goals.contract`. Atoms of a tick before the later one of both are not asked for."""
+        """See `cep.operators.goals.contract`. Atoms of the earlier of both last ticks are dropped."""
         now = max(int(one["now"][0, 0]), int(other["now"][0, 0]))
         seen = [each["seen"] for each in (one, other) if int(each["now"][0, 0]) == now]
         return {"seen": np.concatenate(seen), "now": np.array([[now]], np.int64)}
@@ -86,13 +86,13 @@ class TickAtomsGoal(Untimed, DeclaredState):
 
 
 def tick_atoms_of(node: TickAtoms, builder: GoalBuilder) -> Goal:
-    """The goal of a node."""
+    """Return the goal of a node."""
     types = builder.types(node.child)
     return TickAtomsGoal(len(types), node.tick, codes_of(types))
 
 
 class EachTickGoal(PassingGoal):
-    """The goal of one EachTick node. `take`: the columns of its input, the last of which says what a change is."""
+    """The goal of one EachTick node. `kind`: the input column with the kind of change."""
 
     def __init__(self, spec: PassingSpec, kind: int, tick: int) -> None:
         self.window = WindowTicks(tick)
@@ -126,12 +126,12 @@ class EachTickGoal(PassingGoal):
         return self._pass_on(frontier)
 
     def _opening(self) -> int:
-        """The code of the next tick that is to come."""
+        """Return the time code of the next tick."""
         width = 2 * self.window.tick
         return -(-max(self.next, -FAR) // width) * width
 
     def _expand(self, changes: Changes, until: int) -> None:
-        """The ticks up to a code that are new, of all that holds."""
+        """Put every tuple into the output queue at each new tick at which it holds, up to a code."""
         first = max(self.next, -FAR)
         found = stretch_of(changes, self.held, first, until)
         width = 2 * self.window.tick
@@ -148,7 +148,7 @@ class EachTickGoal(PassingGoal):
         self.passing.put(self.window.closes(at), slots, False)
 
     def _keep(self, slots: Ints, code: Ints, begins: Ints) -> None:
-        """Update the tuples that hold by these changes."""
+        """Update the set of tuples that hold with these changes."""
         if not len(slots):
             return
         order = np.lexsort((code, slots))
@@ -204,7 +204,7 @@ class EachTickGoal(PassingGoal):
 
 
 def each_tick_of(node: EachTick, builder: GoalBuilder) -> Goal:
-    """The goal of a node."""
+    """Return the goal of a node."""
     types = builder.types(node.child)
     *take, kind = node.take
     codes = codes_of([types[column] for column in take])

@@ -1,6 +1,6 @@
-"""Inertia: the transitions of a fluent, instant by instant, become when it begins and ends.
+"""The goal of inertia: it turns the transitions of a fluent into its beginnings and ends.
 
-goal(F):  of each key the present value and since when; at each instant its transitions and its deadline decide.
+goal(F):  keeps the current value of each key and its start; at each instant it applies transitions and deadlines
 """
 
 from __future__ import annotations
@@ -66,8 +66,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InertiaSpec:
-    """`keys` argument columns, then the value where it is `valued`, then the transition. `codes`: the columns that hold
-    pool codes. `deadlines`: a row each. `wanted`: which kinds of rows anything reads."""
+    """Columns and deadlines of an inertia goal. The input has `keys` arguments, a value if `valued`, and the
+    transition.
+
+    `codes`: the columns of pool codes. `deadlines`: one row each. `wanted`: a flag for each kind of output row that a
+    reader needs.
+    """
 
     keys: int
     valued: bool
@@ -104,14 +108,15 @@ class InertiaGoal(NumberedState, Lasting):
         return self._table(given[: self.counts[S_GIVEN]])
 
     def touched(self, inputs: Sequence[Table], frontier: Frontier) -> Touched:
-        """See `cep.operators.goals.checkpoint`. The deadlines that pass are those of other keys, too."""
+        """See `cep.operators.goals.checkpoint`. Keys whose deadlines pass are included."""
         count = int(self.counts[S_HEAP])
         passing = self.heap[:count][self.heap[:count, WHEN] <= frontier.watermark, SLOT]
         _, slots = self.ahead.look(inputs[0])
         return {"state": np.concatenate([slots, passing]), "heap": slice(0, count), "counts": ALL}
 
     def _transitions(self, table: Table) -> tuple[Table, Ints]:
-        """Transitions and their keys: there is a cell for each, and room for a deadline more for each row."""
+        """Return the transitions and the slots of their keys. Reserve a cell per key, and room for one deadline per
+        row."""
         transitions = contiguous(table)
         slots = self.keys.slots(transitions, self.places, groups=True)
         self.state = filled_room(self.state, self.keys.count, 0)
@@ -120,7 +125,7 @@ class InertiaGoal(NumberedState, Lasting):
         return transitions, slots
 
     def _table(self, given: Ints, named: bool = True) -> Table:
-        """Rows given as occurrences; `named`: with names of their own."""
+        """Return output rows as a table of occurrences. `named`: give them new names in the lineage."""
         if not len(given):
             return empty(self.spec.width + 1)
         table = np.empty((FIRST + self.spec.width + 1, len(given)), np.int64)
@@ -139,7 +144,7 @@ class InertiaGoal(NumberedState, Lasting):
         return by_arrival(table)
 
     def open(self, ended: bool = True) -> Table:
-        """Return the intervals that have not ended, with an end after every time."""
+        """Return the intervals that have not ended, with an end later than every time."""
         slots = np.flatnonzero(self.state[: self.keys.count, HOLDS])
         given = np.zeros((len(slots), 8), np.int64)
         for place, cell in ((0, SINCE), (2, ARRIVAL), (3, NAME), (6, VALUE)):
@@ -148,7 +153,7 @@ class InertiaGoal(NumberedState, Lasting):
         return self._table(given, ended)[:-1]
 
     def unmatched(self, side: int, width: int, watermark: int) -> WaitingRows:
-        """See `cep.operators.goals.contract`. What holds comes to its deadline by time alone."""
+        """See `cep.operators.goals.contract`. Values with a deadline end by time alone."""
         state = self.state[: self.keys.count]
         slots = np.flatnonzero((state[:, HOLDS] == 1) & (state[:, DUE] > watermark) & (state[:, DUE] < NEVER))
         arguments = np.zeros((width, len(slots)), np.int64)
@@ -159,7 +164,7 @@ class InertiaGoal(NumberedState, Lasting):
         return WaitingRows(since, since, arguments, state[slots, DUE], state[slots, ARRIVAL])
 
     def due(self) -> int | None:
-        """The earliest deadline that is open."""
+        """Return the earliest open deadline."""
         while self.counts[S_HEAP]:
             when, _, slot = self.heap[0].tolist()
             if self.state[slot, HOLDS] and self.state[slot, DUE] == when:
@@ -168,7 +173,7 @@ class InertiaGoal(NumberedState, Lasting):
         return None
 
     def pending(self) -> int:
-        """At most how many deadlines are open, and those of what they make."""
+        """Return an upper bound of the open deadlines and those that follow from them."""
         return int(self.counts[S_HEAP]) * (1 + len(self.spec.deadlines))
 
     def _numbers(self) -> int:
@@ -240,7 +245,7 @@ class InertiaGoal(NumberedState, Lasting):
 
 
 def inertia_of(node: Inertia, builder: GoalBuilder, number: int, kinds: Sequence[int]) -> Goal:
-    """The goal of a node, of whose rows somebody reads those of these kinds."""
+    """Return the goal of a node. `kinds`: the kinds of rows that a reader needs."""
     wanted = np.zeros(KINDS, np.int64)
     wanted[list(kinds)] = 1
     types = builder.types(number)

@@ -1,6 +1,6 @@
-"""Records of a fluent, as when it begins and ends.
+"""The goal of fluents from records: it joins the intervals in the records to maximal intervals.
 
-goal(F):  of each tuple the pieces in which it holds that are not over yet; joined, they are maximal intervals.
+goal(F):  keeps, for each tuple, the pieces that have not ended; returns the beginnings and ends of their union
 """
 
 from __future__ import annotations
@@ -74,16 +74,19 @@ if TYPE_CHECKING:
 
 _OF_BEGINNING, _OF_END = [BEGINS, BEGINNING_OF], [ENDS, ENDING, WHOLE, GIVEN]
 _TURN = np.zeros(KINDS, np.int64)
-"""In which order of rows of one interval and instant those of a kind come."""
+"""The order of output rows of the same interval and instant, by kind."""
 FEW = 4
-"""All tuples are scanned if there are at most this many per record."""
+"""If there are at most this many tuples per record, all tuples are scanned."""
 _TURN[[BEGINS, BEGINS_AT, BEGINNING_OF, ENDS, ENDS_AT, ENDING, WHOLE, GIVEN]] = [0, 0, 1, 2, 2, 3, 4, 5]
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingSpec:
-    """`width` argument columns, then end, bounds and start of the records. `codes`: the columns of pool codes;
-    `final`: no record closes another; `wanted`: which kinds of rows anything reads."""
+    """Columns of a recording goal. The input has `width` arguments, then end, bounds and start of the record.
+
+    `codes`: the columns of pool codes. `final`: no record closes another. `wanted`: the kinds of rows that a reader
+    needs.
+    """
 
     width: int
     codes: tuple[int, ...]
@@ -106,7 +109,7 @@ class RecordingGoal(NumberedState, Lasting):
         self._clear()
 
     def _clear(self) -> None:
-        """Start empty. Intervals are in `held`, except those of tuples with a single one, which are in cells."""
+        """Start empty. Intervals are stored in `held`; if every tuple has at most one, they are stored in `cells`."""
         self.keys = Keys(self.spec.width)
         self.held = NO_PIECES
         self.next = NEVER
@@ -138,10 +141,9 @@ class RecordingGoal(NumberedState, Lasting):
         return made
 
     def _one_each(self, unfinished: bool) -> bool:
-        """Return True if each tuple has at most one interval, and no record closes it. The intervals are then in the
-        cells.
+        """Return True if each tuple has at most one interval, and no record closes it. Move the intervals to the cells.
 
-        `unfinished`: some records have no end, or are the end of others.
+        `unfinished`: some records have no end, or close others.
         """
         if not self.spec.final and unfinished:
             return False
@@ -159,7 +161,7 @@ class RecordingGoal(NumberedState, Lasting):
         return True
 
     def _reserve(self, more: int) -> None:
-        """Room for all tuples, and so many timers more, or as many as tuples that hold more where none is set."""
+        """Reserve cells for all tuples, and room in the heap for `more` further timers."""
         if self.keys.count > len(self.cells):
             cells: Ints = np.zeros((roomy(self.keys.count, 2 * len(self.cells)), CELLS), np.int64)
             timers: Ints = np.zeros((len(cells), T_WIDTH), np.int64)
@@ -176,7 +178,7 @@ class RecordingGoal(NumberedState, Lasting):
         return Pieces(slots, *(cells[:, place].copy() for place in (C_START, C_END, C_ORDER, C_NAME)))
 
     def _all(self) -> Pieces:
-        """All pieces that are not over."""
+        """Return all pieces that have not ended."""
         return self.held.with_(self._current()) if self.counts[N_HELD] else self.held
 
     def _step_each(self, pieces: Pieces, watermark: int) -> Table:
@@ -209,7 +211,7 @@ class RecordingGoal(NumberedState, Lasting):
         return table
 
     def _step_pieces(self, pieces: Pieces, closing: Bools, watermark: int) -> Table:
-        """Step with records that have no end yet and with others that close them."""
+        """Step with records that may lack an end, and with records that close them."""
         if self.counts[N_HELD]:
             self.held = self._all()
         self._empty()
@@ -234,7 +236,7 @@ class RecordingGoal(NumberedState, Lasting):
         return int(time_by(ends).min()) if len(ends) else NEVER
 
     def _edges(self, whole: Pieces, begins: Bools, ended: Bools) -> Table:
-        """The rows that tell of maximal intervals."""
+        """Return the output rows for the beginnings and ends of maximal intervals."""
         starts, stops = whole.start >> 1, time_by(whole.end)
         opening, closing = 1 - (whole.start & 1), 2 - 2 * (whole.end & 1)
         wanted = self.spec.wanted
@@ -271,7 +273,7 @@ class RecordingGoal(NumberedState, Lasting):
         return by_arrival(table)
 
     def open(self, ended: bool = True) -> Table:
-        """Return the intervals that have not ended, with an end after every time."""
+        """Return the intervals that have not ended, with an end later than every time."""
         whole = maximal(self._all())
         if not len(whole.slot):
             return empty(self.spec.width)
@@ -280,18 +282,18 @@ class RecordingGoal(NumberedState, Lasting):
         return self._table([(whole._replace(order=bounds), whole.start >> 1, last, GIVEN)], ended)[:-1]
 
     def due(self) -> int | None:
-        """The earliest end that is known."""
+        """Return the earliest known end."""
         return self.next if self.next < END_OF_TIME else None
 
     def pending(self) -> int:
-        """At most how many intervals end."""
+        """Return an upper bound of the intervals that will end."""
         return int((self.held.end != INFINITE).sum() + self.counts[N_HELD])
 
     def _numbers(self) -> int:
         return self.keys.count
 
     def known_open(self) -> tuple[Ints, Ints]:
-        """Records without an end: their arguments, a row each, and their starts."""
+        """Return the records without an end: one row of arguments each, and their starts."""
         held = self._all()
         held = held.at(held.end == INFINITE)
         return self.keys.known[held.slot], held.start >> 1
@@ -344,6 +346,6 @@ class RecordingGoal(NumberedState, Lasting):
 
 
 def recording_of(node: Recording, builder: GoalBuilder, kinds: Iterable[int]) -> Goal:
-    """The goal of a node, of whose rows somebody reads those of these kinds."""
+    """Return the goal of a node. `kinds`: the kinds of rows that a reader needs."""
     codes = codes_of(builder.types(node.child)[: node.width])
     return RecordingGoal(RecordingSpec(node.width, codes, bool(node.final), frozenset(kinds)), builder.lineage)

@@ -1,10 +1,9 @@
-"""`p WHERE conditions` in formulas, where the conditions ask about changing knowledge: each tuple of p with its
-answers.
+"""`p WHERE conditions` in formulas, for conditions on changing knowledge: joins each tuple of p with its answers.
 
-    goal(P):  a change of a tuple changes its answers in the same way; a change of the knowledge ends answers of
-              tuples that hold, and begins others.
+ goal(P):  a change of a tuple changes its answers in the same way; a change of the knowledge ends answers of tuples
+           that hold, and begins others
 
-Knowledge is known from the code of its time on, as for half-open intervals.
+A version of the knowledge applies from its time on, inclusive.
 """
 
 from __future__ import annotations
@@ -53,8 +52,8 @@ if TYPE_CHECKING:
 class RestrictedSpec:
     """Columns and conditions of the operator.
 
-    The input has columns of these `types`; the one at `kind` holds the kind of change. `binds`: the variables that
-    the conditions bind, of types `bound`. `late`: how late the input arrives.
+    The input has columns of these `types`; the one at `kind` holds the kind of change. `binds`: the variables that the
+    conditions bind, of types `bound`. `late`: the delay in microseconds after which the input is known.
     """
 
     types: tuple[str, ...]
@@ -70,14 +69,14 @@ class RestrictedSpec:
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """The columns that form a tuple."""
+        """Return the columns that form a tuple."""
         return tuple(column for column in range(self.width) if column != self.kind)
 
 
 class RestrictedGoal(NumberedState, InRounds):
     """The goal of one Select node of a formula.
 
-    For each tuple that holds, its answers are those of the knowledge at `decided`. Those of other tuples may be.
+    Stored answers of tuples that hold are always those of the knowledge at `decided`.
     """
 
     follows = True
@@ -102,7 +101,7 @@ class RestrictedGoal(NumberedState, InRounds):
 
     @property
     def answers(self) -> Ints:
-        """Return the rows that the conditions bind, one per answer."""
+        """Return the values that the conditions bind, one row per answer."""
         return self._answers[: self.count]
 
     def begin(self, frontier: Frontier) -> None:
@@ -234,7 +233,7 @@ class RestrictedGoal(NumberedState, InRounds):
         return self.grow(inputs)
 
     def grow(self, inputs: Sequence[Table]) -> Table:
-        """Return the answers of intervals. Each interval is cut where the knowledge changes, and each part asked
+        """Return the answers of intervals. Each interval is cut where the knowledge changes, and each part is evaluated
         separately."""
         first, last = self.stretch
         cuts = [first, *(2 * time for time in self._changes(first, last)), last + 1]
@@ -318,7 +317,7 @@ class RestrictedGoal(NumberedState, InRounds):
 
 
 def restricted_of(node: Select, builder: GoalBuilder, number: int) -> Goal:
-    """The goal of a node of a formula's conditions."""
+    """Return the goal of a Select node whose conditions query changing knowledge."""
     assert node.kind is not None and node.late is not None and builder.knowledge is not None, "they ask what changes"
     types = tuple(builder.types(node.child))
     conditions = builder.conditions(node.conditions, builder.plan.columns[node.child])

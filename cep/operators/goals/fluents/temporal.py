@@ -1,6 +1,6 @@
-"""Temporal operators: the tuples of formulas by number, for the evaluation of an operator (`TemporalEvaluation`).
+"""The goal of temporal operators: it numbers the tuples of its inputs for the evaluation (`TemporalEvaluation`).
 
-goal(P) or goal(P, Q):  of each tuple what its changes lead to, step by step.
+goal(P) or goal(P, Q):  returns the changes that follow from the changes of each tuple
 """
 
 from __future__ import annotations
@@ -46,14 +46,17 @@ if TYPE_CHECKING:
     from cep.operators.temporal import Temporal
 
 _WAITING = 2
-"""The cell of a tuple's state that says how many intervals are its."""
+"""The column of a tuple's state with the number of its intervals."""
 
 
 @dataclass(frozen=True, slots=True)
 class TemporalSpec:
-    """The operator with its reach or least length; of each input how many columns it has (`widths`), those of a tuple
-    and of what a change is (`take`), how late it is (`lates`); `converted`: what brings both to one representation;
-    `codes`: the columns of a tuple that hold pool codes."""
+    """The operator, with its reach `by` or its `least` length, and the columns of its inputs.
+
+    For each input: `widths`, the number of columns; `take`, the columns of the tuple and of the kind of change;
+    `lates`, the delay in microseconds after which it is known. `converted`: evaluations that bring both inputs to the
+    same types. `codes`: the columns of the tuple with pool codes.
+    """
 
     operator: str
     by: Reach | None
@@ -131,7 +134,7 @@ class TemporalGoal(NumberedState, InRounds):
         """The tuples that an input has lost, as a mask for each input."""
         self.stopped = np.zeros(count, np.bool_)
         self.known = np.zeros(count, np.bool_)
-        """The tuples whose inputs are among those that have grown."""
+        """The tuples whose intervals from before the stretch were added to the grown ones."""
 
     def shrink(self, inputs: Sequence[Table]) -> Table:
         """Return the results that may not continue, because of time alone or because an input loses a tuple."""
@@ -150,15 +153,15 @@ class TemporalGoal(NumberedState, InRounds):
         return table_of(Intervals(keys, start, end), self.tuples.known)
 
     def _changing(self) -> Ints:
-        """The tuples that time alone changes in the stretch."""
+        """Return the tuples that time alone changes in the stretch."""
         keys = self.evaluation.changing(self.stretch[1])
         return keys[keys < len(self.stopped)]
 
     def grow(self, inputs: Sequence[Table]) -> Table:
         """Return the results that grow.
 
-        If nothing continues from the last stretch, all kept keys may; otherwise, those that time or an input has
-        touched. In later rounds, those whose input has grown.
+        In the first round, these are the results of all kept keys; if the last stretch continues, only of keys that
+        time or an input has changed. In later rounds, they are the results of keys whose input has grown.
         """
         changed = [np.empty(0, np.int64)]
         if not self.goes_on:
@@ -181,7 +184,7 @@ class TemporalGoal(NumberedState, InRounds):
         return table_of(fresh, self.tuples.known)
 
     def _going_on(self, keys: Ints) -> None:
-        """Have what holds on the inputs of tuples, and is not lost, among what has grown."""
+        """Add the intervals of tuples that continue on the inputs, and are not lost, to the grown intervals."""
         keys = keys[keys < len(self.known)]
         keys = keys[~self.known[keys]]
         self.known[keys] = True
@@ -198,8 +201,8 @@ class TemporalGoal(NumberedState, InRounds):
         return self.evaluation.next_change()
 
     def unmatched(self, side: int, width: int, watermark: int) -> WaitingRows:
-        """See `cep.operators.goals.contract`. What holds, or held, has a result later by time alone; of operators that
-        look ahead nothing is known before."""
+        """See `cep.operators.goals.contract`. Tuples that hold, or held, produce results by time alone. Operators that
+        look ahead report none."""
         key, since, until = self.evaluation.to_come()
         arguments = np.zeros((width, len(key)), np.int64)
         take = self.spec.take[side][:-1]
@@ -269,7 +272,7 @@ class TemporalGoal(NumberedState, InRounds):
 
 
 def temporal_of(node: Temporal, builder: GoalBuilder, number: int) -> Goal:
-    """The goal of a node."""
+    """Return the goal of a node."""
     wanted = builder.types(number)
     types = [builder.types(part) for part in node.parts]
     converted: list[tuple[Evaluation, ...] | None] = []

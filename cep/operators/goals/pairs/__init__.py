@@ -1,1 +1,1 @@
-"""Goals of two inputs: partners that are found, and absence; with their kernels."""
+"""Goals with two inputs, which find partners or test absence, and their kernels."""

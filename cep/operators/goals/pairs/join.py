@@ -1,6 +1,6 @@
-"""Two occurrences make one: SEQ and the other relations, NOT between a SEQ, under every policy.
+"""The goal of joins: SEQ and the other interval relations, and NOT within a SEQ, under every policy.
 
-goal(L, R):  L waits under its join key; R arrives, finds its partner, completes the pair.
+goal(L, R):  L waits under its join key; when R arrives, it finds its partners, and each pair is output
 """
 
 from __future__ import annotations
@@ -70,8 +70,10 @@ class JoinGoal(StoredState, Untimed):
         shared: SharedRows | None = None,
         once: Sequence[bool] = (),
     ) -> None:
-        """`shared`: of all goals of a machine, None: of this one; `once`: the inputs of which one of equal occurrences
-        is enough."""
+        """Create the goal. `shared`: row caches shared by all goals; None: its own.
+
+        `once`: a flag for each input of which only the first of equal occurrences is needed.
+        """
         self.spec = spec
         self.lineage = lineage
         self.shared = shared or SharedRows()
@@ -113,7 +115,7 @@ class JoinGoal(StoredState, Untimed):
         self.scratch = tuple(np.empty(n, np.int64) for n in cells)
 
     def touched(self, inputs: Sequence[Table], frontier: Frontier) -> Touched | None:
-        """See `cep.operators.goals.checkpoint`. Rows are linked anew in the chains of the keys that come."""
+        """See `cep.operators.goals.checkpoint`. A step relinks rows in the chains of the keys that arrive."""
         if self.external and rows(inputs[0]) + rows(inputs[1]) > CHUNK:
             return None  # rows move
         left, right, *others = map(contiguous, inputs)
@@ -127,7 +129,7 @@ class JoinGoal(StoredState, Untimed):
         return {**found, "absent_count": ALL, "absent_hot": rows_away, "absent_chains": away}
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        """Inputs: left, right, and the absent side where there is one."""
+        """Process the inputs: left, right, and the negated side if there is one."""
         if self.simple and not self.count and not rows(inputs[0]):
             return empty(len(self.take_left) + len(self.take_right))  # nothing waits for the right side
         if any(self.once):
@@ -159,11 +161,12 @@ class JoinGoal(StoredState, Untimed):
 
     @property
     def simple(self) -> bool:
-        """Return True if only left sides wait, and only for right ones."""
+        """Return True if only left occurrences wait, and only for right ones."""
         return not (self.keep_right or self.spec.absent or self.feeds)
 
     def _sides(self, inputs: Sequence[Table]) -> Sequence[Table]:
-        """The inputs as whole matrices; where few left sides wait, of the right one what may find a partner."""
+        """Return the inputs as contiguous arrays. If few left occurrences wait, keep only right ones that may find a
+        partner."""
         if not self.simple or not len(self.left_key) or not are_few(self.count + rows(inputs[0]), inputs[1]):
             return [contiguous(each) for each in inputs]
         left, reach = contiguous(inputs[0]), min(self.within, self.reach_left)
@@ -197,7 +200,7 @@ class JoinGoal(StoredState, Untimed):
         )
 
     def _paired(self, left: SideRows, right: SideRows, absent: SideRows) -> Ints:
-        """The kernel, called again with more room as long as it asks for some."""
+        """Call the kernel, and call it again with larger arrays as long as it needs more room."""
         arriving = rows(left.table) + rows(right.table)
         pairs = np.empty((roomy(1, arriving + 16), 4), np.int64)
         self._make_room(roomy(1, 1 + rows(left.table) + (rows(right.table) if self.keep_right or self.feeds else 0)))
@@ -239,8 +242,10 @@ class JoinGoal(StoredState, Untimed):
         return slots
 
     def _latest(self, left: Table, right: Table) -> tuple[Table, Ints]:
-        """The pairs as a table, and for lineage the names of both sides, by the kernel that does less; it gets room
-        for all at once."""
+        """Return the pairs of policy `recent` as a table, and the names of both sides if there is lineage.
+
+        This uses a simpler kernel, with room for all results at once.
+        """
         left_slots, right_slots = self._slots(left, right)
         self._make_room(rows(left))
         state = np.zeros(pairing.STATE, np.int64)
@@ -268,7 +273,8 @@ class JoinGoal(StoredState, Untimed):
         return here[there.index(column)]
 
     def _assembled(self, pairs: Ints, right: Table, sorts: bool) -> tuple[Table, Ints]:
-        """The pairs as a table, in their order or sorted by arrival, and for lineage the names of both sides."""
+        """Return the pairs as a table, and the names of both sides if there is lineage. `sorts`: sort them by
+        arrival."""
         n = len(pairs)
         table = np.empty((FIRST + len(self.take_left) + len(self.take_right), n), np.int64)
         names = np.empty((2, 0 if self.lineage is None else n), np.int64)
@@ -281,12 +287,14 @@ class JoinGoal(StoredState, Untimed):
         return table, names
 
     def _picked(self, table: Table, names: Ints, index: Ints) -> tuple[Table, Ints]:
-        """The rows at `index`; without lineage there are no names."""
+        """Return the rows at `index`, and their names if there is lineage."""
         return take(table, index), names if self.lineage is None else take(names, index)
 
     def _consumed(self, pairs: Ints, right: Table) -> Ints:
-        """The chronological choice where a condition is not the machine's: all fitting pairs, tested, then chosen
-        from."""
+        """Choose pairs by the policy `chronological` if the kernel cannot test the conditions.
+
+        All candidate pairs are created and tested first; then the pairs are chosen.
+        """
         assert self.spec.test is not None, "an outside condition has a test"
         table, _ = self._assembled(pairs, right, False)
         taken = consume(
@@ -298,7 +306,7 @@ class JoinGoal(StoredState, Untimed):
         return chosen
 
     def _in_chunks(self, left: Table, right: Table, absent: Table) -> Table:
-        """The same in slices of whole instants, so that the pairs to test stay few."""
+        """Do the same for slices of complete instants, so that there are never many pairs to test."""
         ends = np.sort(np.concatenate([left[END], right[END]]), kind="stable")  # two runs
         outputs = []
         done = [0, 0, 0]
@@ -319,8 +327,8 @@ class JoinGoal(StoredState, Untimed):
         return np.concatenate(outputs, axis=1)
 
     def unmatched(self, side: int, width: int, watermark: int) -> WaitingRows:
-        """See `cep.operators.goals.contract`. A left side is over once what must be absent has come, where it has the
-        key of that."""
+        """See `cep.operators.goals.contract`. Left occurrences are left out if the negated event has already
+        occurred."""
         hot, cold = self.hot[: self.count], self.cold[: self.count]
         reach = self.reach_left if side == 0 else self.reach_right
         found, own = waiting_rows(hot, cold, side, width, self.within, reach, watermark)
@@ -359,7 +367,7 @@ class JoinGoal(StoredState, Untimed):
             self._compact_absent(watermark)
 
     def _drop_index(self) -> None:
-        """Rows have moved, or left their chains unseen: the next long searches build their trees anew."""
+        """Drop the search trees, because rows have moved. The next long searches rebuild them."""
         self.index.roots[:] = -1
         self.nodes = 0
 
@@ -439,6 +447,6 @@ class JoinGoal(StoredState, Untimed):
 
 
 def _known(*slots: Ints) -> Ints:
-    """The slots that stand for a key, each once."""
+    """Return the valid slots, without duplicates."""
     every = np.unique(np.concatenate(slots))
     return every[np.searchsorted(every, 0) :]

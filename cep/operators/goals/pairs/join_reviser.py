@@ -1,6 +1,6 @@
-"""The reviser of joins whose sides end together: the output at an instant depends only on the input at that instant.
+"""The reviser of joins whose sides end together, so that the output at an instant depends only on that instant.
 
-Of each key at whose instant something changes all pairs are made again, of what was there and of what is there now.
+If a key changes at an instant, all its pairs there are computed again, from the old and from the new rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cep.operators.goals.reviser import KeyedReviser, Revised, Reviser, apart, i
 
 
 class InstantJoinReviser(KeyedReviser):
-    """The reviser of a Join node that keeps nothing from one instant to the next."""
+    """The reviser of a Join node that keeps no state between instants."""
 
     remembers = True
 
@@ -35,7 +35,7 @@ class InstantJoinReviser(KeyedReviser):
         self.width = len(spec.take_left) + len(spec.take_right)
 
     def begin(self, state: Arrays, frontier: Frontier, length: int) -> None:
-        """Begin without state, since no side waits from one instant to the next."""
+        """Begin without state, because no side waits for a later instant."""
         for side in self.sides:
             side.length = length
         self.forget(frontier.watermark)
@@ -66,7 +66,7 @@ class InstantJoinReviser(KeyedReviser):
         return [changes_of(table, keys, words, self.known.count) for table, keys, words in both]
 
     def _joined(self, keys: Ints, ends: Ints) -> Table:
-        """The pairs of these keys at these ends."""
+        """Return the pairs of these keys at these ends."""
         if not len(keys):
             return empty(self.width)
         found = [as_table(side.at(keys, ends)[0]) for side in self.sides]

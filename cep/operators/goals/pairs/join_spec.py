@@ -1,4 +1,4 @@
-"""A join with everything resolved to columns."""
+"""The specification of a join, with everything resolved to columns."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 class JoinSpec:
     """A join with everything resolved to columns.
 
-    `left_key`, `right_key`: argument columns, already of one representation; of shared variables, then of the
-    conditions that work as a key. `absent_key`: columns of the absent side;
-    `absent_from`: for each, (0, left column) or (1, right column). `within` None: unbounded. `point`: every right side
-    is an instant. `gap`: of a `SEQ[g, h]`. `by`: columns of `recent(by V)`, -1 for none.
-    `orders`: inequalities that the search takes (`cep.plan.join_conditions`). `stack`: what decides,
-    as bytecode; `test`: the same on tables, where the machine cannot run it, or where the choice comes first.
+    `left_key`, `right_key`: argument columns in a common representation: shared variables, then conditions used as
+    keys. `take_left`, `take_right`: the output columns of each side. `absent_key`: key columns of the negated side;
+    `absent_from`: for each, (0, left column) or (1, right column). `within`: None if unbounded. `point`: every right
+    side is an instant. `gap`: of a `SEQ[g, h]`. `by`: the columns of `recent(by V)`, or -1. `orders`: inequalities that
+    the search uses (`cep.plan.join_conditions`). `stack`: the conditions as bytecode, for the kernel. `test`: the
+    conditions as a function of tables, if they are not bytecode, or are tested after the choice.
     """
 
     relation: str
@@ -72,7 +72,7 @@ class JoinSpec:
 
     @property
     def absence(self) -> int:
-        """The case of `cep.operators.goals.pairs.pairing` that applies to the absent side."""
+        """Return the case of `cep.operators.goals.pairs.pairing` that applies to the negated side."""
         if not self.absent:
             return pairing.NO_ABSENCE
         # The side that knows every column of the absent key: the join key, the right, the left, or neither alone.
@@ -122,7 +122,7 @@ class JoinSpec:
 
 
 def places_of(node: pair.Join, builder: GoalBuilder) -> dict[str, tuple[int, int]]:
-    """Output columns as (side, column), for the stack machine."""
+    """Return the output columns as (side, column), for the bytecode."""
     left = len(builder.plan.columns[node.left])
     places = {f"v{i}": (LEFT, i) for i in range(left)}
     return places | {f"v{left + i}": (RIGHT, column) for i, column in enumerate(node.own)}
@@ -131,8 +131,11 @@ def places_of(node: pair.Join, builder: GoalBuilder) -> dict[str, tuple[int, int
 def spec_of(
     node: pair.Join, builder: GoalBuilder, matching: bool = True
 ) -> tuple[JoinSpec, bool, tuple[tuple[Evaluation, ...], ...]]:
-    """The join resolved, whether its conditions are the stack machine's (or it has none), and the converted key
-    columns that its left, right and absent inputs get appended. `matching`: conditions that can are part of the key."""
+    """Return the specification of a join, True if the kernel can test its conditions, and the converted key columns.
+
+    The converted columns are appended to the left, right and negated inputs. `matching`: use conditions as keys if
+    possible.
+    """
     plan = builder.plan
     left, right = builder.types(node.left), builder.types(node.right)
     mine, theirs = builder.keys(node.key, left, right)

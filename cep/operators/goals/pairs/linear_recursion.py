@@ -1,9 +1,10 @@
-"""The common recursive rule, `x <- start. x <- x SEQ a`, in one sequential kernel: what it gives waits at once.
+"""The most common recursive rule, `x <- start. x <- x SEQ a`, in one sequential kernel.
 
-    x(K, f(X, A)) <- x(K, X) SEQ a(K, A) WHERE ...
+ x(K, f(X, A)) <- x(K, X) SEQ a(K, A) WHERE ...
 
-The derived occurrence ends where `a` ends and can only meet an `a` that starts later, so one pass in order of arrival
-is the fixpoint (decision 3 of the design; the way instant by instant in `cep.runtime.instants` is its reference).
+Derived occurrences immediately wait for further partners. An occurrence ends where its `a` ends, and can only meet an
+`a` that starts later. So one pass in order of arrival is the fixpoint. `cep.runtime.instants` is the reference, which
+evaluates instant by instant.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ if TYPE_CHECKING:
 
 
 class LinearRecursion(JoinGoal):
-    """Inputs: the occurrences that other rules give for the event, and the right sides. Output: all that the event
-    gains.
+    """The goal of a linear recursion. Inputs: the occurrences that other rules derive for the event, and the right
+    sides.
 
-    `head`: a program a head argument. The head keeps the key's arguments as they are. `rule`: its number in the plan.
+    The output is all new occurrences of the event. `head`: bytecode for each head argument; key arguments stay
+    unchanged. `rule`: the rule's number in the plan.
     """
 
     def __init__(

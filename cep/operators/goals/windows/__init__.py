@@ -1,1 +1,1 @@
-"""Aggregates over windows: their goals, and the kernels that keep the rows."""
+"""Goals of aggregates over windows, and the kernels that maintain them."""

@@ -1,7 +1,7 @@
-"""Numbers for values that sort as these do: what a kernel compares where it only has codes.
+"""Order labels: numbers that sort like values, so that a kernel can compare values of which it has only codes.
 
-A new value's number lies between those of its neighbours, so the numbers of the others stay; only where there is none
-left, all get new ones.
+The label of a new value lies between those of its neighbours, so other labels stay the same. If no number is left
+between them, all values get new labels.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FARTHEST = 2**61
 
 
 class Labels:
-    """The numbers of the values met so far, by their codes."""
+    """The labels of the values seen so far, by code."""
 
     def __init__(self, pool: Pool) -> None:
         self._key = sort_key(["any"], pool)
@@ -35,11 +35,11 @@ class Labels:
 
     @property
     def codes(self) -> Ints:
-        """The codes of the values that it knows."""
+        """Return the codes of all known values."""
         return np.array(self._codes, np.int64)
 
     def meet(self, codes: Ints) -> bool:
-        """Know these too. Gives whether others have new numbers now."""
+        """Add values. Return True if existing labels have changed."""
         moved = False
         for code in np.unique(codes[codes != MISSING]).tolist():
             if code not in self._of:
@@ -47,14 +47,14 @@ class Labels:
         return moved
 
     def of(self, codes: Ints) -> Ints:
-        """The numbers of values that it knows; a missing one's is MISSING."""
+        """Return the labels of known values; MISSING for missing values."""
         known, places = np.unique(codes, return_inverse=True)
         numbers = np.array([self._of.get(code, MISSING) for code in known.tolist()], np.int64)
         found: Ints = numbers[places.reshape(-1)] if len(known) else np.empty(0, np.int64)
         return found
 
     def codes_of(self, numbers: Ints) -> Ints:
-        """The codes of the values with these numbers; MISSING is MISSING."""
+        """Return the codes of the values with these labels; MISSING for MISSING."""
         known, places = np.unique(numbers, return_inverse=True)
         codes = np.array([self._at.get(number, MISSING) for number in known.tolist()], np.int64)
         found: Ints = codes[places.reshape(-1)] if len(known) else np.empty(0, np.int64)

@@ -1,4 +1,4 @@
-"""Sliding aggregates: what a group's latest occurrences come to, at each instant at which some enter."""
+"""Sliding aggregates: aggregate a group's latest occurrences, at each instant at which one enters."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def bounds_of(over: Over) -> Bounds:
-    """Return for sorted times the start of each one's window, and its last microsecond."""
+    """Return a function from sorted times to the start of each one's window, and its last microsecond."""
     length, origin = over.length, over.origin
     if over.zone is not None:
         clock = Clock(zone(over.zone), length, origin)
@@ -57,7 +57,7 @@ def bounds_of(over: Over) -> Bounds:
 
 
 class Clock:
-    """The windows of a length by the clock of a zone, counted from a local time."""
+    """Windows of a fixed length on the local clock of a time zone, counted from a local time."""
 
     def __init__(self, zone: Zone, length: int, origin: int) -> None:
         self.zone, self.length, self.origin = zone, length, origin
@@ -65,10 +65,10 @@ class Clock:
         self.until = np.append(zone.instants[1:], END_OF_TIME)
         back = -np.diff(zone.offsets)
         self.repeats = np.append((back > 0) & (back % length == 0), False)
-        """True where an offset ends and the clock goes back by whole windows."""
+        """A mask of the offsets after which the clock goes back by a multiple of the window length."""
 
     def bounds(self, times: Ints) -> tuple[Ints, Ints]:
-        """Return for sorted times the start of each one's window, and its last microsecond."""
+        """Return, for sorted times, the start of each one's window and its last microsecond."""
         places, cycles = self.zone.places(times)
         numbers = (times + self.offsets[places] - self.origin) // self.length
         news = np.ones(len(times), np.bool_)
@@ -101,14 +101,14 @@ class Clock:
             places[goes_on] += 1
 
     def _joined(self, before: Ints, numbers: Ints, last: Ints) -> Bools:
-        """Return True for windows that had begun under the previous offset, which has ended since."""
+        """Return True for windows that began under the previous offset, which has ended since."""
         same: Bools = (last + self.offsets[before] - self.origin) // self.length == numbers
         same &= ~self.repeats[before]
         return same
 
 
 OF_FLOATS = ("avg", "stddev", "median", "percentile", "slope", "rate", "ewma")
-"""Functions that take numbers as floats, and give one."""
+"""Functions that read numbers as floats and return a float."""
 
 KINDS = {
     ("median", "float"): wide_partial_aggregates.MEDIAN,
@@ -127,7 +127,7 @@ KINDS = {
 
 
 def kind_of(function: str, type: str, distinct: bool) -> int:
-    """The kernel's number for a function over values of a type (None: `count()`)."""
+    """Return the kernel's number of a function over values of a type. `type` is empty for `count()`."""
     if function == "count":
         return (
             partial_aggregates.DISTINCT
@@ -160,7 +160,7 @@ class Results:
 
 
 def results_of(results: Sequence[AggregateResult], types: Sequence[str], builder: GoalBuilder) -> Results:
-    """The results of a node over columns of these types."""
+    """Return the results of a node over columns of these types."""
     names = {f"v{i}": type for i, type in enumerate(types)}
     kinds: list[int] = []
     taken: list[str | None] = []
@@ -194,9 +194,10 @@ def results_of(results: Sequence[AggregateResult], types: Sequence[str], builder
 
 @dataclass(frozen=True, slots=True)
 class AggregateSpec:
-    """A window of `events` occurrences, or of `duration` microseconds (the other is 0), `by` argument columns.
+    """The specification of a window: `events` occurrences, or `duration` microseconds (the other is 0).
 
-    `values` gives the bits of every result's argument, a row a result; `value_codes` says which are pool codes.
+    `by`: the argument columns of the group. `values`: computes the bits of the arguments, one row per result.
+    `value_codes`: the results whose values are pool codes.
     """
 
     events: int
@@ -209,7 +210,7 @@ class AggregateSpec:
 
 
 class SlidingAggregate(WindowState, Untimed):
-    """The goal of one aggregation node."""
+    """The goal of a sliding aggregate. Windows of few events are kept in ring buffers."""
 
     def __init__(self, spec: AggregateSpec, lineage: Lineage | None = None) -> None:
         self.spec = spec
@@ -262,7 +263,7 @@ class SlidingAggregate(WindowState, Untimed):
             self.watched = max(1024, 2 * self.count)
 
     def _compact(self, watermark: int) -> None:
-        """Rows out of every window go; a group whose whole window has passed goes too."""
+        """Drop rows outside every window, and groups whose whole window has passed."""
         rows_ = self.store[: self.count]
         tails = self.groups[: self.keys.count, two_stacks.G_TAIL]
         used = tails >= 0
@@ -337,7 +338,7 @@ def _more_rings(rings: Ints, slots: int) -> Ints:
 
 
 def window_of(node: Aggregation, builder: GoalBuilder) -> Goal:
-    """The goal of a node."""
+    """Return the goal of a node."""
     types = builder.types(node.child)
     results = results_of(node.results, types, builder)
     kinds, values = results.kinds, results.values
@@ -354,7 +355,8 @@ def window_of(node: Aggregation, builder: GoalBuilder) -> Goal:
 
 
 def _form(node: Aggregation) -> tuple[int, int, int, Bounds | None]:
-    """The form of a node's windows, their length in events or microseconds, EVERY's step and EACH's bounds."""
+    """Return the form of a node's windows, their length in events or microseconds, the step of EVERY, and the bounds of
+    EACH."""
     if node.over is None:
         if node.events is not None:
             return general_window.LAST_EVENTS, node.events, 1, None

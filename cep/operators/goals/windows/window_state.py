@@ -1,4 +1,4 @@
-"""The state of a goal of windows: a group a key, and where rows are kept, chains of them, as `two_stacks` has them."""
+"""The state that window goals share: one group per key, with its rows in chains, as in `two_stacks`."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class WindowState(DeclaredState):
 
     @abstractmethod
     def _live(self) -> Arrays:
-        """The arrays of the state as they are now, perhaps with rows that nothing needs."""
+        """Return the current arrays of the state, which may include rows that are no longer needed."""
 
     def _windows(self, store: StateTable, groups: StateTable) -> dict[str, StateTable]:
-        """The tables of windows whose rows are linked in the order in which they came."""
+        """Declare the tables of windows whose rows are linked in order of arrival."""
         back = dict.fromkeys((NEXT, PREVIOUS), ("store", -1))
         ends = dict.fromkeys((G_HEAD, G_TAIL, G_BACK), ("store", -1))
         return {
@@ -50,7 +50,7 @@ class WindowState(DeclaredState):
         return [array[:, column] for name, array in self._live().items() for column in self.tables[name].handles]
 
     def _room_for_tallies(self, count: int, more: int) -> None:
-        """Room for so many more distinct values than the `count` that there are."""
+        """Reserve room for `more` distinct values in addition to the `count` existing ones."""
         self.tallies = room(self.tallies, count + more)
         if 2 * (count + more) > len(self.tally_index):
             known = np.ascontiguousarray(self.tallies[:, :2])
@@ -58,12 +58,12 @@ class WindowState(DeclaredState):
 
 
 def no_tallies() -> tuple[Ints, Ints]:
-    """The index of tallies, and room for them: (group and result, value, how often)."""
+    """Return an empty index of tallies, and room for rows (group and result, value, count)."""
     return np.full(32, -1, np.int64), np.empty((roomy(0, 16), 3), np.int64)
 
 
 def more_groups(groups: Ints, slots: int) -> Ints:
-    """The groups, and as many new ones with nothing in their windows as make so many."""
+    """Return the groups, extended by empty ones to at least `slots`."""
     if groups.shape[0] >= slots:
         return groups
     larger = np.zeros((roomy(slots, max(16, 2 * groups.shape[0])), groups.shape[1]), np.int64)

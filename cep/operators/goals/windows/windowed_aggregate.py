@@ -1,6 +1,6 @@
-"""Aggregates over windows of every form, values in their order among them: `general_window`, as a goal.
+"""The goal of aggregates over windows of every form, including functions that need sorted values.
 
-goal(W):  windows that slide, that follow each other, or that end when nothing more comes; a result when they are over.
+goal(W):  windows that slide, follow each other, or end after a silence; `general_window` is the kernel
 """
 
 from __future__ import annotations
@@ -62,18 +62,19 @@ from cep.operators.goals.windows.window_state import WindowState, more_groups
 
 SORTED = (partial_aggregates.DISTINCT, PERCENTILE, MEDIAN, MODE, MODE_FLOAT)
 UNORDERED = (partial_aggregates.DISTINCT, MODE)
-"""Functions for which any stable order of values works. A MODE of codes sorts by their labels."""
+"""Functions for which any stable order of values suffices. A MODE of codes sorts by order labels."""
 
 Bounds = Callable[[Ints], tuple[Ints, Ints]]
-"""Return for ends the start of each one's window and its last microsecond."""
+"""A function from ends of occurrences to the start of each one's window and its last microsecond."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
-    """Windows of a `form` (`general_window`): `length` events or microseconds, EVERY's `step`, EACH's `bounds`.
+    """The specification of windows of a `form` (`general_window`).
 
-    `by`: argument columns, `by_codes` those that hold pool codes. `values` gives the bits of every result's argument, a
-    row a result; `value_codes` says which are pool codes. `parameters`: a number for each that takes one, else 0.
+    `length`: in events or microseconds. `step`: of EVERY. `bounds`: of EACH. `by`: the argument columns of the group;
+    `by_codes`: those with pool codes. `values`: computes the bits of the arguments, one row per result. `value_codes`:
+    the results whose values are pool codes. `parameters`: the parameter of each function that has one, else 0.
     """
 
     form: int
@@ -115,7 +116,7 @@ class WindowedAggregate(WindowState):
 
     @property
     def count(self) -> int:
-        """The number of rows in the store, including those that have left."""
+        """Return the number of rows in the store, including those that have left their window."""
         return int(self.state[ROWS])
 
     # --- steps ---
@@ -174,7 +175,7 @@ class WindowedAggregate(WindowState):
         return int(self.state[TICK] if self.spec.form == EVERY else self.groups[first, G_DUE])
 
     def pending(self) -> int:
-        """At most how many windows are open."""
+        """Return an upper bound of the number of open windows."""
         if self.state[HEAD] < 0:
             return 0
         open_ = self.keys.count
@@ -194,7 +195,7 @@ class WindowedAggregate(WindowState):
         self.watched = max(1024, 2 * max(self.count, self.keys.count))
 
     def _compact(self, watermark: int) -> None:
-        """Rows out of every window go, and groups that have nothing in one."""
+        """Drop rows outside every window, and empty groups."""
         groups = self.groups[: self.keys.count]
         used = groups[:, two_stacks.G_COUNT] > 0
         if self.spec.form == LAST_TIME and watermark > BEGINNING:
@@ -211,17 +212,18 @@ class WindowedAggregate(WindowState):
                 self._relabel(k)
 
     def _roots(self) -> list[int]:
-        """The cells of a group that hold roots."""
+        """Return the columns of a group that hold roots of search trees."""
         return [GROUP + WORDS * k for k, kind in enumerate(self.spec.kinds) if kind in SORTED]
 
     def _relabel(self, k: int) -> None:
-        """Know only the values of rows that are there; their numbers change."""
+        """Keep the labels of values in existing rows only. Their numbers change."""
         self.labels[k] = self.new_labels()
         self.labels[k].meet(self.store[: self.count, HEADER + CELLS * k + VALUE])
         self._rebuild()
 
     def _relink(self) -> None:
-        """The list of groups, in the order in which something last entered them; what slides at arrivals has none."""
+        """Rebuild the list of groups, in the order of their latest arrivals. Windows that slide at arrivals need no
+        list."""
         if self.spec.form < EVERY:
             return
         groups = self.groups[: self.keys.count]
@@ -231,7 +233,7 @@ class WindowedAggregate(WindowState):
         self.state[HEAD], self.state[TAIL] = (order[0], order[-1]) if len(order) else (-1, -1)
 
     def _rebuild(self) -> None:
-        """All that is sorted, from the rows."""
+        """Rebuild all sorted structures from the rows."""
         for k, labels in self.labels.items():
             cell = HEADER + CELLS * k
             self.store[: self.count, cell + RANK] = labels.of(self.store[: self.count, cell + VALUE])
@@ -245,7 +247,7 @@ class WindowedAggregate(WindowState):
     # --- the state as a whole and by key ---
 
     def _live(self) -> Arrays:
-        """The arrays as they are, rows and groups that nothing needs among them."""
+        """Return the current arrays, which may include rows and groups that are no longer needed."""
         keys = self.keys.count
         return {"store": self.store[: self.count], "keys": self.keys.known, "groups": self.groups[:keys]}
 
@@ -285,7 +287,7 @@ class WindowedAggregate(WindowState):
         self._compact(BEGINNING)
 
     def _tables(self) -> dict[str, StateTable]:
-        """Pool codes are a row's value, and the `first` and `last` of partial results."""
+        """Declare the tables. Pool codes are the values of rows, and the `first` and `last` of partial results."""
         first = [
             k
             for k in self.spec.value_codes
@@ -314,11 +316,11 @@ class WindowedAggregate(WindowState):
 
 
 def _sortable(bits: Ints) -> Ints:
-    """Floats' bits as integers that sort like the values; missing is least."""
+    """Return the bits of floats as integers that sort like the floats; missing values sort first."""
     sorted_: Ints = np.where(bits == NAN, MISSING, np.where(bits >= 0, bits, bits ^ np.int64(0x7FFFFFFFFFFFFFFF)))
     return sorted_
 
 
 def _numbers(groups: Bools) -> tuple[Ints, int]:
-    """The new numbers of these groups, in their order, -1 of the others; and how many they are."""
+    """Return new numbers for the selected groups, -1 for all others, and how many are selected."""
     return np.where(groups, np.cumsum(groups) - 1, -1), int(groups.sum())
