@@ -1,1 +1,2 @@
-"""A program in several processes of one machine: each has a part of the key groups (`cep.runtime.state_by_key`)."""
+"""Run a program in several processes of one machine. Each process has a part of the key groups
+(`cep.runtime.state_by_key`)."""

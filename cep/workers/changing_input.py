@@ -1,7 +1,7 @@
-"""Records that may withdraw or replace others, where workers hold what there is.
+"""Process records that may withdraw or replace others, while the existing records are stored in workers.
 
-The run finds what is late, the worker that has a record's key what is unknown. Of an event that no rule reads nothing
-is held, so a withdrawal of one is never unknown.
+The main process rejects records that are too late. The worker with a record's key detects withdrawals of unknown
+records. Records of events that no rule reads are not stored, so their withdrawals are never reported as unknown.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from cep.workers.rounds import Rounds
 
 
 class ChangingInput:
-    """`parts`: of the engine that deals out; its revision holds no rows, but knows how far time has come and what was
-    done."""
+    """Sends changing records to workers. `parts`: the parts of the main process's engine. Its revision stores no rows,
+    only the watermark and statistics."""
 
     def __init__(self, parts: EngineParts, revision: Revision, rounds: Rounds) -> None:
         self._parts, self._revision, self._rounds = parts, revision, rounds
         self._late = False
 
     def receive(self, batch: EventBatch, in_turn: bool) -> None:
-        """Take a push. CepError, and nothing changes: see `receive_changes`."""
+        """Process a push. If CepError is raised, nothing has changed (see `receive_changes`)."""
         parts, revision = self._parts, self._revision
         given = batch if isinstance(batch, Mapping) else list(batch)
         pushed, position = taken(parts, given)
@@ -56,7 +56,7 @@ class ChangingInput:
         self._refuse(pushed, tables)
 
     def _refuse(self, pushed: Mapping[str, Pushed], tables: Mapping[str, pl.DataFrame]) -> None:
-        """Deal the tables out; count what is late, and refuse what workers do."""
+        """Distribute the tables to workers. Count the late rows, and note the records that workers refuse."""
         stages = self._rounds.placement.stages
         owner = {name: stage.number for stage in reversed(stages) for name in stage.outside}
         refused: dict[str, list[tuple[int, str, str]]] = {}
@@ -78,16 +78,16 @@ class ChangingInput:
             self._parts.dead += dead
 
     def _reports(self, name: str, owner: Mapping[str, int], stage: int, worker: int) -> bool:
-        """Return True if this worker's answer counts: a row may be dealt to several stages, and to every worker."""
+        """Return True if this worker's answer counts. A row may be sent to several stages, and to every worker."""
         route = self._rounds.placement.stages[stage - 1].inputs[name]
         return owner.get(name) == stage and (route != "broadcast" or worker == 0)
 
     def learnt(self, first: int) -> None:
-        """Knowledge has changed, from this time on the earliest."""
+        """Note that the knowledge has changed from a time on."""
         self._late |= first <= self._revision.watermark
 
     def step(self, watermark: int) -> Tables:
-        """Time goes on; what that completes, and what late changes put right."""
+        """Advance to a watermark, and return the new results, including those of late changes."""
         revision, rounds, buffer = self._revision, self._rounds, self._parts.buffer
         began, replayed = perf_counter_ns(), rounds.keys_replayed
         revision.watermark = buffer.watermark = max(watermark, revision.watermark)
@@ -106,11 +106,11 @@ class ChangingInput:
     # --- state ---
 
     def times(self) -> dict[str, object]:
-        """How far back what was given may change, for a snapshot."""
+        """Return how far back results may still change, for a snapshot."""
         return {"length": self._revision.length, "floor": self._revision.floor}
 
     def restore(self, watermark: int, times: Mapping[str, int]) -> None:
-        """Go on at a watermark; what was final stays so where the length of the window is another."""
+        """Continue at a watermark. Final results stay final, even if the snapshot had another revision window."""
         revision, length = self._revision, times["length"]
         revision.watermark, revision.floor = watermark, times["floor"]
         if length != revision.length:

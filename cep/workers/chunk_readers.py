@@ -17,14 +17,14 @@ from cep.workers.packing import Tables
 from cep.workers.processes import WorkerProcesses
 
 LEAST = 1 << 20
-"""Bytes of a chunk that is worth it."""
+"""The least size in bytes of a chunk that is read by a worker."""
 
 _ARRAYS = ("starts", "lines", "rows")
-"""The arrays of a block, with one value per record."""
+"""The arrays of a block with one value per record."""
 
 
 class WorkerReaders:
-    """Readers that assign the chunks of a file to workers in turn."""
+    """Assigns the chunks of files to workers in turn."""
 
     def __init__(self, processes: WorkerProcesses) -> None:
         self.processes, self.least = processes, LEAST
@@ -70,7 +70,7 @@ class WorkerReaders:
 
 
 class WorkerChunks:
-    """The chunks that one worker reads."""
+    """Reads the chunks assigned to one worker."""
 
     def __init__(self) -> None:
         self._readers: dict[int, ReadsChunks] = {}
@@ -99,6 +99,6 @@ class WorkerChunks:
 
 
 def _array(tables: Tables, name: str) -> NDArray[np.int64] | None:
-    """Take an array of a block from the tables that came with it."""
+    """Remove an array of a block from the tables that were sent with it, and return it."""
     found = tables.pop(f"@{name}", None)
     return None if found is None else found[name].to_numpy()

@@ -1,4 +1,4 @@
-"""Tables whose rows say where they come from, as stages give it (`cep.runtime.history`)."""
+"""Tables with columns of lineage, in the form that stages return (`cep.runtime.history`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TOLD = {BECAUSE: told, CONSTITUENTS: told_constituents}
 def made_one(table: pl.DataFrame) -> pl.DataFrame:
     """Merge rows that differ only in position and constituents.
 
-    The first row's position and constituents remain, as in one engine, with the rules of all of them.
+    The first row keeps its position and constituents, as in a single engine, and gets the rules of all merged rows.
     """
     own = plain(table).select(pl.exclude(ARRIVAL, TIE, *_TOLD))
     numbers = own.with_row_index(_ROW).select(pl.first(_ROW).over(own.columns)).to_series()
@@ -28,7 +28,7 @@ def made_one(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def as_told(table: pl.DataFrame) -> pl.DataFrame:
-    """The table with what one engine says of where its rows come from."""
+    """Return the table with its lineage in the form that a single engine returns."""
     columns = [
         pl.Series(name, map(_TOLD[name], table[name].to_list()), pl.String) for name in _TOLD if name in table.columns
     ]

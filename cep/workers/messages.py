@@ -1,4 +1,4 @@
-"""Messages between a run and its worker processes: a head, and tables."""
+"""Messages between the main process and its workers. A message has a head and tables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from cep.workers.shared_memory import GivenMemory, TakenMemory
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Make an engine for each of these stages, by number; `program` as `cep.compile` made it. Nothing is answered."""
+    """Create an engine for each of these stages, by number. `program` is a result of `cep.compile`. There is no
+    answer."""
 
     program: CompiledProgram
     running: EngineOptions
@@ -36,8 +37,8 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Take tables, and go on to `watermark`: in the stage of that number. `latest` and `first`: between these ends all
-    of the input lies that has come to any worker."""
+    """Process tables in the stage with this number, and advance it to `watermark`. The records sent to any worker so
+    far end between `first` and `latest`."""
 
     stage: int
     watermark: int
@@ -47,10 +48,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The result of a step, with the size of the stage's state.
+    """The result of a step, with the size of the stage's state. Its tables contain the derived rows.
 
-    The derived rows are in the tables. `counts`: of its goals, on request; `warnings`: of the engine;
-    `keys_replayed`: how many keys were run again; `merged`: by event, how many records were merged with an equal one.
+    `counts`: the counters of its goals, on request. `warnings`: the engine's warnings. `keys_replayed`: the number of
+    keys that were recomputed. `merged`: the number of records merged with an equal one, by event.
     """
 
     stage: int
@@ -64,15 +65,15 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """Take tables that come from outside, and complete nothing, in the stage of that number: records in them may
-    withdraw or replace others."""
+    """Process tables of input in the stage with this number, without advancing. Their records may withdraw or replace
+    others."""
 
     stage: int
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedRecord:
-    """A record of a table that was refused: its `@order`, and why."""
+    """A refused record of a table, by its `@order`, with the reason."""
 
     table: str
     order: int
@@ -82,7 +83,7 @@ class RefusedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The records that were refused, and how many rows of each table were late."""
+    """The refused records, and the number of late rows in each table."""
 
     stage: int
     refused: tuple[RefusedRecord, ...]
@@ -91,29 +92,29 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Learn:
-    """Take changes of the knowledge (`KnowledgeSource.change`), each from a time on."""
+    """Apply changes of the knowledge (`KnowledgeSource.change`), each from a time on."""
 
     changes: tuple[tuple[int, bytes], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """They are taken, or none of them where one is `refused`."""
+    """The changes were applied or, if `refused` is not None, none of them was."""
 
     refused: Failed | None
 
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """From now on give these columns of what led to an occurrence. Nothing is answered."""
+    """Return these columns of lineage from now on. There is no answer."""
 
     columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class WriteRows:
-    """From now on give the rows of these events as they stand in the output
-    (`cep.connectors.writing.writers.written_rows`), in place of their attributes. Nothing is answered."""
+    """Return the rows of these events as output text (`cep.connectors.writing.writers.written_rows`) instead of
+    attributes from now on. There is no answer."""
 
     schemas: Mapping[str, Schema]
     format: str
@@ -122,13 +123,13 @@ class WriteRows:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Keep nothing that no later event can need."""
+    """Drop all state that no later event can need."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListPartial:
-    """List partial matches of an event (`cep.runtime.partial_matches`), at most `limit`; `copies`: also what every
-    worker has."""
+    """List at most `limit` partial matches of an event (`cep.runtime.partial_matches`). `copies`: include those that
+    every worker has."""
 
     event: str
     key: Key
@@ -138,7 +139,7 @@ class ListPartial:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Those of each stage; or none where the key is `refused`."""
+    """The partial matches of each stage, or none if the key is `refused`."""
 
     found: tuple[RankedMatches, ...]
     refused: Failed | None = None
@@ -146,19 +147,20 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """Give the states of all stages, by number."""
+    """Return the states of all stages, by number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """Them."""
+    """The states of all stages, by number."""
 
     states: dict[int, bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """Go on from these states by stage: of the stage as it is, or of each partition that had some of these groups."""
+    """Restore states by stage: the `whole` state of a partition, or `parts` of the states of partitions that had some
+    of the same key groups."""
 
     whole: dict[int, bytes]
     parts: dict[int, list[tuple[KeyGroups, bytes]]]
@@ -166,8 +168,11 @@ class Restore:
 
 @dataclass(frozen=True, slots=True)
 class ReadChunk:
-    """Read chunk `number`: these bytes of a file, which is at `path`, the last if `final`; `reader`: of the file, where
-    the worker does not know that of the `source` of this number yet; `ended`: sources that it may forget before."""
+    """Read chunk `number`: `size` bytes at `position` of the file at `path`, the last ones if `final`.
+
+    `reader`: the reader of the file, if the worker does not have the one of this `source` yet. `ended`: sources that
+    the worker may forget first.
+    """
 
     number: int
     source: int
@@ -182,7 +187,8 @@ class ReadChunk:
 
 @dataclass(frozen=True, slots=True)
 class ChunkFound:
-    """A chunk that was read, with its tables and the arrays of its block. Without a block it cannot be read alone."""
+    """The contents of a chunk, with its tables and the arrays of its block. Without a block, the chunk cannot be read
+    by itself."""
 
     number: int
     dead: list[DeadLetter]
@@ -192,12 +198,12 @@ class ChunkFound:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """It is so."""
+    """The request was carried out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """It is not: what a `CepError` says."""
+    """The request failed with a CepError."""
 
     message: str
     source: Source | None
@@ -210,7 +216,7 @@ class Failed:
         return cls(error.message, error.source, error.span, error.hint, error.code)
 
     def error(self) -> CepError:
-        """It again."""
+        """Return the CepError."""
         return CepError(self.message, self.source, self.span, self.hint, self.code)
 
 
@@ -241,17 +247,20 @@ _SIZE = struct.Struct("<q")
 
 
 class Line:
-    """One end of what two processes say to each other. Tables lie in memory that both have, where there is room
-    (`given`: for those sent; `taken`: of those received); else they come behind the head."""
+    """One end of a connection between two processes.
+
+    Tables are written to shared memory if there is room, otherwise after the head. `given`: the memory for sent tables.
+    `taken`: the memory for received ones.
+    """
 
     def __init__(self, socket: socket.socket, given: int | None, taken: int | None) -> None:
-        """`given` and `taken`: descriptors of memory, which may be closed then."""
+        """`given` and `taken`: file descriptors of memory. They can be closed afterwards."""
         self.socket = socket
         self._given = None if given is None else GivenMemory(given)
         self._taken = None if taken is None else TakenMemory(taken)
 
     def send(self, head: Head, tables: Mapping[str, pl.DataFrame | PackedTable] | None = None) -> None:
-        """One message; one thread sends. OSError: nobody hears it."""
+        """Send a message. Only one thread may send. Raises OSError if the other process has ended."""
         layout, buffers, size = laid_out(tables or {})
         over = [] if self._taken is None else self._taken.over()
         found = self._given.room(size) if self._given is not None and size else None
@@ -265,7 +274,8 @@ class Line:
             self.socket.sendall(memory.data)
 
     def receive(self) -> tuple[Head, Tables]:
-        """The next message; one thread receives. EOFError, OSError: nobody is there."""
+        """Receive the next message. Only one thread may receive. Raises EOFError or OSError if the other process has
+        ended."""
         (size,) = _SIZE.unpack(self._read(_SIZE.size))
         head, layout, size, begin, over = pickle.loads(self._read(size))
         if self._given is not None:
@@ -276,7 +286,7 @@ class Line:
         return head, read(layout, self._taken.buffer(begin, size))
 
     def _read(self, size: int) -> memoryview:
-        """So many bytes."""
+        """Read `size` bytes from the socket."""
         found = np.empty(size, np.uint8).data
         done = 0
         while done < size:

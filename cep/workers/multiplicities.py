@@ -1,4 +1,4 @@
-"""Multiplicities of rows that several buckets or stages derive: a row exists until none of them derives it any more."""
+"""Multiplicities of rows that several buckets or stages derive. A row exists while at least one of them derives it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _BEFORE = "@before"
 class Ways:
     """The rows of some events that may still be withdrawn, each with its multiplicity.
 
-    Tables that it takes and returns have `@change`: 1, a row is added, -1, it is withdrawn. It only looks at rows
-    that end when one of the changed rows ends.
+    Tables passed to it and returned by it have a column `@change`: 1 for an added row, -1 for a withdrawn one. Only
+    stored rows that end at the same time as a changed row are searched.
     """
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
-        """`schemas`: of the events, or of more."""
+        """`schemas`: the schemas of the events; it may contain others."""
         self.schemas = schemas
         self.runs: dict[str, RowRuns] = {}
         self._book = SegmentBook()
@@ -49,21 +49,21 @@ class Ways:
         return unplain(counted.filter(is_ != was).with_columns(sign).drop(_WAYS, _BEFORE))
 
     def forget(self, stable: int) -> None:
-        """Drop what ends at or before `stable` (microseconds), and so is never withdrawn."""
+        """Drop the rows that end at or before `stable` (microseconds). They are never withdrawn."""
         for event, held in self.runs.items():
             fluent = self.schemas[event].fluent
             held.forget(stable - (0 if fluent is None else fluent.late))
         self.runs = {event: held for event, held in self.runs.items() if held.tables}
 
     def snapshot(self, program: str) -> SegmentedState:
-        """The state, of which a table is a segment; `program`: what it is of."""
+        """Return the state, with each table as a segment. `program`: the fingerprint of the program."""
         there = {event: held.tables for event, held in sorted(self.runs.items()) if held.tables}
         names = [self._book.name(id(t), t, partial(_batch, t)) for tables in there.values() for t in tables]
         head = {"tables": [[event, len(tables)] for event, tables in there.items()]}
         return SegmentedState(snapshot.save(head, [], program), names, self._book.taken())
 
     def restore(self, state: bytes, names: Sequence[str], fetch: Fetch, program: str) -> Ways:
-        """Take on a state; gives itself. CepError: it is of another program, or damaged."""
+        """Restore a state, and return self. Raises CepError if the state belongs to another program or is damaged."""
         header, _ = snapshot.load(state, program)
         with snapshot.restoring():
             rest = iter(names)
@@ -88,7 +88,7 @@ def _table(batch: pa.RecordBatch) -> pl.DataFrame:
 
 
 def added(derived: Mapping[str, pl.DataFrame]) -> dict[str, int]:
-    """How many rows come, by event."""
+    """Return the number of added rows, by event."""
     return {
         event: int((table[CHANGE] > 0).sum()) if CHANGE in table.columns else table.height
         for event, table in derived.items()
@@ -96,15 +96,14 @@ def added(derived: Mapping[str, pl.DataFrame]) -> dict[str, int]:
 
 
 def withdrawn(derived: Mapping[str, pl.DataFrame]) -> dict[str, int]:
-    """How many rows go for good, by event."""
+    """Return the number of rows that are withdrawn and not added again, by event."""
     going = {event: table for event, table in derived.items() if (table[CHANGE] < 0).any()}
     found = {event: int((net(table)[CHANGE] < 0).sum()) for event, table in going.items()}
     return {event: number for event, number in found.items() if number}
 
 
 def net(table: pl.DataFrame, whatever: tuple[str, ...] = (TIE, ARRIVAL)) -> pl.DataFrame:
-    """Changes without those that take each other back; rows that differ but in `whatever` are the same, and what they
-    have there is left out."""
+    """Return the changes without pairs that cancel each other. The columns in `whatever` are ignored and dropped."""
     found = plain(table.drop(whatever, strict=False))
     counted = found.group_by(pl.exclude(CHANGE), maintain_order=True).agg(pl.col(CHANGE).cast(pl.Int64).sum())
     kept = counted.filter(pl.col(CHANGE) != 0)

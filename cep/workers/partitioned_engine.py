@@ -1,4 +1,4 @@
-"""An engine whose key groups are dealt to worker processes; to others it is one engine."""
+"""An engine whose key groups are distributed among worker processes. Callers use it like a single engine."""
 
 from __future__ import annotations
 
@@ -59,12 +59,14 @@ from cep.workers.rounds import Rounds
 from cep.workers.withdrawn_rows import WithdrawnRows
 
 PER_CORE, LEAST = 8, 16
-"""How many workers a machine may have for each of its cores, and how many any machine may have."""
+"""The number of workers allowed per core, and the number allowed on any machine."""
 
 
 def dealt_engine(program: CompiledProgram, options: EngineOptions, workers: int, tell: Callable[[str], None]) -> Engine:
-    """An engine in so many workers; in this process, and `tell` is told why, where the program cannot be dealt out.
-    CepError: the options cannot be."""
+    """Return an engine with this number of workers, or one in this process if the program cannot be distributed.
+
+    In the second case, `tell` is called with the reason. Raises CepError if the options exclude workers.
+    """
     check_partitions(workers)
     check_cores(workers)
     why = why_one_place(program.plan, options)
@@ -75,7 +77,7 @@ def dealt_engine(program: CompiledProgram, options: EngineOptions, workers: int,
 
 
 def check_cores(workers: int) -> None:
-    """CepError: they are many more than the cores of this machine, which would be busy starting them for minutes."""
+    """Raise CepError if there are far more workers than cores. Starting them would take minutes."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if workers > max(LEAST, PER_CORE * cores):
         has = "1 core" if cores == 1 else f"{cores} cores"
@@ -84,7 +86,7 @@ def check_cores(workers: int) -> None:
 
 
 def why_one_place(plan: Plan, options: EngineOptions) -> str | None:
-    """Why a program runs in one place; None: it need not."""
+    """Return the reason why a program cannot be distributed, or None if it can."""
     stages = partition(plan)
     if not any(stage.keyed for stage in stages):
         return "; ".join(dict.fromkeys(each.text for stage in stages for each in stage.reasons)) or "it has no rules"
@@ -102,7 +104,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def refuse_workers(plan: Plan, options: EngineOptions) -> None:
-    """CepError: what is asked of a program is not done in several processes."""
+    """Raise CepError if an option of the engine does not work with workers."""
     if options.remember is not None:
         raise CepError("workers: what is remembered for explanations is in one process", code="workers")
     if options.before is not None:
@@ -120,15 +122,16 @@ def refuse_workers(plan: Plan, options: EngineOptions) -> None:
 
 
 ROUND = 1 << 17
-"""Rows that are dealt at once to each worker, where what they give may come later: as many as a batch of Parquet has,
-so that a worker takes no more steps than one process."""
+"""The number of rows per worker that are distributed at once, if their results may be returned later. It equals a batch
+of Parquet, so that a worker takes no more steps than a single process."""
 
 
 class PartitionedEngine(Engine):
-    """A program in so many worker processes, which end with it or by `stop`."""
+    """A program that runs in worker processes. They end with the engine, or by `stop`."""
 
     def __init__(self, program: CompiledProgram, options: EngineOptions, workers: int | WorkerProcesses) -> None:
-        """`workers`: so many, or such that work for no other engine any more, which then do not end with it."""
+        """`workers`: the number of workers, or existing ones that no other engine uses any more. Existing ones do not
+        end with this engine."""
         check_partitions(workers if isinstance(workers, int) else len(workers))
         refuse_workers(program.plan, options)
         super().__init__(program, options)
@@ -155,7 +158,7 @@ class PartitionedEngine(Engine):
 
     @property
     def processes(self) -> list[int]:
-        """The numbers of the workers for the operating system."""
+        """The process ids of the workers."""
         return self._processes.numbers
 
     def stop(self) -> None:
@@ -207,7 +210,7 @@ class PartitionedEngine(Engine):
         return self._taken()
 
     def _begin(self) -> None:
-        """Begin a round with what waits."""
+        """Begin a round with the waiting tables."""
         if self._waiting or self._moved:
             tables = {name: _alike(parts) for name, parts in self._waiting.items()}
             self._waiting, self._moved = {}, False
@@ -222,7 +225,7 @@ class PartitionedEngine(Engine):
         return self._taken()
 
     def _settle(self) -> None:
-        """Step all that waits to be dealt, and wait for it."""
+        """Process all waiting tables, and wait for the results."""
         self._begin()
         self._collect(0)
 
@@ -250,8 +253,8 @@ class PartitionedEngine(Engine):
             self._processes.tell(each, Lineage(columns))
 
     def write_rows(self, schemas: Mapping[str, Schema], format: str, times: str) -> None:
-        """From now on give rows of these events as they stand in the output
-        (`cep.connectors.writing.writers.written_rows`), where nobody here asks for their attributes."""
+        """Return the rows of these events as output text (`cep.connectors.writing.writers.written_rows`) from now on,
+        if their attributes are not needed in this process."""
         if self.explain or self.plan.changes or self.plan.begins or self.withdraws:
             return
         asked = self._rounds.merged.union(*(stage.inputs for stage in self._placement.stages))
@@ -322,7 +325,7 @@ class PartitionedEngine(Engine):
 
     @wholly()
     def snapshot(self) -> bytes:
-        """The whole state: also so many other workers go on from it."""
+        """Return the whole state. An engine with another number of workers can restore it, too."""
         self._settle()
         answers = self._processes.ask([Save()] * len(self._processes))
         states = [each.states for each in answers if isinstance(each, Saved)]
@@ -348,7 +351,7 @@ class PartitionedEngine(Engine):
 
     @wholly()
     def held_now(self) -> Frames:
-        """Return what fluents hold at the watermark, in the engines of all workers; several may hold the same."""
+        """Return the fluents that hold at the watermark. Duplicates from several workers are removed."""
         self._settle()
         answers = self._processes.ask([Save()] * len(self._processes))
         states = [each.states for each in answers if isinstance(each, Saved)]
@@ -431,7 +434,8 @@ class PartitionedEngine(Engine):
 
 
 def _alike(parts: Sequence[pl.DataFrame]) -> Sequence[pl.DataFrame]:
-    """Tables of one event, which have waited, with the same columns; instants may have their time once."""
+    """Return the waiting tables of one event with the same columns. Instants may have a single column `time` instead of
+    `start` and `end`."""
     if len({tuple(part.columns) for part in parts}) == 1:
         return parts
     found = []
@@ -443,7 +447,7 @@ def _alike(parts: Sequence[pl.DataFrame]) -> Sequence[pl.DataFrame]:
 
 
 class _NoPool(Pool):
-    """Knows of a text only whether it is there: where rows are dealt, nobody asks for more."""
+    """A pool that only records whether a text is missing. Distributing rows needs nothing else."""
 
     def encode(self, series: pl.Series, type: str) -> Ints:
         if series.dtype != pl.String:

@@ -1,4 +1,5 @@
-"""The stages of a program as workers have them: how rows are dealt to each, and which workers have its partitions."""
+"""The assignment of stages to workers: how rows are distributed to each stage, and which workers have its
+partitions."""
 
 from __future__ import annotations
 
@@ -11,20 +12,21 @@ from cep.runtime.options import EngineOptions
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The workers that run each stage: a stage with a key has a part in each worker, another stage runs in one."""
+    """The workers that run each stage. A stage with a key has a partition in each worker; another stage runs in one
+    worker."""
 
     stages: tuple[Stage, ...]
     workers: int
 
     def places(self, stage: Stage) -> range:
-        """The workers that have the partitions of a stage, in their order."""
+        """Return the workers that have the partitions of a stage, in order."""
         if stage.keyed:
             return range(self.workers)
         only = (stage.number - 1) % self.workers
         return range(only, only + 1)
 
     def stages_of(self, worker: int) -> tuple[int, ...]:
-        """The numbers of the stages of which a worker has a partition."""
+        """Return the numbers of the stages that have a partition in a worker."""
         return tuple(stage.number for stage in self.stages if worker in self.places(stage))
 
 
@@ -35,6 +37,6 @@ def changing(plan: Plan, options: EngineOptions) -> bool:
 
 
 def dealt_stages(plan: Plan, options: EngineOptions) -> tuple[Stage, ...]:
-    """The stages, as rows are dealt to them."""
+    """Return the stages of a program, with the keys by which their rows are distributed."""
     stages = partition(plan)
     return dealt_by_keys(plan, stages) if changing(plan, options) else stages

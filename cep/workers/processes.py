@@ -1,4 +1,4 @@
-"""Worker processes: started once, spoken to in order, and gone with the process that started them."""
+"""Worker processes: they start once, execute requests in order, and end with the process that started them."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from cep.workers.packing import PackedTable, Tables
 from cep.workers.shared_memory import shared_memory
 
 _LOOK = 0.5
-"""Seconds after which an answer that does not come is awaited anew, unless the run is to stop."""
+"""The seconds after which waiting for an answer is interrupted, to check whether the run must stop."""
 
 _LEAVING = 2.0
-"""Seconds in which processes that nobody needs any more end by themselves, all of them together."""
+"""The seconds in which all processes together may end before they are killed."""
 
 Answer = tuple[int, Head, Tables]
 Heard = tuple[int, Head | None, Tables]
-"""Which worker said what; None: it has ended."""
+"""A worker's number and its message. None: the worker has ended."""
 
 
 class WorkerProcesses:
-    """So many of them, numbered from 0. What one is told it does, and answers, in that order."""
+    """Worker processes, numbered from 0. Each executes and answers its requests in order."""
 
     def __init__(self, count: int) -> None:
-        """CepError: one of them cannot be started; then none is left."""
+        """Raises CepError if a process cannot be started. Those already started are then ended."""
         self._heard: SimpleQueue[Heard] = SimpleQueue()
         self._kept: deque[Answer] = deque()
         self._chunks: dict[int, tuple[ChunkFound, Tables]] = {}
@@ -60,11 +60,11 @@ class WorkerProcesses:
 
     @property
     def numbers(self) -> list[int]:
-        """Those of the processes, for the operating system."""
+        """The process ids."""
         return [each.process.pid for each in self._started]
 
     def tell(self, worker: int, head: Head, tables: Mapping[str, pl.DataFrame | PackedTable] | None = None) -> None:
-        """Say it to one of them. CepError: it has ended."""
+        """Send a request to a worker. Raises CepError if it has ended."""
         if not self._end.alive:
             hint = "go on with a new engine of the program, restored from the last snapshot"
             raise CepError("the workers of this engine have ended: it was stopped", hint=hint, code="stopped")
@@ -74,8 +74,8 @@ class WorkerProcesses:
             raise self._ended(worker) from None
 
     def hear(self, wait: bool = True) -> Answer | None:
-        """The next answer of any, but to what `chunk` gives; None: without waiting there is none. CepError: one has
-        failed or ended."""
+        """Return the next answer of any worker, except chunks, which `chunk` returns. Without `wait`, return None if
+        there is none. Raises CepError if a worker has failed or ended."""
         if self._kept:
             return self._kept.popleft()
         while (found := self.next(wait)) is not None and isinstance(found[1], ChunkFound):
@@ -94,7 +94,7 @@ class WorkerProcesses:
         return self._chunks.pop(number)
 
     def drop_chunk(self, number: int) -> None:
-        """Nobody asks for it any more."""
+        """Discard the contents of a chunk, because they are no longer needed."""
         if self._chunks.pop(number, None) is None:
             self._dropped.add(number)
 
@@ -105,7 +105,7 @@ class WorkerProcesses:
             self._chunks[found.number] = found, tables
 
     def next(self, wait: bool = True) -> Answer | None:
-        """The next answer to anything."""
+        """Return the next answer to any request. Without `wait`, return None if there is none."""
         if not wait and self._heard.empty():
             return None
         worker, head, tables = self._await()
@@ -124,7 +124,7 @@ class WorkerProcesses:
                 stops.between()
 
     def ask(self, heads: Sequence[Head]) -> list[Head]:
-        """Say one thing to each, when none has anything else to answer; their answers."""
+        """Send a request to each worker while no other answer is outstanding, and return their answers."""
         for worker, head in enumerate(heads):
             self.tell(worker, head)
         answers: list[Head | None] = [None] * len(heads)
@@ -135,7 +135,7 @@ class WorkerProcesses:
         return [each for each in answers if each is not None]
 
     def close(self) -> None:
-        """End all of them."""
+        """End all workers."""
         self._end()
 
     def _ended(self, worker: int) -> CepError:
@@ -151,14 +151,14 @@ class WorkerProcesses:
 
 @dataclass(frozen=True, slots=True)
 class _Started:
-    """A process, and how it is spoken to."""
+    """A worker process, and the connection to it."""
 
     process: subprocess.Popen[bytes]
     line: Line
 
 
 def _start(number: int, count: int, heard: SimpleQueue[Heard]) -> _Started:
-    """OSError: the system does not give what it takes; then nothing of it is left."""
+    """Start a process. Raises OSError if the system lacks resources; everything is then released."""
     root = str(Path(__file__).parents[2])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     threads = str(max(1, (os.cpu_count() or 1) // count))

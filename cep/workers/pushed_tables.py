@@ -1,4 +1,4 @@
-"""Pushed events as tables that workers take."""
+"""Convert pushed events to tables for workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COLUMNS = {"float": pl.Float64, "string": pl.String, "iri": pl.String, "bool": p
 
 
 def as_table(events: Sequence[Event], schema: Schema) -> pl.DataFrame:
-    """Events of one type, which fit, as a table."""
+    """Return valid events of one type as a table."""
     columns = [pl.Series(at, [getattr(each, at) for each in events], dtype=pl.Int64) for at in ("start", "end")]
     for i, attribute in enumerate(schema.attributes):
         values = [each.args[i] for each in events]
@@ -22,7 +22,7 @@ def as_table(events: Sequence[Event], schema: Schema) -> pl.DataFrame:
 
 
 def taken_columns(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
-    """The columns of a pushed table that an engine takes, with `@order`."""
+    """Return the columns of a pushed table that an engine uses, with `@order`."""
     start = frame["start" if "start" in frame.columns else "time"].alias("start")
     end = frame["end"] if "end" in frame.columns else start.alias("end")
     there = [each.name for each in schema.attributes if each.name in frame.columns]

@@ -1,7 +1,8 @@
-"""Rounds of a program's stages over worker processes: in a round all partitions of each stage go on to one watermark.
+"""Run the stages of a program in rounds over worker processes. In a round, all partitions of each stage advance to one
+watermark.
 
-Several rounds may be under way: a worker that has done its part of one begins the next, and stages of one round stand
-beside earlier ones of the next. What rounds give comes in their order.
+Several rounds may be in progress. A worker that has finished its part of a round begins the next, and the stages of one
+round run at the same time as earlier stages of the next. The results of rounds are returned in order.
 """
 
 from __future__ import annotations
@@ -30,9 +31,13 @@ from cep.workers.withdrawn_rows import WithdrawnRows
 
 @dataclass(slots=True)
 class _Round:
-    """`tables`: what comes from outside, in parts of the same columns; `made`: what stages have given so far, by event,
-    a table a partition, `counted`: what that changes of what is there; `begun`: how many stages have begun, and of the
-    last of them `missing`, so many partitions have not answered; `answers`: of that stage, by worker."""
+    """A round in progress.
+
+    `tables`: the input, in parts with the same columns. `made`: the rows derived so far, by event, with one table per
+    partition. `counted`: the rows of `made` that have appeared or disappeared. `begun`: the number of stages that have
+    begun. `missing`: the number of partitions of the last stage that have not answered. `answers`: the results of that
+    stage, by worker.
+    """
 
     tables: Mapping[str, Sequence[pl.DataFrame]]
     watermark: int
@@ -46,10 +51,13 @@ class _Round:
 
 
 class Rounds:
-    """`held`: the rows and bytes that each stage holds in each worker; `counts`: what goals have done since they were
-    taken, and what they hold, likewise; `keys`: counts the rows that are dealt by key; `keys_replayed`: how many were
-    run again; `equal`: by event, how many records were one with an equal one. `given`: the tables that go out;
-    `withdrawn`: what was made may be withdrawn, as is counted by that; `lineage`: rows say where they come from."""
+    """The rounds of a program's stages over worker processes.
+
+    `held`: the rows and bytes in each worker and stage. `counts`: the counters of goals since they were last read,
+    likewise. `keys`: counts distributed rows by key. `keys_replayed`: the number of keys that were recomputed. `equal`:
+    the number of records merged with an equal one, by event. `given`: the events that are returned. `withdrawn`: the
+    multiplicities of rows, if results may be withdrawn. `lineage`: True if rows have columns of lineage.
+    """
 
     def __init__(
         self,
@@ -70,14 +78,18 @@ class Rounds:
         self._under_way: deque[_Round] = deque()
 
     def begin(self, tables: Mapping[str, Sequence[pl.DataFrame]], watermark: int, first: int, latest: int) -> None:
-        """Begin a round: tables from outside, with `@order`, in parts of the same columns; all that ends up to the
-        watermark has come. All that has come ends between `first` and `latest`."""
+        """Begin a round with input tables that have `@order`, in parts with the same columns.
+
+        All input that ends up to the watermark has arrived. The input so far ends between `first` and `latest`.
+        """
         self._under_way.append(_Round(tables, watermark, first, latest))
         self._go_on()
 
     def receive(self, tables: Mapping[str, pl.DataFrame]) -> list[tuple[int, int, Taken]]:
-        """Deal tables from outside in which records may withdraw or replace others, while no round is under way; what
-        each worker says of them, with the number of its partition."""
+        """Distribute input tables whose records may withdraw or replace others, while no round is in progress.
+
+        Returns the stage, the worker and its answer for each table sent.
+        """
         asked = []
         for stage in self.placement.stages:
             mine = {name: [table] for name, table in tables.items() if name in stage.outside}
@@ -132,7 +144,7 @@ class Rounds:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Begin the next stage of each round that may go on."""
+        """Begin the next stage of each round that can continue."""
         stages = self.placement.stages
         before = len(stages)  # what the round before has begun
         for round_ in self._under_way:
@@ -153,7 +165,7 @@ class Rounds:
             self.processes.tell(worker, step, tables)
 
     def _handed_on(self, round_: _Round, name: str) -> pl.DataFrame:
-        """Return what partitions and stages derived of one event, for a stage that reads it."""
+        """Return the rows of one event from all partitions and stages, for a stage that reads it."""
         if name in self.merged and self.lineage:
             return made_one(merged_by_arrival(round_.made[name]))
         if self.withdrawn is None or name not in self.merged:
@@ -163,7 +175,7 @@ class Rounds:
         return round_.counted[name]
 
     def _for_the_world(self, name: str, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-        """Return what partitions and stages derived of one event in a round, as one engine returns it."""
+        """Return the rows of one event from all partitions and stages in a round, as a single engine returns them."""
         if self.withdrawn is not None:
             found = self.withdrawn.given(name, in_order(parts), name in self.merged)
         elif name not in self.merged:
@@ -176,7 +188,7 @@ class Rounds:
 
 
 def _together(before: Sequence[Count], now: Sequence[Count]) -> list[Count]:
-    """Counts of one stage in one worker, one after the other: what is held is what is held now."""
+    """Add the counters of one stage in one worker to the previous ones. The state size is the current one."""
     found = {one.unit: Count(one.unit, one.made, one.time, 0, 0) for one in before}
     for one in now:
         earlier = found.get(one.unit)

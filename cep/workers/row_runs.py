@@ -1,6 +1,6 @@
-"""Rows of one event that may still change, in tables sorted by end: what is looked for is looked for where it may be.
+"""Rows of one event that may still change, in tables sorted by end. Only tables that may contain a row are searched.
 
-Tables are joined while they are small, so there are never many; they are only replaced, never written to.
+Small tables are joined, so there are never many. Tables are replaced, never modified.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from cep.core.time import END_OF_TIME
 from cep.runtime.buckets import stacked
 
 ROWS = 2048
-"""A table has no more rows, and one of fewer is joined with those that come."""
+"""The greatest number of rows in a table. A table with fewer rows is joined with the next rows."""
 
 Ints = NDArray[np.int64]
 
 
 class RowRuns:
-    """`tables`: in the order in which their rows came."""
+    """Rows in sorted tables. `tables`: the tables, in the order in which their rows arrived."""
 
     def __init__(self, tables: Sequence[pl.DataFrame] = ()) -> None:
         self.tables: list[pl.DataFrame] = list(tables)
@@ -30,11 +30,11 @@ class RowRuns:
 
     @property
     def height(self) -> int:
-        """How many rows."""
+        """The number of rows."""
         return sum(table.height for table in self.tables)
 
     def add(self, table: pl.DataFrame) -> None:
-        """More rows."""
+        """Add rows."""
         table = _sorted(table)
         for start in range(0, table.height, ROWS):
             self._append(table[start : start + ROWS])
@@ -42,7 +42,7 @@ class RowRuns:
                 self._append(_sorted(stacked([self._pop(), self._pop()][::-1])))
 
     def leaving(self, ends: Ints) -> Iterator[pl.DataFrame]:
-        """Take out the rows that have one of these ends, which are sorted and distinct."""
+        """Remove the rows that have one of these ends, and yield them. The ends must be sorted and distinct."""
         for number in reversed(range(len(self.tables))):
             own = self._ends[number]
             if not len(ends) or not len(own) or own[0] > ends[-1] or own[-1] < ends[0]:
@@ -77,12 +77,12 @@ class RowRuns:
 
 
 def ends_of(table: pl.DataFrame) -> Ints:
-    """When rows end (microseconds); what has no end yet ends at last."""
+    """Return the ends of rows in microseconds. A row without an end comes last."""
     ends: Any = table["end" if "end" in table.columns else "time"].fill_null(END_OF_TIME).to_numpy()
     return np.asarray(ends, np.int64)
 
 
 def _sorted(table: pl.DataFrame) -> pl.DataFrame:
-    """The table in the order of its ends, as it is where it is so."""
+    """Return the table sorted by its ends. A sorted table is not copied."""
     ends = ends_of(table)
     return table if not (ends[1:] < ends[:-1]).any() else table[np.argsort(ends, kind="stable")]

@@ -1,4 +1,4 @@
-"""Memory that two processes share: one writes there, the other reads what is written where it is, and gives it back."""
+"""Memory shared by two processes. One writes to it; the other reads the data in place and releases them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 SIZE = 1 << 28
-"""Bytes of addresses. Memory is taken where something is written, from the beginning."""
+"""The size of the address range in bytes. The first free place is used, so that little of it is ever touched."""
 
 ALIGNED = 64
-"""Whatever is written begins at a multiple of so many bytes."""
+"""The alignment in bytes of each allocation."""
 
 
 def shared_memory() -> int | None:
-    """A descriptor of new memory, which is gone with the last process that has it; None: there is none here."""
+    """Return a descriptor of new memory, or None if the system has no such memory. It is freed with the last process
+    that has it."""
     if not hasattr(os, "memfd_create"):
         return None
     with suppress(OSError):
@@ -34,12 +35,12 @@ def shared_memory() -> int | None:
 
 
 def aligned(size: int) -> int:
-    """So many bytes, and up to where something else may begin."""
+    """Return the size rounded up to the alignment."""
     return -(-size // ALIGNED) * ALIGNED
 
 
 class GivenMemory:
-    """The side that writes. `given_back`: where what begins there is read and over; any thread may add to it."""
+    """The writing side. `given_back`: the offsets of allocations that were released; any thread may append to it."""
 
     def __init__(self, descriptor: int) -> None:
         self._bytes = np.frombuffer(mmap.mmap(descriptor, SIZE), np.uint8)
@@ -65,7 +66,7 @@ class GivenMemory:
 
 
 class TakenMemory:
-    """The side that reads."""
+    """The reading side."""
 
     def __init__(self, descriptor: int) -> None:
         self._bytes = np.frombuffer(mmap.mmap(descriptor, SIZE, prot=mmap.PROT_READ), np.uint8)
@@ -82,7 +83,7 @@ class TakenMemory:
 
 
 class _Held:
-    """Part of the memory that somebody reads, and the memory with it."""
+    """Part of the memory that is in use. It keeps the whole memory alive."""
 
     __slots__ = ("_begin", "_bytes", "_over")
 

@@ -1,4 +1,4 @@
-"""Merge rows that workers add and withdraw, as one engine returns them: a row exists while any worker has it."""
+"""Merge rows that workers add and withdraw, as a single engine returns them. A row exists while any worker has it."""
 
 from __future__ import annotations
 
@@ -13,33 +13,34 @@ from cep.workers.row_runs import RowRuns
 
 
 class WithdrawnRows:
-    """In how many ways rows are made that may still be withdrawn, as stages take them and as they are given."""
+    """The multiplicities of rows that may still be withdrawn: as passed between stages, and as returned to callers."""
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
         self._ways = Ways(schemas), Ways(schemas)
 
     def handed_on(self, event: str, table: pl.DataFrame) -> pl.DataFrame:
-        """Changes of an event that several partitions and stages may make alike, for a stage that takes it."""
+        """Return the changes of an event that several partitions and stages may derive, for a stage that reads it."""
         return self._ways[0].take(event, table)
 
     def given(self, event: str, table: pl.DataFrame, several: bool) -> pl.DataFrame:
-        """The changes of an event, in order: first what is withdrawn. `several` may make it alike."""
+        """Return the changes of an event, withdrawals first. `several`: several partitions or stages may derive the
+        same rows."""
         found = self._ways[1].take(event, table.drop(ARRIVAL, TIE)) if several else net(table)
         return found.sort(CHANGE, maintain_order=True)
 
     def forget(self, stable: int) -> None:
-        """Nothing that ends at or before `stable` (microseconds) is withdrawn any more."""
+        """Drop the rows that end at or before `stable` (microseconds). They are never withdrawn."""
         for each in self._ways:
             each.forget(stable)
 
     def saved(self) -> Iterator[tuple[int, str, bytes]]:
-        """The tables, each with the way it is counted and its event."""
+        """Yield the tables, each with its use (0: between stages, 1: for callers) and its event."""
         for number, each in enumerate(self._ways):
             for event, held in sorted(each.runs.items()):
                 yield from ((number, event, pack(table)) for table in held.tables)
 
     def restore(self, saved: Sequence[tuple[int, str, bytes]]) -> None:
-        """Take on what was saved."""
+        """Restore saved tables."""
         for each in self._ways:
             each.runs = {}
         for number, event, table in saved:

@@ -1,6 +1,6 @@
-"""A worker process: it runs its part of each stage, as the process that started it says (`cep.workers.processes`).
+"""A worker process: runs its part of each stage, as requested by the process that started it (`cep.workers.processes`).
 
-It ends when nobody speaks to it any more, so none is left where that process ends, however it ends.
+It ends when the connection is closed, so no worker survives the main process.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Worker:
         return Listed(tuple(found))
 
     def given(self, event: str, table: pl.DataFrame) -> pl.DataFrame | PackedTable:
-        """Return derived rows in the form that was asked for."""
+        """Return derived rows in the requested form."""
         if self.rows is None or event not in self.rows.schemas:
             plain = [] if CHANGE in table.columns else [NUMBER]
             return table if event in self.handed else table.drop(TIE, *plain, strict=False)
@@ -182,7 +182,7 @@ class Worker:
 
 
 def serve(line: Line) -> None:
-    """Answer until nobody asks."""
+    """Answer requests until the connection is closed."""
     worker: Worker | None = None
     while True:
         head, tables = line.receive()
@@ -208,7 +208,7 @@ def serve(line: Line) -> None:
 
 
 def leave_with(line: socket.socket) -> None:
-    """End this process when the other end of the line is closed, whatever is being done here."""
+    """End this process as soon as the other end of the connection is closed, even during a step."""
     waiting = select.poll()
     waiting.register(line, 0)  # hanging up is always told
     while not waiting.poll():
