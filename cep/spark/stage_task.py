@@ -1,8 +1,9 @@
-"""A stage's task in a worker: it steps the engines of its buckets with the shuffle blocks that come, and keeps them.
+"""The task of a stage in a worker: it steps the engines of its buckets with their shuffle blocks, and keeps the
+engines.
 
-A bucket's state is its engine's snapshot, or what came since, a file each (`cep.spark.state.bucket_states`),
-and its version is in the note of the micro-batch. Workers keep engines: one of the version that is asked for goes on
-without its file being read.
+The state of a bucket is a file: a snapshot of its engine, or only the input since the last snapshot
+(`cep.spark.state.bucket_states`). The note of the micro-batch holds its version. Workers keep engines. If a worker has
+an engine of the requested version, it need not read the file.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from cep.spark.state.migration import StartingPoint, WarmStates
 from cep.workers.multiplicities import added, net, withdrawn
 
 _engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}
-"""By run, stage and bucket: version and engine."""
+"""The engines that this worker keeps, with their versions, by run, stage and bucket."""
 
 
 def kept_version(run: str, stage: int, bucket: int) -> int | None:
@@ -70,7 +71,7 @@ KNOWN = "the update is late: what it would change is final"
 
 @dataclass(frozen=True, slots=True)
 class GenerationStart:
-    """The states that the buckets of a generation begin with, and their folder.
+    """The states that the buckets of a generation start from, and their folder.
 
     `warm`: the states from which new rules start; None: they start empty.
     """
@@ -82,13 +83,16 @@ class GenerationStart:
 
 @dataclass(frozen=True, slots=True)
 class StageWork:
-    """The work of a stage, by its `number`.
+    """The work of a stage, whose number is `number`.
 
-    `run`: a name of this run of the query, by which a worker finds its engines. `wanted`: the events to write.
-    `dead_letters`: the prefix of the paths of dead letters. `states`: those of this stage. `beginning`: the states that
-    the buckets begin with. `times`: the format of written times (`cep.connectors.records.times`). `stretch`: only rows
-    in this time are written. `cuts`: the earliest times at which intervals of fluents begin. `generation`: its number.
-    `warms`: all earlier input comes in one micro-batch, and none of it is late.
+    - `run`: a name of this run of the query, by which a worker finds its engines.
+    - `wanted`: the events to write.
+    - `dead_letters`: the path prefix of dead letters.
+    - `states`: the states of this stage. `beginning`: the states that its buckets start from.
+    - `times`: the format of written times (`cep.connectors.records.times`).
+    - `stretch`: the span of time of the rows to write. `cuts`: the earliest start of intervals, by fluent.
+    - `generation`: its number.
+    - `warms`: all earlier input comes in one micro-batch, and none of it is late.
     """
 
     program: ShippedProgram
@@ -105,12 +109,12 @@ class StageWork:
     cuts: Mapping[str, int] = field(default_factory=dict)
 
     def task(self) -> StageTask:
-        """Return the work as a task in a worker."""
+        """Return the task, in a worker."""
         return StageTask(self)
 
 
 class StageTask:
-    """The engines of a task."""
+    """A task of a stage, with the engines of its buckets."""
 
     def __init__(self, work: StageWork) -> None:
         self.program, self.stage, self.beginning = work.program, work.program.stages[work.number - 1], work.beginning
@@ -129,9 +133,9 @@ class StageTask:
                 del _engines[key]  # of a run that has ended, or of a bucket that other workers have gone on with
 
     def step(self, bucket: int, version: int, rows: Sequence[ShuffleBlock], watermark: int, batch: int) -> Stepped:
-        """Take the rows of a bucket, and move time to the watermark (milliseconds; 0: there is none yet).
+        """Step a bucket with its rows, up to the watermark (milliseconds; 0: there is none yet).
 
-        `version`: that of the bucket's state, 0: it has none. `batch`: the number of the micro-batch.
+        `version`: that of the bucket's state; 0: it has none. `batch`: the number of the micro-batch.
         """
         engine = self.engine(bucket, version)
         before = engine.revision_stats, engine.late_rows
@@ -212,15 +216,15 @@ class StageTask:
         return engine
 
     def settle(self, bucket: int, version: int) -> None:
-        """Write the whole state of a bucket, unless this version is written whole already. Raises CepError as `engine`
-        does."""
+        """Write the whole state of a bucket, unless this version is already written whole. CepError: as for
+        `engine`."""
         if self.states.log(bucket, version)[1]:
             engine = self.engine(bucket, version)
             self.states.settle(bucket, version, engine.snapshot())
             _engines[self.run, self.stage.number, bucket] = version, engine
 
     def first_engine(self, bucket: int) -> Engine:
-        """Return the engine that a bucket begins with. If keys come from other buckets, it has their state."""
+        """Return the engine that a bucket starts from. If keys come from other buckets, it has their state."""
         number, beginning, count = self.stage.number, self.beginning, self.program.buckets
         if beginning is None:
             return self.program.engine(number)
@@ -252,7 +256,7 @@ class StageTask:
     def revised(
         self, engine: Engine, bucket: int, before: RevisionStats | None, late: Mapping[str, int], withdrawn: int
     ) -> RevisionStats | None:
-        """Count the corrections of a step, since `before` and `late`; None: there are none."""
+        """Return the counts of a step's corrections, since `before` and `late`; None if there are none."""
         if before is None or engine.revision_stats is None:
             return None
         mine = [event for event in self.stage.outside if self.reports(event, bucket)]
@@ -263,8 +267,10 @@ class StageTask:
     def counted(
         self, bucket: int, version: int, tables: dict[str, pl.DataFrame], stable: int
     ) -> dict[str, pl.DataFrame]:
-        """Return the tables. If other buckets and stages may derive equal rows, keep only those that appear or
-        disappear."""
+        """Return the input tables of a step. If other buckets or stages may derive equal rows, keep only net changes.
+
+        These are the rows that appear or disappear when all derivations are counted.
+        """
         if not self.several:
             return tables
         ways = self.ways.of(bucket, version)
@@ -273,8 +279,7 @@ class StageTask:
         return {event: table for event, table in taken.items() if table.height}
 
     def keep(self, bucket: int, version: int, engine: Engine, batch: int, came: Came) -> None:
-        """Keep the engine of a bucket in a version, and write its whole state, or only the input since the last
-        version.
+        """Keep the engine of a bucket at a version. Write its whole state, or only the input since the last version.
 
         Under revision, unchanged parts of the state are known by their segments. If the time of a search is limited, a
         repeated step may have other results. Then no engine is kept, and the next step starts from the written state.
@@ -290,9 +295,9 @@ class StageTask:
     def apply_changes(
         self, engine: Engine, rows: Iterable[ShuffleBlock], bucket: int, stable: int
     ) -> tuple[list[DeadLetter], bool]:
-        """Apply changes of the knowledge. Return the refused ones, and whether any was applied.
+        """Apply changes of the knowledge. Return the refused ones, and True if any was applied.
 
-        Changes are refused if they are late or cannot be applied. All buckets refuse the same, and only one of them
+        Changes are refused if they are late or cannot be applied. All buckets refuse the same ones, and one bucket
         returns them.
         """
         dead_letters: list[DeadLetter] = []
@@ -391,10 +396,10 @@ class StageTask:
 
 
 def begin(engine: Engine, ends: Sequence[int], late: int) -> None:
-    """Tell an engine when input begins, from the sorted first ends of its records.
+    """Tell an engine when input begins, given the sorted first ends of its records.
 
-    Ends at or before `late` (microseconds) do not count. Raises CepError if all ends are of late records, and the input
-    has not begun yet.
+    Ends at or before `late` (microseconds) do not count. CepError: all ends are of late records, and the input has not
+    begun yet.
     """
     timely = [end for end in ends if end > late]
     if timely:

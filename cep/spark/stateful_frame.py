@@ -1,5 +1,6 @@
-"""Rules over streaming DataFrames as a streaming DataFrame: stages are stateful operators of Spark, which keeps the
-state of each bucket in its own stores. Spark Connect can run it, and so can whoever owns the sink.
+"""Rules over streaming DataFrames as a streaming DataFrame. Stages are stateful operators of Spark.
+
+Spark keeps the state of each bucket in its own stores. Spark Connect can run such a plan, with any sink of the user.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _STORES = "spark.sql.shuffle.partitions"
 _ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 _engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}
-"""By run, stage and bucket: version and engine."""
+"""The engines that this worker keeps, with their versions, by run, stage and bucket."""
 
 
 def streamed(
@@ -45,9 +46,9 @@ def streamed(
     frames: Sequence[Provided],
     lateness: int,
 ) -> Events:
-    """Return the events that a program derives from streaming DataFrames, as streams. `lateness` in microseconds.
+    """Return the events that a program derives from streaming DataFrames, as streams. `lateness`: in microseconds.
 
-    Raises CepError if Spark does not keep state in RocksDB, or if the program cannot run this way.
+    CepError: Spark does not keep state in RocksDB, or the program cannot run this way.
     """
     if (provider := spark.conf.get(PROVIDER, "")) != _ROCKS:
         raise CepError(
@@ -83,8 +84,9 @@ def streamed(
 
 
 class Buckets(StatefulProcessor):
-    """The buckets of a stage. The state of each is the version and the snapshot of its engine. A worker keeps engines,
-    and continues with one whose version is that of the store.
+    """The buckets of a stage. The state of each is the version and the snapshot of its engine.
+
+    A worker keeps engines, and continues with one if its version is that of the store.
     """
 
     def __init__(self, packed: PackedProgram, number: int) -> None:
@@ -92,7 +94,7 @@ class Buckets(StatefulProcessor):
         self._task: StageTask | None = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Called for each task."""
+        """Prepare a task."""
         freeze_garbage()
         self._handle = handle
         self._version = handle.getValueState("version", StructType([StructField("version", LongType())]))
@@ -100,7 +102,7 @@ class Buckets(StatefulProcessor):
         self._run = _run_of_task()
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """Take what has come for a bucket, and pass on what is for others."""
+        """Step a bucket with its rows, and pass on rows for other stages."""
         mine = []
         for row in rows:
             if row.stage == self._number:
@@ -111,11 +113,11 @@ class Buckets(StatefulProcessor):
             yield from self._step(key[0], mine, timerValues.getCurrentWatermarkInMs())
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """Step a bucket for which nothing has come, and in which something waits for the watermark."""
+        """Step a bucket without input, in which rows wait for the watermark."""
         yield from self._step(key[0], (), timerValues.getCurrentWatermarkInMs())
 
     def close(self) -> None:
-        """Called when a task has ended."""
+        """Do nothing at the end of a task."""
 
     def _step(self, bucket: int, rows: Sequence[ShuffleBlock], watermark: int) -> Iterator[Row]:
         if self._task is None:
@@ -155,7 +157,7 @@ class Buckets(StatefulProcessor):
 
 
 def _run_of_task() -> str:
-    """A name of the run of the query that a task is of: an engine of another run may have taken other rows."""
+    """Return a name of the task's query run. An engine of another run may have processed other rows."""
     from pyspark import TaskContext
 
     task = TaskContext.get()

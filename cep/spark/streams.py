@@ -1,4 +1,4 @@
-"""Rules over streaming DataFrames: what a query is started with (`cep.spark.rules.Rules.over`)."""
+"""Rules over streaming DataFrames, and the ways to start a query with them (`cep.spark.rules.Rules.over`)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _PATIENCE = 60.0
-"""Seconds that a query of before may take to let go of its checkpoint."""
+"""The seconds that an earlier query may take to release its checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Rules over streaming DataFrames of a session. `lateness` and `idle` in microseconds; `buckets`: None, as many as
-    tasks run at once."""
+    """Rules over streaming DataFrames of a session. `lateness` and `idle` are in microseconds.
+
+    `buckets`: None means as many as tasks run at once.
+    """
 
     session: SparkSession
     planned: PlannedRules
@@ -50,13 +52,16 @@ class Stream:
         every: Duration = "1 s",
         available_now: bool = False,
     ) -> StreamingQuery:
-        """Start a query that writes derived events to a folder, exactly once: as `cep run --on spark` does, with the
-        same files and the same checkpoint.
+        """Start a query that writes derived events to a folder exactly once, like `cep run --on spark`.
 
-        `format`: parquet or jsonl. `dead_letters`: a folder for the rows that became no event, as lines of JSON.
-        `every`: the time between two looks for more; `available_now`: take what is there, and end. The folders are
-        shared by all workers. CepError: the checkpoint is in use, or is of another program; or a folder cannot be
-        written.
+        Files and checkpoint are the same as for that command. All workers must share the folders.
+
+        - `format`: parquet or jsonl.
+        - `dead_letters`: a folder for rows that are not valid events, as lines of JSON.
+        - `every`: the time between two searches for more input.
+        - `available_now`: process the existing input, and end.
+
+        CepError: the checkpoint is in use or belongs to another program, or a folder is not writable.
         """
         folder = _local(output, "output")
         letters = None if dead_letters is None else str(_local(dead_letters, "dead_letters"))
@@ -70,29 +75,31 @@ class Stream:
         every: Duration = "1 s",
         available_now: bool = False,
     ) -> StreamingQuery:
-        """Start a query that calls a function with what each micro-batch derives, `{event: DataFrame}`, and the number
-        of the micro-batch.
+        """Start a query that calls a function with the output of each micro-batch, `{event: DataFrame}`, and its
+        number.
 
-        Where the function raises, or the run is killed meanwhile, the next run calls it again, with the same number
-        and the same rows: so what is keyed by the number, as `txnVersion` of Delta is, or by the rows, as by MERGE, is
-        written exactly once. The DataFrames are there until the next micro-batch. `dead` of the events has the rows
-        that became none. The other arguments, and CepError: as of `start`.
+        If the function raises an error, or the run is killed meanwhile, the next run calls it again with the same
+        number and rows. So output is written exactly once if it is keyed by the number (e.g. with `txnVersion` in
+        Delta), or by the rows (e.g. with MERGE).
+
+        The DataFrames exist until the next micro-batch. `dead` holds the rows that are not valid events. The other
+        arguments and errors are those of `start`.
         """
         place = _local(checkpoint, "checkpoint")
         letters = str(place / disk.DEAD)
         return self._started(str(place / disk.OUTGOING), checkpoint, "parquet", letters, every, available_now, function)
 
     def frame(self, event: str) -> DataFrame:
-        """A derived event as a streaming DataFrame, to be written with any sink of Spark.
+        """Return a derived event as a streaming DataFrame, to be written with any sink of Spark.
 
-        Its state is in the stores of Spark and its own checkpoint, not in ours; each such DataFrame that is started is
-        a query of its own. It is the way for Spark Connect. CepError: there is no such event; the session keeps state
-        in another store than RocksDB; or the rules need `start` or `each`, as `revise` does.
+        Its state is in Spark's own stores and checkpoint. Each such DataFrame that is started is a separate query. This
+        also works with Spark Connect. CepError: there is no such event; the session does not keep state in RocksDB; or
+        the rules need `start` or `each`, as with `revise`.
         """
         return self._streamed()[event]
 
     def dead_frame(self) -> DataFrame:
-        """The rows that become no event, likewise: `event`, `code`, `reason` and `record`."""
+        """Return the rows that are not valid events in the same way: `event`, `code`, `reason` and `record`."""
         return self._streamed().dead
 
     def _streamed(self) -> Events:
@@ -148,7 +155,7 @@ class Stream:
 
 
 def _let_go(query: StreamingQuery, locks: ExitStack, output: Path) -> None:
-    """When a query has ended, finish what counts, and let go of its checkpoint."""
+    """Wait for the end of a query, then finish committed micro-batches and release its checkpoint."""
     with locks:
         with suppress(Exception):  # who awaits the query is told why it failed
             query.awaitTermination()
@@ -157,7 +164,7 @@ def _let_go(query: StreamingQuery, locks: ExitStack, output: Path) -> None:
 
 
 def _local(path: str | Path, option: str) -> Path:
-    """A folder that this machine and all workers share. CepError: it is none."""
+    """Return a folder that this machine and all workers share. CepError: the path cannot be one."""
     name = local_path(str(path))
     if is_url(name) or "://" in name:
         hint = "a folder that is mounted on all machines, e.g. `/dbfs/...` or `/Volumes/...`"

@@ -1,10 +1,11 @@
-"""Send the tasks of consecutive jobs to the same workers, which have kept the engines that the tasks need.
+"""Assignment of the tasks of successive jobs to the same workers, which keep the engines that the tasks need.
 
-Spark gives a task behind a shuffle to any executor, and there to any Python process. Each of these tasks therefore
-prefers the executor that holds its part of a cached RDD, and runs there in a lane, a Python process of its own: Spark
-separates processes by their environment. If that executor has no free core for a while (`spark.locality.wait`), the
-task goes to another one and may share a lane. When executors come or go, all lanes are new, and Spark ends the
-processes of the old ones.
+Spark runs a task after a shuffle in any executor and any Python process. So each of these tasks prefers the executor
+that holds its partition of a cached RDD. There it runs in a lane, a Python process of its own, because Spark separates
+processes by their environment.
+
+If that executor has no free core for a while (`spark.locality.wait`), the task goes to another one and may share a
+lane. When executors are added or lost, all lanes are new, and Spark ends the processes of the old ones.
 """
 
 from __future__ import annotations
@@ -23,16 +24,18 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 LANE = "SEMCEP_LANE"
-"""In the environment of a worker: the number of its anchor, and of its lane."""
+"""The environment variable of a worker with the numbers of its anchor and of its lane."""
 
 Step = Callable[[int, Iterable[Any]], Iterator[Any]]
-"""Makes the output of the task of a number from the rows of its partition."""
+"""A function that computes the output of the task of a number from the rows of its partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Anchor:
-    """An RDD of which each partition stays in an executor, of these executors; and the numbers of its partitions by
-    lanes. `number`: how many there were before."""
+    """A cached RDD, whose partitions stay in these executors. `lanes`: the numbers of its partitions by lane.
+
+    `number`: the number of earlier anchors.
+    """
 
     number: int
     executors: frozenset[str]
@@ -41,7 +44,7 @@ class _Anchor:
 
 
 class Slots:
-    """The tasks of jobs of a query."""
+    """The tasks of a query's jobs, each in a fixed worker."""
 
     def __init__(self, context: SparkContext) -> None:
         self._context = context
@@ -50,12 +53,12 @@ class Slots:
 
     @property
     def count(self) -> int:
-        """As many as there are cores."""
+        """The number of tasks, which is that of cores."""
         return max(1, self._context.defaultParallelism)
 
     def run(self, rows: RDD[Any], step: Callable[[Sequence[int]], Step]) -> RDD[Any]:
-        """Run a step over the rows of each partition, which a shuffle has made; `step` makes it for some of
-        them, by their numbers."""
+        """Run a step over the rows of each partition, after a shuffle. `step`: makes the step for the tasks of these
+        numbers."""
         shuffled = rows._jrdd.rdd().dependencies().head().rdd()
         self._shuffles.append(shuffled.dependencies().head().shuffleId())
         anchor = self._anchor(rows.getNumPartitions())
@@ -68,7 +71,7 @@ class Slots:
         return self._by_lane(anchor, part)
 
     def nothing(self) -> RDD[Any]:
-        """No rows of each process that has had a task."""
+        """Return an empty RDD that runs an empty task in each process that has had a task."""
         anchor = self._anchored
         if anchor is None or anchor.executors != self._executors():
             return self._context.parallelize([], 1)
@@ -88,8 +91,7 @@ class Slots:
         return self._context.union(parts)
 
     def clear(self) -> None:
-        """Nobody asks any more for what came through the shuffles: executors remove it, and not only when Java collects
-        its garbage."""
+        """Remove the data of the shuffles now, and not only when Java collects its garbage."""
         java: Any = self._context._jsc
         with suppress(Py4JError):  # Java has ended, which is told where it matters
             cleaner = java.sc().cleaner()
@@ -98,7 +100,7 @@ class Slots:
         self._shuffles = []
 
     def _anchor(self, width: int) -> _Anchor:
-        """That of so many partitions, which stay where they are first asked for, until an executor comes or goes."""
+        """Return the anchor with this number of partitions. It is kept until an executor is added or lost."""
         before, executors = self._anchored, self._executors()
         if before is not None and before.executors == executors and before.rows.getNumPartitions() == width:
             return before
@@ -110,12 +112,12 @@ class Slots:
         return self._anchored
 
     def _executors(self) -> frozenset[str]:
-        """Those that there are now."""
+        """Return the current executors."""
         java: Any = self._context._jsc
         return frozenset(java.sc().getExecutorMemoryStatus().keySet().mkString(",").split(","))
 
     def _parts(self, rows: RDD[Any], numbers: Sequence[int]) -> RDD[Any]:
-        """Some of their partitions, in this order: from the first on."""
+        """Return some partitions of an RDD, in this order."""
         java: Any = self._context._jvm
         some = java.org.apache.spark.api.python.PythonUtils.toSeq(list(numbers)).toSet()
         pruned = java.org.apache.spark.rdd.PartitionPruningRDD.create(rows._jrdd.rdd(), some)
@@ -123,7 +125,7 @@ class Slots:
 
 
 def lanes(executors: Sequence[str]) -> list[list[int]]:
-    """Tasks by lanes, as few as there may be: of the tasks of an executor each is in another one."""
+    """Divide tasks into as few lanes as possible. The tasks of one executor are in different lanes."""
     found: list[list[int]] = []
     taken: dict[str, int] = {}
     for task, executor in enumerate(executors):
@@ -140,7 +142,7 @@ def _executor(_: Iterable[int]) -> list[str]:
 
 
 def drained(rows: Iterable[Any]) -> list[Any]:
-    """No rows: a worker that has not read all ends."""
+    """Read all rows and return none. A worker that has not read all rows would end."""
     for _ in rows:
         pass
     return []

@@ -1,6 +1,6 @@
-"""The tasks of a micro-batch: each steps some buckets of a stage, and hands on or writes what they make.
+"""The tasks of a micro-batch. Each steps some buckets of a stage, and passes on or writes their output.
 
-The work of a query is sent once, and unpickled once in each worker: it is known by its content.
+The work of a query is sent once, and unpickled once per worker. It is identified by its content.
 """
 
 from __future__ import annotations
@@ -27,9 +27,14 @@ _known: dict[bytes, QueryWork] = {}
 
 @dataclass(frozen=True, slots=True)
 class QueryWork:
-    """All that the tasks of a query need: its `stages`; the `ways` that are counted behind them, None: they are not;
-    where its `sink` is; the folder of what tasks hand on (`handed`), None: they share none; and the `rule` by which
-    lateness is judged by keys, None: it is not."""
+    """All that the tasks of a query need.
+
+    - `stages`: the work of the stages.
+    - `ways`: the work of adding up multiplicities after the stages; None: not needed.
+    - `sink`: the options of the sink.
+    - `handed`: the folder for blocks in transit; None: workers share none.
+    - `rule`: the rule of lateness by key; None: lateness is not judged by key.
+    """
 
     stages: Sequence[StageWork]
     ways: WaysWork | None
@@ -38,35 +43,35 @@ class QueryWork:
     rule: KeyRule | None = None
 
     def load(self) -> None:
-        """Have this worker ready for the first task."""
+        """Load what the first task of this worker needs."""
         freeze_garbage()
         self.stages[0].program.load()
 
     def keeps(self, stage: int, bucket: int) -> int | None:
-        """The version of the engine that this worker has kept of a bucket of a stage; None: it has none."""
+        """Return the version of the engine that this worker keeps for a bucket of a stage; None if it keeps none."""
         return kept_version(self.stages[0].run, stage, bucket)
 
     def states_of(self, stage: int) -> list[int]:
-        """The numbers under which the states are that a step of a bucket of a stage makes: its own, and that of the
-        ways that it counts."""
+        """Return the state numbers that a step of a stage writes: its own, and that of its multiplicities if it has
+        any."""
         count = len(self.stages)
         return [stage, count + stage] if 1 < stage <= count else [stage]
 
     def packed(self) -> PackedWork:
-        """It as it is sent."""
+        """Return the work in the form in which it is sent."""
         data = pickle.dumps(self)
         return PackedWork(checksum.digest(data), data)
 
 
 @dataclass(frozen=True, slots=True)
 class PackedWork:
-    """A query's work, by a `name` that its content has."""
+    """The pickled work of a query. `name`: a hash of its content."""
 
     name: bytes
     data: bytes
 
     def work(self) -> QueryWork:
-        """It in a worker."""
+        """Return the work, unpickled once per worker."""
         if self.name not in _known:
             _known.clear()
             _known[self.name] = pickle.loads(self.data)
@@ -75,7 +80,7 @@ class PackedWork:
 
 @dataclass(frozen=True, slots=True)
 class BucketInput:
-    """The input of a bucket's step: the version of its state (0: none), and the blocks that came for it."""
+    """The input of a bucket's step: the version of its state (0: none), and its blocks."""
 
     version: int
     blocks: Sequence[HandedBlock]
@@ -83,9 +88,13 @@ class BucketInput:
 
 @dataclass(frozen=True, slots=True)
 class TaskInput:
-    """A task of a micro-batch (`batch`), of the `number` among others: the `buckets` of the stage it steps, up to the
-    `watermark` (milliseconds); where it `writes`, also what buckets before have made for the sink (`world`). `stage` 0:
-    it only writes; one more than the last: it counts ways."""
+    """A task of a micro-batch.
+
+    - `number`: that of the task. `batch`: that of the micro-batch.
+    - `stage`: the stage to step. 0: only write. One more than the last stage: add up multiplicities.
+    - `buckets`: the buckets to step. `watermark`: where they step to, in milliseconds.
+    - `writes`: the task writes the output. `world`: rows for the sink from earlier stages.
+    """
 
     number: int
     batch: int
@@ -98,8 +107,11 @@ class TaskInput:
 
 @dataclass(frozen=True, slots=True)
 class TaskOutput:
-    """The output of the task of a `number`: the `versions` of states, when buckets are to be stepped again (`calls`),
-    what is handed on, and the `files` that were written."""
+    """The output of the task of a `number`.
+
+    `versions`: those of the new states. `calls`: when buckets must step again. `handed`: the blocks to pass on.
+    `files`: the files written.
+    """
 
     number: int
     versions: Mapping[int, int] = field(default_factory=dict)
@@ -109,7 +121,7 @@ class TaskOutput:
 
 
 def run_task(work: QueryWork, asked: TaskInput) -> TaskOutput:
-    """Do a task. CepError: a state is missing or damaged, or something cannot be written."""
+    """Run a task. CepError: a state is missing or damaged, or something cannot be written."""
     freeze_garbage()
     outbox, versions, calls = Outbox(work.handed, FEW), dict[int, int](), dict[int, int | None]()
     world = [WorldRows.of(block) for block in rows_of(asked.world)]
@@ -128,7 +140,7 @@ def run_task(work: QueryWork, asked: TaskInput) -> TaskOutput:
 def _stepped(
     work: QueryWork, asked: TaskInput, versions: dict[int, int], calls: dict[int, int | None], outbox: Outbox
 ) -> Iterator[WorldRows]:
-    """Step the buckets of a stage, and return their rows for the sink."""
+    """Step the buckets of a stage, and yield their rows for the sink."""
     if not asked.buckets:
         return
     task = work.stages[asked.stage - 1].task()
@@ -142,7 +154,7 @@ def _stepped(
 def _counted(
     work: QueryWork, asked: TaskInput, versions: dict[int, int], outbox: Outbox, world: Iterable[WorldRows]
 ) -> Iterator[WorldRows]:
-    """Turn rows that may be derived in several ways into rows that appear or disappear."""
+    """Yield the rows that appear or disappear, after counting all derivations of each row."""
     assert work.ways is not None, "ways are counted where there are some"
     task, every = work.ways.task(), list(world)
     yield from (one for one in every if one.bucket not in asked.buckets)

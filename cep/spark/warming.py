@@ -1,8 +1,8 @@
-"""Run the new rules of a migrated checkpoint over the earlier input files.
+"""A run of the new rules of a migrated checkpoint over the earlier input files.
 
 This takes one micro-batch, before the first of the new generation. The new program reads all files up to the watermark
-at which it takes over, and writes nothing. The states of its buckets are in a folder of the checkpoint (`warm-2`). A
-note there says that they are complete. A run that was killed before this note reads the files again.
+at which it starts, and writes no output. The states of its buckets are in a folder of the checkpoint (`warm-2`). A note
+there says that they are complete. If a run is killed before this note, the files are read again.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Warmed:
-    """The earlier input that new rules have read: rows from `since` (microseconds; None: none) to the time when they
-    take over.
+    """The earlier input that new rules have read: rows from `since` (microseconds; None: none) to the time of their
+    start.
 
     `gone`: files that no longer exist. `unread`: files that cannot be read, each with the reason.
     """
@@ -60,8 +60,7 @@ class Warmed:
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """The rows to read from files: those that end at or after `since` and at or before `until` (microseconds; None: no
-    limit).
+    """The rows to read: those that end from `since` to `until`, both included (microseconds; None: no limit).
 
     `events`: only these events; None: all. `ahead`: see `cep.spark.source.reading.in_time`.
     """
@@ -106,10 +105,10 @@ class _Seen:
 
 
 def warmed(spark: SparkSession, job: Job, begins: Callable[[int], None] = lambda _: None) -> Warmed | None:
-    """Run a job's new rules over the earlier input. Return what they have read; None: there was nothing to do.
+    """Run a job's new rules over the earlier input. Return what they have read; None if there was nothing to do.
 
-    `begins` is called with the number of files before they are read. Raises CepError if an input cannot be listed or a
-    state cannot be written, and Spark's errors.
+    `begins` is called with the number of files before they are read. CepError: an input cannot be listed, or a state
+    cannot be written. Spark's errors are raised.
     """
     earlier, generation, folder = job.earlier, job.generation, Path(job.checkpoint)
     start = generation.start
@@ -149,9 +148,9 @@ def warmed(spark: SparkSession, job: Job, begins: Callable[[int], None] = lambda
 def _read(
     context: SparkContext, program: ShippedProgram, files: Sequence[ListedFile], stretch: _Stretch, shared: str
 ) -> Sequence[tuple[HandedBlocks, _Seen]]:
-    """Read the rows of files in a stretch and deal them to the program's buckets.
+    """Read rows of files, and distribute them to the program's buckets.
 
-    Returns, for each task, the blocks and how far back its files reach.
+    Return, for each task, its blocks and how far back its files reach.
     """
     packs = packed([one.seen() for one in files], context.defaultParallelism)
     if not packs:

@@ -1,6 +1,7 @@
-"""Write states that consist of a log as whole states: when a run ends, and before another program takes them over.
+"""Conversion of states that are logs to whole states, at the end of a run and before a migration.
 
-The same program can step a log again. Another program, such as the next version of the rules, needs whole states.
+The same program can step through a log again. Another program, such as the next version of the rules, needs whole
+states.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ if TYPE_CHECKING:
     from cep.spark.job import Job
 
 Logged = tuple[int, int, int]
-"""Stage, bucket, and a version of it that is in its log."""
+"""The stage and bucket of a state, and a version that is in its log."""
 
 
 def logged(states: Path, versions: Mapping[str, int]) -> list[Logged]:
-    """Those of the versions, by the names of their buckets, that are not whole."""
+    """Return those versions that are in a log. `versions`: by name of the bucket."""
     found = []
     for name, version in versions.items():
         place = log_place(states / f"{name}-{version:08}")
@@ -44,16 +45,21 @@ def logged(states: Path, versions: Mapping[str, int]) -> list[Logged]:
 
 
 def settle(program: ShippedProgram, states: str, some: Iterable[Logged], run: str | None = None) -> None:
-    """Write them whole. `run`: the query whose engines this worker may have, None: it has none. CepError: a state is
-    missing or damaged, or cannot be written."""
+    """Write versions as whole states. CepError: a state is missing, damaged, or cannot be written.
+
+    `run`: the query whose engines this worker may keep; None: it keeps none.
+    """
     run = run or uuid4().hex
     for stage, bucket, version in some:
         StageWork(program, stage, run, (), None, BucketStates(states, stage), None).task().settle(bucket, version)
 
 
 def settle_on_spark(spark: SparkSession, job: Job, tell: Callable[[str], None]) -> None:
-    """The same for the last micro-batch of a query that has ended, in its workers. Where that cannot be, as for want of
-    room, `tell` is told why, and the next run goes on with the logs."""
+    """Write the states of a finished query as whole states, in its workers.
+
+    If that fails, e.g. because the disk is full, the reason is passed to `tell`, and the next run continues with the
+    logs.
+    """
     try:
         _settled(spark, job)
     except (CepError, PySparkException, Py4JError) as error:

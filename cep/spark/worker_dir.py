@@ -1,7 +1,7 @@
-"""A worker's own folders, where workers share none: in them tasks run as in those of a checkpoint.
+"""A worker's own folders, if workers share none. Tasks use them in place of the folders of the checkpoint.
 
-A state comes there when a task asks for it; what a task has written is put into the object store, and where it is told
-to the driver, by which it counts. Files that this worker wrote or read last stay, so it reads a state once.
+State files are downloaded when a task needs them. Files that a task has written are uploaded to the object store, and
+their places are reported to the driver, which commits them. Recent files stay here, so that they are read once.
 """
 
 from __future__ import annotations
@@ -25,21 +25,24 @@ from cep.spark.state.remote import bringing
 from cep.spark.tasks import PackedWork, QueryWork, TaskInput, TaskOutput, run_task
 
 Files = Mapping[str, Packed]
-"""Files by their names, and where each is."""
+"""The places of files, by name."""
 
 _LOCAL = "SPARK_LOCAL_DIRS"
-"""The variables that name Spark's folders of an executor, which it removes when it ends."""
+"""The environment variable with the folders of Spark in an executor, which removes them when it ends."""
 
 _STATE = re.compile(r"w?(\d+-\d{4})-(\d{8})")
 
 _homes: dict[bytes, Home] = {}
-"""The last one of this worker, by the name of the work."""
+"""The current folders of this worker, by the name of the work."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskFound:
-    """The result of a task of a `stage` for the driver: its `output`, of whose blocks it has the reports; by bucket, as
-    `1-0003`, the files of its state now (`states`); and what it wrote of the output and of dead letters."""
+    """The result of a task of a `stage`, for the driver.
+
+    `output`: the task's output, with reports as its only blocks. `states`: the files of each bucket's current state, by
+    names such as `1-0003`. `written` and `letters`: the files of output and of dead letters.
+    """
 
     stage: int
     output: TaskOutput
@@ -48,12 +51,12 @@ class TaskFound:
     letters: Files = field(default_factory=dict)
 
     def telling(self, reports: Sequence[HandedBlock]) -> TaskFound:
-        """The same with these reports."""
+        """Return a copy with these reports."""
         return replace(self, output=replace(self.output, handed=reports))
 
 
 class Home:
-    """`mark`: the name of the checkpoint; `run`: of the run."""
+    """The folders of this worker for a query. `mark`: the name of the checkpoint."""
 
     def __init__(self, work: QueryWork, packs: Packs, mark: str) -> None:
         local = os.environ.get(_LOCAL, "").split(",")[0]
@@ -70,7 +73,7 @@ class Home:
         bringing(self.states, self._bring)
 
     def _moved(self, work: QueryWork) -> QueryWork:
-        """The work with these folders in place of those of the checkpoint."""
+        """Return the work with these folders in place of those of the checkpoint."""
 
         def own(states: BucketStates) -> BucketStates:
             return replace(states, folder=str(self.states))
@@ -91,9 +94,14 @@ class Home:
         number: int,
         run: str,
     ) -> tuple[TaskFound, list[HandedBlock]]:
-        """Do a task; gives what the driver is told, and what goes to other tasks. `entries`: of the states of its
-        buckets; `versions`: of all buckets; `letters`: pieces of files of dead letters; `number`: of the manifest by
-        which it counts; `run`: whose. CepError: see `run_task`; something cannot be read or put."""
+        """Run a task. Return the result for the driver, and the blocks for other tasks.
+
+        - `entries`: the files of the states of its buckets. `versions`: those of all buckets.
+        - `letters`: pieces of files of dead letters.
+        - `number`: the manifest that will commit the result. `run`: the run of that manifest.
+
+        CepError: see `run_task`; or a file cannot be read or uploaded.
+        """
         self._entries = dict(entries)
         self._sweep(versions)
         self._forget(asked)
@@ -135,7 +143,7 @@ class Home:
         )
 
     def _sweep(self, versions: Mapping[str, int]) -> None:
-        """Remove the states that others have gone on with."""
+        """Remove states of which other workers have newer versions."""
         newest = dict[str, int]()
         there = {path.name for path in self.states.iterdir()}
         self._known = {name: one for name, one in self._known.items() if name in there}
@@ -148,7 +156,7 @@ class Home:
                 self._known.pop(path.name, None)
 
     def _forget(self, asked: TaskInput) -> None:
-        """Drop the engines of a task that did not count, where that of another did, and made something else."""
+        """Drop the engines of an uncommitted task whose committed repetition has written another state."""
         run = self.work.stages[0].run
         for bucket, one in asked.buckets.items():
             for number in self.work.states_of(asked.stage):
@@ -159,7 +167,7 @@ class Home:
                     drop_ways(run, number, bucket)
 
     def _bring_cold(self, asked: TaskInput) -> None:
-        """Have the states here of which this worker has no engine, several at a time."""
+        """Download, in parallel, the states of buckets for which this worker keeps no engine."""
         run = self.work.stages[0].run
         cold = {
             state_name(asked.stage, bucket)
@@ -169,13 +177,13 @@ class Home:
         objects.at_once(self._bring, [name for name in self._entries if state_of(name) in cold])
 
     def _stepped(self, name: str) -> str:
-        """The bucket of whose step a state is."""
+        """Return the bucket whose step writes a state."""
         stage, _, bucket = name.partition("-")
         count = len(self.work.stages)
         return f"{int(stage) - count}-{bucket}" if int(stage) > count + 1 else name
 
     def _bring(self, name: str) -> None:
-        """Have a file of a state here, if it is one of what the task asks for. CepError: it cannot be read."""
+        """Download a file of a state if the task needs it. CepError: it cannot be read."""
         one, path = self._entries.get(name), self.states / name
         if one is None or (self._known.get(name) == one and path.exists()):
             return
@@ -183,7 +191,7 @@ class Home:
         self._known[name] = one
 
     def close(self) -> None:
-        """Remove it."""
+        """Remove the folders."""
         shutil.rmtree(self.root, ignore_errors=True)
 
 
@@ -200,7 +208,7 @@ def _remove_left(local: Path) -> None:
 
 
 def home_of(work: PackedWork, packs: Packs, mark: str) -> Home:
-    """That of this worker for a query."""
+    """Return the folders of this worker for a query."""
     if work.name not in _homes:
         for other in _homes.values():
             other.close()

@@ -1,4 +1,5 @@
-"""Folders that go with their process, or, where that is killed, with the next one that makes such a folder."""
+"""Temporary folders that are removed with their process or, if it is killed, by the next one that makes such a
+folder."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ _PREFIX, _LOCK, _FOLDER = "semcep-", "lock", "run"
 
 @contextmanager
 def working_folder() -> Iterator[Path]:
-    """An empty folder while the block runs. Those that killed processes of this user have left are removed."""
+    """Provide an empty folder during the block. Remove folders left by killed processes of this user."""
     _remove_left(Path(tempfile.gettempdir()))
     root = Path(tempfile.mkdtemp(prefix=_PREFIX))
     try:
@@ -32,7 +33,7 @@ def working_folder() -> Iterator[Path]:
 
 @cache
 def own_folder() -> str:
-    """One for as long as this process lives."""
+    """Return a folder that exists as long as this process."""
     folders = ExitStack()
     atexit.register(folders.close)
     return str(folders.enter_context(working_folder()))

@@ -1,8 +1,8 @@
-"""The notes of micro-batches: which version of its state each bucket has after one, and when it is to be stepped again.
+"""The notes of micro-batches. A note records the version of each bucket's state, and when buckets must step again.
 
-A note, `batch-00000007` in the folder of the states, is on disk before the micro-batch counts in the sink. So one that
-is done again begins with what was there before it, whatever a killed run has written; and of one that counts already
-the note says all that was told of it.
+A note, such as `batch-00000007` in the folder of the states, is on disk before the micro-batch is committed in the
+sink. So a repeated micro-batch starts from the states before it, whatever a killed run has written. For a committed
+micro-batch, the note has the reports again.
 """
 
 from __future__ import annotations
@@ -20,20 +20,24 @@ from cep.spark.state.bucket_states import of_run
 from cep.spark.state.segment_files import missing_file
 
 KEPT = 3
-"""Notes that stay: Spark goes back by one micro-batch, and by one more where its last log is removed."""
+"""The number of notes to keep. Spark goes back by one micro-batch, or by two if its last log entry is removed."""
 
 PREFIX = "batch-"
 
 CLOCKS = "clocks-"
-"""The prefix of files with the clocks of keys, of which lateness is judged."""
+"""The prefix of files with the clocks of keys, for lateness by key."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchNote:
-    """The `versions` of the states of buckets, by names as `1-0003`; from which watermark on a bucket is to be stepped
-    though nothing comes for it (`calls`, milliseconds; those that sleep are not there); and the lines of `reports`.
-    Where lateness is judged by keys, the `watermark` that it had, and the one that their clocks allow since (`reached`,
-    milliseconds)."""
+    """The note of a micro-batch.
+
+    - `versions`: those of the buckets' states, by names such as `1-0003`.
+    - `calls`: the watermark (milliseconds) at which a bucket must step even without input, for buckets that must.
+    - `reports`: the reports, as lines of JSON.
+    - `watermark`, `reached`: for lateness by key, the watermark of the micro-batch, and the one that follows from
+      the clocks after it (milliseconds).
+    """
 
     versions: Mapping[str, int] = field(default_factory=dict)
     calls: Mapping[str, int] = field(default_factory=dict)
@@ -49,21 +53,23 @@ class BatchNote:
         watermark: int = 0,
         reached: int = 0,
     ) -> BatchNote:
-        """The note of the next micro-batch, which has stepped these buckets."""
+        """Return the note of the next micro-batch, which has stepped these buckets."""
         waiting = {**self.calls, **calls}
         calling = {name: call for name, call in waiting.items() if call is not None}
         return BatchNote({**self.versions, **versions}, calling, reports, watermark, reached)
 
 
 class BatchNotes:
-    """The notes in the folder of the states, which exists. `begins`: the clocks of keys before the first."""
+    """The notes in the folder of the states, which must exist. `begins`: the clocks of keys before the first
+    micro-batch."""
 
     def __init__(self, folder: Path, begins: Mapping[str, Any] | None = None) -> None:
         self._folder, self.begins = folder, begins
         self._last: tuple[int, BatchNote] = (-1, BatchNote())
 
     def after(self, batch: int) -> BatchNote:
-        """The note of a micro-batch that has ended, -1: of none. CepError: it is missing or damaged."""
+        """Return the note of a finished micro-batch. -1 stands for the empty note before the first. CepError: it is
+        missing or damaged."""
         if batch < 0:
             return BatchNote()
         if self._last[0] != batch:
@@ -71,8 +77,7 @@ class BatchNotes:
         return self._last[1]
 
     def write(self, batch: int, note: BatchNote, clocks: Mapping[str, Any] | None = None) -> None:
-        """Write the note of a micro-batch, and the clocks of its keys; it is on disk when this returns.
-        CepError: it cannot be written."""
+        """Write the note of a micro-batch, and the clocks of its keys, synced to disk. CepError: this fails."""
         path = self._path(batch)
         content: dict[str, object] = {"versions": note.versions, "calls": note.calls, "reports": note.reports}
         content |= {"watermark": note.watermark, "reached": note.reached}
@@ -95,7 +100,8 @@ class BatchNotes:
             raise damaged_file(path) from None
 
     def clocks(self, batch: int) -> Mapping[str, Any] | None:
-        """The clocks of keys after a micro-batch; None: there is none. CepError: they are missing or damaged."""
+        """Return the clocks of keys after a micro-batch; None if there are none. CepError: they are missing or
+        damaged."""
         return self.begins if batch < 0 else self._content(self._path(batch, CLOCKS))
 
     def moved(self, batch: int) -> bool:

@@ -1,12 +1,14 @@
-"""The states of buckets as files beside Spark's checkpoint; which version counts is in a note (`batch_notes.py`).
+"""The states of buckets as files beside Spark's checkpoint. A note (`batch_notes.py`) records the committed versions.
 
-What stays as it is from one version to the next is written once (`segment_files.py`). A version need not be whole: it
-may say what came since the one before (`delta_log.py`).
+Parts that stay the same from one version to the next are written once (`segment_files.py`). A version may also consist
+of only the input since the previous one (`delta_log.py`).
 
-A file is on disk before the note is that names its version, so what a note names exists, also after a cut of power. A
-repeated task writes the same file. Spark goes back by two micro-batches at most, in each of which a bucket makes one
-version at most. Each state begins with the number of its micro-batch, by which a migration knows the states that count,
-and with its hash, which depends on the names of the file and the checkpoint.
+A file is on disk before the note that names its version. So the versions in a note exist, even after a power failure. A
+repeated task writes the same file. Spark goes back by at most two micro-batches, and a bucket makes at most one version
+in each.
+
+A state begins with the number of its micro-batch, by which a migration recognises committed states. Then comes its
+hash, which depends on the names of the file and of the checkpoint.
 """
 
 from __future__ import annotations
@@ -32,30 +34,31 @@ Opened = TypeVar("Opened")
 
 
 RUN = "run"
-"""In the folder of the states: the name of the checkpoint."""
+"""The file, in the folder of the states, with the name of the checkpoint."""
 
 _BATCH = 8  # bytes of the number of a micro-batch
 _BEFORE = checksum.HEAD + _BATCH + checksum.SIZE
 
 KEPT = 3
-"""Versions of a bucket that stay, with those that they lie on: one for Spark to go back to, one more where Spark's last
-log is removed."""
+"""The number of a bucket's versions to keep, in addition to those that they depend on.
+
+Spark may go back by one version, or by two if its last log entry is removed.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class BucketStates:
-    """The files of a stage, in a folder that exists and that all workers share."""
+    """The state files of a stage, in an existing folder that all workers share."""
 
     folder: str
     stage: int
 
     def read(self, bucket: int, version: int) -> bytes:
-        """The bytes of a state. CepError: it is missing or damaged."""
+        """Return the bytes of a state. CepError: it is missing or damaged."""
         return read_state(self._path(bucket, version))
 
     def opened(self, bucket: int, version: int, open: Callable[[bytes, Segments], Opened]) -> Opened:
-        """Apply `open` to a state and its segments. CepError: something is missing, damaged, or of another
-        program."""
+        """Apply `open` to a state and its segments. CepError: something is missing, damaged, or of another program."""
         path = self._path(bucket, version)
         state, segments = parted_state(path)
         try:
@@ -66,7 +69,7 @@ class BucketStates:
             raise CepError(f"--checkpoint: {path}: {error.message}", hint=BACK, code="checkpoint") from None
 
     def write(self, bucket: int, version: int, state: bytes | SegmentedState, batch: int) -> None:
-        """Write the state after a micro-batch, and remove the versions that are too old. CepError: it fails."""
+        """Write the state after a micro-batch, and remove versions that are too old. CepError: this fails."""
         with writing_to("--checkpoint", Path(self.folder)):
             path, content = self._path(bucket, version), state
             kept: frozenset[str] = frozenset()
@@ -78,8 +81,9 @@ class BucketStates:
             self._drop_old(bucket, version - KEPT + 1, kept)
 
     def append(self, bucket: int, version: int, came: Came, batch: int) -> bool:
-        """Write only the changes since the previous version, if the log has room for them. Returns True if it did.
-        Raises CepError if writing fails.
+        """Write only the input since the previous version, if the log has room for it. Return True if it had room.
+
+        CepError: writing fails.
         """
         path = self._path(bucket, version)
         before = log_place(self._path(bucket, version - 1))
@@ -92,7 +96,8 @@ class BucketStates:
         return True
 
     def log(self, bucket: int, version: int) -> tuple[int, list[Came]]:
-        """The whole version that one lies on, and what came since. CepError: something is missing or damaged."""
+        """Return the last whole version up to a version, and the input since. CepError: something is missing or
+        damaged."""
         found: list[Came] = []
         for number in range(version, 0, -1):
             path = self._path(bucket, number)
@@ -107,15 +112,17 @@ class BucketStates:
         raise missing_file(self._path(bucket, 0))
 
     def settle(self, bucket: int, version: int, state: bytes) -> None:
-        """Write a version whole that is in the log. CepError: it fails."""
+        """Write a version of the log as a whole state. CepError: this fails."""
         path = self._path(bucket, version)
         with writing_to("--checkpoint", path.parent):
             _put(path, state, batch_of(path))
 
     def _drop_old(self, bucket: int, oldest: int, kept: frozenset[str]) -> None:
-        """Remove the versions before the oldest that stays, if it lies on none of them, and those files of their
-        segments that later ones, of which the last has these `kept`, do not use. The oldest goes first: where this is
-        broken off, what is left is found the next time."""
+        """Remove the versions before the oldest one to keep, unless it depends on them.
+
+        Also remove files of segments that later versions do not use; those of the newest are in `kept`. Versions are
+        removed from the oldest on, so that an interrupted removal is completed by the next one.
+        """
         place = log_place(self._path(bucket, oldest))
         last = first = oldest if place is None else min(oldest, place.whole)
         while first > 1 and self._path(bucket, first - 1).exists():
@@ -132,7 +139,7 @@ class BucketStates:
             path.unlink(missing_ok=True)
 
     def files(self, bucket: int, version: int) -> list[str]:
-        """Return the names of all files that a version needs, its own among them; none if there is no such version."""
+        """Return the names of all files that a version needs, including its own; none if the version does not exist."""
         path = self._path(bucket, version)
         place, segments = log_place(path), _segments(path)
         if place is None:
@@ -149,8 +156,10 @@ class BucketStates:
 
 
 def begin(folder: Path, run: str) -> None:
-    """Make the folder of the states; `run`: the name of the checkpoint. CepError: it belongs to another checkpoint, or
-    cannot be made."""
+    """Create the folder of the states. `run`: the name of the checkpoint.
+
+    CepError: the folder belongs to another checkpoint, or cannot be created.
+    """
     file = folder / RUN
     if not file.exists():
         with writing_to("--checkpoint", folder):
@@ -161,7 +170,7 @@ def begin(folder: Path, run: str) -> None:
 
 
 def of_run(path: Path) -> bytes:
-    """The input of the hash of a state besides its content."""
+    """Return the bytes that are hashed together with the content of a state."""
     try:
         return path.with_name(RUN).read_bytes() + path.name.encode()
     except FileNotFoundError:
@@ -169,23 +178,23 @@ def of_run(path: Path) -> bytes:
 
 
 def state_name(stage: int, bucket: int) -> str:
-    """The prefix of the names of a bucket's files."""
+    """Return the prefix of the names of a bucket's files."""
     return f"{stage}-{bucket:04}"
 
 
 def state_of(file: str) -> str:
-    """The prefix of the names of a bucket's files, of one of them, a segment or not."""
+    """Return the prefix of the names of a bucket's files, given the name of a state or segment file."""
     stage, bucket, _ = file.removeprefix(PREFIX).split("-", 2)
     return f"{stage}-{bucket}"
 
 
 def read_state(path: Path) -> bytes:
-    """The bytes of a state, without its segments. CepError: it is missing or damaged."""
+    """Return the bytes of a state without its segments. CepError: it is missing or damaged."""
     return parted_state(path)[0]
 
 
 def parted_state(path: Path) -> tuple[bytes, Segments]:
-    """The bytes of a state, and its segments. CepError: it is missing or damaged."""
+    """Return the bytes of a state, and its segments. CepError: it is missing or damaged."""
     state = io.BytesIO(_read(path))
     try:
         segments = Segments.of(path.parent, state)
@@ -200,7 +209,7 @@ def _put(path: Path, content: bytes, batch: int) -> None:
 
 
 def log_place(path: Path) -> LogPlace | None:
-    """Find a version in the log of its bucket; None: it is missing, or no such file."""
+    """Return the place of a version in the log of its bucket; None if it is missing or too short."""
     try:
         with present(path).open("rb") as file:
             begins = file.read(_BEFORE + HEAD)
@@ -210,7 +219,7 @@ def log_place(path: Path) -> LogPlace | None:
 
 
 def batch_of(path: Path) -> int:
-    """The micro-batch that made a version. CepError: it is missing or damaged."""
+    """Return the number of the micro-batch that made a version. CepError: it is missing or damaged."""
     try:
         with present(path).open("rb") as file:
             return int.from_bytes(_known(path, file.read(_BEFORE))[:_BATCH], "little")
@@ -219,7 +228,7 @@ def batch_of(path: Path) -> int:
 
 
 def _segments(path: Path) -> Segments | None:
-    """The segments of a state; None: it is missing or damaged."""
+    """Return the segments of a state; None if it is missing or damaged."""
     try:
         with present(path).open("rb") as file:
             file.seek(_BEFORE)
@@ -229,7 +238,7 @@ def _segments(path: Path) -> Segments | None:
 
 
 def _read(path: Path) -> bytes:
-    """Read a state and its segments from a file. CepError: it is missing or damaged."""
+    """Return the content of a state file after checking its hashes. CepError: it is missing or damaged."""
     try:
         data = present(path).read_bytes()
     except FileNotFoundError:
@@ -246,7 +255,7 @@ def _read(path: Path) -> bytes:
 
 
 def state_header(path: Path) -> dict[str, Any]:
-    """The header of the snapshot that a state is. CepError: it is damaged."""
+    """Return the header of the snapshot in a state. CepError: it is damaged."""
     from cep.runtime import snapshot  # loads Arrow, which a process that only plans does without
 
     try:
@@ -256,7 +265,7 @@ def state_header(path: Path) -> dict[str, Any]:
 
 
 def _known(path: Path, data: bytes) -> bytes:
-    """Return what a file holds before the state. CepError: it is damaged."""
+    """Return the bytes before the state in a file. CepError: it is damaged."""
     try:
         return bytes(checksum.content(data[:_BEFORE], of_run(path)))
     except checksum.Broken:
@@ -264,7 +273,7 @@ def _known(path: Path, data: bytes) -> bytes:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what killed tasks have left in the folder of states. Not while tasks run."""
+    """Remove what killed tasks have left in the folder of states. Do not call this while tasks run."""
     remove_hidden(folder)
     last, first = dict[str, int](), dict[str, int]()
     found = [(path, *path.name.rpartition("-")) for path in sorted(folder.glob("[0-9]*-*-*"))]

@@ -1,4 +1,4 @@
-"""The owner of a checkpoint: the program and the options that its state depends on, beside Spark's own files."""
+"""The owner of a checkpoint: the program, and the options on which its state depends."""
 
 from __future__ import annotations
 
@@ -36,15 +36,23 @@ SECOND = 1_000_000  # microseconds
 
 @dataclass(frozen=True, slots=True)
 class CheckpointInfo:
-    """`program`: the fingerprint of text, policy, facts and knowledge together; `facts`, `knowledge`: those of each.
-    `output`, its `format` and the events that go there (`only`): the sink keeps its log there. `laid`: where the state
-    is. `generation`: which folders are in use, and with what they begin. `name`: no other checkpoint has it. `times`:
-    their form (`cep.connectors.records.times`), as in the input when the run began. `changes`: of fluents it is written
-    when they begin and end. `replaces`: records may withdraw or replace others; `revise`: those so old (microseconds),
-    and what was derived is put right, None: it is not; `final`: only what is final is written; `keys`: the KEY of each
-    event that has one; `params`: the values of the parameters that rules use; `lateness_by`: the
-    attribute by whose own latest time lateness is judged; `frames`: the names of the inputs that come as DataFrames, in
-    their order: Spark goes on with the sources that it began with."""
+    """The program and options of a checkpoint.
+
+    - `program`: the fingerprint of text, policy, facts and knowledge together. `facts`, `knowledge`: those of each.
+    - `output`, `format`, `only`: the folder with the sink's log, the format of its files, and the written events.
+    - `laid`: the layout of the state. `generation`: the folders in use, and the state that they started from.
+    - `name`: a unique name of the checkpoint.
+    - `times`: the format of times (`cep.connectors.records.times`), as in the input when the run began.
+    - `changes`: fluents are written as beginnings and ends.
+    - `replaces`: records may withdraw or replace others.
+    - `revise`: how old such records may be, in microseconds, for results to be corrected; None: results are not
+      corrected.
+    - `final`: only final results are written.
+    - `keys`: the KEY of each event that has one. `params`: the values of the parameters that rules use.
+    - `lateness_by`: the attribute whose values have separate clocks for lateness.
+    - `frames`: the names of the inputs that are DataFrames, in order, because Spark continues with its original
+      sources.
+    """
 
     program: str
     text: str
@@ -70,7 +78,7 @@ class CheckpointInfo:
 
     @classmethod
     def read(cls, file: Path) -> CheckpointInfo:
-        """Read it from a file. CepError: it is damaged."""
+        """Read the file. CepError: it is damaged."""
         try:
             found = json.loads(Chain(CHECKPOINT.encode()).read(file.read_bytes()))
             made = {"laid": StateLayout(**found["laid"]), "generation": Generation.of(found["generation"])}
@@ -80,11 +88,11 @@ class CheckpointInfo:
 
     @property
     def withdraws(self) -> bool:
-        """Return True if written rows may be withdrawn."""
+        """True if written rows may be withdrawn."""
         return self.revise is not None and not self.final
 
     def write(self, file: Path) -> None:
-        """Write the file, whole or not at all."""
+        """Write the file atomically."""
         put(file, Chain(CHECKPOINT.encode()).add(json.dumps(asdict(self), ensure_ascii=False).encode()))
 
 
@@ -97,12 +105,17 @@ def claim(
     unsplit: Callable[[], Sequence[str]] = tuple,
     settle: Callable[[CheckpointInfo, Path, Mapping[str, int]], None] = lambda *_: None,
 ) -> tuple[CheckpointInfo, Migration | None]:
-    """Make the checkpoint this program's, or see that it is; gives what it is then, and what was carried over if
-    anything was. A checkpoint in which nothing was begun belongs to no program. `lateness` in microseconds;
-    `migratable`: `--migrate` is possible here; `unsplit`: why states cannot go to other buckets; `settle` writes
-    states of what the checkpoint was before whole, which may be a log. To another number of
-    them they go without `--migrate`, but in a run that revises, where what was given before would become final.
-    CepError: it belongs to another program; says what differs, or what cannot be carried over."""
+    """Make the checkpoint that of this program, or check that it is. Return its settings, and the migration if any.
+
+    A checkpoint in which nothing has begun belongs to no program. A change in the number of buckets needs no
+    `--migrate`, except in a run that revises, because its earlier results would become final.
+
+    - `lateness`: in microseconds. `migratable`: `--migrate` is possible here.
+    - `unsplit`: a function that returns reasons why states cannot be divided into other buckets.
+    - `settle`: a function that writes logs of the former program's states as whole states.
+
+    CepError: the checkpoint belongs to another program; the error lists the differences, or what prevents a migration.
+    """
     file = folder / CHECKPOINT
     before = CheckpointInfo.read(file) if file.exists() else None
     if before is not None and (before == now or depends_on_input(folder)):
@@ -131,7 +144,7 @@ def claim(
 
 
 def vacant(folder: Path, output: str) -> None:
-    """Make sure that a checkpoint may begin in the folder, and that its output is empty. CepError: it may not."""
+    """Check that a checkpoint may begin in the folder, and that the output is empty. CepError: it may not."""
     there = [one.name for one in folder.iterdir()] if folder.exists() and not (folder / CHECKPOINT).exists() else []
     if any(
         name not in (LOCK, TURN) and not name.startswith(f".{CHECKPOINT}") for name in there
@@ -145,7 +158,7 @@ def vacant(folder: Path, output: str) -> None:
 
 
 def _another(folder: Path, before: CheckpointInfo, now: CheckpointInfo, migratable: bool) -> CepError:
-    """The error for a checkpoint of something else than what runs now; says what differs."""
+    """Return the error for a checkpoint of another program or other options, with the differences."""
     same = before.program == now.program
     what, whose = ("was made with other options", "options") if same else ("is of another program", "program")
     migrate = ", or add `--migrate`" if migratable else ""
@@ -159,7 +172,7 @@ def _another(folder: Path, before: CheckpointInfo, now: CheckpointInfo, migratab
 def _migrated(
     folder: Path, before: CheckpointInfo, now: CheckpointInfo, lateness: int, unsplit: Sequence[str], settle: Settle
 ) -> tuple[CheckpointInfo, Migration]:
-    """The checkpoint migrated to another program, whose generation begins where the one before ended."""
+    """Migrate the checkpoint to another program, whose generation starts at the end of the previous one."""
     output = Path(before.output)
     generation = next_generation(
         folder, before.generation, before.laid, before.buckets, output, lateness, settle, before.lateness_by is not None
@@ -188,7 +201,7 @@ def _migrated(
 
 
 def _empty(output: str, why: str) -> None:
-    """CepError: something is there; files that `check_writable` has left do not count."""
+    """Check that the output folder is empty, apart from probes of `check_writable`. CepError: it is not."""
     path = Path(output)
     if path.exists() and not (path.is_dir() and all(one.name.startswith(PROBES) for one in path.iterdir())):
         raise CepError(
@@ -205,13 +218,13 @@ def depends_on_input(folder: Path) -> bool:
 
 @contextmanager
 def checkpoint_errors(folder: Path) -> Iterator[None]:
-    """The block makes and writes the checkpoint. CepError: it cannot."""
+    """Convert errors in the block, which creates and writes the checkpoint, to a CepError."""
     with writing_to("--checkpoint", folder, begins=True):
         yield
 
 
 def difference(before: CheckpointInfo, now: CheckpointInfo) -> str:
-    """The differences, line by line."""
+    """Return the differences between two programs with their options, line by line."""
     lines = list(
         unified_diff(before.text.splitlines(), now.text.splitlines(), "the checkpoint's", "now", lineterm="", n=1)
     )
@@ -236,7 +249,7 @@ def difference(before: CheckpointInfo, now: CheckpointInfo) -> str:
 def fixed(
     before: CheckpointInfo, now: CheckpointInfo, names: Sequence[str] = ("buckets", "output", "format")
 ) -> list[str]:
-    """Which of the options with these names differ, and how."""
+    """Return the differences between some options, by name."""
     return [
         f"{name}: {getattr(before, name)} before, {getattr(now, name)} now"
         for name in names
@@ -283,7 +296,7 @@ def _revised(before: CheckpointInfo, now: CheckpointInfo) -> list[str]:
 
 
 def _judged(before: CheckpointInfo, now: CheckpointInfo) -> list[str]:
-    """How the judgement of lateness differs."""
+    """Return how the rule of lateness differs."""
     ways = [f"--lateness-by {one.lateness_by}" if one.lateness_by else "no --lateness-by" for one in (before, now)]
     return [] if before.lateness_by == now.lateness_by else ["{} before, {} now".format(*ways)]
 

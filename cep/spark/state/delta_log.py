@@ -1,8 +1,8 @@
-"""The rows that came for a bucket in a micro-batch, as a version of its state: the one before, stepped with them.
+"""The input of a bucket in a micro-batch, as a version of its state: the previous version, stepped with this input.
 
-A step depends on the state, the rows and the watermark alone. So of a large state to which little comes, that is
-written, and not the state: the versions since the last whole one are a log, which who has lost the engine steps again.
-It has at most `ENTRIES`, and no more bytes than the whole one.
+A step depends only on the state, the rows and the watermark. So if a large state has little input, only the input is
+written. The versions since the last whole one form a log. A worker without the engine steps through it again. A log has
+at most `ENTRIES` versions, and no more bytes than the whole version.
 """
 
 from __future__ import annotations
@@ -17,21 +17,23 @@ if TYPE_CHECKING:  # which loads polars, and a process that only plans does with
     from cep.spark.shuffle_blocks import ShuffleBlock
 
 MARK = b"\x00came\x02"
-"""The first bytes of such a version; the last one counts the forms there have been."""
+"""The first bytes of such a version. The last one is the version of the format."""
 
 ENTRIES = 100
-"""Versions in a row that are not whole."""
+"""The maximum number of successive versions that are not whole."""
 
 _PLACE, _LENGTH = struct.Struct("<qqq"), struct.Struct("<q")
 
 HEAD = len(MARK) + _PLACE.size
-"""By so many bytes the place of a version is known."""
+"""The number of bytes from which the place of a version can be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
-    """The place of a version in the log: the number of the `whole` version below it (its own if it is whole), that
-    version's `size` in bytes, and the bytes of all later entries (`behind`).
+    """The place of a version in the log.
+
+    `whole`: the number of the last whole version up to it. `size`: the size of that version in bytes. `behind`: the
+    bytes of all later entries.
     """
 
     whole: int
@@ -40,13 +42,14 @@ class LogPlace:
 
     @classmethod
     def of(cls, begins: bytes, size: int, version: int) -> LogPlace:
-        """The place of a version, of which a file of this size has these first bytes. struct.error: it is damaged."""
+        """Return the place of a version, given the first bytes and the size of its file. struct.error: it is
+        damaged."""
         if not begins.startswith(MARK):
             return cls(version, size)
         return cls(*_PLACE.unpack_from(begins, len(MARK)))
 
     def next(self, version: int, size: int) -> LogPlace | None:
-        """That of the next version, of so many bytes; None: it is to be whole."""
+        """Return the place of the next version, which has `size` bytes; None: it must be written whole."""
         if version > self.whole + ENTRIES or self.behind + size > self.size:
             return None
         return LogPlace(self.whole, self.size, self.behind + size)
@@ -54,13 +57,13 @@ class LogPlace:
 
 @dataclass(frozen=True, slots=True)
 class Came:
-    """The `rows` that a bucket took, and the `watermark` to which it went on (milliseconds, 0: there is none yet)."""
+    """The rows with which a bucket was stepped, and the watermark (milliseconds; 0: there is none yet)."""
 
     rows: Sequence[ShuffleBlock]
     watermark: int
 
     def packed(self, before: LogPlace, version: int) -> bytes | None:
-        """It as the version behind one of a place; None: that is to be whole."""
+        """Return the input as the version after another one's place; None: the version must be written whole."""
         rows = [[one.event, one.place, one.source, len(one.rows)] for one in self.rows]
         text = json.dumps({"watermark": self.watermark, "rows": rows}, separators=(",", ":")).encode()
         size = HEAD + _LENGTH.size + len(text) + sum(len(one.rows) for one in self.rows)
@@ -72,8 +75,8 @@ class Came:
 
     @classmethod
     def of(cls, content: bytes, stage: int, bucket: int) -> Came:
-        """The blocks that came for a bucket, from a version. ValueError, LookupError, TypeError, struct.error: it is
-        none."""
+        """Read the input of a bucket from a version. ValueError, LookupError, TypeError, struct.error: it is not
+        valid."""
         from cep.spark.shuffle_blocks import ShuffleBlock
 
         start = HEAD + _LENGTH.size

@@ -1,11 +1,11 @@
-"""The migration of a checkpoint to another program: which rules go on, which are new, and what forbids it.
+"""The migration of a checkpoint to another program: which rules continue, which are new, and what prevents it.
 
-It begins a generation: new folders for Spark and for the states of buckets, which go on where the last finished
-micro-batch ended.
+It begins a generation: new folders for Spark and for the states of buckets. They start at the end of the last finished
+micro-batch.
 
-The old folders are only read, and stay until the new generation has finished a micro-batch. So a run that is killed in
-between begins again from the same. The first micro-batch reads nothing new: it wakes up every bucket, which takes its
-state over, and sends the watermark and what waits for it.
+The old folders are only read, and stay until the new generation has finished a micro-batch. So a run that is killed
+before that starts from the same state again. The first micro-batch reads no new input. It wakes up every bucket, which
+loads its state, and sends the watermark and the waiting rows.
 """
 
 from __future__ import annotations
@@ -35,10 +35,14 @@ if TYPE_CHECKING:  # loaded only where a migration begins: processes that plan a
 
 @dataclass(frozen=True, slots=True)
 class StateLayout:
-    """The layout of a program's state: `rules` with state and their `goals`, by name; `stages`: for each how its events
-    are dealt to buckets (`inputs`, `keyed`), which of them are input (`outside`), what it derives (`outputs`), and its
-    goals. `events`: the types of input events; `columns`: of Parquet, by event; `fluents`: the meaning of each that is
-    derived, None: a version made it that did not keep them."""
+    """The layout of a program's state.
+
+    - `rules`: the rules with state, and their `goals`, by name.
+    - `stages`: for each stage, the distribution of its events to buckets (`inputs`, `keyed`), its input events
+      (`outside`), its derived events (`outputs`), and its goals.
+    - `events`: the attribute types of input events. `columns`: the columns of Parquet files, by event.
+    - `fluents`: the fingerprint of each derived fluent; None: an old version wrote the layout without them.
+    """
 
     rules: dict[str, list[str]]
     stages: list[dict[str, Any]]
@@ -48,7 +52,7 @@ class StateLayout:
 
     @classmethod
     def of(cls, engine: Engine, wanted: Sequence[str]) -> StateLayout:
-        """The layout of the program that the engine runs, of which the events `wanted` are written."""
+        """Return the layout of the program that the engine runs. `wanted`: the events to write."""
         from cep.connectors.writing.layout import ParquetLayout
         from cep.plan.partition import partition
 
@@ -70,11 +74,16 @@ class StateLayout:
 
 @dataclass(frozen=True, slots=True)
 class StartingPoint:
-    """The end of the generation `number`, and the layout of the state of its program (`laid`): `offset` of the source,
-    `watermark` of its next micro-batch (milliseconds, 0: none), `time` of its buckets (microseconds), their `versions`,
-    by names as `1-0003`; `latest`: the bucket with the latest time, None: there are no buckets. `sources`: for each
-    stage now the one whose state it takes over, 0: none. `buckets`: how many a keyed stage had. `last`: its last
-    micro-batch. `cuts`: those of the generation."""
+    """The end of an earlier generation, from which a new one starts.
+
+    - `number`: that of the earlier generation. `laid`: the layout of its program's state.
+    - `offset`: the offset of the source. `last`: its last micro-batch.
+    - `watermark`: that of its next micro-batch (milliseconds; 0: none). `time`: that of its buckets (microseconds).
+    - `versions`: those of its buckets, by names such as `1-0003`. `latest`: the bucket with the latest time; None:
+      there are no buckets. `buckets`: the number of buckets of a keyed stage.
+    - `sources`: for each new stage, the number of the old stage whose state it continues; 0: none.
+    - `cuts`: those of the earlier generation.
+    """
 
     number: int
     laid: StateLayout
@@ -89,39 +98,43 @@ class StartingPoint:
     cuts: dict[str, int] = field(default_factory=dict)
 
     def state(self, folder: str, stage: int, bucket: int) -> PriorState | None:
-        """Return the state that a bucket begins with: its own, or only the time of other buckets, or None if there was
-        none. `folder`: the folder of states.
+        """Return the state that a bucket starts from: its own, or else only the time of other buckets.
+
+        Return None if there was no state. `folder`: the folder of states.
         """
         return self.own(folder, stage, bucket) or self.only_time(folder)
 
     def own(self, folder: str, stage: int, bucket: int) -> PriorState | None:
-        """The state that a bucket had; None: it had none."""
+        """Return the earlier state of a bucket; None if it had none."""
         source = bucket_states.state_name(self.sources[stage - 1], bucket)
         return self._read(folder, source, None) if source in self.versions else None
 
     def only_time(self, folder: str) -> PriorState | None:
-        """The time that the buckets had come to, and the knowledge as it was then; None: there were no buckets."""
+        """Return the time of the buckets, with the knowledge at that time; None if there were no buckets."""
         return None if self.latest is None else self._read(folder, self.latest, frozenset())
 
     def _read(self, folder: str, name: str, goals: frozenset[str] | None) -> PriorState:
         return _prior(folder, name, self.versions[name], goals, self.time)
 
     def new(self, engine: Engine) -> dict[str, InputHorizon]:
-        """The rules of an engine's program with state that the program before had not, each with how much input it
-        needs to have seen."""
+        """Return the rules with state that the earlier program did not have, each with its input horizon."""
         horizons = engine.input_horizons()
         return {rule: horizons[rule] for rule, goals in engine.goals().items() if not self.laid.goals.issuperset(goals)}
 
     def lacking(self, engine: Engine) -> dict[str, int | None]:
-        """The new rules that may lack results if they have not seen the input of before, each with the end of the
-        results from which on it lacks none, None: it may always."""
+        """Return the new rules whose results may be incomplete without earlier input.
+
+        Each comes with the time from which its results are complete; None: they may stay incomplete.
+        """
         new = self.new(engine) if self.time > BEGINNING else {}
         remember = {rule: horizon for rule, horizon in new.items() if horizon.length or not horizon.bounded}
         return {rule: self.time + one.length if one.bounded else None for rule, one in remember.items()}
 
     def waiting(self, folder: str) -> Iterator[tuple[str, list[str]]]:
-        """The states in which input events wait, and the names of these events; each event is taken from one stage,
-        from all of its buckets or from the first."""
+        """Yield the states in which input events wait, and the names of these events.
+
+        Each event is taken from one stage: from all of its buckets or, if broadcast, from the first.
+        """
         stages = [{event: stage["inputs"][event] for event in stage["outside"]} for stage in self.laid.stages]
         return _waiting(folder, stages, self.versions)
 
@@ -142,7 +155,7 @@ class EarlierInput:
 
     @classmethod
     def of(cls, engine: Engine, start: StartingPoint) -> EarlierInput | None:
-        """Return the earlier input that the program of an engine needs; None: it needs none."""
+        """Return the earlier input that the program of an engine needs; None if it needs none."""
         from cep.plan.event_schemas import tables_of
         from cep.plan.partition import partition
 
@@ -159,31 +172,36 @@ class EarlierInput:
         return cls(since, goals, events, tables, stages)
 
     def waiting(self, warm: WarmStates) -> Iterator[tuple[str, list[str]]]:
-        """The states in which events wait that only the new program reads, and the names of these events."""
+        """Yield the states with waiting rows of events that only the new program reads, and the names of these
+        events."""
         stages = [{event: way for event, way in stage.items() if event in self.tables} for stage in self.stages]
         return _waiting(warm.folder, stages, warm.versions)
 
 
 @dataclass(frozen=True, slots=True)
 class WarmStates:
-    """States of the new program, after the input of before alone: their `folder` and their `versions`, by names as
-    `1-0003`. Of each, the `goals` may be taken."""
+    """States of the new program after only the earlier input.
+
+    `folder`: their folder. `versions`: by names such as `1-0003`. `goals`: the goals that may start from them.
+    """
 
     folder: str
     versions: Mapping[str, int]
     goals: frozenset[str]
 
     def state(self, stage: int, bucket: int) -> PriorState:
-        """The state that the goals of a bucket start from. CepError: it is missing or damaged."""
+        """Return the state that the goals of a bucket start from. CepError: it is missing or damaged."""
         name = bucket_states.state_name(stage, bucket)
         return _prior(self.folder, name, self.versions[name], self.goals)
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """The `number` counts from 1. `first`: the number of its first micro-batch in the sink's log; `start`: None where
-    it began with nothing. `cuts`: the times at which intervals of fluents begin at the earliest (microseconds), which
-    an earlier program did not have."""
+    """A generation of a checkpoint. `number`: counted from 1.
+
+    `first`: the number of its first micro-batch in the sink's log. `start`: None if it began with nothing. `cuts`: the
+    earliest start of intervals (microseconds), for fluents that an earlier program did not have.
+    """
 
     number: int = 1
     first: int = 0
@@ -192,14 +210,14 @@ class Generation:
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Generation:
-        """The generation that `asdict` made these fields of."""
+        """Return a generation, given the fields that `asdict` returned."""
 
         start = fields["start"]
         found = None if start is None else StartingPoint(**{**start, "laid": StateLayout(**start["laid"])})
         return cls(fields["number"], fields["first"], found, fields.get("cuts", {}))
 
     def cut(self, now: StateLayout) -> Generation:
-        """The same with the times at which fluents of its program begin at the earliest."""
+        """Return a copy with the earliest start of the intervals of new fluents."""
         if self.start is None or (known := self.start.laid.fluents) is None or now.fluents is None:
             return self
         same = {name for name, meaning in now.fluents.items() if known.get(name) == meaning}
@@ -215,7 +233,8 @@ class Generation:
         return checkpoint / _numbered(BUCKETS, self.number)
 
     def clocks(self, checkpoint: Path) -> Mapping[str, Any] | None:
-        """The clocks of keys that it takes over; None: there are none. CepError: they are damaged."""
+        """Return the clocks of keys that the generation starts from; None: there are none. CepError: they are
+        damaged."""
         if self.start is None or self.begun(checkpoint):
             return None
         return BatchNotes(Path(self.before(checkpoint))).clocks(self.start.last)
@@ -225,28 +244,28 @@ class Generation:
         return checkpoint / _numbered(WARM, self.number)
 
     def warmed(self, checkpoint: Path, earlier: EarlierInput) -> WarmStates | None:
-        """The states from which new rules start; None: they are not there yet. CepError: they are damaged."""
+        """Return the states from which new rules start; None: they do not exist yet. CepError: they are damaged."""
         folder = self.warm(checkpoint)
         if not any(folder.glob("batch-*")):
             return None
         return WarmStates(str(folder), BatchNotes(folder).after(0).versions, earlier.goals)
 
     def before(self, checkpoint: Path) -> str:
-        """The folder of the states that it takes over."""
+        """Return the folder of the states that the generation starts from."""
         assert self.start is not None, "it began with something"
         return str(checkpoint / _numbered(BUCKETS, self.start.number))
 
     @property
     def done(self) -> str:
-        """A pattern of files for finished micro-batches, in the folder of Spark's own."""
+        """A pattern of the files of finished micro-batches, in the folder of Spark's own files."""
         return "commits/[0-9]*"
 
     def begun(self, checkpoint: Path) -> bool:
-        """Return True if it has finished a micro-batch."""
+        """Return True if the generation has finished a micro-batch."""
         return any(self.spark(checkpoint).glob(self.done))
 
     def retire(self, checkpoint: Path) -> None:
-        """Remove the generations before it, if it does not need them any more. Not while a query runs."""
+        """Remove earlier generations if they are no longer needed. Do not call this while a query runs."""
         if self.number > 1 and self.begun(checkpoint):
             for number in range(1, self.number):
                 shutil.rmtree(Generation(number).spark(checkpoint), ignore_errors=True)
@@ -260,7 +279,7 @@ FIRST = Generation()
 
 
 Settle = Callable[[Path, Mapping[str, int]], None]
-"""Write states in a folder whole, of these versions by the names of their buckets, which may be a log."""
+"""A function that writes logs of states as whole states. It takes the folder and the versions by bucket."""
 
 
 def next_generation(
@@ -273,9 +292,11 @@ def next_generation(
     settle: Settle,
     by_key: bool = False,
 ) -> Generation:
-    """The next generation, in which no stage takes anything over yet. `laid`, `buckets`, `output`: of the
-    program until now; `lateness` in microseconds; `settle` writes states whole; `by_key`: lateness is judged by keys.
-    Not while a query runs. CepError: nothing can follow, since the input has ended, or as `settle` raises it."""
+    """Return the next generation, in which no stage continues an earlier one yet. Do not call this while a query runs.
+
+    `laid`, `buckets`, `output`: those of the current program. `lateness`: in microseconds. `settle`: writes whole
+    states. `by_key`: lateness is judged by key. CepError: the input has ended, or as for `settle`.
+    """
     spark = before.spark(checkpoint)
     spark_files.remove_spoilt(spark)
     spark_files.verify_checksums(spark)
@@ -317,7 +338,7 @@ def next_generation(
 
 
 def _prior(folder: str, name: str, version: int, goals: frozenset[str] | None, time: int = BEGINNING) -> PriorState:
-    """The state of a bucket, for another program, without what waits. CepError: it is missing or damaged."""
+    """Return the state of a bucket for another program, without waiting rows. CepError: it is missing or damaged."""
     from cep.runtime.prior_state import PriorState
 
     blob, segments = bucket_states.parted_state(Path(folder, f"{name}-{version:08}"))
@@ -328,7 +349,10 @@ def _prior(folder: str, name: str, version: int, goals: frozenset[str] | None, t
 def _waiting(
     folder: str, stages: Sequence[Mapping[str, Any]], versions: Mapping[str, int]
 ) -> Iterator[tuple[str, list[str]]]:
-    """The states in which input events wait, and the names of these events. `stages`: how each deals its own."""
+    """Yield the states in which input events wait, and the names of these events.
+
+    `stages`: by stage, how each input event is distributed.
+    """
     seen_events: set[str] = set()
     for number, stage in enumerate(stages, 1):
         mine = {event: way for event, way in stage.items() if event not in seen_events}
@@ -346,7 +370,7 @@ def _numbered(name: str, number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """The rules with state: those that go `on`, those that are `new`, and those that are `gone`."""
+    """The rules with state: those that continue (`on`), the new ones, and those that are gone."""
 
     on: tuple[str, ...]
     new: tuple[str, ...]
@@ -358,8 +382,10 @@ class Migration:
 
 
 def migrated(before: StateLayout, now: StateLayout, reasons: Sequence[str] = ()) -> tuple[Migration, list[int]]:
-    """Compare two layouts: what is carried over, and for each stage now the number of the stage before that it
-    continues, 0: none. CepError: something forbids it; says all reasons."""
+    """Compare two layouts. Return the migration and, for each new stage, the old stage that it continues (0: none).
+
+    CepError: the migration is not possible; the error lists all reasons.
+    """
     found = [
         f"`{author_name(event)}` comes with other attributes: {', '.join(types)} before, "
         f"{', '.join(now.events[event])} now"
@@ -387,7 +413,7 @@ def migrated(before: StateLayout, now: StateLayout, reasons: Sequence[str] = ())
 
 
 def _source(before: StateLayout, now: StateLayout, number: int) -> tuple[int, list[str]]:
-    """The stage before that had the state of this one, 0: there is none; and why it does not fit."""
+    """Return the old stage with the state of a new one (0: none), and the reasons why it does not fit."""
     stage = now.stages[number - 1]
     mine = before.goals.intersection(stage["goals"])
     if not mine:
@@ -402,7 +428,7 @@ def _source(before: StateLayout, now: StateLayout, number: int) -> tuple[int, li
 
 
 def _misfits(number: int, now: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
-    """Why the state in the buckets of a stage is not where another stage, of this number, would look for it."""
+    """Return the reasons why the states of an old stage are not in the buckets where a new stage expects them."""
     if now["keyed"] != before["keyed"]:
         return [f"stage {number} ran {_ran(before['keyed'])}, and would run {_ran(now['keyed'])}"]
     found = [

@@ -1,8 +1,7 @@
-"""The segments of the states of buckets as files: what is new in a state is one file, and a state says where its
-segments are.
+"""The segments of bucket states as files. The new segments of a state form one file; the state lists the places of all.
 
-A file goes when no state that is kept has anything in it. Where less than half of one is still in use, that is written
-again with what is new.
+A file is removed when no kept state uses any of it. If less than half of a file is still in use, its used segments are
+written again with the new ones.
 """
 
 from __future__ import annotations
@@ -24,21 +23,23 @@ if TYPE_CHECKING:  # which loads Arrow, and a process that only plans does witho
     from cep.runtime.snapshot import SegmentedState
 
 MARK = b"\x00segment\x01"
-"""The first bytes of a state that has segments; the last one counts the forms there have been."""
+"""The first bytes of a state with segments. The last one is the version of the format."""
 
 PREFIX = "w"
-"""The beginning of the names of the files."""
+"""The prefix of the names of segment files."""
 
 _LENGTH = 8  # bytes of the length of what says where the segments are
 
 Place = tuple[str, int, int]
-"""File, offset and length."""
+"""The file, offset and length of a segment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """The segments of a state, by their `names` in order, and where each is, in the `folder` of the states. `sizes`: of
-    the files, in bytes."""
+    """The segments of a state, in a `folder`.
+
+    `names`: their names in order. `places`: the place of each. `sizes`: the sizes of the files in bytes.
+    """
 
     folder: Path
     names: Sequence[str] = ()
@@ -47,8 +48,10 @@ class Segments:
 
     @classmethod
     def of(cls, folder: Path, state: BinaryIO) -> Segments:
-        """Those of a state, of which a file is read from its beginning on until what is behind them. ValueError,
-        LookupError, TypeError: it is none."""
+        """Read the places of segments at the beginning of a state file, up to the rest of the state.
+
+        ValueError, LookupError, TypeError: the content is not valid.
+        """
         begins, mark = state.tell(), state.read(len(MARK))
         if mark != MARK:
             state.seek(begins)
@@ -65,7 +68,7 @@ class Segments:
         return cls(folder, names, places, found["files"])
 
     def before(self, head: bytes) -> bytes:
-        """The state that has these and this rest."""
+        """Return a state with these segments and this rest."""
         if not self.names:
             return head
         number = {file: at for at, file in enumerate(self.sizes)}
@@ -74,7 +77,7 @@ class Segments:
         return b"".join([MARK, len(text).to_bytes(_LENGTH, "little"), text, head])
 
     def fetch(self, name: str) -> bytes:
-        """The bytes of a segment. CepError: it is missing or damaged."""
+        """Return the bytes of a segment. CepError: it is missing or damaged."""
         file, offset, length = self.places[name]
         path = self.folder / file
         try:
@@ -88,8 +91,10 @@ class Segments:
         return data
 
     def next(self, bucket: str, version: int, state: SegmentedState) -> Segments:
-        """Those of the next state of a bucket, of this name, whose file is written. CepError: one of these is missing
-        or damaged."""
+        """Return the segments of the bucket's next state, after writing the new ones to a file.
+
+        CepError: a segment is missing or damaged.
+        """
         kept = {name: self.places[name] for name in state.names if name in self.places}
         used = Counter[str]()
         for file, _, length in kept.values():
@@ -117,7 +122,7 @@ class Segments:
 
 
 def missing_file(path: Path) -> CepError:
-    """The error for a part of the state that is not there."""
+    """Return the error for a missing part of the state."""
     return CepError(
         f"--checkpoint: {path} is missing, a part of the state",
         hint="put the whole folder back as it was; on a cluster all workers need it under the same path",
