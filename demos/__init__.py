@@ -1,1 +1,1 @@
-"""Programs on real data, each runnable by `cep demo NAME`."""
+"""Demo programs on real data. `cep demo NAME` runs each of them."""

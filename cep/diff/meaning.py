@@ -1,8 +1,9 @@
-"""Differences between two programs: rules by what they mean, declarations, alerts, and all that these reach.
+"""Compare the meaning of two programs: their rules, declarations and alerts, and everything that depends on those
+changed.
 
-A rule means the same if its plan does: patterns, constants, conditions, policies and WITHIN, with the events and
-predicates that it reads by their names. So neither layout, the names of variables nor the order of rules matters. Types
-follow from declarations and constants.
+Rules have the same meaning if their plans are equal: patterns, constants, conditions, policies and WITHIN, with events
+and predicates by name. So layout, names of variables and the order of rules do not matter. Types follow from
+declarations and constants.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ _VARIABLE = re.compile(
     r'(?P<quoted>"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|<[^<>\s]*>)|(?P<space>(?:\s|(?<![\w:])\#[^\n]*)+)'
     r"|[?$](?P<name>\w+)|(?P<prefix>[A-Za-z][\w.-]*)?:(?=\w)"
 )
-"""Tokens of a graph pattern: quoted text and IRIs, layout, variables, prefixes."""
+"""The tokens of a graph pattern: quoted text and IRIs, white space, variables, prefixes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A statement: its file, line and text."""
+    """The position of a statement: its file, line and text."""
 
     file: str
     line: int
@@ -40,7 +41,7 @@ class Place:
 
     @classmethod
     def of(cls, source: Source, span: Span) -> Place:
-        """Return a stretch of a program on one line, without whole lines of comment."""
+        """Return the text of a span on one line, without comment lines."""
         lines = [source.line(number) for number in range(span.line, span.end_line + 1)]
         lines[-1] = lines[-1][: span.end_column - 1]
         lines[0] = lines[0][span.column - 1 :]
@@ -50,7 +51,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class RuleChange:
-    """A rule that is another, `of` an event, a fluent, a predicate or an alert."""
+    """A rule that was added, removed or changed. `of`: the event, fluent, predicate or alert that it defines."""
 
     change: Change
     of: str
@@ -60,7 +61,7 @@ class RuleChange:
 
 @dataclass(frozen=True, slots=True)
 class DeclarationChange:
-    """A declaration that is another; `told`: how, in words."""
+    """A declaration that was added, removed or changed. `told`: the change in words."""
 
     change: Change
     of: str
@@ -69,7 +70,7 @@ class DeclarationChange:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """A rule of the new program that is the same, and goes back to something that is not."""
+    """An unchanged rule of the new program that depends on a changed one."""
 
     of: str
     place: Place
@@ -77,8 +78,11 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class ProgramDiff:
-    """The difference of two programs. `parameters`: those with other values, as (name, old, new), None: there is none;
-    `affected`: the events and fluents, by the names of their tables, that may be derived otherwise."""
+    """The difference between two programs.
+
+    `parameters`: those with different values, as (name, old, new); None: the parameter does not exist. `affected`: the
+    tables of events and fluents whose results may change.
+    """
 
     parameters: tuple[tuple[str, str | None, str | None], ...] = ()
     rules: tuple[RuleChange, ...] = ()
@@ -91,7 +95,7 @@ class ProgramDiff:
 
 
 def program_diff(old: CompiledProgram, new: CompiledProgram) -> ProgramDiff:
-    """Return what changed in meaning. Both were compiled with their alerts."""
+    """Return what changed in meaning between two programs. Both must be compiled with their alerts."""
     one, other = _Meaning(old), _Meaning(new)
     rules = list(_rule_changes(one, other))
     declarations = list(_declaration_changes(one, other))
@@ -115,7 +119,7 @@ def program_diff(old: CompiledProgram, new: CompiledProgram) -> ProgramDiff:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """A rule by what it means (`identity`), with the names of what it reads. `written`: somebody wrote it as a rule."""
+    """A rule with its meaning (`identity`), and the names that it reads. `written`: the author wrote it as a rule."""
 
     identity: str
     label: str | None
@@ -125,7 +129,7 @@ class _Rule:
 
 
 class _Meaning:
-    """The rules of a compiled program by the names that they define."""
+    """The rules of a compiled program, by the names that they define."""
 
     def __init__(self, program: CompiledProgram) -> None:
         self.program, self.plan = program, program.plan
@@ -156,7 +160,7 @@ class _Meaning:
         return Place.of(self.plan.source, span)
 
     def _declared(self, event: str) -> Span | None:
-        """Return the span of the rules that a fluent has by its declaration alone."""
+        """Return the span of a fluent's declaration, from which rules without a text are created, or None."""
         fluent = self.schemas[event].fluent
         if fluent is None or fluent.of_formulas:
             return None
@@ -164,7 +168,7 @@ class _Meaning:
         return own[0].span if own else None
 
     def shown(self, name: str) -> str:
-        """Return an event, fluent, predicate or alert by the name that its author gave it."""
+        """Return the author's name of an event, fluent, predicate or alert."""
         schema = self.schemas.get(name)
         if schema is None or schema.fluent is None:
             return name.removesuffix(" ends") if name.startswith("alert ") else name
@@ -174,7 +178,7 @@ class _Meaning:
 def _rule_changes(old: _Meaning, new: _Meaning) -> Iterator[tuple[str, RuleChange]]:
     """Yield changed rules with the names that they define.
 
-    Rules of one name that mean something else are paired by their labels, then in their order.
+    Rules with the same name and different meanings are paired by their labels, then by their order.
     """
     for name in dict.fromkeys((*new.rules, *old.rules)):
         one, other = old.rules.get(name, []), new.rules.get(name, [])
@@ -206,7 +210,7 @@ def _without(rules: Iterable[_Rule], same: Counter[str]) -> list[_Rule]:
 
 
 def _declaration_changes(old: _Meaning, new: _Meaning) -> Iterator[tuple[str, DeclarationChange]]:
-    """Yield changed declarations of events and alerts with their names, without what follows from changed rules."""
+    """Yield changed declarations of events and alerts with their names, except for consequences of changed rules."""
     for name in dict.fromkeys((*new.schemas, *old.schemas)):
         one, other = old.schemas.get(name), new.schemas.get(name)
         schema = one if other is None else other
@@ -230,7 +234,7 @@ def _declaration_changes(old: _Meaning, new: _Meaning) -> Iterator[tuple[str, De
 
 
 def _told(old: Schema, new: Schema) -> str:
-    """Say how the declarations of an event differ."""
+    """Describe how two declarations of an event differ."""
     if (old.fluent is None) is not (new.fluent is None):
         return "it is a fluent" if old.fluent is None else "it is an event, no fluent"
     one, other = ([f"{each.name}: {each.type}" for each in schema.attributes] for schema in (old, new))
@@ -244,7 +248,7 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _closure(changed: Iterable[str], old: _Meaning, new: _Meaning) -> set[str]:
-    """Return names and all that go back to them, in either program."""
+    """Return names and all names that depend on them, in either program."""
     found, waiting = set(changed), list(changed)
     while waiting:
         name = waiting.pop()
@@ -268,7 +272,7 @@ def _parameters(old: CompiledProgram, new: CompiledProgram) -> Iterator[tuple[st
 
 
 def _described(plan: Plan, child: int) -> tuple[str, set[str]]:
-    """Return the nodes below a rule as text, and the names of what they read. Equal nodes are told once."""
+    """Return the nodes below a rule as text, and the names that they read. Equal nodes appear once."""
     numbers: dict[int, int] = {child: 0}
     waiting, lines, names = [child], [], set[str]()
     for number in waiting:
@@ -294,8 +298,8 @@ def _described(plan: Plan, child: int) -> tuple[str, set[str]]:
 
 
 def _spelt(value: Any, variables: dict[str, str]) -> str:
-    """Return a value of the plan as text: variables of static rules and graph patterns by their order, the layout of
-    graph patterns left out."""
+    """Return a value of the plan as text. Variables of static rules and graph patterns are numbered, and the layout of
+    graph patterns is removed."""
     if isinstance(value, Variable):
         return _numbered(value.name, variables)
     if isinstance(value, Graph):
@@ -317,7 +321,7 @@ def _numbered(name: str, variables: dict[str, str]) -> str:
 
 
 def _graph(graph: Graph, variables: dict[str, str]) -> str:
-    """Return a graph pattern without its layout, variables by their order, with the prefixes that it uses."""
+    """Return a graph pattern without its layout, with numbered variables and the prefixes that it uses."""
     used: set[str] = set()
 
     def told(found: re.Match[str]) -> str:

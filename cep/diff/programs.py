@@ -1,4 +1,4 @@
-"""The two programs of a comparison: files, versions of files in Git, or one program with other parameters."""
+"""Read the two programs of a comparison: files, versions of files in Git, or one program with other parameters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EXAMPLE = "`git:main:rules.cep`"
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A program of a comparison, compiled with its alerts. `name`: as it was named."""
+    """A program of a comparison, compiled with its alerts. `name`: its name on the command line."""
 
     name: str
     source: ProgramSource
@@ -35,10 +35,11 @@ def read_programs(
     knowledge: KnowledgeOptions,
     strict_types: bool = False,
 ) -> tuple[Compared, Compared]:
-    """Read and compile two programs; one name stands for both. CepError: one of them cannot be read, or is wrong.
+    """Read and compile two programs. A single name stands for both. Raises CepError if one cannot be read or is not
+    valid.
 
-    `params`: the values of parameters of the old and the new one. `strict_types`: records that pass no WHEN are dead
-    letters.
+    `params`: the values of parameters for the old and the new program. `strict_types`: records that match no WHEN
+    clause become dead letters.
     """
     if len(names) > 2:
         hint = "several files of one program stand together: `old/a.cep,old/b.lars new/a.cep,new/b.lars`"
@@ -61,14 +62,14 @@ def read_programs(
 
 
 def read_files(name: str) -> list[tuple[str, str]]:
-    """Return the files of a program with their texts: a path, `git:REF:path`, or several with commas between them.
-    CepError: one cannot be read."""
+    """Return the files of a program with their texts. The name is a path, `git:REF:path`, or several separated by
+    commas. Raises CepError if one cannot be read."""
     paths = [name] if not name.startswith(GIT) and Path(name).exists() else name.split(",")
     return [(path, _of_git(path) if path.startswith(GIT) else text_of(Path(path))) for path in paths]
 
 
 def _of_git(name: str) -> str:
-    """Return the text of a file in Git. The path is that from the top of the repository, or begins with `./`."""
+    """Return the text of a file in Git. The path starts at the top of the repository, or with `./`."""
     ref, colon, path = name.removeprefix(GIT).partition(":")
     if not colon or not ref or not path or ref.startswith("-"):
         raise refuse(f"`{name}` is not a version of a file", f"a revision, then a path: {_EXAMPLE}")

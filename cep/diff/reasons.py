@@ -1,4 +1,4 @@
-"""Why one program derives an occurrence, and why another one does not."""
+"""Explain why one program derives an occurrence and another one does not."""
 
 from __future__ import annotations
 
@@ -19,13 +19,17 @@ from cep.explain.occurrences import Memory, Occurrence
 from cep.explain.question import BEGINNING, END, EventQuestion
 
 Explained = dict[str, Any]
-"""As `cep.connectors.why.text` gives it."""
+"""An explanation as returned by `cep.connectors.why.text`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why two runs differ. `old`, `new`: what each program says of the difference: the tree of what it derived, or why
-    it did not derive what the other one did (`asked` in it); None: it does not know such an event."""
+    """The reasons of a difference. `old`, `new`: the explanation by each program, or None if it does not derive the
+    event at all.
+
+    A program that derived the occurrence returns its tree. The other one explains why it did not (with the key
+    `asked`).
+    """
 
     old: Explained | None
     new: Explained | None
@@ -33,16 +37,16 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Reasons:
-    """Explains differences between the runs of two programs, each of which was run with `remember`. Not to be asked
-    while one of the engines steps."""
+    """Explains the differences between the runs of two programs with `remember`. It must not be used while an engine is
+    stepping."""
 
     old: Explainer
     new: Explainer
 
     def of(self, difference: Difference) -> Reason:
-        """Return why there is a difference.
+        """Return the reasons of a difference.
 
-        Of what moved, the new program says why it derives the new occurrence, the old one why it did not.
+        For a moved occurrence, the new program explains the new one, and the old program why it did not derive that.
         """
         name, row = difference.event, difference.row
         deriving, other = (self.old, self.new) if difference.new is None else (self.new, self.old)
@@ -54,13 +58,13 @@ class Reasons:
 
 
 def why(explainer: Explainer, name: str, row: Row) -> Explained | None:
-    """Return the tree of a derived row; None: there is no such row."""
+    """Return the tree of a derived row, or None if there is no such row."""
     found = occurrence_of(explainer, name, row)
     return None if found is None else explainer.why(found)
 
 
 def occurrence_of(explainer: Explainer, name: str, row: Row) -> Occurrence | None:
-    """Return the occurrence that a derived row is; None: there is no such row."""
+    """Return the occurrence of a derived row, or None if there is no such row."""
     schema = explainer.engine.plan.schemas[name]
     asked = EventQuestion(name, dict(enumerate(row[FIRST : FIRST + len(schema.attributes)])))
     start = SINCE_EVER if row[0] is None else row[0]
@@ -73,7 +77,7 @@ def occurrence_of(explainer: Explainer, name: str, row: Row) -> Occurrence | Non
 
 
 def _reach(explainer: Explainer, one: Occurrence) -> tuple[int, ...]:
-    """Return how long before its end the constituents of an occurrence ended, for those of each depth."""
+    """Return how long before the end of an occurrence its constituents ended, for each depth the longest time."""
     nodes, reach = [derivation(Memory(explainer.engine), Judge(explainer.engine), one, depth=DEEPEST + 1)], []
     while nodes:
         nodes = [part for node in nodes for link in (node, *node.chain) for part in (*link.parts, *link.chain)]
@@ -83,12 +87,11 @@ def _reach(explainer: Explainer, one: Occurrence) -> tuple[int, ...]:
 
 
 def absent(explainer: Explainer, row: Row, schema: Schema, back: tuple[int, ...] = ()) -> Explained | None:
-    """Return why a program did not derive a row of another one, which has this schema there; None: it does not derive
-    such an event.
+    """Return why a program did not derive a row of the other program, or None if it does not derive this event at all.
 
-    `back`: how long before its end the constituents of the row ended, for each depth. An attempt of older ones may
-    come nearer and say little, so it is told only where all that came since is not enough for any attempt. The answer
-    may say that the occurrence `exists`: it is there with other times.
+    `schema`: the row's schema in the other program. `back`: how long before its end the constituents of the row ended,
+    for each depth. Older occurrences are only considered if these do not yield a useful explanation, because attempts
+    with them may be closer but irrelevant. The explanation may say that the occurrence `exists` with other times.
     """
     own = explainer.engine.outputs.get(schema.name)
     if own is None:
@@ -108,12 +111,12 @@ def absent(explainer: Explainer, row: Row, schema: Schema, back: tuple[int, ...]
 
 
 def _told(refusal: Explained) -> str:
-    """Return the kind of what a rule lacks; `because`: something that another rule did not derive, for a reason."""
+    """Return the kind of a rule's failure, or `because` if another rule did not derive its input."""
     return "because" if "because" in refusal else str(refusal["failure"]["kind"])
 
 
 def time_within(row: Row, schema: Schema) -> int | None:
-    """Return the last time of a row that belongs to it, in microseconds; None: it is from ever to ever."""
+    """Return the last time within a row, in microseconds, or None if it has neither start nor end."""
     start, end = row[0], row[1]
     if schema.fluent is None or end is None:
         return None if end is None and start is None else int(start if end is None else end)
@@ -121,7 +124,7 @@ def time_within(row: Row, schema: Schema) -> int | None:
 
 
 def reason_lines(explained: Explained | None, name: str, width: int) -> list[str]:
-    """Return what one program says of a difference, line by line."""
+    """Return the explanation by one program as lines."""
     if explained is None:
         return [f"it does not derive `{name}`"]
     return refusals(explained, width) if "exists" in explained else tree(explained, width)

@@ -21,12 +21,12 @@ from cep.runtime.run_stats import RunStats, count
 
 WIDTH = 80
 LINES = 16
-"""How many lines of what one program says of a difference are printed."""
+"""The greatest number of lines that are printed of one program's explanation."""
 SAME = "the programs mean the same"
 
 
 def lines(diff: ProgramDiff, comparison: Comparison | None, shown: int, exceeded: Sequence[str]) -> Iterator[str]:
-    """Yield the report, line by line. `shown`: how many differences of each kind of each event."""
+    """Yield the report, line by line. `shown`: the number of differences of each kind that are listed per event."""
     yield from _program_lines(diff)
     if comparison is None:
         return
@@ -75,7 +75,7 @@ def _places(rule: RuleChange) -> str:
 
 
 def _texts(rule: RuleChange) -> Iterator[str]:
-    """Yield the text of a rule that changed, or both texts where they differ."""
+    """Yield the text of a changed rule, or both texts if they differ."""
     if rule.old is not None and rule.new is not None and rule.old.text == rule.new.text:
         yield from _wrapped("    ", rule.new.text)
         return
@@ -182,7 +182,7 @@ def _side(
 
 
 def _there(explained: Explained, other: Explained | None, alike: bool) -> str:
-    """Say how an occurrence is there that is not the one of the `other` program."""
+    """Describe how the occurrence in this program differs from the one in the `other` program."""
     if not alike:
         return "it is there, with other attributes"
     times = () if other is None else (other.get("start"), other.get("end"), other.get("bounds"))
@@ -192,7 +192,7 @@ def _there(explained: Explained, other: Explained | None, alike: bool) -> str:
 
 
 def row_text(explainer: Explainer, name: str, row: Row, named: bool = False) -> str:
-    """Return an occurrence as a rule writes it, with its time. `named`: with the names of its attributes."""
+    """Return an occurrence as a rule writes it, with its time. `named`: include the names of its attributes."""
     schema = explainer.engine.plan.schemas[name]
     text = explainer.event_text(name, dict(enumerate(row[FIRST : FIRST + len(schema.attributes)])))
     if named and schema.fluent is None:
@@ -269,7 +269,7 @@ def _json_place(place: Place | None) -> Any:
 
 
 def difference_json(comparison: Comparison, difference: Difference) -> dict[str, Any]:
-    """Return a difference with its reasons, as JSON has them."""
+    """Return a difference with its reasons, as JSON."""
     if difference.event in comparison.alert_names:
         return _alert_json(comparison, difference)
     reasons = comparison.reasons
@@ -311,7 +311,7 @@ def _alert_json(comparison: Comparison, difference: Difference) -> dict[str, Any
 
 
 def row_json(explainer: Explainer, name: str, row: Row) -> dict[str, Any]:
-    """Return an occurrence with the names of its attributes."""
+    """Return an occurrence with the names of its attributes, as JSON."""
     schema = explainer.engine.plan.schemas[name]
     found = _row_json(explainer, schema, row)
     return found if schema.fluent is None else found | {"bounds": row[-1]}

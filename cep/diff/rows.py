@@ -14,16 +14,17 @@ from cep.events import Value
 from cep.runtime.history import BECAUSE, CONSTITUENTS
 
 Row = tuple[Any, ...]
-"""Start, end, the values of the attributes; of a fluent its bounds last. None as a start or an end: without."""
+"""Start, end, the values of the attributes and, for a fluent, its bounds. A start or end of None means that there is
+none."""
 FIRST = 2
-"""The place of the first attribute in a row, behind the start and the end."""
+"""The index of the first attribute in a row, after the start and the end."""
 
 
 _BESIDE = (CHANGE, ID, BECAUSE, CONSTITUENTS)
 
 
 class DerivedRows:
-    """The rows that the steps of an engine give, those that are withdrawn taken back."""
+    """The rows that the steps of an engine return, without those withdrawn later."""
 
     def __init__(self) -> None:
         self._counts: dict[str, Counter[Row]] = {}
@@ -39,14 +40,14 @@ class DerivedRows:
                 own[row] += sign
 
     def hold(self, tables: Mapping[str, pl.DataFrame]) -> None:
-        """Add the intervals that nothing has ended; the end of the input gives them, too."""
+        """Add the intervals that have not ended. They may also be among the results of the end of the input."""
         for name, table in tables.items():
             own = self._counts.setdefault(name, Counter())
             for row in _rows(table):
                 own[row] = 1
 
     def rows(self) -> dict[str, Counter[Row]]:
-        """Return the rows that are left, by event, fluent and table of alerts."""
+        """Return the remaining rows, by event, fluent and alert table."""
         return {name: +counts for name, counts in self._counts.items() if +counts}
 
 
@@ -55,12 +56,12 @@ def _rows(table: pl.DataFrame) -> Iterable[Row]:
 
 
 def sorted_rows(counts: Counter[Row]) -> list[Row]:
-    """Return rows in the order of their ends, starts and values."""
+    """Return rows sorted by end, start and values."""
     return sorted(counts.elements(), key=row_key)
 
 
 def row_key(row: Row) -> tuple[object, ...]:
-    """Return what rows are sorted by: the end, the start, the values."""
+    """Return the sort key of a row: its end, start and values."""
     start, end, *values = row
     early, late = -(2**63), 2**63
     return (late if end is None else end, early if start is None else start, *map(_value_key, values))

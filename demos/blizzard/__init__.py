@@ -1,4 +1,4 @@
-"""Winter storms at the three airports of New York in 2013, found in real hourly readings."""
+"""Detect winter storms at the three airports of New York in 2013, from real hourly readings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OFFICIAL = Path(__file__).with_name("noaa.cep")
 
 
 def readings() -> list[str]:
-    """The input of the demo, as `--input` names it. Raises CepError if it is not installed."""
+    """Return the input of the demo in the form of `--input`. Raises CepError if it is not installed."""
     from cep.demos.run import weather
 
     return [f"reading={weather()}"]

@@ -1,4 +1,4 @@
-"""From what the area rules derive to areas: the stations that joined, when, and the places they affect."""
+"""Collect areas from derived events: their stations, the times at which these joined, and the affected places."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import polars as pl
 
 REACH = 40_000
-"""Metres from a station within which a place is affected: as in areas.cep."""
+"""The distance in metres from a station within which a place is affected, as in areas.cep."""
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A station of an area, and when its warning made it one (microseconds UTC)."""
+    """A station of an area, and the time of the warning with which it joined (microseconds UTC)."""
 
     station: str
     time: int
@@ -20,9 +20,11 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place that an area affects: since when (microseconds UTC), and how far it is from the station that reached it.
+    """A place that an area affects. `time`: when it was first affected (microseconds UTC). `metres`: its distance from
+    the station that reached it first.
 
-    `code` is the feature code of GeoNames (`S.AIRP`), or its class (`P`) where the source has no code; degrees WGS84.
+    `code` is the feature code of GeoNames (`S.AIRP`), or its class (`P`) if the source has no code. Coordinates are in
+    degrees WGS84.
     """
 
     iri: str
@@ -36,15 +38,15 @@ class Place:
 
     @property
     def populated(self) -> bool:
-        """Whether people live there: a city, a town, a part of one."""
+        """True if people live there: a city, a town, or a part of one."""
         return self.code.startswith("P")
 
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """One spell of weather: its stations in the order in which they joined, its places, the most populous first.
+    """An area with its stations in the order in which they joined, and its places, the most populous first.
 
-    `start` is when the weather of the first warning began.
+    `start`: the beginning of the weather behind the first warning.
     """
 
     start: int
@@ -53,12 +55,13 @@ class Area:
 
     @property
     def end(self) -> int:
-        """When the last station joined."""
+        """The time when the last station joined."""
         return self.joined[-1].time
 
 
 def gather(derived: dict[str, pl.DataFrame], features: pl.DataFrame) -> list[Area]:
-    """The areas in order of time. `features` (iri, lat, long, population) tells where the places are."""
+    """Return the areas in order of time. `features` (iri, lat, long, population) contains the positions of the
+    places."""
     placed = derived["affected"].join(features, left_on="place", right_on="iri", how="inner")
     assert placed.height == derived["affected"].height, "every affected place is one of the features"
     areas: list[Area] = []

@@ -1,6 +1,7 @@
-"""Readings of February 2013 as they may have come in: a tenth of them hours late, some put right, one withdrawn.
+"""Readings of February 2013 in a simulated order of arrival: a tenth of them are hours late, some are corrected, and
+one is withdrawn.
 
-The readings are real; which of them come late or wrong is made up: a hash of station and time decides, always alike.
+The readings are real. A hash of station and time decides which ones are late or wrong, always in the same way.
 """
 
 from __future__ import annotations
@@ -15,21 +16,23 @@ from cep.demos.blizzard.storms import HOUR
 from cep.demos.run import weather
 
 FROM, UNTIL = "2013-02-08T12:00:00Z", "2013-02-12T20:00:00Z"
-"""From before the first storm until after the reading that no wind can have."""
+"""The first and last reading: from before the first storm until after the reading with an impossible wind."""
 STRONGEST = 250.0
-"""Miles an hour; quality control finds what is more."""
+"""The strongest plausible wind in miles per hour. Quality control withdraws readings above it."""
 SEED = 16
-"""Of the hash: the first with which late readings both give and take warnings."""
+"""The seed of the hash: the first one for which late readings both add and withdraw warnings."""
 LATE, SLIPPED = 10, 25
-"""One in so many comes late; one in so many has its visibility written a tenth of what it is, at first."""
+"""One in LATE readings is late. One in SLIPPED is first reported with a tenth of its visibility."""
 LONGEST, CORRECTED, CHECKED = 5, 3, 5
-"""Hours that a reading is late at most, until a visibility is put right, and until quality control withdraws one."""
+"""The greatest delay of a reading, the delay until a visibility is corrected, and the delay until quality control
+withdraws a reading, in hours."""
 Record = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A record of a reading at `time` that comes at `at` (microseconds UTC); `why`: what there is to say of that."""
+    """A record of a reading at `time` that arrives at `at` (microseconds UTC). `why`: a remark about a late or
+    corrected reading."""
 
     at: int
     time: int
@@ -39,7 +42,7 @@ class Arrival:
 
 
 def arrivals() -> Iterator[tuple[int, list[Arrival]]]:
-    """Hour by hour (microseconds UTC) what comes in it, in the order of the file."""
+    """Yield the arrivals hour by hour (microseconds UTC), in the order of the file."""
     found = list(_all())
     for at in sorted({each.at for each in found}):
         yield at, [each for each in found if each.at == at]

@@ -1,4 +1,4 @@
-"""The map of the demo: each area with its stations in the order in which they warned, and the places it affects."""
+"""Draw the map of the demo: each area with its stations in the order of their warnings, and the affected places."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LEFT, RIGHT, GAP = 0.012, 0.988, 0.014
 HEAD, FOOT, UNDER = 1.1, 0.66, 0.74  # inches: above the maps' titles, the attributions, the words below a map
 MARGIN = 5_000  # metres around the largest area
 LABELS = 14
-"""Places with names, at most."""
+"""The greatest number of places with names."""
 SIDES = (
     ("left", "center", 1, 0),
     ("right", "center", -1, 0),
@@ -46,7 +46,7 @@ SIDES = (
     ("left", "top", 1, -1),
     ("right", "top", -1, -1),
 )
-"""Where a name may stand beside its point: the part of it that is next to the point, and which way it lies."""
+"""The positions of a name beside its point: the alignment of the text, and the direction from the point."""
 HALO = [Stroke(linewidth=1.6, foreground="white", alpha=0.75), Normal()]
 CENSUS = "Shores and state lines: U.S. Census Bureau, cartographic boundary files 2016"
 EARTH = Geod(ellps="WGS84")
@@ -54,8 +54,8 @@ EARTH = Geod(ellps="WGS84")
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What is drawn: the areas, where the stations are {code: (lat, long)}, all places (iri, code, lat, long,
-    population), those affected or not, and the attributions of the sources."""
+    """The contents of the map: the areas, the stations {code: (lat, long)}, all places (iri, code, lat, long,
+    population), and the attributions of the sources."""
 
     areas: Sequence[Area]
     stations: dict[str, tuple[float, float]]
@@ -64,7 +64,7 @@ class Scene:
 
 
 def draw(path: Path, title: str, subtitle: str, scene: Scene) -> None:
-    """Write the map, of one area at least, to `path`."""
+    """Write the map to `path`. There must be at least one area."""
     fields = [_field([scene.stations[one.station] for one in area.joined]) for area in scene.areas]
     west, south, east, north = shapely.union_all(fields).bounds
     scale = cos(radians((south + north) / 2))  # a degree east in degrees north
@@ -100,7 +100,7 @@ def draw(path: Path, title: str, subtitle: str, scene: Scene) -> None:
 
 
 def _field(stations: Sequence[tuple[float, float]]) -> BaseGeometry:
-    """What lies within reach of the stations: circles on the ellipsoid, together."""
+    """Return the region within reach of the stations: the union of circles on the ellipsoid."""
     circles = []
     for lat, long in stations:
         ways = [360 * step / 180 for step in range(180)]
@@ -110,7 +110,7 @@ def _field(stations: Sequence[tuple[float, float]]) -> BaseGeometry:
 
 
 def _land(axes: Axes, box: tuple[float, float, float, float], field: BaseGeometry) -> None:
-    """Sea, land and state lines, and on them what lies within reach: its land in colour, its outline."""
+    """Draw sea, land and state lines, and the region within reach with its land in colour."""
     axes.set_facecolor(SEA)
     axes.set_xticks([])
     axes.set_yticks([])
@@ -138,7 +138,7 @@ def _within(box: tuple[float, float, float, float]) -> pl.Expr:
 
 
 def _points(axes: Axes, area: Area, scene: Scene, places: pl.DataFrame) -> None:
-    """All places, those affected in colour: discs for towns, as large as their people, triangles for airports."""
+    """Draw all places, the affected ones in colour. Towns are discs sized by population, airports are triangles."""
     affected = pl.col("iri").is_in([place.iri for place in area.places])
     populated = pl.col("code").str.starts_with("P")
     for inside, which in ((False, ~affected), (True, affected)):
@@ -181,7 +181,7 @@ def _points(axes: Axes, area: Area, scene: Scene, places: pl.DataFrame) -> None:
 
 
 def _names(figure: Figure, axes: Axes, area: Area, scene: Scene) -> None:
-    """The names of the stations, on the sides that look away from the others, then of the most populous places, where
+    """Draw the names of the stations, on the sides away from the others, then those of the most populous places where
     there is room."""
     frame = axes.get_window_extent()
     taken = [_around(axes, at, 13) for at in scene.stations.values()]
@@ -227,7 +227,7 @@ def _name(
     sides: Sequence[tuple[str, str, int, int]],
     **style: Any,
 ) -> bool:
-    """Write a name beside a point (lat, long), on the first of its sides with room; False if there is none."""
+    """Write a name beside a point (lat, long), on the first side with room. Return False if there is none."""
     x, y = axes.transData.transform((at[1], at[0]))
     for across, along, right, up in sides:
         across_page, up_page = figure.transFigure.inverted().transform((x + right * away, y + up * away))
@@ -242,7 +242,7 @@ def _name(
 
 
 def _told(figure: Figure, area: Area, left: float, top: float, line: float) -> None:
-    """Below a map: which stations made the area, and when; how many places there are."""
+    """Write below a map which stations joined the area and when, and the number of places."""
     for number, one in enumerate(area.joined, 1):
         name = NAMES.get(one.station, one.station)
         words = f"{number}  {name} " + ("opens it" if number == 1 else "joins") + f", {moment(one.time)}"

@@ -1,4 +1,5 @@
-"""The blizzard demo: a year of real hourly readings through the rules; storms, areas, places as tables and pictures."""
+"""The blizzard demo: runs a year of real hourly readings through the rules, and shows storms, areas and places as
+tables and pictures."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ MAP_SUBTITLE = (
 
 @dataclass(frozen=True, slots=True)
 class Weather:
-    """What a run over the readings gave: all of it, and the storms and areas in it."""
+    """The results of a run over the readings, with the storms and areas found in them."""
 
     found: RunResult
     readings: pl.DataFrame
@@ -54,8 +55,10 @@ def find(
     output: str | None = None,
     ready: Callable[[], object] | None = None,
 ) -> Weather:
-    """Run a program over the readings, with what the register knows; the derived events go to the file `output` too.
-    `ready` waits until they may be read."""
+    """Run a program over the readings, with the register's knowledge.
+
+    The derived events are also written to the file `output`. `ready` waits until the readings may be read.
+    """
     found = run(program, readings(), None if register is None else register.knowledge, output, ready)
     judged, derived = found.judged("reading"), found.derived
     storms = merge(derived["warning"], derived["settling"], judged) if "warning" in derived else []
@@ -64,7 +67,7 @@ def find(
 
 
 def show(beside: Beside, noaa: bool, picture: Path | None, chart: Path | None, output: str | None) -> str:
-    """The whole demo: draws, and gives what `cep demo blizzard` prints."""
+    """Run the whole demo, draw its pictures, and return what `cep demo blizzard` prints."""
     program = OFFICIAL if noaa else PROGRAM
     register = None if noaa else Register.of_packages()
     if picture is not None:
@@ -92,7 +95,7 @@ def show(beside: Beside, noaa: bool, picture: Path | None, chart: Path | None, o
 
 
 def _wait(beside: Beside, mapped: bool) -> None:
-    """Until the readings may be read; what is to be loaded anyway is loaded meanwhile."""
+    """Wait until the readings may be read, and import needed modules in the meantime."""
     if mapped:
         import_module("cep.demos.blizzard.chart")
     beside.wait()

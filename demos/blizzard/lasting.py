@@ -1,4 +1,4 @@
-"""The blizzard demo with fluents: for how long a storm is on, at how many stations, and a place is struck."""
+"""The blizzard demo with fluents: how long a storm lasts, at how many stations, and how long places are struck."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SUBTITLE = (
 
 @dataclass(frozen=True, slots=True)
 class Lasting:
-    """What a run gave, and of it the storms, each over the time it was on."""
+    """The results of a run, with the storms and their times."""
 
     found: RunResult
     readings: pl.DataFrame
@@ -38,7 +38,7 @@ class Lasting:
 
 
 def find(register: Register, output: str | None = None, ready: Callable[[], object] | None = None) -> Lasting:
-    """Run the program over the readings, with what the register knows."""
+    """Run the program over the readings, with the register's knowledge."""
     found = run(LASTING, readings(), register.knowledge, output, ready)
     judged = found.judged("reading")
     storms = lasted(found.derived["storm"], found.derived["settling"], judged)
@@ -47,7 +47,7 @@ def find(register: Register, output: str | None = None, ready: Callable[[], obje
 
 
 def show(beside: Beside, picture: Path | None, output: str | None) -> str:
-    """The whole demo: draws, and gives what `cep demo blizzard --fluents` prints."""
+    """Run the whole demo, draw its picture, and return what `cep demo blizzard --fluents` prints."""
     register = Register.of_packages()
     if picture is not None:
         beside.prepare(import_module, "cep.demos.blizzard.picture")
@@ -80,7 +80,7 @@ def _print(console: Console, seen: Lasting, register: Register, picture: Path | 
 
 
 def storms(found: list[Storm]) -> Table:
-    """A storm a row: at which station it was on, from when to when."""
+    """Return a table with one row per storm: its station and times."""
     table = empty("When a storm was on, 2013, UTC", "station", "from to hours wind visib")
     for spell in episodes(found):
         for one in spell:
@@ -91,7 +91,7 @@ def storms(found: list[Storm]) -> Table:
 
 
 def areas(seen: Lasting) -> Table:
-    """A row for each time in which the number of stations stays the same."""
+    """Return a table with one row for each period with the same number of stations."""
     table = empty("At how many stations at once", "spell from to", "stations")
     held = seen.found.derived["area"].sort("start")
     for first, last in _spells(seen.storms):
@@ -103,8 +103,11 @@ def areas(seen: Lasting) -> Table:
 
 
 def places(seen: Lasting) -> Table:
-    """From when to when the places were struck, one time also where several stations are near: of those with the same
-    times the largest, and how many they are."""
+    """Return a table of the times at which places were struck.
+
+    Overlapping times near several stations count once. Places with the same times share a row, which shows the largest
+    and their number.
+    """
     table = empty("Places within 40 km of a station where a storm was on", "the_largest_of", "places")
     spells = _spells(seen.storms)
     for first, last in spells:
@@ -124,5 +127,5 @@ def places(seen: Lasting) -> Table:
 
 
 def _spells(found: list[Storm]) -> list[tuple[int, int]]:
-    """From when to when a spell of weather goes."""
+    """Return the start and end of each spell of weather."""
     return [(min(one.start for one in spell), max(one.end for one in spell)) for spell in episodes(found)]

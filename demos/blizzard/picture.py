@@ -1,4 +1,4 @@
-"""The picture of the demo: the year at a glance, and each spell of storms hour by hour."""
+"""Draw the picture of the demo: an overview of the year, and each spell of storms hour by hour."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ THRESHOLD = 15
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What is drawn: readings (station, end, wind, visib), those that met the rule's conditions, and the storms."""
+    """The contents of the picture: readings (station, end, wind, visib), those that met the rule's conditions, and the
+    storms."""
 
     readings: pl.DataFrame
     met: pl.DataFrame
@@ -38,12 +39,12 @@ class Scene:
 
     @property
     def stations(self) -> list[str]:
-        """The rows, from the top."""
+        """Return the stations in the order of their rows, from the top."""
         return sorted(self.readings["station"].unique())
 
 
 def draw(path: Path, title: str, subtitle: str, scene: Scene) -> None:
-    """Write the picture, of one storm at least, to `path`. Time runs in hours UTC since the epoch."""
+    """Write the picture to `path`. There must be at least one storm. The time axis is in hours UTC since the epoch."""
     figure = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI, facecolor="white")
     figure.text(0.012, 0.972, title, size=15, weight="bold", color=INK, va="top")
     figure.text(0.012, 0.911, subtitle, size=8.8, color=QUIET, va="top", linespacing=1.4)
@@ -71,7 +72,7 @@ def draw(path: Path, title: str, subtitle: str, scene: Scene) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure as a small PNG: 96 colours are enough for ours."""
+    """Write a figure as a small PNG with 96 colours."""
     drawn = BytesIO()
     figure.savefig(drawn, format="png")
     image = Image.open(drawn).convert("RGB").quantize(96, dither=Image.Dither.NONE)
@@ -79,7 +80,7 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def _year(axes: Axes, scene: Scene) -> None:
-    """One thin row a station: a grey tick for each reading that met the conditions, the storms in colour."""
+    """Draw one thin row per station: a grey tick for each reading that met the conditions, and the storms in colour."""
     _bare(axes)
     months = [datetime(2013 + month // 12, month % 12 + 1, 1, tzinfo=UTC) for month in range(13)]
     axes.set_xlim(_hour(months[0]), _hour(months[-1]))
@@ -99,7 +100,7 @@ def _year(axes: Axes, scene: Scene) -> None:
 
 
 def _beam(figure: Figure, year: Axes, hours: tuple[float, float], panel: tuple[float, float]) -> None:
-    """A pale beam from the hours in the year to the panel that enlarges them."""
+    """Draw a pale beam from the hours in the overview of the year to the panel that enlarges them."""
     box, (first, last) = year.get_position(), year.get_xlim()
     start, end = (box.x0 + box.width * (hour - first) / (last - first) for hour in hours)
     corners = [(start, box.y0), (end, box.y0), (panel[1], 0.595), (panel[0], 0.595)]
@@ -109,7 +110,7 @@ def _beam(figure: Figure, year: Axes, hours: tuple[float, float], panel: tuple[f
 def _panel(
     figure: Figure, scene: Scene, spell: list[Storm], hours: tuple[float, float], place: tuple[float, float]
 ) -> None:
-    """One spell of storms: a row a station, a bar an hour."""
+    """Draw one spell of storms: a row per station, with one bar per hour."""
     height = (TOP - BOTTOM) / len(scene.stations)
     for row, (station, name) in enumerate(zip(scene.stations, _names(scene), strict=True)):
         axes = figure.add_axes((place[0], TOP - (row + 1) * height, place[1], height * 0.9))

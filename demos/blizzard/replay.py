@@ -1,7 +1,8 @@
-"""The first storm of 2013 again, an hour of readings a second: `python -m cep.demos.blizzard.replay | cep serve ...`.
+"""Replay the first storm of 2013, one hour of readings per second: `python -m cep.demos.blizzard.replay | cep serve
+...`.
 
-It begins when the server reads, and goes on until the storm's last alert is over. Then the input ends. With `--late`
-they are those of `cep.demos.blizzard.arrivals`, as JSON Lines: some late, some wrong at first, one withdrawn.
+It starts when the server reads, and ends after the storm's last alert is over. With `--late`, the records are those of
+`cep.demos.blizzard.arrivals`, as JSON Lines: some late, some corrected, one withdrawn.
 """
 
 from __future__ import annotations
@@ -19,15 +20,17 @@ from cep.demos.blizzard.arrivals import arrivals
 from cep.demos.run import weather
 
 FROM, HEIGHT, UNTIL = "2013-02-08T12:00:00Z", "2013-02-09T08:00:00Z", "2013-02-09T18:00:00Z"
-"""Before the storm; its last warning, when all of its alerts are open; when none is any more. As the file writes
-times: texts of one length, which sort as they are."""
+"""A time before the storm; the time of its last warning, when all its alerts are open; and a time when all are over.
+
+They have the format of the file, so that they compare as text.
+"""
 PACE = 1.0
-"""Seconds between two hours."""
+"""The seconds between two hours of readings."""
 OVER = "the storm is over, and so are its alerts; Ctrl-C, and `make serve` lets it come again"
 
 
 def hours(until: str = UNTIL) -> Iterator[str]:
-    """Lines of the header, then of each hour's readings."""
+    """Yield the header line, then the lines of each hour's readings."""
     with open(weather(), encoding="utf-8", newline="") as file:
         head, *rows = file.read().splitlines()
     place = next(csv.reader([head])).index("time_hour")
@@ -42,14 +45,15 @@ def hours(until: str = UNTIL) -> Iterator[str]:
 
 
 def late() -> Iterator[str]:
-    """Lines of nothing, then of what comes in each hour."""
+    """Yield an empty line, then the lines of the records that arrive in each hour."""
     yield "\n"
     for _, came in arrivals():
         yield "".join(json.dumps(each.record) + "\n" for each in came)
 
 
 def main() -> None:
-    """Write them, the header first: nobody is to miss an hour while the server begins. Then say that it is over."""
+    """Write the readings, and finally a message. The header is written first and awaited, so that no hour is missed
+    while the server starts."""
     try:
         is_late = "--late" in sys.argv[1:]
         for number, lines in enumerate(late() if is_late else hours()):
@@ -65,7 +69,7 @@ def main() -> None:
 
 
 def _await_reader() -> None:
-    """Wait until the pipe is empty or its reader has gone; not at all if the system cannot say."""
+    """Wait until the pipe is empty or its reader has gone. Return at once if the system cannot tell."""
     with suppress(ImportError, OSError):
         import fcntl
         import termios

@@ -1,4 +1,4 @@
-"""The blizzard demo as readings come in, some late, some wrong: what is told at once, and what is put right."""
+"""The blizzard demo with late and wrong readings: the messages sent at once, and their corrections."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from cep.demos.printed import table as empty
 from cep.knowledge.graph import Knowledge
 
 WINDOW = "12 h"
-"""So long results may be put right: longer than any reading is late."""
+"""The time in which results may be revised, longer than any reading is late."""
 SHOWN = {"gale": "gale", "warning": "blizzard", "cleared": "all clear"}
-"""What people are told of; `settling` is a step on the way there."""
+"""The derived events of which people are notified, with their words. `settling` is only an intermediate step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What people are told at `at`, or told no more: a station's weather of [start, end] (microseconds UTC), and which
-    reading changed it."""
+    """A message at `at`, or its withdrawal, about a station's weather in [start, end] (microseconds UTC), and the
+    reading that caused it."""
 
     at: int
     name: str
@@ -39,7 +39,7 @@ class Message:
 
 
 def find() -> list[Message]:
-    """What is told while the readings come in, in that order."""
+    """Return the messages in the order in which the readings cause them."""
     engine = Engine.from_file(REVISED, revise=WINDOW, knowledge=Knowledge.load(STATIONS))
     messages: list[Message] = []
     for at, came in arrivals():
@@ -52,13 +52,13 @@ def find() -> list[Message]:
 
 
 def _because(came: Sequence[Arrival], station: str, start: int) -> str:
-    """What there is to say of a station's readings since `start` that came now."""
+    """Return the remarks about a station's readings since `start` that have just arrived."""
     told = [each for each in came if each.station == station and each.time >= start and each.why]
     return ", ".join(f"{clock(each.time)} {each.why}" for each in told)
 
 
 def show() -> str:
-    """What `cep demo blizzard --revise` prints."""
+    """Return what `cep demo blizzard --revise` prints."""
     messages = find()
     return rendered(lambda console: _print(console, messages))
 
@@ -73,7 +73,7 @@ def _print(console: Console, messages: Sequence[Message]) -> None:
 
 
 def table(messages: Sequence[Message]) -> Table:
-    """A row for what is told, and one for what is told no more."""
+    """Return a table with one row per message or withdrawal."""
     made = empty("What was told as readings came, February 2013, UTC", "told station what of the_reading_of")
     for each in messages:
         of = clock(each.start) if each.start == each.end else f"{clock(each.start)}–{clock(each.end)}"

@@ -1,4 +1,4 @@
-"""From warnings to storms: the warnings of one station that overlap or touch are one storm."""
+"""Merge warnings into storms: the warnings of one station that overlap or touch are one storm."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ HOUR = 3_600_000_000
 
 @dataclass(frozen=True, slots=True)
 class Storm:
-    """One storm at one station, over the closed interval [start, end] (microseconds UTC).
+    """A storm at a station, over the closed interval [start, end] (microseconds UTC).
 
-    `readings` counts those in it that met the rule's conditions; wind, visib, temp are the worst of them.
+    `readings`: the number of readings in it that met the rule's conditions. wind, visib and temp are their worst
+    values.
     """
 
     station: str
@@ -26,15 +27,15 @@ class Storm:
 
     @property
     def hours(self) -> float:
-        """How long it lasted."""
+        """The duration in hours."""
         return (self.end - self.start) / HOUR
 
 
 def merge(warnings: pl.DataFrame, settling: pl.DataFrame, readings: pl.DataFrame) -> list[Storm]:
-    """The storms in order of start, then station.
+    """Return the storms, sorted by start, then station.
 
-    A chain of settling readings may last six hours at most; a longer storm is a row of warnings, each
-    beginning inside or at the end of the one before.
+    A chain of settling readings lasts at most six hours. A longer storm consists of several warnings, each beginning
+    within or at the end of the previous one.
     """
     judged = settled(settling, readings)
     storms = [
@@ -44,20 +45,21 @@ def merge(warnings: pl.DataFrame, settling: pl.DataFrame, readings: pl.DataFrame
 
 
 def lasted(on: pl.DataFrame, settling: pl.DataFrame, readings: pl.DataFrame) -> list[Storm]:
-    """The storms that the fluent says were on, in the same order: each holds from just after its first warning."""
+    """Return the storms from the intervals of the fluent, in the same order. Each holds from just after its first
+    warning."""
     judged = settled(settling, readings)
     rows = on.select("station", "start", "end").sort("start", "station").iter_rows()
     return [_storm(station, start, end, judged) for station, start, end in rows]
 
 
 def settled(settling: pl.DataFrame, readings: pl.DataFrame) -> pl.DataFrame:
-    """The readings that met the rule's conditions: those of which a chain of one was derived."""
+    """Return the readings that met the rule's conditions, which are the chains of length one."""
     met = settling.filter(pl.col("readings") == 1).select("station", "end").unique()
     return readings.join(met, on=["station", "end"], how="semi")
 
 
 def episodes(storms: list[Storm], apart: int = 24 * HOUR) -> list[list[Storm]]:
-    """The storms of all stations, gathered into spells of weather: less than `apart` between one and the next."""
+    """Group the storms of all stations into spells of weather. Two spells are at least `apart` microseconds apart."""
     spells: list[list[Storm]] = []
     for storm in storms:
         if spells and storm.start - max(other.end for other in spells[-1]) < apart:

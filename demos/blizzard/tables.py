@@ -1,4 +1,4 @@
-"""The tables that the demo prints, 80 columns wide: storms, areas with the places they affect, what was not taken."""
+"""The tables that the demo prints, 80 columns wide: storms, areas with the affected places, and dead letters."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from cep.demos.printed import table as empty
 from cep.runtime.run_stats import count
 
 SHOWN = {True: 10, False: 5}
-"""How many towns, and how many airports, are listed by name."""
+"""The number of towns (True) and of airports (False) that are listed by name."""
 SIDE_BY_SIDE = 3
-"""Areas that fit in the width."""
+"""The number of areas that fit side by side."""
 
 
 def storms(found: Sequence[Storm]) -> Table:
-    """A storm a row, the spells of weather apart."""
+    """Return a table with one row per storm. Spells of weather are separated."""
     table = empty("Storms at the airports of New York, 2013, UTC", "station", "from to hours readings wind visib temp")
     for spell in episodes(list(found)):
         for storm in spell:
@@ -41,7 +41,7 @@ def storms(found: Sequence[Storm]) -> Table:
 
 
 def areas(found: Sequence[Area]) -> Table:
-    """An area a row, with the stations that made it and when, and how many places it affects."""
+    """Return a table with one row per area: its stations, when they joined, and the number of affected places."""
     title = "Blizzard areas: warnings within 300 km and nine hours"
     table = empty(title, "area opened_by joined_by", "towns airports")
     for area in found:
@@ -58,7 +58,8 @@ def areas(found: Sequence[Area]) -> Table:
 
 
 def places(found: Sequence[Area]) -> list[Table]:
-    """The largest towns and airports that each area affects: when they were warned, how far from a station."""
+    """Return tables of the largest affected towns and airports: when they were warned, and their distance from a
+    station."""
     tables: list[Table] = []
     for first in range(0, len(found), SIDE_BY_SIDE):
         side = found[first : first + SIDE_BY_SIDE]
@@ -83,7 +84,7 @@ def places(found: Sequence[Area]) -> list[Table]:
 
 
 def dead(found: Sequence[DeadLetter], file: Path) -> Text:
-    """What was not taken, each record with its reason, and where it stands."""
+    """Return the dead letters as text: each record with its reason and its place."""
     with file.open(encoding="utf-8") as lines:
         names = lines.readline().strip().split(",")
     text = Text(f"{count(len(found), 'record')} of {file.name} could not be judged:\n", style="bold")
@@ -100,12 +101,12 @@ def dead(found: Sequence[DeadLetter], file: Path) -> Text:
 
 
 def _rank(place: Place) -> tuple[int, float, str]:
-    """The most populous first; of those without people the nearest."""
+    """Return a sort key: the most populous place first, then the closest of those without people."""
     return -(place.population or 0), place.metres, place.name
 
 
 def _told(area: Area, place: Place | None) -> str:
-    """`EWR 14 km`: the station that reached it first."""
+    """Return the station that reached a place first: `EWR 14 km`."""
     if place is None:
         return "–"
     station = next(one.station for one in area.joined if one.time == place.time)
@@ -113,5 +114,5 @@ def _told(area: Area, place: Place | None) -> str:
 
 
 def _short(dates: str) -> str:
-    """`8–9 February` as `8–9 Feb`."""
+    """Shorten `8–9 February` to `8–9 Feb`."""
     return " ".join(word[:3] if word.isalpha() else word for word in dates.split())

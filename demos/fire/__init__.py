@@ -1,1 +1,1 @@
-"""A fire and a wind within three hours: which observations are of wind, the ontology knows."""
+"""Detect a fire and a wind within three hours. The ontology says which observations are about wind."""

@@ -1,4 +1,4 @@
-"""The fire demo: a few made-up events, observations in RDF, and an ontology that says which of them are of wind."""
+"""The fire demo: a few invented events, observations in RDF, and an ontology that says which of them are about wind."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ KNOWLEDGE = (ONTOLOGIES / "weather.ttl", HERE / "observations.ttl")
 
 
 def find(reasoning: str = "owlrl") -> RunResult:
-    """Run the program with the knowledge closed in this way: `none`, `rdfs`, `owlrl`."""
+    """Run the program with one kind of reasoning: `none`, `rdfs`, `owlrl`."""
     return run(PROGRAM, [str(EVENTS)], Knowledge.load(KNOWLEDGE, reasoning=reasoning))
 
 
 def show(reasoning: str) -> str:
-    """What `cep demo fire` prints."""
+    """Return what `cep demo fire` prints."""
     found = find(reasoning)
     return rendered(lambda console: _print(console, found, reasoning))
 

@@ -1,1 +1,2 @@
-"""How hot it feels: the heat index of temperature and humidity, its classes, and the areas they hold for."""
+"""Derive how hot it feels: the heat index from temperature and humidity, its classes, and the areas in which they
+hold."""

@@ -1,4 +1,4 @@
-"""The heat demo: how hot a year of real readings felt, by area, and the worst hours."""
+"""The heat demo: how hot it felt in a year of real readings, by area, and the worst hours."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def find() -> RunResult:
 
 
 def show() -> str:
-    """What `cep demo heat` prints."""
+    """Return what `cep demo heat` prints."""
     found = find()
     return rendered(lambda console: _print(console, found))
 

@@ -1,1 +1,1 @@
-"""Turbulence ahead: real positions of airplanes over Switzerland, on the routes that are flown most."""
+"""Warn of turbulence ahead: real positions of airplanes over Switzerland, on the most frequent routes."""

@@ -1,4 +1,4 @@
-"""The jet stream demo: a day of real positions, the routes in them, and who was warned of turbulence ahead."""
+"""The jet stream demo: a day of real positions, the routes in them, and the flights warned of turbulence ahead."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from cep.knowledge.graph import Knowledge
 
 PROGRAM = Path(__file__).with_name("jetstream.cep")
 ROUTES = 24
-"""So many routes are streams: those that eleven flights or more take that day."""
+"""The number of routes that count as streams. At least eleven flights take each of them that day."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the demo reads, the routes in it (see `routes`), and what the rules derive."""
+    """The input of the demo, the routes found in it (see `routes`), and the derived events."""
 
     positions: pl.DataFrame
     routes: pl.DataFrame
     derived: dict[str, pl.DataFrame]
 
     def of(self, type: str) -> pl.DataFrame:
-        """The derived events of a type."""
+        """Return the derived events of a type."""
         return self.derived[type]
 
 
 def find() -> Found:
-    """Run the program over the positions. Raises CepError where their package is not installed."""
+    """Run the program over the positions. Raises CepError if their package is not installed."""
     seen = positions()
     points = routes(seen, ROUTES)
     with TemporaryDirectory() as folder:
@@ -57,7 +57,7 @@ def find() -> Found:
 
 
 def show() -> str:
-    """What `cep demo jetstream` prints."""
+    """Return what `cep demo jetstream` prints."""
     found = find()
     return rendered(lambda console: _print(console, found))
 

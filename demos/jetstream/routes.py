@@ -1,7 +1,7 @@
-"""Streams in the sky: the routes that airplanes take most, each as a row of linked points, in RDF.
+"""Streams in the sky: the most frequent routes of airplanes, each a row of linked points, in RDF.
 
-There is no free register of airways, so they are taken from the positions: of the ways in and out of the observed sky
-that most flights have in common, the points of the first flight of each, one a minute.
+There is no free register of airways, so routes are derived from the positions. Flights that enter and leave the
+observed sky at the same places share a route. Its points are those of its first flight, one per minute.
 """
 
 from __future__ import annotations
@@ -12,16 +12,19 @@ from pyproj import Geod
 AIR = "urn:semcep:air:"
 WGS84 = "http://www.w3.org/2003/01/geo/wgs84_pos#"
 LOWEST = 29_000
-"""Feet: jet streams are higher."""
+"""The least altitude in feet. Jet streams are higher."""
 CELL = 0.3
-"""Degrees: flights that come in at one cell and go out at one cell take one route."""
+"""The cell size in degrees. Flights that enter in one cell and leave in one cell share a route."""
 SHORTEST = 10
-"""Points of a route at least."""
+"""The least number of points of a route."""
 
 
 def routes(positions: pl.DataFrame, count: int) -> pl.DataFrame:
-    """The points of the `count` routes flown most: route (from 1), point (from 1), lat, long, course to the next point
-    (degrees; that of the last is its predecessor's), flights (that took the route)."""
+    """Return the points of the `count` most frequent routes.
+
+    Columns: route (from 1), point (from 1), lat, long, course to the next point (degrees; the last point repeats that
+    of its predecessor), flights (the number of flights on the route).
+    """
     high = positions.filter(pl.col("altitude") >= LOWEST).sort("callsign", "time")
     cells = [(pl.col(column) / CELL).floor() for column in ("latitude", "longitude")]
     ways = high.group_by("callsign", maintain_order=True).agg(
@@ -54,7 +57,7 @@ def routes(positions: pl.DataFrame, count: int) -> pl.DataFrame:
 
 
 def triples(points: pl.DataFrame) -> str:
-    """The same as N-Triples: where a point is, of which stream, which point is next, and the course to it."""
+    """Return the routes as N-Triples: the position and stream of each point, the next point, and the course to it."""
     lines: list[str] = []
     last = points.group_by("route").agg(last=pl.col("point").max())
     for route, point, lat, long, course, last_point in (

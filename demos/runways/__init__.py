@@ -1,1 +1,2 @@
-"""Which way airplanes land at New York, by the wind: choices, defaults with exceptions and a constraint, in LARS."""
+"""Choose the landing direction at New York's airports by the wind: choices, defaults with exceptions and a constraint,
+in LARS."""

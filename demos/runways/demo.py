@@ -1,4 +1,4 @@
-"""The runways demo: a year of winds at the airports of New York, and which way airplanes land."""
+"""The runways demo: a year of winds at the airports of New York, and the landing directions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROGRAM = HERE / "runways.lars"
 KNOWLEDGE = (HERE / "runways.ttl", HERE.parent / "blizzard" / "stations.ttl")
 HOUR = 3_600_000_000
 FRONT = (1_359_586_800_000_000, 1_359_716_400_000_000)
-"""From 30 January 2013 23:00 to 1 February 11:00 UTC."""
+"""The times of a front: from 30 January 2013 23:00 to 1 February 11:00 UTC."""
 TITLE = "A front comes through"
 SUBTITLE = (
     "The airports of New York, 31 January 2013, UTC. Arrows: the wind that an airport goes by. Bars: the runways that\n"
@@ -28,9 +28,12 @@ SUBTITLE = (
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the run gave, all of it, and an hour a row: by which wind an airport goes (`winds`: start, airport, whence,
-    mph), what is usable and how far off the wind is there (`usable`: start, airport, runway, off, which is null where
-    the wind varies), what is in use (`lands`: start, airport, runway)."""
+    """The results of the run, and tables with one row per hour.
+
+    `winds`: the wind that an airport uses (start, airport, whence, mph). `usable`: the usable runways, and the angle
+    between runway and wind (start, airport, runway, off; `off` is null if the wind varies). `lands`: the runways in use
+    (start, airport, runway).
+    """
 
     result: RunResult
     winds: pl.DataFrame
@@ -45,17 +48,17 @@ class Found:
         return cls(result, found["wind"], usable.sort("start", "airport", "runway"), found["lands"])
 
     def table(self, name: str) -> pl.DataFrame:
-        """Intervals of what is derived, in order."""
+        """Return the intervals of a fluent, in order."""
         made = self.result.derived[name]
         return made.sort("start", *(each for each in made.columns if each not in ("start", "bounds")))
 
     @property
     def begins(self) -> pl.DataFrame:
-        """When a runway comes into use."""
+        """Return the intervals in which runways are in use; each starts when a runway comes into use."""
         return self.table("lands")
 
     def nearest_to_the_wind(self) -> int:
-        """How often a runway would come into use if it always were that which is nearest to the wind."""
+        """Return how often the runway in use would change if it were always the one closest to the wind."""
         best = self.usable.sort("start", "airport", pl.col("off").abs().fill_null(0), "runway").unique(
             ["start", "airport"], keep="first", maintain_order=True
         )
@@ -64,20 +67,20 @@ class Found:
         return best.sort("airport", "start").with_columns(before).filter(~same.fill_null(False)).height
 
     def borrowed(self) -> pl.DataFrame:
-        """The hours at which an airport goes by the wind of another: start, airport."""
+        """Return the hours at which an airport uses the wind of another one: start, airport."""
         own = hourly(self.result.derived["trusted"]).select("start", "airport")
         return (
             self.winds.join(own, on=["start", "airport"], how="anti").select("start", "airport").unique().sort("start")
         )
 
     def doubted(self) -> pl.DataFrame:
-        """The readings that are not trusted: start, airport, mph."""
+        """Return the readings that are not trusted: start, airport, mph."""
         readings = self.result.read["reading"].select("start", "airport", "mph")
         return hourly(self.result.derived["doubted"]).join(readings, on=["start", "airport"])
 
 
 def hourly(intervals: pl.DataFrame) -> pl.DataFrame:
-    """A row for each hour of intervals."""
+    """Return a row for each hour of intervals."""
     hours = pl.int_ranges("start", "end", HOUR, dtype=pl.Int64)
     return intervals.with_columns(start=hours).explode("start").drop("end", "bounds")
 
@@ -88,7 +91,7 @@ def find() -> Found:
 
 
 def show(picture: Path | None) -> str:
-    """What `cep demo runways` prints."""
+    """Return what `cep demo runways` prints."""
     found = find()
     return illustrated(picture, lambda path: _draw(path, found), lambda console: _print(console, found, picture))
 

@@ -1,4 +1,4 @@
-"""The picture of the demo: as a front comes through, the wind at each airport and the runways that it allows."""
+"""Draw the picture of the demo: the wind at each airport and the runways it permits, while a front passes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ ALLOWED, USED, ARROW = "#d5e0ea", "#1f5a8c", "#8a97a3"
 WIDTH, HEIGHT, DPI = 9.2, 5.9, 174
 LEFT, RIGHT, TOP, BOTTOM = 0.115, 0.985, 0.835, 0.085
 TALL = 1.9
-"""How many rows of runways the arrows take."""
+"""The height of the wind arrows, in rows of runways."""
 STRONG = 30.0
-"""Miles an hour of the longest arrow but those of squalls."""
+"""The wind in miles per hour of the longest arrow, except those of squalls."""
 
 
 def draw(path: Path, title: str, subtitle: str, found: Found) -> None:
-    """Write the picture to `path`. Time runs in microseconds UTC."""
+    """Write the picture to `path`. The time axis is in microseconds UTC."""
     figure = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI, facecolor="white")
     figure.text(0.012, 0.972, title, size=15, weight="bold", color=INK, va="top")
     figure.text(0.012, 0.911, subtitle, size=8.2, color=QUIET, va="top", linespacing=1.4)
@@ -52,7 +52,7 @@ def _airport(axes: Axes, found: Found, airport: str) -> None:
 
 
 def _winds(axes: Axes, winds: pl.DataFrame) -> None:
-    """An arrow each hour, with the wind and the longer the stronger; a dot where it varies."""
+    """Draw an arrow for each hour, whose length shows the wind speed, or a dot if the wind varies."""
     middle = -0.6 - TALL / 2
     known = winds.filter(pl.col("whence").is_not_null(), pl.col("mph") > 0)
     times = [start + HOUR // 2 for start in known["start"]]

@@ -1,1 +1,1 @@
-"""What airplanes about Paris are doing, and for how long: fluents over real positions."""
+"""What airplanes near Paris are doing, and for how long: fluents over real positions."""

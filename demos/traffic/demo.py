@@ -1,4 +1,4 @@
-"""The traffic demo: what airplanes about Paris were doing, and for how long."""
+"""The traffic demo: what airplanes near Paris were doing, and for how long."""
 
 from __future__ import annotations
 
@@ -33,17 +33,18 @@ COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the demo reads (flight, time, lat, long, height, track, climb), and what the program derives."""
+    """The input of the demo (flight, time, lat, long, height, track, climb), and the results of the program."""
 
     positions: pl.DataFrame
     derived: dict[str, pl.DataFrame]
 
     def of(self, fluent: str) -> pl.DataFrame:
-        """The intervals of a fluent in order of start; each has ended, since every flight is lost in the end."""
+        """Return the intervals of a fluent, sorted by start. All have ended, because every flight disappears in the
+        end."""
         return self.derived[fluent].sort("start", "flight")
 
     def phases(self) -> pl.DataFrame:
-        """The positions with the phase that held there: a fluent begins just after its event."""
+        """Return the positions with the phase of flight at each. A fluent begins just after its event."""
         begun = self.of("phase").select("flight", "kind", time="start", until="end")
         seen = self.positions.sort("time", "flight").join_asof(
             begun, on="time", by="flight", allow_exact_matches=False, check_sortedness=False
@@ -52,7 +53,7 @@ class Found:
 
 
 def find() -> Found:
-    """Run the program over the positions. Raises CepError where their package is not installed."""
+    """Run the program over the positions. Raises CepError if their package is not installed."""
     seen = positions().rename(COLUMNS)
     engine = Engine.from_file(PROGRAM)
     derived = engine.push({"position": seen})
@@ -62,7 +63,7 @@ def find() -> Found:
 
 
 def show(picture: Path | None) -> str:
-    """What `cep demo traffic` prints."""
+    """Return what `cep demo traffic` prints."""
     found = find()
     return illustrated(picture, lambda path: _draw(path, found), lambda console: _print(console, found, picture))
 

@@ -1,4 +1,5 @@
-"""The picture of the demo: the tracks, coloured by what each airplane was doing, and intervals of fluents by time."""
+"""Draw the picture of the demo: the tracks, coloured by what each airplane was doing, and the intervals of fluents over
+time."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ HALF_HOUR = 30 * MINUTE
 
 
 def draw(path: Path, title: str, subtitle: str, found: Found) -> None:
-    """Write the picture to `path`. Time runs in microseconds UTC."""
+    """Write the picture to `path`. The time axis is in microseconds UTC."""
     figure = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI, facecolor="white")
     figure.text(0.012, 0.972, title, size=15, weight="bold", color=INK, va="top")
     figure.text(0.012, 0.911, subtitle, size=8.2, color=QUIET, va="top", linespacing=1.4)
@@ -60,13 +61,13 @@ def _map(axes: Axes, found: Found, seen: pl.DataFrame) -> None:
 
 
 def _stretch(axes: Axes, seen: pl.DataFrame, flight: str, start: int, end: int, colour: str) -> None:
-    """The way of a flight in an interval."""
+    """Draw the track of a flight in an interval."""
     own = seen.filter((pl.col("flight") == flight) & pl.col("time").is_between(start, end)).sort("time")
     axes.plot(own["long"], own["lat"], color=colour, lw=1.5, zorder=4)
 
 
 def _counts(axes: Axes, seen: pl.DataFrame, times: tuple[int, int]) -> None:
-    """How many do each at a time, a step a minute."""
+    """Draw the number of airplanes in each phase over time, with one step per minute."""
     axes.set_title("airplanes at a time", size=8.5, color=INK, loc="left", pad=4)
     counts = (
         seen.filter(pl.col("kind").is_not_null())
@@ -83,7 +84,7 @@ def _counts(axes: Axes, seen: pl.DataFrame, times: tuple[int, int]) -> None:
 
 
 def _pairs(axes: Axes, found: Found, times: tuple[int, int]) -> None:
-    """A bar for each two that come down side by side."""
+    """Draw a bar for each pair of airplanes that descend side by side."""
     axes.set_title("descending side by side for a minute or more", size=8.5, color=INK, loc="left", pad=4)
     pairs = found.of("side_by_side").select("start", "end", "flight", "other").rows()
     for row, (start, end, flight, other) in enumerate(pairs):
@@ -105,7 +106,7 @@ def _pairs(axes: Axes, found: Found, times: tuple[int, int]) -> None:
 
 
 def _low(axes: Axes, found: Found, times: tuple[int, int]) -> None:
-    """What was low for long, and when it went round and round."""
+    """Draw the airplanes that were low for a long time, and the times at which they circled."""
     low = found.of("low_for_long").select("start", "end", "flight").rows()
     axes.set_title(
         f"low for over 15 minutes: {', '.join(flight for *_, flight in low)}; dark: circling",

@@ -1,4 +1,4 @@
-"""Positions that airplanes sent by ADS-B about Paris, as the package `traffic` has them, by the OpenSky Network."""
+"""Positions that airplanes near Paris sent by ADS-B, from the package `traffic`, recorded by the OpenSky Network."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from cep.demos.jetstream.positions import place
 
 NAME = "quickstart.json.gz"
 EVERY = 10_000_000
-"""Microseconds from one position of an airplane to its next: one of ten is enough."""
+"""The microseconds between two positions of an airplane. One position in ten is used."""
 
 
 def file() -> Path:
-    """The file that holds them. CepError: the package is not installed."""
+    """Return the file with the positions. Raises CepError if the package is not installed."""
     return place().with_name(NAME)
 
 
 def positions() -> pl.DataFrame:
-    """Three hours about the airports of Paris, 2021-10-07, a row each 10 seconds an airplane in the air, in order of
-    time.
+    """Return three hours of positions near the airports of Paris on 2021-10-07, one row per airborne airplane and 10
+    seconds, in order of time.
 
-    Columns: timestamp (microseconds UTC, whole tens of seconds), callsign, latitude and longitude (degrees), altitude
-    (feet), track (degrees), vertical_rate (feet a minute). Raises CepError if the package is not installed.
+    Columns: timestamp (microseconds UTC, multiples of ten seconds), callsign, latitude and longitude (degrees),
+    altitude (feet), track (degrees), vertical_rate (feet per minute). Raises CepError if the package is not installed.
     """
     table = pl.read_json(gzip.decompress(file().read_bytes()))
     names = ("callsign", "latitude", "longitude", "altitude", "track", "vertical_rate")

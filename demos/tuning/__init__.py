@@ -1,1 +1,1 @@
-"""The tuning demo: limits of a storm warning, chosen by the flights that were cancelled."""
+"""The tuning demo: choose the limits of a storm warning by cancelled flights."""

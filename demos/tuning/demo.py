@@ -1,4 +1,4 @@
-"""The tuning demo: a grid over the limits of a storm warning, the point that is chosen, and how it holds later."""
+"""The tuning demo: search a grid of limits for a storm warning, choose a point, and check it on later data."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ HERE = Path(__file__).parent
 PROGRAM = HERE / "tuning.cep"
 LIMIT = "precision >= 80%"
 BEFORE = "6h"
-"""How long before the first cancellations a warning may end and still be right."""
+"""The time before the first cancellations in which a warning may end and still count as correct."""
 DAYS = 7
-"""Of a week, in which loads are told."""
+"""The number of days per period for which the load of warnings is reported."""
 HOUR = 3_600_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """What was tried. `labels`: the incidents; `default`: the number of the point of the program's own values."""
+    """The results of the search. `labels`: the incidents. `default`: the index of the point with the program's own
+    values."""
 
     result: BacktestResult
     labels: pl.DataFrame
@@ -44,17 +45,17 @@ class Tuning:
 
     @property
     def chosen(self) -> int:
-        """The number of the chosen point."""
+        """The index of the chosen point."""
         assert self.result.chosen is not None, "a program that never warns has no load"
         return self.result.chosen
 
     def values(self, point: int) -> str:
-        """The values of a point as the program has them."""
+        """Return the values of a point in the program's notation."""
         axes, values = self.result.axes, self.result.points[point]
         return ", ".join(f"{a.parameter.name} {a.parameter.written(v)}" for a, v in zip(axes, values))
 
     def found(self, point: int) -> list[bool]:
-        """Run the program alone with the values of a point; return for each label whether a warning hits it."""
+        """Run the program with the values of a point only. Return for each label whether a warning hits it."""
         values = {a.parameter.name: a.parameter.written(v) for a, v in zip(self.result.axes, self.result.points[point])}
         readings = pl.scan_csv(weather(), null_values=["NA"], infer_schema_length=None)
         warned = detect(PROGRAM, readings, params=values)["warning"]
@@ -67,7 +68,7 @@ class Tuning:
 
 
 def options(labels: Path) -> BacktestOptions:
-    """Those of `cep backtest` that the demo is run with."""
+    """Return the options of `cep backtest` for this demo."""
     return BacktestOptions(
         rules=(PROGRAM,),
         history=HistoryOptions(inputs=(f"reading={weather()}",)),
@@ -82,7 +83,7 @@ def options(labels: Path) -> BacktestOptions:
 
 
 def tune(labels: Path | None = None) -> Tuning:
-    """Try all points. `labels`: where the labels are kept."""
+    """Try all points. `labels`: the file for the labels."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "labels.csv") if labels is None else labels
         table = incidents.write(path)
@@ -93,7 +94,7 @@ def tune(labels: Path | None = None) -> Tuning:
 
 
 def show(picture: Path | None, labels: Path | None) -> str:
-    """What `cep demo tuning` prints."""
+    """Return what `cep demo tuning` prints."""
     tuning = tune(labels)
 
     def draw(path: Path) -> None:

