@@ -1,1 +1,1 @@
-"""What the engine costs, beside hand-written Python doing the same job: `python -m benchmarks`."""
+"""The cost of the engine, compared with hand-written Python for the same job: `python -m benchmarks`."""

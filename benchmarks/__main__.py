@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: measures every workload and prints one table."""
+"""`python -m benchmarks`: measure every workload and print one table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ QUICK = 200_000
 
 
 def lines(workload: Workload, sizes: tuple[Size, ...], costs: dict[tuple[str, Size], float]) -> Iterator[Line]:
-    """A workload's lines. `costs`, in seconds an event by workload and size, is filled as they come."""
+    """Measure a workload and yield its lines. Store each cost in `costs`, in seconds per event, by workload and
+    size."""
     sides: list[tuple[Size, Measured, Measured | None]] = []
     for events, keys in sizes:
         print(f"{workload.name}, {short(events)} events, {short(keys)} keys", file=sys.stderr)
@@ -54,7 +55,7 @@ def lines(workload: Workload, sizes: tuple[Size, ...], costs: dict[tuple[str, Si
 
 
 def goals(workload: Workload, rate: float, loop: float | None, flat: float) -> Iterator[Target]:
-    """What this size of a workload is to reach."""
+    """Yield the targets for this size of a workload."""
     if workload.rate:
         yield Target(short(workload.rate), rate >= workload.rate)
     if workload.times and loop:
@@ -64,8 +65,10 @@ def goals(workload: Workload, rate: float, loop: float | None, flat: float) -> I
 
 
 def other_goals(workload: Workload, size: Size, costs: dict[tuple[str, Size], float]) -> Iterator[Target]:
-    """What is to be reached beside another workload of the same size: strings at least half as fast as integers, what
-    is known at most one and a half times the cost of facts."""
+    """Yield the targets that compare a workload with another one of the same size.
+
+    Strings must be at least half as fast as integers, and knowledge may cost at most 1.5 times as much as facts.
+    """
     cost = costs[workload.name, size]
     if workload.half_of and (numbers := costs.get((workload.half_of, size))):
         yield Target("int/2", cost <= 2 * numbers)
@@ -74,14 +77,13 @@ def other_goals(workload: Workload, size: Size, costs: dict[tuple[str, Size], fl
 
 
 def smaller(sizes: tuple[Size, ...]) -> tuple[Size, ...]:
-    """The sizes of a quick look: fewer events, each number of events and keys once, at most a thousand keys if there is
-    such a size."""
+    """Return the sizes for a quick run: fewer events, no duplicates, and at most 1,000 keys if there is such a size."""
     few = [size for size in sizes if size[1] <= 1000] or sizes
     return tuple(dict.fromkeys((min(events, QUICK), keys) for events, keys in few))
 
 
 def main() -> None:
-    """Reads the options, measures, prints."""
+    """Parse the options, measure, and print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help=f"at most {QUICK:,} events and a thousand keys")
     parser.add_argument("--only", metavar="NAME", default="", help="workloads whose name holds this")

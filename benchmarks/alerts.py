@@ -1,4 +1,4 @@
-"""Alerts and derived events: the time from a reading to those who listen, over a real server.
+"""Alerts and derived events: the latency from a reading to the clients of a real server.
 
 python -m benchmarks.alerts
 python -m benchmarks.alerts --hundred --rate 1000 --readings 30000
@@ -35,15 +35,18 @@ ALERT hot ON high(s: S, n: N) SEVERITY "Severe" TITLE "Heat at {S}" FOR 1 h KEYE
 QUERY = "SELECT (max(?n) AS ?last) { ?e a <urn:semcep:type/high> ; <urn:semcep:attribute/high/n> ?n }"
 STATIONS = 50
 SPAN, LEVELS, LEVEL, PAIRS, PAIR = 1009, 70, 56, 30, 29
-"""Values are below `SPAN`. A level takes a band of `LEVEL` of them; a pair takes two readings of a station, from two
-bands of `PAIR`. So a hundred rules derive 4.9 events from each reading."""
+"""Parameters of the hundred rules. Values are below `SPAN`.
+
+A level rule accepts a band of `LEVEL` values. A pair rule needs two readings of a station, from two bands of `PAIR`
+values. Together, the rules derive 4.9 events from each reading.
+"""
 _NUMBER = re.compile(rb'event: (?:firing|updated)\ndata: [^\n]*"n":(\d+)')
 _SHOWN = re.compile(rb'"n":(\d+)')
 _LAST = re.compile(rb'"last": \{[^}]*"value": "(\d+)"')
 
 
 def hundred_rules() -> str:
-    """Seventy levels, of which the last one alerts, and thirty pairs within two seconds."""
+    """Return a program with seventy level rules, the last of which alerts, and thirty pair rules within two seconds."""
     lines = ["event reading(station: string, number: int, x: int) TIME time.\n"]
     lows = [13 * number for number in range(LEVELS - 1)]
     levels = [(f"level{low}", low) for low in lows] + [("high", SPAN - LEVEL)]
@@ -55,12 +58,12 @@ def hundred_rules() -> str:
 
 
 def value(number: int) -> int:
-    """The value of a reading, the same in each run."""
+    """Return the value of a reading, the same in each run."""
     return random.Random(number).randrange(SPAN)
 
 
 class Clients:
-    """Listen at a path; `seconds`: from the time that a reading was given to its coming, one for each client."""
+    """Clients that listen at a path. `seconds`: latencies from sending a reading to its arrival at a client."""
 
     def __init__(self, url: str, path: str, number: re.Pattern[bytes], sent: dict[int, float]) -> None:
         parts = urlsplit(url)
@@ -70,7 +73,7 @@ class Clients:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self, count: int) -> None:
-        """So many; returns when all are let in."""
+        """Connect `count` clients, and return when the server has accepted all."""
         for first in range(0, count, 50):
             await asyncio.gather(*(self._one(at) for at in range(first, min(first + 50, count))))
 
@@ -188,7 +191,7 @@ def _complain(message: dict[str, str], server: subprocess.Popen[bytes]) -> None:
 
 
 def _cpu(process: int) -> float:
-    """Seconds of CPU that a process has had."""
+    """Return the CPU seconds that a process has used."""
     with open(f"/proc/{process}/stat") as file:
         fields = file.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,8 +1,9 @@
-"""Applications of RTEC's kind: event descriptions of `applications/`, as RTEC writes them and in our own words, over
-streams that are made up. Both give the same; what is measured is both, columns in to columns out.
+"""Applications of the kind that RTEC is made for, on synthetic streams.
 
-RTEC itself makes 38 to 160 thousand rows a second of such, 5 to 17 thousand of a fleet with wide windows. Contacts are
-no application of its, but a cycle of fluents across keys.
+The event descriptions in `applications/` exist in RTEC's language and in ours. Both must derive the same, and both are
+measured, from input columns to output columns. RTEC itself processes 38 to 160 thousand such rows per second, and 5 to
+17 thousand rows of a fleet with wide windows. The application `contacts`, a cycle of fluents across keys, is not one of
+RTEC's.
 """
 
 from __future__ import annotations
@@ -30,24 +31,27 @@ DIALECTS = {"rtec": ".prolog", "own": ".cep"}
 ROWS, KEYS, PUSH = 500_000, 1000, 50_000
 SECOND = 1_000_000
 A_SECOND = 100
-"""Rows that come in a second of the events' time."""
+"""Rows per second of event time."""
 AT_LEAST = 20 * 160_000
 AT_LEAST_OF = {"fleet": 20 * 17_000, "contacts": 20_000}
-"""Of contacts each row is an instant, in which what happens to one person follows from what happened to others."""
+"""The target rates of some applications.
+
+In `contacts`, each row has its own instant, at which events of one person depend on those of others.
+"""
 
 Columns = dict[str, np.ndarray[Any, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """What the attributes of some events are drawn from: their times in seconds, and chance."""
+    """A source of random attributes for events at the times `seconds`."""
 
     seconds: np.ndarray[Any, Any]
     random: np.random.Generator
     keys: int
 
     def key(self, letter: str, count: int | None = None) -> np.ndarray[Any, Any]:
-        """Names such as `v17`."""
+        """Return random names such as `v17`."""
         return named(letter, self.random.integers(0, count or self.keys, len(self.seconds)))
 
     def of(self, *words: str) -> np.ndarray[Any, Any]:
@@ -62,7 +66,7 @@ def named(letter: str, numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 Kinds = dict[str, tuple[int, Callable[[Draws], Columns]]]
-"""How often each event comes beside the others, and its attributes in the order of the event descriptions."""
+"""By event: its relative frequency, and a function for its attributes in the order of the event description."""
 
 
 def columns(**given: np.ndarray[Any, Any]) -> Columns:
@@ -70,18 +74,18 @@ def columns(**given: np.ndarray[Any, Any]) -> Columns:
 
 
 def motion(draws: Draws) -> np.ndarray[Any, Any]:
-    """Motions of this minute."""
+    """Return random motions of the current minute."""
     return named("m", draws.seconds // 60 * draws.keys + draws.random.integers(0, draws.keys, len(draws.seconds)))
 
 
 def deal(draws: Draws) -> tuple[np.ndarray[Any, Any], ...]:
-    """A merchant, a consumer and goods of theirs."""
+    """Return random merchants, each with a consumer and goods."""
     number = draws.random.integers(0, draws.keys, len(draws.seconds))
     return named("s", number % 20), named("c", number), named("g", number % 10)
 
 
 def pair(draws: Draws, letter: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Two that meet."""
+    """Return random pairs of things that meet."""
     number = draws.random.integers(0, draws.keys, len(draws.seconds))
     return named(letter, number), named(letter, (number + 1 + number % 2) % draws.keys)
 
@@ -99,7 +103,7 @@ def of_deal(*order: int) -> Callable[[Draws], Columns]:
 
 
 def one(letter: str, *words: str) -> Callable[[Draws], Columns]:
-    """An event of one thing, perhaps with one of these words."""
+    """Return a function for an event of one thing, optionally with one of these words."""
     return lambda draws: {"what": draws.key(letter), **({"word": draws.of(*words)} if words else {})}
 
 
@@ -127,8 +131,11 @@ def velocity(draws: Draws) -> Columns:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """An event description, its events, and its facts for a number of keys. `together`: events that come at
-    the instants of a part of another's: (event, of whose). `a_second`: rows that come in a second."""
+    """An event description, its events, and its facts for a number of keys.
+
+    `together`: pairs (event, other). The event occurs at a part of the instants of the other one. `a_second`: rows per
+    second of event time.
+    """
 
     name: str
     kinds: Kinds
@@ -140,7 +147,7 @@ class Application:
         return FOLDER / f"{self.name}{DIALECTS[dialect]}"
 
     def stream(self, rows: int, keys: int) -> Stream:
-        """Events in order of time, `@n` their attributes by position."""
+        """Return events in order of time. Their attributes are called `@n` by position."""
         random = np.random.default_rng(1)
         seconds = np.sort(random.integers(0, max(1, int(rows / self.a_second)), rows))
         weights = np.array([weight for weight, _ in self.kinds.values()], float)
@@ -154,7 +161,7 @@ class Application:
         return Stream(tables)
 
     def tables(self, keys: int) -> dict[str, pl.DataFrame]:
-        """The facts."""
+        """Return the facts as tables."""
         return {
             name: pl.DataFrame(rows, schema=[f"c{at}" for at in range(len(rows[0]))], orient="row")
             for name, rows in self.facts(keys).items()
@@ -276,7 +283,7 @@ def engine_of(application: Application, dialect: str, keys: int) -> Any:
 
 
 def renamed(engine: Any, batch: Batch) -> Batch:
-    """The columns as the program calls them, in their order. KeyError: it asks nothing of an event."""
+    """Rename the columns to those of the program. Raise KeyError if the program does not read an event."""
     out = {}
     for name, table in batch.items():
         every = (attribute.name for attribute in engine.inputs[name].attributes)
@@ -286,7 +293,7 @@ def renamed(engine: Any, batch: Batch) -> Batch:
 
 
 def outcome(batches: list[Batch]) -> set[tuple[Any, ...]]:
-    """Return the derived occurrences: type, start, end, bounds, arguments and value, but no value that is `true`."""
+    """Return the derived occurrences: type, start, end, bounds, arguments and value. The value `true` is left out."""
     rows: set[tuple[Any, ...]] = set()
     for batch in batches:
         for name, table in batch.items():
@@ -297,7 +304,7 @@ def outcome(batches: list[Batch]) -> set[tuple[Any, ...]]:
 
 
 def run(application: Application, dialect: str, rows: int, keys: int) -> dict[str, Any]:
-    """One side, measured."""
+    """Measure one dialect of an application."""
     stream = application.stream(rows, keys)
     for few in (application.stream(2000, keys),):
         engine = engine_of(application, dialect, keys)
@@ -321,14 +328,14 @@ def run(application: Application, dialect: str, rows: int, keys: int) -> dict[st
 
 
 def fingerprint(found: set[tuple[Any, ...]]) -> str:
-    """Tells whether two sides derived the same."""
+    """Return a hash of the derived occurrences, to compare two dialects."""
     import hashlib
 
     return hashlib.sha256("\n".join(sorted(map(repr, found))).encode()).hexdigest()
 
 
 def lines(quick: bool, only: str) -> Iterator[Line]:
-    """The lines whose name holds `only`: both dialects of each application, rows a second."""
+    """Yield the lines whose name contains `only`: rows per second for both dialects of each application."""
     for application in applications.values():
         if only not in f"application {application.name}":
             continue

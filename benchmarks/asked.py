@@ -1,4 +1,4 @@
-"""The queries of the page and of the documents over many events: as they are answered, and without the index of time.
+"""Queries of the page and the documentation over many events, with and without the index of time.
 
 python -m benchmarks.asked --events 1000000
 """
@@ -33,7 +33,7 @@ PAGE = "PREFIX time: <http://www.w3.org/2006/time#>\n"
 
 
 def examples() -> dict[str, str]:
-    """Queries by what they ask."""
+    """Return the queries by their purpose."""
     js = (ROOT / "connectors" / "serving" / "page" / "query.js").read_text()
     newest, each = re.findall(r"`PREFIX time: <\$\{TIME\}>(.*?)`", js, re.DOTALL)
     tour, serve = ((ROOT / page).read_text() for page in ("docs/tour.md", "docs/serve.md"))
@@ -60,7 +60,7 @@ def _of(attribute: str) -> str:
 
 
 def filled(folder: str, events: int) -> EventStore:
-    """Warnings of thirty days, the last at LAST, of stations of which a few have places; and other places."""
+    """Return a store with warnings of thirty days up to LAST, and many places. A few of the stations have places."""
     store = EventStore(folder, EventVocabulary())
     step = 30 * 86_400 * SECOND // events
     for first in range(0, events, BATCH):

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.asof`: `a SEQ b WITHIN 10 s` under `recent` beside polars' `join_asof`, in one process.
+"""`python -m benchmarks.asof`: `a SEQ b WITHIN 10 s` with policy `recent`, compared with polars' `join_asof`.
 
-Both get the same tables, sorted by time, and give for each `b` the last earlier `a` of its id, if it is at most 10 s
-older. CPU time of one core; of each the best of several runs by turns.
+Both get the same tables, sorted by time. For each `b`, they return the last earlier `a` with its id, if it is at most
+10 s older. They run in turn in one process, and the best CPU time on one core counts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SIZES = (1_000, 100_000)
 
 
 def engine_seconds(tables: Batch) -> tuple[float, int]:
-    """What the engine takes, and how many pairs it derives."""
+    """Return the CPU seconds of the engine, and the number of pairs that it derives."""
     from cep.engine import Engine
 
     engine = Engine.from_text(PROGRAM)
@@ -40,7 +40,7 @@ def engine_seconds(tables: Batch) -> tuple[float, int]:
 
 
 def asof_seconds(tables: Batch) -> tuple[float, int]:
-    """What polars takes, and how many rows have found one."""
+    """Return the CPU seconds of polars, and the number of rows with a partner."""
     import polars as pl
 
     began = process_time()
@@ -54,7 +54,7 @@ def asof_seconds(tables: Batch) -> tuple[float, int]:
 
 
 def measure(events: int, runs: int) -> None:
-    """In the child process: prints a line for each number of keys."""
+    """Print a line for each number of keys. This runs in the child process."""
     print(f"{'keys':>8} {'semcep':>8} {'join_asof':>10} {'ratio':>6}   million events a CPU second")
     for keys in SIZES:
         tables = mixed({"a": "x", "b": "y"}, events, keys, seed=1).tables
@@ -71,7 +71,7 @@ def measure(events: int, runs: int) -> None:
 
 
 def main() -> None:
-    """Measures in a process that has one thread a library."""
+    """Measure in a child process with one thread per library."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.asof", description=__doc__)
     parser.add_argument("--events", type=int, default=2_000_000)
     parser.add_argument("--runs", type=int, default=7)

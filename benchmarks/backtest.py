@@ -1,4 +1,4 @@
-"""A grid over a year: `cep backtest` with 500 points over ten-minute readings of 100 keys, with a SEQ and an UNLESS.
+"""`cep backtest` on a grid of 500 points over a year of ten-minute readings with 100 keys, with a SEQ and an UNLESS.
 
 python -m benchmarks.backtest
 python -m benchmarks.backtest --days 30 --workers 2
@@ -28,7 +28,7 @@ warming(B) <- rising(B, _) UNLESS (reading(B, Z) WHERE Z < Hot) WITHIN Patience.
 """
 KEYS, INCIDENTS = 100, 600
 STEP = 600_000_000
-"""Microseconds from reading to reading."""
+"""Microseconds between two readings."""
 BEGIN = 1_672_531_200_000_000
 
 
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def _write(folder: Path, count: int) -> None:
-    """Write a program, readings that drift and come back, and incidents at random."""
+    """Write a program, readings that drift and return to the mean, and random incidents."""
     random = np.random.default_rng(1)
     times = BEGIN + STEP * np.arange(count)
     noise = random.normal(0, 1.2, (count, KEYS))

@@ -1,8 +1,8 @@
-"""The same jobs as hand-written Python: loops over tuples, dicts of deques, each as one would write it for that job.
+"""The same jobs in hand-written Python: loops over tuples and dicts of deques, as one would write them for each job.
 
-They get and give what the engine does, as tuples: the events of each type in order of time as (type, time,
-*attributes), results as (type, start, end, *arguments). They keep to the language too: of events of one time none
-is before the other, and identical events are one.
+Input and output are those of the engine, as tuples. Events of each type are sorted by time: (type, time, *attributes).
+Results are (type, start, end, *arguments). The loops follow the semantics of the language: events at the same time are
+not ordered, and identical events count once.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from benchmarks.streams import HOUR, Row, Rows
 Baseline = Callable[[Rows], list[Row]]
 
 Waiting = defaultdict[Any, deque[tuple[int, int]]]
-"""By id, the times and values of what may still find a partner, oldest first."""
+"""Times and values that may still find a partner, by id, oldest first."""
 
 
 def arrivals(*sides: list[Row]) -> list[Row]:
-    """All events in order of time, identical ones once. Of one time the earlier side goes first, so a loop that names
-    the right side of a SEQ before the left never sees a left that is not strictly before.
+    """Return all events in order of time, identical ones once. At equal times, an earlier argument comes first.
+
+    A loop passes the right side of a SEQ before the left. So it never sees a left event before a right one at the same
+    time.
     """
     out: list[Row] = []
     now, last, instant = None, None, None
@@ -43,7 +45,7 @@ def arrivals(*sides: list[Row]) -> list[Row]:
 
 
 def seq_unrestricted(events: Rows, within: int) -> list[Row]:
-    """Every a before a b of its id, at most `within` apart."""
+    """Return every a before a b with the same id, at most `within` apart."""
     lefts: Waiting = defaultdict(deque)
     out: list[Row] = []
     for name, time, key, value in arrivals(events["b"], events["a"]):
@@ -59,7 +61,7 @@ def seq_unrestricted(events: Rows, within: int) -> list[Row]:
 
 
 def seq_recent(events: Rows, within: int) -> list[Row]:
-    """The latest a before each b."""
+    """Return the latest a before each b."""
     latest: dict[Any, tuple[int, int]] = {}
     out: list[Row] = []
     for name, time, key, value in arrivals(events["b"], events["a"]):
@@ -73,7 +75,7 @@ def seq_recent(events: Rows, within: int) -> list[Row]:
 
 
 def seq_chronological(events: Rows, within: int) -> list[Row]:
-    """The oldest a before each b that no b has had."""
+    """Return for each b the oldest earlier a that no b has consumed."""
     lefts: Waiting = defaultdict(deque)
     out: list[Row] = []
     for name, time, key, value in arrivals(events["b"], events["a"]):
@@ -90,7 +92,7 @@ def seq_chronological(events: Rows, within: int) -> list[Row]:
 
 
 def seq_three(events: Rows, within: int) -> list[Row]:
-    """Every a before a b before a c, all of one id."""
+    """Return every a before a b before a c, all with the same id."""
     firsts: Waiting = defaultdict(deque)
     seconds: Waiting = defaultdict(deque)
     out: list[Row] = []
@@ -116,8 +118,9 @@ def seq_three(events: Rows, within: int) -> list[Row]:
 
 
 def conjunction(events: Rows, within: int) -> list[Row]:
-    """Every a and b of one id, in either order, at most `within` apart. (An a and a b that both come at the same two
-    times with the same values would give one result twice; that is not looked for.)
+    """Return every a and b with the same id, in either order, at most `within` apart.
+
+    If two equal a and two equal b had the same times, one result would appear twice. This is not checked.
     """
     lefts: Waiting = defaultdict(deque)
     rights: Waiting = defaultdict(deque)
@@ -142,7 +145,7 @@ def conjunction(events: Rows, within: int) -> list[Row]:
 
 
 def absence(events: Rows, within: int) -> list[Row]:
-    """Every a before a b of its id with no c of that id between: a c ends what waits."""
+    """Return every a before a b with the same id if no c with this id is between: a c removes the waiting events."""
     lefts: Waiting = defaultdict(deque)
     out: list[Row] = []
     for name, time, key, value in arrivals(events["b"], events["c"], events["a"]):
@@ -160,7 +163,7 @@ def absence(events: Rows, within: int) -> list[Row]:
 
 
 def timer(events: Rows, within: int) -> list[Row]:
-    """Every a that no b of its id follows before `within` is over, at that moment."""
+    """Return every a that is not followed by a b with its id within `within`, at the end of this time."""
     due: deque[tuple[int, Any, int]] = deque()
     stopped: dict[Any, int] = {}  # the time of the last b of an id
     out: list[Row] = []
@@ -180,7 +183,7 @@ def timer(events: Rows, within: int) -> list[Row]:
 
 
 def sum_of_events(events: Rows, number: int) -> list[Row]:
-    """The sum of the last `number` values of an id, at each instant it has events."""
+    """Return the sum of the last `number` values of an id, at each instant with events of this id."""
     windows: Waiting = defaultdict(deque)
     totals: defaultdict[Any, int] = defaultdict(int)
     places: dict[Any, int] = {}
@@ -203,7 +206,7 @@ def sum_of_events(events: Rows, number: int) -> list[Row]:
 
 
 def sum_of_time(events: Rows, length: int) -> list[Row]:
-    """The sum of the values of an id in the last `length` microseconds, at each instant it has events."""
+    """Return the sum of an id's values in the last `length` microseconds, at each instant with events of this id."""
     windows: Waiting = defaultdict(deque)
     totals: defaultdict[Any, int] = defaultdict(int)
     places: dict[Any, int] = {}
@@ -226,7 +229,8 @@ def sum_of_time(events: Rows, length: int) -> list[Row]:
 
 
 def blizzard(events: Rows) -> list[Row]:
-    """Runs of stormy readings: each starts one and extends its station's longest that fits into six hours."""
+    """Return runs of stormy readings. Each reading starts a run, and extends the longest one of its station within six
+    hours."""
     chains: dict[Any, tuple[int, int, int]] = {}  # station -> last stormy reading, start of its chain, length
     never = (-HOUR * 10**6, -HOUR * 10**6, 0)
     out: list[Row] = []
@@ -251,7 +255,7 @@ def blizzard(events: Rows) -> list[Row]:
 
 
 def closure(events: Rows, reached: dict[int, list[int]]) -> list[Row]:
-    """For each event, what its id leads to."""
+    """Return for each event everything that its id leads to."""
     out: list[Row] = []
     for _, time, key, value in arrivals(events["a"]):
         for goal in reached.get(key, ()):

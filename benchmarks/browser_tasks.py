@@ -1,4 +1,4 @@
-"""Tasks of a page's main thread in Chromium: how long each took by the clock, and how much of that it had a CPU."""
+"""Tasks of a page's main thread in Chromium: their wall time and their CPU time."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 LONG = 50.0
-"""Milliseconds from which a task is a long one, as browsers report them."""
+"""The milliseconds above which browsers report a task as long."""
 _CATEGORIES = ["toplevel", "disabled-by-default-devtools.timeline", "devtools.timeline", "v8"]
 _STEPS = 3  # of a task that are told
 
 
 @dataclass(frozen=True, slots=True)
 class BrowserTask:
-    """`wall` and `cpu` in milliseconds; `steps`: what took the most of it, with the CPU time of each."""
+    """A task. `wall` and `cpu` are in milliseconds. `steps`: the most expensive parts, with their CPU time."""
 
     wall: float
     cpu: float
@@ -26,7 +26,7 @@ class BrowserTask:
 
 
 def traced(browser: Browser, page: Page, act: Callable[[], object]) -> list[BrowserTask]:
-    """Tasks of the page's main thread while `act` runs, in order."""
+    """Return the tasks of the page's main thread while `act` runs, in order."""
     browser.start_tracing(page=page, categories=_CATEGORIES)
     try:
         act()
@@ -36,7 +36,7 @@ def traced(browser: Browser, page: Page, act: Callable[[], object]) -> list[Brow
 
 
 def tasks(events: list[dict[str, Any]]) -> list[BrowserTask]:
-    """Tasks of the busiest main thread of a trace."""
+    """Return the tasks of the busiest main thread in a trace."""
     threads = {
         (each["pid"], each["tid"])
         for each in events
@@ -70,7 +70,8 @@ def _outermost(event: dict[str, Any]) -> bool:
 
 
 def _name(event: dict[str, Any]) -> str:
-    """A step of a task for people: a function with its place, or a part of the browser's work; empty: neither."""
+    """Return a readable name of a step: a function with its position, or a part of the browser's work; empty for
+    others."""
     if event["name"] == "FunctionCall":
         data = event["args"].get("data", {})
         file = str(data.get("url", "")).rpartition("/")[2]

@@ -1,8 +1,8 @@
-"""`python -m benchmarks.charts`: the charts of `docs/benchmarks.md`, from the figures in `benchmarks/results.json`.
+"""`python -m benchmarks.charts`: the charts of `docs/benchmarks.md`, drawn from `benchmarks/results.json`.
 
-`--engine FILE --run TEXT` first takes over the lines of a run (`python -m benchmarks --json FILE`), and what is to be
-said of where and when it ran; `--fleet FILE --run TEXT` those of `benchmarks.fleet_revision`. A chart is an SVG that
-brings its own background, dark where the reader's colours are.
+`--engine FILE --run TEXT` first imports the lines of a run of `python -m benchmarks --json FILE`; the text says where
+and when it ran. `--fleet FILE --run TEXT` does the same for `benchmarks.fleet_revision`. A chart is an SVG with its own
+background, which is dark if the reader's colour scheme is.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WORKLOADS = {
     "text recent": "a SEQ b, recent, text keys",
     "closure in WHERE": "closure in WHERE",
 }
-"""The workloads of the table of the document, and their names in it."""
+"""The workloads in the table of the page, with their names there."""
 
 SPARK = {
     "scan": "reading and writing alone",
@@ -43,8 +43,10 @@ SPARK = {
 }
 
 PEERS = {"RTEC": {"5": 5300, "40": 6700}, "RTECinc": {"5": 11_800, "40": 10_500}}
-"""Rows a second of CPU time of a fleet, with windows of 3,200 s, by the hundredths that come late, measured on such a
-machine."""
+"""Rows of a fleet per second of CPU time, with windows of 3,200 s, by the percentage of late rows.
+
+They were measured on a machine of this kind.
+"""
 
 WIDTH, MARGIN, NAMES, BAR, GAP, HEAD = 880, 16, 190, 12, 9, 80
 STYLE = """\
@@ -59,7 +61,7 @@ STYLE = """\
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar of so many events a second, and what stands at its end."""
+    """A bar of `value` events per second, with a text at its end."""
 
     value: float
     text: str
@@ -68,24 +70,24 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Groups of bars with one scale, under a title."""
+    """Groups of bars with a common scale, under a title."""
 
     title: str
     groups: Mapping[str, Sequence[Bar]]
 
     @property
     def most(self) -> float:
-        """The longest bar's value."""
+        """The value of the longest bar."""
         return max(bar.value for bars in self.groups.values() for bar in bars)
 
 
 def millions(value: float) -> str:
-    """A million and more in millions, less in thousands."""
+    """Write a number of at least a million in millions, and a smaller one in thousands."""
     return f"{value / 1e6:.1f} M" if value >= 1e6 else f"{value / 1e3:.0f} k"
 
 
 def engine_panels(lines: Sequence[Mapping[str, Any]]) -> list[Panel]:
-    """Few keys and many keys: a group of two for each workload, the engine's and the loop's."""
+    """Return panels for few and for many keys, with two bars per workload: the engine and the loop."""
     panels = []
     for title, many in (("100 keys", False), ("100,000 keys (closure: 1,000)", True)):
         groups = {}
@@ -101,7 +103,7 @@ def engine_panels(lines: Sequence[Mapping[str, Any]]) -> list[Panel]:
 
 
 def spark_panels(lines: Sequence[Mapping[str, Any]]) -> list[Panel]:
-    """For each number of keys a bar for each system."""
+    """Return a panel for each number of keys, with a bar for each system."""
     panels = []
     for keys in sorted({line["keys"] for line in lines}):
         found = {line["workload"]: line["value"] for line in lines if line["keys"] == keys}
@@ -115,7 +117,7 @@ def spark_panels(lines: Sequence[Mapping[str, Any]]) -> list[Panel]:
 
 
 def svg(title: str, note: str, panels: Sequence[Panel], ours: str, other: str) -> str:
-    """Panels side by side with the same groups in the same rows; the scale is the same in all."""
+    """Draw panels side by side. The same groups are in the same rows, and all panels have the same scale."""
     names = list(dict.fromkeys(name for panel in panels for name in panel.groups))
     bars = max(len(group) for panel in panels for group in panel.groups.values())
     row = bars * BAR + GAP
@@ -158,8 +160,10 @@ def svg(title: str, note: str, panels: Sequence[Panel], ours: str, other: str) -
 
 
 def fleet_svg(fleet: Mapping[str, Any]) -> str:
-    """Curves over the share of late events: rows a second with revision, and where each window is computed anew; what
-    was measured of others beside them. Logarithmic upwards."""
+    """Draw curves over the percentage of late events, with a logarithmic axis of rows per second.
+
+    One curve is for revision, one for computing each window anew. Published measurements of other systems are added.
+    """
     title, left, top, bottom, wide = "A fleet whose events come late", 76, 60, 320, 560
     lines = fleet["lines"]
     shares = sorted({line["late"] for line in lines})
@@ -213,7 +217,7 @@ def fleet_svg(fleet: Mapping[str, Any]) -> str:
 
 
 def charts(results: Mapping[str, Any]) -> dict[str, str]:
-    """The charts by the names of their files."""
+    """Return the charts by file name."""
     engine, spark = results["engine"], results["spark"]
     return {
         "benchmarks-fleet.svg": fleet_svg(results["fleet"]),
@@ -259,7 +263,7 @@ def main() -> None:
 
 
 def taken(text: str) -> list[dict[str, Any]]:
-    """Of the lines of a run those that a chart shows."""
+    """Return the lines of a run that a chart shows, reduced to the needed fields."""
     lines = [json.loads(line) for line in text.splitlines()]
     keep = ("workload", "events", "keys", "value", "ratio")
     return [{key: line[key] for key in keep} for line in lines if line["workload"] in WORKLOADS and line["ratio"]]

@@ -1,7 +1,7 @@
-"""Files of the dialects read into tables: facts of DatalogMTL and RTEC's lines, in CPU seconds of one core.
+"""Reading of files in dialects: facts of DatalogMTL and lines of RTEC, in CPU seconds on one core.
 
-`python -m benchmarks.clauses`: 400 thousand plain lines as columns, and a tenth of them with quotes or blanks, which
-are read one by one.
+`python -m benchmarks.clauses` reads 400 thousand plain lines as columns. It also reads a tenth as many lines with
+quotes or blanks, which are parsed one by one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ collectIntervals(near(X, Y)=true).
 
 
 def facts(rng: random.Random, plain: bool) -> bytes:
-    """Two records of three hold over an interval."""
+    """Return facts. Two of three hold over an interval."""
     mark = "" if plain else '"'
     lines = [
         f"Monit(n{rng.randrange(99)},{mark}s{rng.randrange(999)}{mark})@[{i / 10},{i / 10 + 2})"
@@ -36,7 +36,7 @@ def facts(rng: random.Random, plain: bool) -> bytes:
 
 
 def rows(rng: random.Random, plain: bool) -> bytes:
-    """Two lines of three are events."""
+    """Return lines of RTEC. Two of three are events."""
     bar = "|" if plain else " | "
     lines = [
         bar.join(("wins", str(i), str(i), f"p{rng.randrange(999)}", str(rng.randrange(9))))

@@ -1,4 +1,4 @@
-"""The closure of a network of stations under OWL 2 RL, and what one station more or less takes, each in a process."""
+"""The closure of a network of stations under OWL 2 RL, and its update for one station, each in its own process."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from benchmarks.watch import Watch, peak_memory
 ROOT = Path(__file__).parent.parent
 FEW, MANY = 300, 20_000
 SECONDS, MEGABYTES = 10, 1000
-"""What MANY stations may take."""
+"""The limits for MANY stations."""
 
 
 def lines(quick: bool, only: str) -> Iterator[Line]:
-    """The lines whose name holds `only`. owlrl stands beside, where it is asked to close so few."""
+    """Yield the lines whose name contains `only`. owlrl is measured too, but only for FEW stations."""
     for stations in (FEW,) if quick else (FEW, MANY):
         if only not in "closure, triples":
             continue
@@ -62,7 +62,7 @@ def _in_process(side: str, stations: int) -> dict[str, Any]:
 
 
 def ours(stations: int) -> dict[str, Any]:
-    """Our closure of so many stations, from triples of ids to triples of ids."""
+    """Measure our closure of a network, from triples of ids to triples of ids."""
     from cep.knowledge.reasoning.closure import compute_closure
 
     assert len(compute_closure(*network.loaded(2), "owlrl").triples), "this compiles the kernels"
@@ -75,7 +75,7 @@ def ours(stations: int) -> dict[str, Any]:
 
 
 def change(stations: int) -> dict[str, Any]:
-    """One station's triples added, and taken away again."""
+    """Measure the update after the triples of one station are added, and after they are removed."""
     from cep.knowledge.rdf.triples import TripleSet
     from cep.knowledge.reasoning.closure import compute_closure
 
@@ -96,7 +96,7 @@ def change(stations: int) -> dict[str, Any]:
 
 
 def owlrl(stations: int) -> dict[str, Any]:
-    """The closure of owlrl, from an rdflib graph to the same graph."""
+    """Measure the closure by owlrl, from an rdflib graph to the same graph."""
     from owlrl import DeductiveClosure, OWLRL_Semantics
     from rdflib import Graph
 

@@ -1,6 +1,6 @@
-"""Workloads with background knowledge: events enriched and filtered by stations, classes and places.
+"""Workloads with background knowledge: events are enriched and filtered by stations, classes and places.
 
-The knowledge is made and closed beforehand; its tables are made when the program is planned.
+The knowledge is built and closed before the measurement. Its tables are built when the program is planned.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from benchmarks.streams import Stream
 from benchmarks.workload import K, M, Workload
 
 CLASSES, FEATURES, PLACES, REACH, CALM = 1000, 20_000, 200_000, 6_000, 0.0
-"""Kinds of observations, features of a gazetteer, places, metres around an event within which a few of them lie, and a
-mean wind (mph) that makes storms rare."""
+"""The number of classes of observations, of features of a gazetteer, and of places; a radius in metres that contains a
+few places; and a mean wind (mph) at which storms are rare."""
 
 PREFIXES = """\
 PREFIX om-owl: <http://knoesis.wright.edu/ssw/ont/sensor-observation.owl#>
@@ -35,7 +35,8 @@ ONTOLOGIES, AREAS = ROOT / "ontologies", ROOT / "demos" / "blizzard" / "areas.ce
 
 @cache
 def register(stations: int, features: int = 0) -> Any:
-    """So many stations with five sensors each, and perhaps places, closed under OWL 2 RL with the ontologies."""
+    """Return knowledge of stations with five sensors each, and optionally places, closed under OWL 2 RL with the
+    ontologies."""
     from cep.knowledge import load
     from cep.knowledge.graph import Knowledge
     from cep.knowledge.rdf.terms import NONE, Terms
@@ -54,14 +55,14 @@ def register(stations: int, features: int = 0) -> Any:
 
 
 def table(stations: int) -> dict[str, Any]:
-    """The stations' places as static facts."""
+    """Return the places of stations as static facts."""
     found = registers.stations(stations).stations.select("id", "lat", "long")
     return {"facts": {"place": found}}
 
 
 @cache
 def kinds() -> Any:
-    """A thousand classes of observations, each below another, half of them below one of wind; an instance of each."""
+    """Return a thousand classes in a hierarchy, half of them below one for wind, with one instance each."""
     head = "@prefix k: <urn:semcep:kind:> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .\n"
     classes = "".join(f"k:c{n} rdfs:subClassOf k:c{n // 2 or 'Other'} .\n" for n in range(2, CLASSES, 2))
     winds = "".join(
@@ -72,7 +73,7 @@ def kinds() -> Any:
 
 
 def closed(turtle: str) -> Any:
-    """Knowledge of a text in Turtle."""
+    """Return knowledge from a text in Turtle."""
     import pyoxigraph as ox
 
     from cep.knowledge.graph import Knowledge
@@ -82,7 +83,7 @@ def closed(turtle: str) -> Any:
 
 @cache
 def places() -> Any:
-    """Places spread over the United States."""
+    """Return knowledge of places spread over the United States."""
     from cep.knowledge.graph import Knowledge
     from cep.knowledge.rdf.terms import NONE, Terms
     from cep.knowledge.rdf.triples import TripleSet
@@ -92,19 +93,19 @@ def places() -> Any:
 
 
 def visits(events: int, keys: int) -> Stream:
-    """`a(id, x)`, the ids those of stations."""
+    """Return a stream of `a(id, x)` with ids of stations."""
     made = streams.mixed({"a": "x"}, events, keys, seed=1).tables["a"]
     return Stream({"a": made.with_columns(id=names(made["id"]))})
 
 
 def observations(events: int, keys: int) -> Stream:
-    """`a(id, x)`, the ids those of observations."""
+    """Return a stream of `a(id, x)` with ids of observations."""
     made = streams.mixed({"a": "x"}, events, CLASSES - 1, seed=1).tables["a"]
     return Stream({"a": made.with_columns(id="urn:semcep:kind:o" + (made["id"] + 1).cast(pl.String))})
 
 
 def positions(events: int, keys: int) -> Stream:
-    """`a(lat, long)`, anywhere in the United States."""
+    """Return a stream of `a(lat, long)` at random places in the United States."""
     random = np.random.default_rng(1)
     times = streams.milliseconds(events, random)
     columns = {"lat": random.uniform(25, 49, events), "long": random.uniform(-124, -67, events)}
@@ -112,19 +113,21 @@ def positions(events: int, keys: int) -> Stream:
 
 
 def weather(events: int, keys: int) -> Stream:
-    """`reading(station, wind, visib, temp)`, the stations those of the register. One reading in two hundred is of a
-    storm, twice as many as in the demo's year."""
+    """Return a stream of `reading(station, wind, visib, temp)` with stations of the register.
+
+    One reading in two hundred belongs to a storm, twice as many as in the demo's year.
+    """
     made = streams.weather(events, keys, seed=1, wind=CALM).tables["reading"]
     return Stream({"reading": made.with_columns(station=names(made["station"]))})
 
 
 def names(ids: pl.Series) -> pl.Series:
-    """The ids that the register gives its stations."""
+    """Return the ids of stations in the register."""
     return "K" + ids.cast(pl.String).str.zfill(6)
 
 
 def areas(keys: int) -> str:
-    """The demo's program."""
+    """Return the program of the demo."""
     return AREAS.read_text(encoding="utf-8")
 
 

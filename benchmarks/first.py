@@ -1,9 +1,9 @@
-"""`python -m benchmarks.first`: what a command takes besides its work, in seconds of CPU, beside a stated baseline.
+"""`python -m benchmarks.first`: the overhead of commands in CPU seconds, compared with a stated baseline.
 
-- A run over a CSV file when nothing was ever compiled or kept by this user (`first`), again, and where numba has to
-  compile every kernel (`compiled`), as it does with another numba than the package's kernels were made with.
-- `cep check`, beside a process that imports numba and polars.
-- 30,000 records of JSON Lines that cannot be read, each refused for the same reason, beside as many good ones.
+- A run over a CSV file before this user has compiled or cached anything (`first`), and again. In a third run, numba has
+  to compile every kernel (`compiled`), as it would in another version than the package's kernels were built with.
+- `cep check`, compared with a process that imports numba and polars.
+- 30,000 unreadable records of JSON Lines, all refused for the same reason, compared with as many good ones.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FAULTS = {"ill-typed": '"x"', "missing": "null", "torn": '"'}
 
 
 def cpu(*command: str, **environment: str) -> float:
-    """Seconds of CPU of a process."""
+    """Return the CPU seconds of a process."""
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with subprocess.Popen(
         [sys.executable, *command], env=environ | environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -38,7 +38,7 @@ def cpu(*command: str, **environment: str) -> float:
 
 
 def runs(events: int, folder: Path) -> None:
-    """First, second and compiling runs over a CSV file."""
+    """Measure the first, second and compiling run over a CSV file."""
     rules = folder / "rules.cep"
     rules.write_text(workloads[JOB].program(KEYS))
     command = ["-m", "cep", "run", str(rules), "--output", str(folder / "out.csv")]
@@ -54,7 +54,7 @@ def runs(events: int, folder: Path) -> None:
 
 
 def checks(folder: Path) -> None:
-    """`cep check`."""
+    """Measure `cep check`."""
     rules = folder / "rules.cep"
     rules.write_text(RULES)
     command = ("-m", "cep", "check", str(rules))
@@ -65,7 +65,7 @@ def checks(folder: Path) -> None:
 
 
 def refusals(folder: Path) -> None:
-    """Unreadable records."""
+    """Measure unreadable records."""
     rules, path = folder / "rules.cep", folder / "in.jsonl"
     rules.write_text(RULES)
     took = {}

@@ -1,10 +1,10 @@
-"""RTECinc's experiment: a fleet whose events come late. A query every 200 s tells what holds, over a window.
+"""The experiment of RTECinc: a fleet with late events, queried every 200 s over a window.
 
-python -m benchmarks.fleet_revision [--vehicles 60 1000 6000] [--windows 200 3200] [--late 0 5 40] [--json FILE]
+    python -m benchmarks.fleet_revision [--vehicles 60 1000 6000] [--windows 200 3200] [--late 0 5 40] [--json FILE]
 
-Of each: rows a second of CPU time with `revise`, which puts right what late events change, and where each window is
-computed anew. The rows are made up, fifteen of each vehicle between two queries. A share of them, drawn at random,
-comes up to 3,000 s late, 1,500 s on average; what is later than the window is lost to both ways.
+Two ways are compared, in rows per second of CPU time: `revise`, which corrects what late events change, and computing
+each window anew. The rows are synthetic, fifteen per vehicle and query. A random share of them is up to 3,000 s late,
+1,500 s on average. Rows that are later than the window are lost to both ways.
 """
 
 from __future__ import annotations
@@ -30,17 +30,20 @@ from benchmarks.streams import Batch
 
 FLEET: Application = applications["fleet"]
 STEP, DELAY, MEASURED = 200, 3_000, 8
-"""In seconds: between queries; how late events are at most. So many queries are measured when the window is full."""
+"""The seconds between queries, the maximum delay in seconds, and the number of queries that are measured, once the
+window is full."""
 EACH = 15
-"""So many rows come of a vehicle between queries, as in the article: 1.47 million of 6,000 in sixteen steps."""
+"""The rows per vehicle between queries, as in the article: 1.47 million for 6,000 vehicles in sixteen steps."""
 WINDOWS, SHARES, VEHICLES = (200, 400, 800, 1600, 3200), (0, 5, 10, 20, 40, 80), (60, 600, 6000)
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Of so many vehicles, with windows of so many seconds, so many hundredths late: rows a second with revision and
-    with each window computed anew; what revision counted; `same`: both ways told the same in the end (None: not
-    compared, as events were lost)."""
+    """The result for a number of vehicles, windows of `window` seconds, and `late` percent of late rows.
+
+    `revised`, `anew`: rows per second with revision, and with each window computed anew. `withdrawn`, `keys_replayed`:
+    counters of the revision. `same`: both ways had the same final result; None: not compared, because rows were lost.
+    """
 
     vehicles: int
     window: int
@@ -60,7 +63,7 @@ def engine_of(vehicles: int, **options: Any) -> Any:
 
 
 def queries(vehicles: int, window: int, late: int) -> list[Batch]:
-    """What comes between one query and the next: each table with a column `came`, the second."""
+    """Return the rows that arrive between queries. The column `came` is the second of arrival."""
     count = (window // STEP + MEASURED) * vehicles * EACH
     fleet = replace(FLEET, a_second=vehicles * EACH / STEP)
     stream, random = fleet.stream(count, vehicles), np.random.default_rng(3)
@@ -97,7 +100,7 @@ def measured(vehicles: int, window: int, late: int) -> Measured:
 
 
 def _revised(vehicles: int, window: int, batches: Sequence[Batch], first: int) -> tuple[float, Any, Counter[Any]]:
-    """CPU seconds for the queries from the `first` on, the engine, and what it has told in the end."""
+    """Return the CPU seconds for the queries from `first` on, the engine, and its final result."""
     engine, spent = engine_of(vehicles, revise=window * SECOND), 0.0
     given = [plain(engine, batch) for batch in batches]
     net: Counter[Any] = Counter()
@@ -111,7 +114,7 @@ def _revised(vehicles: int, window: int, batches: Sequence[Batch], first: int) -
 
 
 def _anew(vehicles: int, window: int, batches: Sequence[Batch], first: int) -> tuple[float, Counter[Any]]:
-    """The same where each window begins with nothing; and what one run over all that came tells, in order of time."""
+    """Return the CPU seconds if each window starts empty, and the result of one run over all rows in order of time."""
     every = {name: pl.concat([batch[name] for batch in batches]).sort("start") for name in batches[0]}
     spent = 0.0
     for number in range(first, len(batches)):
@@ -140,7 +143,7 @@ def _count(net: Counter[Any], made: Mapping[str, pl.DataFrame]) -> None:
 
 
 def in_process(vehicles: int, window: int, late: int) -> Measured:
-    """Measured in a process of its own, on one core."""
+    """Measure in a separate process, on one core."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.fleet_revision", "--one", json.dumps([vehicles, window, late])],
         env={**os.environ, **ONE_CORE, "PYTHONHASHSEED": "0"},

@@ -1,7 +1,7 @@
-"""`PYTHON benchmarks/flink.py`: the SEQ as Flink's MATCH_RECOGNIZE, run by a Python that has `apache-flink`.
+"""`PYTHON benchmarks/flink.py`: the SEQ as MATCH_RECOGNIZE in Flink, run by a Python with `apache-flink`.
 
-Flink reads the events as text, since its package on PyPI cannot read Parquet, and throws away what it finds. A match is
-an `a` with the next `b` of its key, so there are fewer than the SEQ gives, which pairs it with all of them.
+Flink reads the events as text, because its package on PyPI cannot read Parquet, and discards the matches. It matches an
+`a` with the next `b` of its key only, so it finds fewer matches than the SEQ, which pairs it with all of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ SCAN = """INSERT INTO gone
 
 
 def tables(folder: str, parallelism: int) -> Any:
-    """An environment with the events of `a.csv` and `b.csv`, of columns id, x and milliseconds in order."""
+    """Return an environment with the events of `a.csv` and `b.csv`: columns id, x and milliseconds, in order of
+    time."""
     from pyflink.table import EnvironmentSettings, TableEnvironment  # type: ignore[import-not-found]
 
     made = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
@@ -41,7 +42,7 @@ def tables(folder: str, parallelism: int) -> Any:
 
 
 def seconds(tables: Any, query: str) -> float:
-    """How long a query takes, from its start to its end."""
+    """Return the seconds from the start of a query to its end."""
     begun = time.perf_counter()
     tables.execute_sql(query).wait()
     return time.perf_counter() - begun

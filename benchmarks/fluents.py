@@ -1,4 +1,5 @@
-"""Fluents, columns in to columns out, beside loops: begun and ended by events, formulas over a million intervals."""
+"""Fluents, from input columns to output columns, compared with Python loops: transitions, and formulas over a million
+intervals."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from benchmarks.workload import K, M, Size, Workload, usual
 MILLISECOND = 1000
 
 Spans = list[tuple[int, int]]
-"""Intervals of one key as codes, sorted and disjoint: 2t is the microsecond t, 2t + 1 the time between t and t + 1."""
+"""Intervals of one key as codes, sorted and disjoint. Code 2t is the microsecond t, 2t + 1 the time between t and t +
+1."""
 
 SIMPLE = """\
 event up(id: int, x: int) TIME t.
@@ -29,7 +31,7 @@ terminate on(I) <- down(I, _).
 
 
 def simple_loop(events: Rows) -> list[Row]:
-    """When each id was begun and ended last; of one instant an end wins. What still holds at the end has no end."""
+    """Return the intervals of each id. At the same instant, an end has precedence. An open interval has no end."""
     since: dict[int, int] = {}
     out: list[Row] = []
     ends = {(time, key) for _, time, key, _ in events["down"]}
@@ -45,15 +47,17 @@ def simple_loop(events: Rows) -> list[Row]:
 
 @dataclass(frozen=True, slots=True)
 class Intervals(Stream):
-    """Closed intervals of fluents, those of one key disjoint, sorted by their start."""
+    """Closed intervals of fluents, disjoint for each key, sorted by start."""
 
     def rows(self) -> Rows:
         return {name: [(name, *row) for row in table.iter_rows()] for name, table in self.tables.items()}
 
 
 def intervals(names: str, count: int, keys: int) -> Intervals:
-    """So many intervals over all `names`: of each key one begins every `2 * keys` milliseconds or so, and lasts a
-    quarter of that, in the mean."""
+    """Return `count` intervals over all `names`.
+
+    One of each key begins about every `2 * keys` milliseconds, and lasts a quarter of this on average.
+    """
     random = np.random.default_rng(1)
     tables = {}
     for name in names.split():
@@ -68,12 +72,12 @@ def intervals(names: str, count: int, keys: int) -> Intervals:
 
 
 def reach(keys: int) -> int:
-    """How far a formula looks, in microseconds: half as long as an interval is, in the mean."""
+    """Return the range of a formula in microseconds: half the mean length of an interval."""
     return keys * MILLISECOND // 4
 
 
 def by_key(rows: Iterable[Row]) -> dict[int, Spans]:
-    """The intervals of each key as codes."""
+    """Return the intervals of each key as codes."""
     out: dict[int, Spans] = defaultdict(list)
     for _, start, end, key in rows:
         out[key].append((2 * start, 2 * end))
@@ -81,7 +85,7 @@ def by_key(rows: Iterable[Row]) -> dict[int, Spans]:
 
 
 def merged(spans: Iterable[tuple[int, int]]) -> Spans:
-    """Sorted intervals as maximal ones."""
+    """Merge sorted intervals into maximal ones."""
     out: Spans = []
     for start, end in spans:
         if out and start <= out[-1][1] + 1:
@@ -124,7 +128,7 @@ def but_not(p: Spans, q: Spans) -> Spans:
 
 
 def since(p: Spans, q: Spans, far: int) -> Spans:
-    """Wherever q holds, and on from there while p does, no farther than `far`."""
+    """Return where q holds, and as long after as p does, up to `far`."""
     out: Spans = []
     i = 0
     for start, end in q:
@@ -136,7 +140,7 @@ def since(p: Spans, q: Spans, far: int) -> Spans:
 
 
 def of_one(function: Callable[[Spans, int], Spans]) -> Callable[[int], Baseline]:
-    """The loop of a formula over one fluent."""
+    """Return the loop of a formula over one fluent."""
 
     def loop(keys: int) -> Baseline:
         far = 2 * reach(keys)
@@ -151,7 +155,7 @@ def of_one(function: Callable[[Spans, int], Spans]) -> Callable[[int], Baseline]
 
 
 def of_two(function: Callable[[Spans, Spans, int], Spans]) -> Callable[[int], Baseline]:
-    """The loop of a formula over two fluents."""
+    """Return the loop of a formula over two fluents."""
 
     def loop(keys: int) -> Baseline:
         far = 2 * reach(keys)
@@ -167,8 +171,10 @@ def of_two(function: Callable[[Spans, Spans, int], Spans]) -> Callable[[int], Ba
 
 
 def rows_of(events: Rows, found: Iterable[tuple[int, Spans]]) -> list[Row]:
-    """As the engine writes them, without their bounds: an end between two microseconds is the open one beside it. What
-    came in is written too."""
+    """Return rows as the engine writes them, without bounds, and including the input.
+
+    An end between two microseconds becomes the next microsecond, as an open end.
+    """
     out: list[Row] = [row for rows in events.values() for row in rows]
     out += [("h", start >> 1, (end + 1) >> 1, key) for key, spans in found for start, end in spans]
     return out
@@ -176,7 +182,7 @@ def rows_of(events: Rows, found: Iterable[tuple[int, Spans]]) -> list[Row]:
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A formula over `p` and `q`, with DURATION where it says how far it looks, and its loop."""
+    """A formula over `p` and `q`, with DURATION for its range, and its loop."""
 
     name: str
     text: str
@@ -227,7 +233,7 @@ FORMULAS = (
 
 
 def ups_and_downs(events: int, keys: int) -> Stream:
-    """A thousand events a second, of random ids, each as often up as down."""
+    """Return a thousand events per second with random ids, `up` and `down` equally often."""
     return streams.mixed({"up": "x", "down": "y"}, events, keys, seed=1)
 
 

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.frames`: `detect` over tables in memory beside `cep run` over the same rows in Parquet.
+"""`python -m benchmarks.frames`: `detect` over tables in memory, compared with `cep run` over the same rows in Parquet.
 
-Each run is a process of its own: CPU seconds of what it does beyond loading, and by how much its memory grows beyond
-what holds the data.
+Each run is a separate process. It reports the CPU seconds after loading, and the growth of memory beyond that of the
+data.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KINDS = ("polars", "pandas", "pyarrow", "polars, as it stands", "cep run")
 
 
 def table(rows: int) -> pl.DataFrame:
-    """Readings of some stations in turn, in the order of time."""
+    """Return readings of random stations, in order of time."""
     random = np.random.default_rng(1)
     times = (np.arange(rows) * SPACING + 1_700_000_000_000_000).astype("datetime64[us]")
     stations = pl.Series(random.integers(0, STATIONS, rows)).cast(pl.String).str.pad_start(4, "0")
@@ -35,13 +35,13 @@ def table(rows: int) -> pl.DataFrame:
 
 
 def _used() -> tuple[float, float]:
-    """CPU seconds and the largest memory in MB until now."""
+    """Return the CPU seconds and the peak memory in MB so far."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime, used.ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
 
 
 def one(kind: str, folder: Path) -> None:
-    """Run one kind over what lies in the folder, and print what it used."""
+    """Run one kind on the files in the folder, and print what it used."""
     source = folder / "rows.parquet"
     if kind == "cep run":
         from cep.command import app

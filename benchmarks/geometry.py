@@ -1,4 +1,4 @@
-"""Workloads with points on the earth: distances of pairs, points in an area, places near a point."""
+"""Workloads with points on the earth: distances between pairs, points in an area, places near a point."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.streams import Stream
 from benchmarks.workload import K, M, Workload
 
 CORNERS = 200
-"""Of the area: round New York, its edge far and near in turn."""
+"""The number of corners of the area around New York. Their distance from the centre alternates."""
 
 POSITION = "event a(id: int, lat: float, long: float) TIME t.\n"
 
@@ -23,7 +23,7 @@ def area() -> str:
 
 
 def positions(events: int, keys: int) -> Stream:
-    """`a(id, lat, long)`, anywhere in the United States."""
+    """Return a stream of `a(id, lat, long)` at random places in the United States."""
     random = np.random.default_rng(1)
     times = streams.milliseconds(events, random)
     columns = {

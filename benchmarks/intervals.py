@@ -1,4 +1,4 @@
-"""Maximal intervals as changes and back, for what measures and tests temporal operators."""
+"""Conversion between maximal intervals and changes, for benchmarks and tests of temporal operators."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cep.operators.goals.fluents.changes import Changes
 
 
 def changes_of(held: Intervals) -> Changes:
-    """When maximal intervals begin and end."""
+    """Return the changes at which maximal intervals begin and end."""
     ending = held.end < INFINITE
     key = np.concatenate([held.key, held.key[ending]])
     code = np.concatenate([held.start, held.end[ending] + 1])
@@ -20,7 +20,8 @@ def changes_of(held: Intervals) -> Changes:
 
 
 def intervals_of(changes: Changes) -> Intervals:
-    """The maximal intervals of all changes of some tuples, from the first on; what has not ended goes on for ever."""
+    """Return the maximal intervals from all changes of some tuples, from the first one on. An open one lasts for
+    ever."""
     order = stable_order(changes.key)
     key, code, begins = (column[order] for column in changes)
     starts = np.flatnonzero(begins)

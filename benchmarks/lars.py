@@ -1,6 +1,8 @@
-"""LARS programs: Ticker's (A1, A2, B1, B2) tick by tick and many ticks at once, B beside clingo from scratch at each
-tick, Laser's windows (diamond, join, box), and many rules. Sources: Beck, Eiter, Folie, *Ticker* (2017), section 6;
-*Laser* (2017)."""
+"""LARS programs: those of Ticker (A1, A2, B1, B2), the windows of Laser (diamond, join, box), and many rules.
+
+Ticker's programs run tick by tick and many ticks at once. B is compared with clingo, which starts from scratch at each
+tick. Sources: Beck, Eiter, Folie, *Ticker* (2017), section 6; *Laser* (2017).
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ conn(N, M) :- edge(N, M), not down(M) [{n}].
 qual(N, L) :- node(N), lev(L), lev(K), K < L, quality(N, L) [{n}], not quality(N, K) [{n}].
 """
 _EDGES = [(i, i + 1) for i in range(10)] + [(0, 10), (1, 10), (2, 8), (3, 7)]
-"""The Abilene network."""
+"""The links of the Abilene network."""
 _FACTS = [
     *(f"node({i})." for i in range(11)),
     *(f"item({i})." for i in (1, 2)),
@@ -71,13 +73,15 @@ PROGRAMS = {
 }
 TICKER = ("A1", "A2", "B1", "B2")
 BULK = 0.05
-"""Milliseconds a tick of A, 1,000 ticks a push; tick by tick ten times as many. B: half of what clingo takes from
-scratch in the same run."""
+"""The target for A in milliseconds per tick, with 1,000 ticks per push; tick by tick, ten times as many.
+
+For B, the target is half the time of clingo in the same run.
+"""
 RATES = {"diamond": 1e6, "join": 0.5e6, "box": 1e6}
 
 
 def lines(quick: bool, only: str) -> Iterator[Line]:
-    """The lines whose name holds `only`: milliseconds a tick, or atoms of all inputs a second."""
+    """Yield the lines whose name contains `only`: milliseconds per tick, or input atoms per second."""
     for name in PROGRAMS:
         if only not in f"lars {name.lower()}":
             continue
@@ -108,13 +112,14 @@ def lines(quick: bool, only: str) -> Iterator[Line]:
 
 
 def rules(many: int) -> str:
-    """So many rules, each third of which asks the event itself."""
+    """Return `many` rules, a third of which read the event directly."""
     forms = ("p{0}(X) :- a(X, {0}) [10].", "p{0}(X) :- p{1}(X), not a(X, {0}) [5].", "p{0}(X) :- p{1}(X), X < {0}.")
     return "event a(x: int, k: int).\n" + "\n".join(forms[n % 3].format(n, n - 1) for n in range(many))
 
 
 def run_rules(many: int, ticks: int) -> dict[str, Any]:
-    """CPU seconds until they are compiled and built, and CPU milliseconds of a tick with five atoms, the median."""
+    """Return the CPU seconds to compile and to build the rules, and the median CPU milliseconds of a tick with five
+    atoms."""
     from cep.compile import compile
     from cep.engine import Engine
 
@@ -133,7 +138,7 @@ def run_rules(many: int, ticks: int) -> dict[str, Any]:
 
 
 def stream(name: str, size: int, ticks: int) -> Tables:
-    """What comes in, so many ticks of it, for a window of so many."""
+    """Return the input of some ticks, for a window of this size."""
     random = np.random.default_rng(0)
     if name in ("A1", "A2"):
         modes = [(18, 30), (12, 18), (0, 12)]
@@ -157,7 +162,7 @@ def stream(name: str, size: int, ticks: int) -> Tables:
 
 
 def _network(random: np.random.Generator, size: int, ticks: int, second: bool) -> Tables:
-    """Ticker's setups B1 and B2."""
+    """Return Ticker's input for B1 or B2."""
     rows: dict[str, list[tuple[int, ...]]] = {"req": [], "cache": [], "quality": [], "down": []}
     levels, off, until = random.integers(0, 3, 11), 0, -1
     for tick in range(ticks):
@@ -187,7 +192,7 @@ def _network(random: np.random.Generator, size: int, ticks: int, second: bool) -
 
 
 def pushes(tables: Tables, push: int, ticks: int) -> list[Tables]:
-    """So many ticks in each."""
+    """Cut the tables into pushes of `push` ticks each."""
     bounds = np.arange(0, ticks + push, push) * SECOND
     places = {name: np.searchsorted(table["time"].to_numpy(), bounds) for name, table in tables.items()}
     return [
@@ -197,9 +202,11 @@ def pushes(tables: Tables, push: int, ticks: int) -> list[Tables]:
 
 
 def run(name: str, size: int, push: int, ticks: int, runs: int = 1) -> dict[str, Any]:
-    """CPU seconds of a run, how many atoms came and how many changes it gave; a shorter one comes before, so that all
-    is compiled. Of B also what clingo alone takes, in milliseconds a tick. Of several runs each push counts as in the
-    one in which it took least: beside other work that is near what it takes without."""
+    """Run a program, and return CPU seconds, the number of atoms and of changes.
+
+    A shorter run first compiles everything. For B, also return clingo's milliseconds per tick. With several `runs`, the
+    least time of each push counts, which estimates its time on an idle machine.
+    """
     from cep.engine import Engine
 
     found: dict[str, Any] = {}

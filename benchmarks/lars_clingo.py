@@ -1,4 +1,4 @@
-"""Ticker's programs B by clingo alone, from scratch at each tick: what the engine is measured beside."""
+"""Ticker's programs B in clingo alone, which starts from scratch at each tick: the baseline for the engine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ qual(N, L) :- node(N), lev(L), lev(K), K < L, told(N, L), not told(N, K).
 
 
 def costs(tables: Mapping[str, pl.DataFrame], facts: Sequence[str], size: int, ticks: int) -> list[float]:
-    """CPU milliseconds of each tick: the atoms of the window as facts, grounded and solved anew, what has changed."""
+    """Return the CPU milliseconds of each tick: ground and solve with the window's atoms as facts, and find the
+    changes."""
     import clingo
 
     rows = [

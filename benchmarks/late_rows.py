@@ -1,9 +1,9 @@
-"""Late rows and operators with memory: rules over rows that come late, put right or computed anew for each window.
+"""Late rows and stateful operators: revision compared with computing each window anew.
 
-python -m benchmarks.late_rows [--keys 600 6000] [--late 5 40] [--rules seq unless average formula cycle ties all]
+    python -m benchmarks.late_rows [--keys 600 6000] [--late 5 40] [--rules seq unless average formula cycle ties all]
 
-Rows come evenly, a push for a sixteenth of the window. A share of them is late, by up to the window. Of each: seconds
-of CPU time a push with `revise`, and where the window is computed anew at each push.
+Rows are spread evenly, with one push per sixteenth of the window. A share of them is late by up to the window. Results
+are CPU seconds per push with `revise`, and if the window is computed anew at each push.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 SECOND, WINDOW, STEP, EACH, MEASURED = 1_000_000, 3200, 200, 15, 6
-"""In seconds: the window, and a push. So many rows come of a key in a push; so many pushes are measured."""
+"""The seconds of the window and of a push, the rows per key and push, and the number of pushes that are measured."""
 EVENT = "event reading(k: int, v: float) TIME t.\n"
 RISE = "rise(K, A, B) <- (reading(K, A) SEQ reading(K, B)) WHERE A < 0.3, B > 0.7 WITHIN 300 s.\n"
 RULES = {
@@ -46,7 +46,7 @@ def engine_of(rules: str, **options: Any) -> Any:
 
 
 def pushes_of(keys: int, late: int) -> list[pl.DataFrame]:
-    """Return the rows of each push, with the time at which each row comes."""
+    """Return the rows of each push, with their time of arrival `came`."""
     random, count = np.random.default_rng(3), WINDOW // STEP + MEASURED
     n = count * keys * EACH
     times = np.sort(random.integers(0, count * STEP * SECOND, n))
@@ -59,7 +59,7 @@ def pushes_of(keys: int, late: int) -> list[pl.DataFrame]:
 
 
 def revised(rules: str, pushes: list[pl.DataFrame]) -> tuple[list[float], Counter[Any]]:
-    """CPU seconds of each push, and what the engine has told."""
+    """Return the CPU seconds of each push, and the final result of the engine."""
     engine, spent, net = engine_of(rules, revise=WINDOW * SECOND), [], Counter[Any]()
     for table in pushes:
         table = table.drop("came")
@@ -71,7 +71,7 @@ def revised(rules: str, pushes: list[pl.DataFrame]) -> tuple[list[float], Counte
 
 
 def anew(rules: str, pushes: list[pl.DataFrame]) -> list[float]:
-    """CPU seconds of each window that begins with nothing."""
+    """Return the CPU seconds of each window, starting empty."""
     every, spent = pl.concat(pushes).sort("start"), []
     for number in range(len(pushes) - MEASURED, len(pushes)):
         until = (number + 1) * STEP * SECOND
@@ -84,7 +84,7 @@ def anew(rules: str, pushes: list[pl.DataFrame]) -> list[float]:
 
 
 def whole(rules: str, pushes: list[pl.DataFrame]) -> Counter[Any]:
-    """Return the output of one run over all rows, in order of time."""
+    """Return the result of one run over all rows, in order of time."""
     engine, net = engine_of(rules, lateness=None), Counter[Any]()
     every = pl.concat(pushes).drop("came")
     engine.receive({"reading": every})

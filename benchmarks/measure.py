@@ -1,4 +1,4 @@
-"""One measurement in a process of its own: CPU time of the measured part on one core, peak memory, state."""
+"""One measurement in its own process: CPU time on one core, peak memory, state."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ THREADS = (
 ONE_CORE = dict.fromkeys(THREADS, "1")
 
 WRAP = 2**64
-"""Sums of times are compared in 64 bits, as polars adds."""
+"""Sums of times are compared modulo 64 bits, as polars adds them."""
 
 WARM_UP = 2000
-"""Events of the run that loads the kernels, before any is measured."""
+"""The number of events in the run that loads the kernels before the measurement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one side of a workload took. Seconds are of CPU, user and system, the median of `runs` runs.
+    """The result for one side of a workload. Seconds are CPU time, user and system, the median of `runs` runs.
 
-    `derived` and `sum` (of all their starts and ends) tell whether both sides derived the same. `peak` is the process's
-    peak memory in MB while it was measured, its input included; `plan` the seconds it took to plan the program.
+    `derived`, `sum` (of all starts and ends): both sides must agree in them. `peak`: the process's peak memory in MB
+    during the measurement, including its input. `plan`: the seconds to plan the program.
     """
 
     seconds: float
@@ -55,7 +55,7 @@ class Measured:
 
 
 def measure(workload: str, events: int, keys: int, side: str, profile: bool = False) -> Measured:
-    """Measures `engine` or `loop` in a process of its own."""
+    """Measure `engine` or `loop` in its own process."""
     spec = json.dumps([workload, events, keys, side, profile])
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.measure", spec],
@@ -72,7 +72,7 @@ def measure(workload: str, events: int, keys: int, side: str, profile: bool = Fa
 
 
 def measure_loop(workload: Workload, events: int, keys: int, profile: bool) -> Measured:
-    """The Python loop: tuples in, tuples out."""
+    """Measure the Python loop, from tuples to tuples."""
     assert workload.loop, "a workload without a loop has nothing to measure"
     loop = workload.loop(keys)
     rows = workload.stream(events, keys).rows()
@@ -88,7 +88,7 @@ def measure_loop(workload: Workload, events: int, keys: int, profile: bool) -> M
 
 
 def measure_engine(workload: Workload, events: int, keys: int, profile: bool) -> Measured:
-    """The engine: polars tables in, polars tables out. Planning is timed apart."""
+    """Measure the engine, from polars tables to polars tables. Planning is timed separately."""
     from cep.engine import Engine
 
     program = workload.program(keys)
@@ -126,14 +126,14 @@ def measure_engine(workload: Workload, events: int, keys: int, profile: bool) ->
 
 
 def run_once(engine: Any, batches: list[Batch]) -> None:
-    """All of a stream, results thrown away."""
+    """Push a whole stream, and discard the results."""
     for batch in batches:
         engine.push(batch)
     engine.close()
 
 
 def main(spec: str) -> None:
-    """In the child process: measures, prints the result as JSON."""
+    """Measure, and print the result as JSON. This runs in the child process."""
     from benchmarks.workloads import workloads
 
     name, events, keys, side, profile = json.loads(spec)

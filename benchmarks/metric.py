@@ -1,4 +1,5 @@
-"""Temporal operators over intervals of many tuples, columns in and columns out, beside loops of Python."""
+"""Temporal operators over intervals of many tuples, from input columns to output columns, compared with Python
+loops."""
 
 from __future__ import annotations
 
@@ -24,13 +25,13 @@ STEPS = 10
 NAMES = ("ONCE", "HISTORICALLY", "SINCE", "LASTING")
 
 Edge = tuple[int, int, int]
-"""Key, code, whether it begins."""
+"""Key, code, and 1 for a begin or 0 for an end."""
 Sums = tuple[int, int]
-"""How many intervals came out, and the sum of their ends."""
+"""The number of resulting intervals, and the sum of their ends."""
 
 
 def lines(quick: bool, only: str) -> Iterator[Line]:
-    """The lines whose name holds `only`: intervals of all inputs a second."""
+    """Yield the lines whose name contains `only`: intervals of all inputs per second."""
     for name in NAMES:
         if only not in name.lower():
             continue
@@ -67,7 +68,7 @@ def _in_process(side: str, name: str, intervals: int, keys: int) -> dict[str, An
 
 
 def inputs(name: str, intervals: int, keys: int) -> list[Any]:
-    """Changes: of each key an interval now and then, a quarter of the time to the next long, in the mean."""
+    """Return changes. Each key has intervals that last a quarter of the time to the next one on average."""
     from benchmarks.intervals import changes_of
     from cep.core.interval_sets import coalesce
 
@@ -81,12 +82,12 @@ def inputs(name: str, intervals: int, keys: int) -> list[Any]:
 
 
 def least(keys: int) -> int:
-    """How far each reaches: about half as far as the next interval is away."""
+    """Return the range of the operators: about half the time to the next interval."""
     return 500 * keys
 
 
 def stepped(name: str, given: list[Any], keys: int) -> list[Any]:
-    """What comes out, in STEPS steps."""
+    """Return the output of an operator, in STEPS steps."""
     from cep.core.interval_sets import INFINITE, reach
     from cep.operators.goals.fluents.changes import Changes
     from cep.operators.goals.fluents.temporal_kernels import TemporalEvaluation
@@ -110,7 +111,7 @@ def sums(made: list[Any]) -> Sums:
 
 
 def ours(name: str, intervals: int, keys: int) -> dict[str, Any]:
-    """The columns of all inputs."""
+    """Measure our operator on columns."""
     stepped(name, inputs(name, 2000, keys), keys)
     given = inputs(name, intervals, keys)
     watch = Watch()
@@ -125,7 +126,7 @@ def count(given: list[Any]) -> int:
 
 
 def loop(name: str, intervals: int, keys: int) -> dict[str, Any]:
-    """The same as tuples, sorted by time."""
+    """Measure the loop on the same input as tuples, sorted by time."""
     given = inputs(name, intervals, keys)
     rows = as_rows(given)
     watch = Watch()
@@ -144,7 +145,7 @@ def sums_of(made: list[Edge]) -> Sums:
 
 
 def looped(name: str, rows: list[list[Edge]], keys: int) -> list[Edge]:
-    """What comes out, as (key, first code, last code)."""
+    """Return the loop's result as (key, first code, last code)."""
     run: Callable[..., list[Edge]] = {"ONCE": once, "HISTORICALLY": box, "SINCE": since, "LASTING": lasting}[name]
     return run(*rows, 2 * (least(keys) // 4 if name == "LASTING" else least(keys)))
 
@@ -186,7 +187,7 @@ def lasting(edges: list[Edge], least: int) -> list[Edge]:
 
 
 def since(lefts: list[Edge], rights: list[Edge], reach: int) -> list[Edge]:
-    """Intervals are closed: the right goes first at points, where they begin, and the left where they end."""
+    """Return the intervals of SINCE. At equal codes, begins of the right and ends of the left side have precedence."""
     held: dict[int, list[int]] = {}
     left: set[int] = set()
     right: set[int] = set()

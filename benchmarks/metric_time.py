@@ -1,7 +1,7 @@
-"""DatalogMTL: facts a second of its programs, and how many intervals are kept however dense the facts are.
+"""Programs of DatalogMTL: facts per second, and the number of stored intervals for more and more dense facts.
 
-MeTeoR-Str makes 0.8 thousand facts a second of ShortStop, 0.8 of the recursive LUBM and 3.6 of the one that is not; the
-programs over universities here are of that kind, and not those.
+MeTeoR-Str processes 0.8 thousand facts per second of ShortStop, 0.8 of the recursive LUBM and 3.6 of the non-recursive
+one. The university programs here resemble LUBM, but are not the same.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ KEPT_KEYS, KEPT_SECONDS = 100, 30
 
 
 def facts(name: str, start: Any, end: Any, **columns: Any) -> Batch:
-    """Closed pieces of a fluent, sorted by their start."""
+    """Return a table of closed intervals of a fluent, sorted by start."""
     return {name: point_table(start, columns).with_columns(end=pl.Series(end))}
 
 
 def stops(count: int) -> Stream:
-    """A thousand vehicles, each second one fact of each: it stands, moves, or is on no map."""
+    """Return a stream of a thousand vehicles. Each second, each of them stands, moves, or is not on the map."""
     random = np.random.default_rng(1)
     time, who = np.divmod(np.arange(count), 1000)
     kind = random.choice(3, count, p=(0.4, 0.5, 0.1))
@@ -71,7 +71,8 @@ def university(count: int) -> Stream:
 
 
 def university_recursive(count: int) -> Stream:
-    """Departments in a tree, three in one, of which each holds throughout."""
+    """Return the input of the recursive program: departments form a tree with three children each, which always
+    holds."""
     random = np.random.default_rng(1)
     part = np.arange(1, 100)
     tree = facts(
@@ -86,7 +87,7 @@ PROGRAMS: dict[str, tuple[Callable[[int], Stream], int, int]] = {
     "university": (university, FACTS, 360_000),
     "university_recursive": (university_recursive, FACTS // 50, 80_000),
 }
-"""Of each program its facts, how many, and what is to be reached a second."""
+"""By program: the function for its facts, their number, and the target rate per second."""
 
 
 def engine_of(name: str) -> Any:
@@ -96,7 +97,7 @@ def engine_of(name: str) -> Any:
 
 
 def run(name: str, count: int) -> Line:
-    """Facts a second of CPU time, pushed some at a time."""
+    """Measure facts per second of CPU time, pushed in batches."""
     made, _, least = PROGRAMS[name]
     warm = engine_of(name)
     warm.push(renamed(warm, made(2000).tables))
@@ -117,7 +118,7 @@ def run(name: str, count: int) -> Line:
 
 
 def kept(every: int) -> tuple[int, int]:
-    """Rows and bytes of state when P has come every so many microseconds, for so long, of so many keys."""
+    """Return rows and bytes of state after P has occurred every `every` microseconds for each of KEPT_KEYS keys."""
     from cep.engine import Engine
 
     times = np.repeat(np.arange(0, KEPT_SECONDS * SECOND, every), KEPT_KEYS)
@@ -129,7 +130,7 @@ def kept(every: int) -> tuple[int, int]:
 
 
 def lines(quick: bool, only: str) -> Iterator[Line]:
-    """The lines whose name holds `only`."""
+    """Yield the lines whose name contains `only`."""
     for name, (_, count, _) in PROGRAMS.items():
         if only in f"DatalogMTL {name}":
             print(f"DatalogMTL {name}", file=sys.stderr)

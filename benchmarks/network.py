@@ -1,7 +1,7 @@
-"""A made network of weather stations as RDF: an ontology of sensors, and any number of stations with five sensors each.
+"""A synthetic network of weather stations in RDF: an ontology, and any number of stations with five sensors each.
 
-Some 20 triples a station: types, what each sensor observes, where it stands, an identifier. Places lie in each other,
-one station in ten is in a second register too under another name, one in ten has a near neighbour.
+A station has about 20 triples: types, what each sensor observes, its place, an identifier. Places contain each other.
+One station in ten is also in a second register under another name, and one in ten has a near neighbour.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ ONTOLOGY += "".join(
 )
 
 PLACES = 10
-"""Stations to a place; places to a district; districts to a country."""
+"""The number of stations per place, places per district, and districts per country."""
 
 
 def loaded(stations: int) -> tuple[Terms, TripleSet]:
-    """Ontology and stations as ids of terms."""
+    """Return ontology and stations as ids of terms."""
     terms = Terms()
     prefixes = "".join(f"@prefix {name}: <{iri}> .\n" for name, iri in PREFIXES.items())
     schema = [tuple(quad.triple) for quad in ox.parse(prefixes + ONTOLOGY, ox.RdfFormat.TURTLE)]
@@ -73,13 +73,13 @@ def loaded(stations: int) -> tuple[Terms, TripleSet]:
 
 
 def turtle(stations: int) -> str:
-    """Ontology and stations as Turtle."""
+    """Return ontology and stations in Turtle."""
     prefixes = "".join(f"@prefix {name}: <{iri}> .\n" for name, iri in PREFIXES.items())
     return prefixes + ONTOLOGY + "".join(f"{s} {p} {o} .\n" for s, p, o in triples(stations).iter_rows())
 
 
 def triples(stations: int) -> pl.DataFrame:
-    """The stations alone: columns s, p, o of N-Triples terms."""
+    """Return only the stations, in columns s, p, o of N-Triples terms."""
     n = pl.DataFrame({"n": range(stations)}, schema={"n": pl.Int64})["n"]
     station, place = _name("station", n), _name("place", n // PLACES)
     parts = [

@@ -1,12 +1,12 @@
-"""The page in Chromium: when it is first painted, and how long it keeps the browser from all else.
+"""The page in Chromium: the time to the first paint, and how long it blocks the main thread.
 
-python -m benchmarks.page
-python -m benchmarks.page --stations 5000 --rate 100 --seconds 30
-python -m benchmarks.page --held 20000 --open 200
-python -m benchmarks.page --held 20000 --open 200 --width 390 --slower 4
+    python -m benchmarks.page
+    python -m benchmarks.page --stations 5000 --rate 100 --seconds 30
+    python -m benchmarks.page --held 20000 --open 200
+    python -m benchmarks.page --held 20000 --open 200 --width 390 --slower 4
 
-A task has its time by the clock and its CPU time: where other processes want the machine too, the first is the longer
-one, whatever the page does.
+Tasks are reported with wall time and CPU time. If other processes use the machine, the wall time is longer, whatever
+the page does.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ ALERT hot ON warm(station: S, temp: T) WHERE T >= 38, at(S, Lat, Long)
     SEVERITY "Severe" TITLE "Heat at {{S}}" TEXT "{{T}} degrees" FOR 1 h KEYED BY S AT Lat, Long RADIUS 20000.
 """
 ALERTING = 50
-"""One event in so many is one of an open alert."""
+"""One in this many events belongs to an open alert."""
 _OBSERVED = """
 window.seen = { paint: 0 };
 new PerformanceObserver((list) => {
@@ -129,7 +129,7 @@ def _row(tasks: list[BrowserTask]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A visit of the page: when it was first painted, in milliseconds, and its tasks until it was there."""
+    """A visit of the page: the milliseconds to its first paint, and its tasks until it was complete."""
 
     page: Page
     paint: float
@@ -138,7 +138,7 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Opens the page with nothing of it in the browser's cache, on a machine that is so many times slower."""
+    """A visitor with an empty browser cache, on a machine that is `slower` times slower."""
 
     browser: Browser
     url: str
@@ -147,7 +147,7 @@ class Visitor:
     slower: float
 
     def visit(self, stays: bool = False) -> Visit:
-        """The page with all stations drawn; it is closed unless it `stays`."""
+        """Open the page and wait until all stations are drawn. Close it unless it `stays`."""
         page = self.browser.new_context(viewport={"width": self.width, "height": 800}).new_page()
         page.add_init_script(_OBSERVED)
         if self.slower > 1:
@@ -170,7 +170,7 @@ class Visitor:
 
 
 class _Coming:
-    """Events that come at a rate, and how many of them a second are shown."""
+    """Events that arrive at a steady rate, and how many of them the page shows per second."""
 
     def __init__(self, page: Page, readings: IO[bytes], options: argparse.Namespace) -> None:
         self.page = page
@@ -181,7 +181,7 @@ class _Coming:
         self.shown = 0.0
 
     def watch(self) -> None:
-        """Return when all are shown."""
+        """Start sending, and return when all events are shown."""
         before, began = int(self.page.evaluate(_SHOWN)), time.perf_counter()
         self.feeding.start()
         while self.feeding.is_alive():
@@ -193,7 +193,7 @@ class _Coming:
 
 
 def _fill(page: Page, readings: IO[bytes], stations: int, held: int, opened: int) -> None:
-    """Bring so many events, and alerts at so many stations, onto a page."""
+    """Send `held` events, and alerts at `opened` stations, and wait until the page has them."""
     for number in range(opened):
         _say(readings, number, 40)
     for number in range(held - opened):
@@ -219,7 +219,7 @@ def _scroll(page: Page) -> None:
 
 
 def feed(readings: IO[bytes], stations: int, rate: int, count: int, opened: int) -> None:
-    """So many readings, each of which is an event, at their rate by the clock; then the one that ends their second."""
+    """Send readings at a rate in real time; each is an event. Then send readings that make the last ones final."""
     began = time.perf_counter()
     for number in range(count):
         time.sleep(max(0.0, began + number / rate - time.perf_counter()))
@@ -247,7 +247,7 @@ def _turtle(stations: int) -> str:
 
 @contextmanager
 def _served(stations: int) -> Iterator[tuple[str, IO[bytes]]]:
-    """The address of `cep serve` with so many stations, and where it is given readings."""
+    """Start `cep serve` with these stations. Yield its address, and the pipe for readings."""
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         rules, register = Path(folder, "heat.cep"), Path(folder, "stations.ttl")
         rules.write_text(PROGRAM)

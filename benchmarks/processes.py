@@ -1,4 +1,4 @@
-"""Measured from outside: `cep run` as a whole process, a tiny program start to finish, many calls of `detect`."""
+"""Measurements from outside: `cep run` as a process, a tiny program from start to exit, many calls of `detect`."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ rise(I, X, Y) <- (a(I, X) SEQ a(I, Y) WHERE Y > X + 500) WITHIN 1 s POLICY recen
 """
 
 FILES = {"parquet": 1_500_000, "csv": None, "jsonl": 400_000}
-"""Formats, and how many events a CPU second are to be read, run and written."""
+"""The target by format: events per CPU second that are read, processed and written."""
 
 
 def lines(events: int, only: str) -> Iterator[Line]:
-    """The lines whose name holds `only`, each measured when it is asked for."""
+    """Yield the lines whose name contains `only`. Each is measured when it is requested."""
     with tempfile.TemporaryDirectory() as folder:
         for format, rate in FILES.items():
             if only in f"cep run {format}":
@@ -45,7 +45,7 @@ def lines(events: int, only: str) -> Iterator[Line]:
 
 
 def run_file(folder: Path, format: str, events: int, rate: int | None) -> Line:
-    """`cep run` from a file of events to a file of the same format, from start to exit."""
+    """Measure `cep run` from a file of events to a file of the same format, from start to exit."""
     rules, source, target = folder / "rise.cep", folder / f"a.{format}", folder / f"out.{format}"
     rules.write_text(RISE)
     write(streams.mixed({"a": "x"}, events, 100, seed=1).tables["a"], source)
@@ -59,7 +59,7 @@ def run_file(folder: Path, format: str, events: int, rate: int | None) -> Line:
 
 
 def tiny(folder: Path) -> Line:
-    """One rule and two events, from the command to its exit, by the clock on the wall."""
+    """Measure one rule and two events, from the command to its exit, in wall time."""
     rules, source = folder / "tiny.cep", folder / "tiny.jsonl"
     rules.write_text("fire(R) <- (smoke(R) SEQ heat(R)) WITHIN 30 s.\n")
     records: list[dict[str, Any]] = [
@@ -73,7 +73,7 @@ def tiny(folder: Path) -> Line:
 
 
 def detect() -> Line:
-    """Calls of `detect` a second, each with a program it has not seen."""
+    """Measure calls of `detect` per second, each with a new program."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.processes"],
         env={**os.environ, **ONE_CORE},
@@ -87,7 +87,7 @@ def detect() -> Line:
 
 
 def cep(arguments: list[str]) -> tuple[float, float, int]:
-    """Runs the command: its CPU seconds, its seconds by the clock, its peak memory in MB."""
+    """Run the command. Return its CPU seconds, its wall seconds and its peak memory in MB."""
     started = perf_counter()
     child = subprocess.Popen(
         [sys.executable, "-m", "cep", *arguments], env={**os.environ, **ONE_CORE}, cwd=ROOT, stdout=subprocess.DEVNULL
@@ -100,7 +100,7 @@ def cep(arguments: list[str]) -> tuple[float, float, int]:
 
 
 def write(table: pl.DataFrame, path: Path) -> None:
-    """Events of type `a` as a file, the times in ISO 8601 where it is text."""
+    """Write events of type `a` to a file. In text formats, times are ISO 8601."""
     moment = pl.col("start").cast(pl.Datetime("us", "UTC")).alias("time")
     columns = table.select(moment, pl.exclude("start", "end"))
     if path.suffix == ".parquet":
@@ -124,7 +124,7 @@ PATTERNS = (
 
 
 def programs() -> list[str]:
-    """Small programs, all different."""
+    """Return small programs, all different."""
     return [
         f"policy {policy}. e{n}(I, X) <- {pattern.format(n=n)} WITHIN {n + 1} s. f(I) <- e{n}(I, X) SEQ b(I, X)."
         for n in range(20)
@@ -134,7 +134,7 @@ def programs() -> list[str]:
 
 
 def main() -> None:
-    """In the child process: prints how many calls a CPU second."""
+    """Print the number of calls per CPU second. This runs in the child process."""
     from cep.engine import detect
     from cep.events import Event
 

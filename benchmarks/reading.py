@@ -1,8 +1,8 @@
-"""`python -m benchmarks.reading`: what a program text costs before the first event, by how much there is of a kind.
+"""`python -m benchmarks.reading`: the cost of a program's text before the first event, for growing texts of many kinds.
 
-Each kind of text is read, checked, planned and built at n, 2n and 4n, in a process of its own: CPU seconds and peak
-memory beyond those of an empty program, and the exponent by which the seconds grow (1: in proportion, 2: as the
-square). A text that is refused counts with the message that says why.
+Each kind of text is parsed, checked, planned and built at sizes n, 2n and 4n in its own process. The table has CPU
+seconds and peak memory, minus those of an empty program. The exponent says how the seconds grow: 1 is linear, 2 is
+quadratic. A text that is refused counts with the time to its error message.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _joined_columns(n: int) -> str:
 
 
 def _chain(operator: str, width: int = 150) -> Callable[[int], str]:
-    """Rules whose bodies are as long as a body may be."""
+    """Return a function for rules whose bodies have the maximum length."""
 
     def text(n: int) -> str:
         body = _many(width, lambda i: "e(I, X, _, _)", f" {operator} ")
@@ -221,12 +221,12 @@ KINDS: dict[str, tuple[int, Callable[[int], str]]] = {
         lambda n: READING + _many(n, lambda i: f"warning_of_kind{i}(I) <- e(I, X, _, _) WHERE X > 2, X < 1."),
     ),
 }
-"""By kind: the n to begin with, and the text."""
+"""By kind: the initial n, and a function for the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """CPU seconds, bytes at the peak, and how it ended."""
+    """CPU seconds, peak bytes, and the outcome."""
 
     seconds: float
     bytes: int
@@ -234,7 +234,7 @@ class Read:
 
 
 def read(text: str) -> str:
-    """What becomes of a text: `read`, or the first line of what is wrong with it. All that a `cep check` does."""
+    """Do what `cep check` does with a text. Return `read`, or the first line of its errors."""
     from cep.core.errors import CepError
     from cep.engine import Engine
 
@@ -248,7 +248,7 @@ def read(text: str) -> str:
 
 
 def _here(kind: str, n: int, limit: int) -> None:
-    """In a process of its own: read, and print what it took beyond an empty program."""
+    """Measure reading one text, minus an empty program, and print the result. This runs in the child process."""
     resource.setrlimit(resource.RLIMIT_CPU, (limit + 5, limit + 5))
     _, text = KINDS[kind]
     made = text(n)
@@ -261,7 +261,7 @@ def _here(kind: str, n: int, limit: int) -> None:
 
 
 def measured(kind: str, n: int, limit: float) -> Read:
-    """One kind at one size; what takes longer than `limit` seconds of CPU, or dies, is reported as such."""
+    """Measure one kind at one size. A text that exceeds `limit` CPU seconds, or crashes, is reported as such."""
     command = [sys.executable, "-m", "benchmarks.reading", "--here", kind, "--n", str(n), "--limit", str(limit)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
@@ -272,7 +272,7 @@ def measured(kind: str, n: int, limit: float) -> Read:
 
 
 def lines(kinds: list[str], scale: float, limit: float) -> Iterator[str]:
-    """A line of a table for each kind."""
+    """Yield the lines of a table, one for each kind."""
     yield "| kind | n | CPU s at n | 2n | 4n | MB at n | 2n | 4n | exponent | outcome |"
     yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|---|"
     for kind in kinds:

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.records`: what readers do with records as they come: FORMAT, ZONE, paths, dialects.
+"""`python -m benchmarks.records`: the speed of readers for records in many shapes: FORMAT, ZONE, paths, dialects.
 
-The same values in several shapes; rows a second of CPU time, the best of some runs taken in turn, and the part of what
-the plain shape of the format does.
+The same values are written in several shapes. The table has rows per second of CPU time, the best of several runs in
+turn, and the ratio to the plain shape of the format.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WEATHER = ("station", "wind", "n", "gust", "sky")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How the records are written: a declaration's ends, and the file. `of`: what it is compared with."""
+    """A shape of records: the parts of a declaration, and the file. `of`: the shape to compare it with."""
 
     name: str
     program: str
@@ -75,11 +75,11 @@ FORMATS = (
     Shape("SensorThings, a page", THINGS, "page.json"),
     Shape("InfluxDB line protocol", _event("FORMAT influx"), "points.lp"),
 )
-"""Formats of sensors, of which some hold only a part of the values."""
+"""Formats of sensors. Some of them contain only a part of the values."""
 
 
 def write(folder: Path, rows: int) -> None:
-    """All files: the same values, at times of which each exists once in Zurich."""
+    """Write all files with the same values. Each time exists once in Zurich."""
     import polars as pl
 
     source = random.Random(13)
@@ -132,7 +132,7 @@ def write(folder: Path, rows: int) -> None:
 
 
 def _sensors(folder: Path, columns: dict[str, list[Any]], ends: list[int]) -> None:
-    """Likewise as packs of SenML, a page of SensorThings, lines of InfluxDB."""
+    """Write the values as packs of SenML, a page of SensorThings, and lines of InfluxDB."""
     with (folder / "packs.senml").open("w") as file:
         for i in range(0, len(ends), 10):
             pack: list[dict[str, Any]] = [{"bn": "urn:dev:", "bt": ends[i] // 1000, "bu": "m/s"}]
@@ -158,7 +158,7 @@ def _sensors(folder: Path, columns: dict[str, list[Any]], ends: list[int]) -> No
 
 
 def measured(folder: Path, rows: int, runs: int, only: str = "") -> Iterator[tuple[Shape, float]]:
-    """Rows a second of CPU time of each shape."""
+    """Yield the rows per second of CPU time for each shape."""
     from cep.connectors.files import read
     from cep.engine import Engine
 

@@ -1,6 +1,8 @@
-"""Recursion of formulas: what a push costs as more holds. Roads in chains of five; a push adds a road, or cuts one.
+"""Recursion of formulas: the cost of a push as more tuples hold.
 
-python -m benchmarks.recursion [1000 10000 100000]
+The roads form chains of five; a push adds a road or cuts one.
+
+    python -m benchmarks.recursion [1000 10000 100000]
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ def engine_with(roads: int) -> Any:
 
 
 def cost(engine: Any, roads: int, since: int, batch: Callable[[int, int], Any]) -> float:
-    """The median of milliseconds of CPU time that pushes of one change take, each of another chain."""
+    """Return the median CPU milliseconds of pushes of one change, each in another chain."""
     watch = Watch()
     for number in range(PUSHES):
         first = (number * 7 % (roads // CHAIN)) * (CHAIN + 1)

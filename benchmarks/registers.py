@@ -1,4 +1,4 @@
-"""Made-up registers of any size, from a seed: a GeoNames dump with the files beside it, and weather stations."""
+"""Synthetic registers of any size, from a seed: a GeoNames dump with its companion files, and weather stations."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CODES = {
     "R.RDJCT": ("road junction", 0.02),
     "V.FRST": ("forest(s)", 0.02),
 }
-"""Feature codes with their names, and roughly how often each occurs in the dump of the United States."""
+"""Feature codes, with their names and approximate frequencies in the dump of the United States."""
 
 COUNTRY, STATES, COUNTIES = 6252001, 51, 3000
 _FIRST = ("Cedar", "Mill", "Oak", "Saint Mary", "Black", "Indian", "Spring", "Cañon", "Fort", "New Hope", "Pine", "Big")
@@ -44,7 +44,7 @@ _SECOND = ("Creek", "Hill", "Lake", "Chapel", "Grove", "Ridge", "Hollow", "Ferry
 
 
 def dump(folder: Path, features: int, seed: int = 1) -> Path:
-    """Write `US.txt` with so many features, a country with states and counties among them, and the files beside it."""
+    """Write `US.txt` with this many features, including a country, states and counties, and the companion files."""
     rng = np.random.default_rng(seed)
     nation = _rows({"id": COUNTRY, "name": "United States", "class": "A", "code": "PCLI", "admin1": "00"}, 1, rng)
     state = {"id": np.arange(STATES) + 5_800_000, "name": _named("State", STATES), "class": "A", "code": "ADM1"}
@@ -123,7 +123,7 @@ def _write(path: Path, table: pl.DataFrame) -> None:
 
 
 def stations(count: int, seed: int = 1) -> Register:
-    """So many stations in the United States with five sensors each, of which 20 triples a station are made."""
+    """Return stations in the United States with five sensors each, about 20 triples per station."""
     rng = np.random.default_rng(seed)
     ids = np.char.add("K", np.char.zfill(np.arange(count).astype("U"), 6))
     table = pl.DataFrame(

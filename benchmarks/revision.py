@@ -1,4 +1,4 @@
-"""Revision: what it costs in order, and what a late event costs as the window holds more.
+"""Revision: its cost if all events are in order, and the cost of a late event for growing windows.
 
 python -m benchmarks.revision [--keys 1000 100000] [--events 1000000]
 """
@@ -30,7 +30,7 @@ def engine_of(window: int | None) -> Any:
 
 
 def readings(events: int, keys: int) -> list[Any]:
-    """Pushes of readings, a thousand a second, no two at one time."""
+    """Return pushes of readings, a thousand per second, all at different times."""
     random = np.random.default_rng(7)
     times = np.arange(events, dtype=np.int64) * (SECOND // 1000)
     k, v = random.integers(0, keys, events), random.random(events)
@@ -41,7 +41,7 @@ def readings(events: int, keys: int) -> list[Any]:
 
 
 def run(engine: Any, pushes: list[Any]) -> float:
-    """Seconds of CPU time."""
+    """Return the CPU seconds."""
     watch = Watch()
     with watch:
         for table in pushes:

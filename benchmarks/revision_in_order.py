@@ -1,7 +1,8 @@
-"""Revision in order: what `revise` costs where nothing comes late, and what is held of a stream and of one ten times as
-long.
+"""Revision in order: the cost of `revise` if no event is late, and the size of its state.
 
-python -m benchmarks.revision_in_order [--keys 1000 100000] [--events 1000000]
+The state is measured for a stream, and for one that is ten times as long.
+
+    python -m benchmarks.revision_in_order [--keys 1000 100000] [--events 1000000]
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ RUNS = 5
 
 
 def pushes_of(events: int, keys: int, kind: str) -> list[Any]:
-    """Readings, a thousand a second. `apart`: no two at one time; `cut`: at whole seconds, and every push begins in the
-    midst of one; `mixed`: one row in a hundred of a push has the place of another."""
+    """Return pushes of readings, a thousand per second.
+
+    `apart`: all times differ. `cut`: times are whole seconds, and each push begins within a second. `mixed`: one row in
+    a hundred of a push swaps places with another.
+    """
     random = np.random.default_rng(7)
     times = np.arange(events, dtype=np.int64) * (SECOND // 1000)
     k, v = random.integers(0, keys, events), random.random(events)
@@ -39,7 +43,7 @@ def pushes_of(events: int, keys: int, kind: str) -> list[Any]:
 
 
 def most_held(pushes: list[Any], window: int) -> tuple[int, int]:
-    """The most rows and bytes that an engine holds."""
+    """Return the maximum number of rows and bytes that an engine holds."""
     engine, sizes = engine_of(window), []
     for table in pushes:
         engine.push({"reading": table})

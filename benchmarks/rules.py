@@ -1,4 +1,4 @@
-"""Programs of a thousand rules, each event a matter of ten of them, and the Python loops that do the same."""
+"""Programs with a thousand rules, ten of which concern each event, and equivalent Python loops."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from benchmarks.streams import Row, Rows
 RULES, TYPES, KINDS = 1000, 200, 100
 
 TYPED, KINDED = 40_000, 100_000
-"""The WITHIN of the rules, in microseconds a key."""
+"""The WITHIN of the rules in microseconds per key."""
 
 
 def typed_rules() -> list[tuple[str, str, int]]:
-    """Rules on two types each: left, right, threshold. Every type begins five rules and ends five."""
+    """Return rules on two types: left, right, threshold. Every type is the left of five rules and the right of five."""
     thresholds = np.random.default_rng(1).integers(300, 700, RULES).tolist()
     return [
         (f"e{number % TYPES}", f"e{(number + 1 + 37 * (number // TYPES)) % TYPES}", threshold)
@@ -26,7 +26,7 @@ def typed_rules() -> list[tuple[str, str, int]]:
 
 
 def by_type(keys: int) -> str:
-    """The rules on types, all deriving one event."""
+    """Return the rules on types, which all derive the same event."""
     lines = [f"event e{number}(id: int, x: int) TIME t.\n" for number in range(TYPES)]
     lines.append("event alert(rule: int, id: int, x: int, y: int).\n")
     for number, (left, right, threshold) in enumerate(typed_rules()):
@@ -36,7 +36,7 @@ def by_type(keys: int) -> str:
 
 
 def by_type_loop(events: Rows, keys: int) -> list[Row]:
-    """Finds the rules by the type of the event."""
+    """Find the rules by the type of the event."""
     within = TYPED * keys
     begins: defaultdict[str, list[tuple[int, Waiting]]] = defaultdict(list)
     ends: defaultdict[str, list[tuple[int, Waiting]]] = defaultdict(list)
@@ -62,14 +62,15 @@ def by_type_loop(events: Rows, keys: int) -> list[Row]:
 
 
 def kind_rules() -> tuple[list[list[tuple[str, int]]], list[list[tuple[str, int, int]]]]:
-    """Rules on one type, for each kind of reading five levels (name, level) and five jumps (name, low, high)."""
+    """Return rules on one type: for each kind of reading, five levels (name, level) and five jumps (name, low,
+    high)."""
     levels = [[(f"level{kind}_{n}", 900 + 15 * n + kind % 10) for n in range(5)] for kind in range(KINDS)]
     jumps = [[(f"jump{kind}_{n}", 200 + n, 800 - kind) for n in range(5)] for kind in range(KINDS)]
     return levels, jumps
 
 
 def by_kind(keys: int) -> str:
-    """The rules on kinds, each deriving an event of its own."""
+    """Return the rules on kinds. Each derives its own event."""
     lines = ["event reading(id: int, kind: int, x: int) TIME t.\n"]
     for kind, (levels, jumps) in enumerate(zip(*kind_rules())):
         lines += [f"{name}(I, X) <- reading(I, {kind}, X) WHERE X >= {level}.\n" for name, level in levels]
@@ -80,7 +81,7 @@ def by_kind(keys: int) -> str:
 
 
 def by_kind_loop(events: Rows, keys: int) -> list[Row]:
-    """Finds the rules by the kind of the reading."""
+    """Find the rules by the kind of the reading."""
     within = KINDED * keys
     levels, jumps = kind_rules()
     waits: defaultdict[tuple[str, Any], deque[tuple[int, int]]] = defaultdict(deque)

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.scale`: what runs on Spark cost by a model, and what it says of 100 machines.
+"""`python -m benchmarks.scale`: a cost model of runs on Spark, and its predictions for 100 machines.
 
 A micro-batch takes, in seconds of a core,
 
@@ -6,13 +6,17 @@ A micro-batch takes, in seconds of a core,
     workers = batch + task * files + bucket * buckets + block * blocks
               + rows * (read + deal + hand * bytes + step + rule * (rules - 1) + write) + keeping the state
 
-each side with coefficients of its own, where a block is the rows of one event that one task hands to one bucket, and
-keeping writes what came, or the state where that is smaller, and the state besides whenever as much has come. What a
-row and a byte cost is measured of the tasks themselves, in one process without Spark; what Spark, a task and a block
-cost, of micro-batches in a cluster of one worker. All is CPU time, the least of several passes, so other
-work on the machine matters little. `--measure` measures it anew, and then what clusters of 1 to 4 workers take that the
-model has not seen. Without it the figures of `benchmarks/scale.json` stand. `--write` puts the tables into
-`docs/scale.md`, and draws its charts.
+Driver and workers have separate coefficients. A block is the rows of one event that one task sends to one bucket.
+Keeping the state writes the input of the micro-batch, or the whole state if that is smaller. It also writes the state
+whenever the input since the last time has reached its size.
+
+The cost per row and byte is measured in the tasks themselves, in one process without Spark. The cost of Spark, of a
+task and of a block is measured in micro-batches of a cluster with one worker. All costs are CPU time, the least of
+several passes, so that other work on the machine has little influence.
+
+`--measure` measures the costs anew, and then the times of clusters with 1 to 4 workers, which the model has not seen.
+Without it, the figures in `benchmarks/scale.json` are used. `--write` puts the tables into `docs/scale.md`, and draws
+its charts.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ WORKERS = (1, 2, 3, 4)
 
 
 def loads(workers: int) -> tuple[Shape, Shape, Shape]:
-    """What clusters of so many workers are tried with: a bucket and two files, or more, for each of them."""
+    """Return the loads for clusters with this many workers: at least one bucket and two files for each worker."""
     return (
         Shape(MANY, 100_000, 2 * workers, workers),
         Shape(100_000, 1_000, 2 * workers, workers, rules=10),
@@ -42,13 +46,13 @@ def loads(workers: int) -> tuple[Shape, Shape, Shape]:
 
 
 def tries() -> Iterator[Tried]:
-    """What clusters of 1 to 4 workers take."""
+    """Yield the measured costs of clusters with 1 to 4 workers."""
     for workers in WORKERS:
         yield from tried(workers, loads(workers))
 
 
 def compared(costs: Costs, found: Sequence[Tried]) -> Iterator[str]:
-    """A table: what was predicted, and what it takes."""
+    """Yield a table of predicted and measured costs."""
     yield "| workers | events | keys | rules | files | buckets | predicted, s of a core | measured | the driver's |"
     yield "|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
     for one in found:
@@ -60,7 +64,7 @@ def compared(costs: Costs, found: Sequence[Tried]) -> Iterator[str]:
 
 
 def written(costs: Costs) -> Iterator[str]:
-    """The coefficients, as a table."""
+    """Yield a table of the coefficients."""
     yield "| of | driver | workers |"
     yield "|---|--:|--:|"
     for name, text in (("batch", "a micro-batch"), ("task", "a file"), ("bucket", "a bucket")):
@@ -76,7 +80,7 @@ def written(costs: Costs) -> Iterator[str]:
 
 
 def tables(costs: Costs, found: Sequence[Tried]) -> dict[str, str]:
-    """The tables of the page, by the names of their marks there."""
+    """Return the tables of the page, by the names of their markers."""
     each = {
         "costs": written(costs),
         "tried": compared(costs, found),

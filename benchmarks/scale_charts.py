@@ -1,4 +1,4 @@
-"""The charts of `docs/scale.md`: what the cost model says next to what was measured, and what limits a cluster."""
+"""The charts of `docs/scale.md`: predictions of the cost model and measurements, and the limits of clusters."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from benchmarks.scale_paper import CORES, EVERY, MACHINES, Paper, short
 
 COLOURS = ("#0969da", "#bf8700", "#1a7f37", "#8250df")
 LOWEST, HIGHEST = 5.0, 9.0
-"""Powers of ten of events a second."""
+"""Powers of ten, in events per second."""
 
 
 def charts(costs: Costs, found: Sequence[Tried], run: str) -> dict[str, str]:
-    """The charts by the names of their files."""
+    """Return the charts by file name."""
     made = {"scale-limits.svg": limits(costs)}
     if found:
         made["scale-tried.svg"] = tried(costs, found, run)
@@ -24,7 +24,7 @@ def charts(costs: Costs, found: Sequence[Tried], run: str) -> dict[str, str]:
 
 
 def tried(costs: Costs, found: Sequence[Tried], run: str) -> str:
-    """A panel for each load, in it two bars for each number of workers."""
+    """Draw a panel for each load, with two bars for each number of workers."""
     panels: dict[str, dict[str, Sequence[Bar]]] = {}
     for one in found:
         shape = one.shape
@@ -38,7 +38,8 @@ def tried(costs: Costs, found: Sequence[Tried], run: str) -> str:
 
 
 def limits(costs: Costs) -> str:
-    """A panel for each time between micro-batches: events a second that each limit allows, by machines."""
+    """Draw a panel for each interval between micro-batches: the events per second that each limit allows, by
+    machines."""
     top, bottom, wide = 74, 360, (WIDTH - MARGIN - 70) / len(EVERY)
     height = bottom + 130
     title = "Events a second, by what limits them"

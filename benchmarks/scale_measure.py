@@ -1,8 +1,8 @@
-"""What pieces of a micro-batch cost, in seconds of a core: tasks in one process, and whole micro-batches of a cluster.
+"""The cost of the parts of a micro-batch, in seconds of a core: tasks in one process, and micro-batches of a cluster.
 
-The cluster is Spark's own of this machine, `local-cluster`: a driver and so many executors, each a Java process of one
-core with Python processes below it, and what one does is added up from `/proc`, but for Java's compiler, which goes on
-for hundreds of micro-batches.
+The cluster is Spark's `local-cluster` on this machine: a driver, and executors of one core each. Every executor is a
+Java process with Python processes below it. Their CPU time is read from `/proc`. Java's compiler is excluded, because
+it keeps compiling for hundreds of micro-batches.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ import polars as pl
 from benchmarks.spark import Load
 
 WARM = 0.5
-"""This part of the micro-batches of a query is not counted: Java compiles, workers start, kernels load."""
+"""The share of a query's micro-batches that is ignored, while Java compiles, workers start, and kernels load."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A micro-batch: `events` of `keys` keys in `files`, half of them of each event; rules and buckets; for each event
-    that comes one waits about a WITHIN of four events a key."""
+    """A micro-batch: `events` of `keys` keys in `files`, half of them of each event, with rules and buckets.
+
+    For each arriving event, about one event waits, in a WITHIN that contains four events per key.
+    """
 
     events: int
     keys: int = 1_000
@@ -44,17 +46,17 @@ class Shape:
 
     @property
     def blocks(self) -> int:
-        """How many shuffle blocks its rows make."""
+        """The number of shuffle blocks of its rows."""
         return self.files * self.buckets
 
     @property
     def waiting(self) -> int:
-        """Events that wait in the state: half of those of a WITHIN, which are a millisecond apart."""
+        """The events that wait in the state: half of those in a WITHIN, which are a millisecond apart."""
         return self.load.within // 2
 
 
 def write_files(folder: Path, shape: Shape, batches: int) -> None:
-    """The files of so many micro-batches, in the order of their names: each a share of one event's rows."""
+    """Write the files of micro-batches, sorted by name. Each contains a share of one event's rows."""
     load, parts = Load(shape.events, batches, shape.keys), shape.files // 2
     for event in ("a", "b"):
         (folder / event).mkdir(parents=True)
@@ -70,10 +72,13 @@ def write_files(folder: Path, shape: Shape, batches: int) -> None:
 
 @dataclass(slots=True)
 class TaskCosts:
-    """Of one micro-batch: seconds of a core to `read` its files to tables, to `deal` rows to buckets and pack them, to
-    `hand` the bytes on and take them, to `step` (unpacking among it), to write what came to the `log` of the states or,
-    at the end, the states as a `whole`, and to `write` what is derived; the bytes that were handed on, and of the whole
-    states (`kept`), and how many rows were derived."""
+    """Costs of one micro-batch, in seconds of a core.
+
+    `read`: reading files into tables. `deal`: distributing rows to buckets and packing them. `hand`: passing the bytes
+    on and receiving them. `step`: the step, including unpacking. `log`: writing the input to the log of the states.
+    `whole`: writing whole states, at the end. `write`: writing derived rows. Also: `handed`, the bytes passed on;
+    `kept`, the bytes of the whole states; `derived`, the number of derived rows.
+    """
 
     read: float = 0.0
     deal: float = 0.0
@@ -88,8 +93,10 @@ class TaskCosts:
 
 
 def task_costs(shape: Shape, batches: int) -> TaskCosts:
-    """What each takes of the micro-batches of the second half: on average, as in a cluster; of `log` the least, so that
-    is of a version that is not written whole."""
+    """Return the mean costs in the second half of the micro-batches.
+
+    For `log`, take the least one, which belongs to a version that is not written whole.
+    """
     from cep.connectors.files import read_one
     from cep.connectors.inputs import Input
     from cep.engine import Engine
@@ -105,7 +112,7 @@ def task_costs(shape: Shape, batches: int) -> TaskCosts:
     from cep.spark.state.delta_log import Came
 
     class Timed(StageTask):
-        """Adds up what keeping takes; keeps a state whole besides, to be timed."""
+        """A task that adds up the time to keep the state, and also writes it whole, to time this."""
 
         kept = whole = 0.0
         size = 0
@@ -180,15 +187,20 @@ def task_costs(shape: Shape, batches: int) -> TaskCosts:
 
 
 def least(found: Sequence[TaskCosts]) -> TaskCosts:
-    """The least seconds that each takes, since what others do on the machine only adds. Of the same events bytes and
-    rows are the same."""
+    """Return the least seconds of each part, because other work on the machine only adds time.
+
+    Bytes and rows are equal for the same events.
+    """
     return TaskCosts(**{name: min(getattr(one, name) for one in found) for name in asdict(found[0])})
 
 
 @dataclass(slots=True)
 class BlockCosts:
-    """Seconds of a core for a block: in the `driver`, which takes it in, deals it out and says it to a task; and in the
-    `workers`, one of which packs, hands and says it, and another one takes, unpacks and steps it."""
+    """Seconds of a core per block.
+
+    `driver`: it receives the block's metadata, assigns it, and announces it to a task. `workers`: one packs, sends and
+    announces the block, and another one receives, unpacks and steps it.
+    """
 
     driver: float
     workers: float
@@ -198,13 +210,15 @@ class BlockCosts:
 
 
 THREADS = "-XX:-UseDynamicNumberOfCompilerThreads"
-"""Threads of Java's compiler live as long as it does: what one has taken is seen to the end."""
+"""A Java option: threads of the compiler live as long as Java does, so all their CPU time can be read at the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchCosts:
-    """Seconds of a core that a micro-batch takes in the `driver` (this process, its Java, and the Python that plans)
-    and in all `workers`, on average over the second half of a query; and rows that it derives."""
+    """Seconds of a core per micro-batch, averaged over the second half of a query, and the rows that it derives.
+
+    `driver`: this process, its Java, and the Python process for planning. `workers`: all executors.
+    """
 
     driver: float
     workers: float
@@ -212,8 +226,10 @@ class BatchCosts:
 
 
 def cluster_costs(workers: int, asked: Sequence[tuple[Shape, int]]) -> list[BatchCosts]:
-    """What micro-batches take, for each shape of so many of them, in a cluster of so many workers of a core each: a
-    process of its own, so that the cluster ends with it."""
+    """Measure micro-batches of several shapes in a cluster of one-core workers.
+
+    A separate process runs the cluster, which ends with it.
+    """
     text = json.dumps([workers, [[asdict(shape), batches] for shape, batches in asked]])
     command = [sys.executable, "-m", "benchmarks.scale_measure", text]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -271,15 +287,18 @@ def _parts(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Ticks of a core that each process has taken by itself, by its number: this one, its Java and the Python processes
-    of both (`driver`); and all executors with what is below them (`workers`); without Java's compiler."""
+    """CPU ticks by process id, without Java's compiler.
+
+    `driver`: this process, its Java, and the Python processes of both. `workers`: all executors and the processes below
+    them.
+    """
 
     driver: Mapping[int, int]
     workers: Mapping[int, int]
 
 
 def cpu() -> Taken:
-    """What they have taken up to now."""
+    """Return the CPU ticks used so far."""
     parents, ticks, executors = dict[int, int](), dict[int, int](), set[int]()
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -296,8 +315,11 @@ def cpu() -> Taken:
 
 
 def between(then: Taken, now: Taken) -> tuple[float, float]:
-    """Seconds of a core that driver and workers have taken since. What a process that has ended took at last is not
-    among them: in a cluster that has warmed up these are the ones of a query before, which wait."""
+    """Return the seconds of a core that driver and workers have used in between.
+
+    The last ticks of processes that have ended are missing. In a warm cluster, these are only processes of an earlier
+    query, which are idle.
+    """
     sides = (then.driver, now.driver), (then.workers, now.workers)
     driver, workers = (sum(more - before.get(pid, 0) for pid, more in after.items()) for before, after in sides)
     tick = os.sysconf("SC_CLK_TCK")
@@ -305,7 +327,7 @@ def between(then: Taken, now: Taken) -> tuple[float, float]:
 
 
 def _compiling(stat: Path) -> int:
-    """Ticks that a thread of Java has taken, if it is of its compiler."""
+    """Return the ticks of a Java thread if it belongs to the compiler, else 0."""
     with suppress(OSError):  # it has ended, so it was none of the compiler
         name, _, fields = stat.read_text().partition("(")[2].rpartition(")")
         return sum(map(int, fields.split()[11:13])) if name[:2] in ("C1", "C2") else 0
@@ -313,7 +335,7 @@ def _compiling(stat: Path) -> int:
 
 
 def _below(parents: Mapping[int, int], roots: set[int]) -> set[int]:
-    """These processes and all below them."""
+    """Return these processes and all processes below them."""
     mine, grown = set(roots), True
     while grown:
         more = {pid for pid, parent in parents.items() if parent in mine} - mine

@@ -1,4 +1,4 @@
-"""The cost model of runs on Spark: seconds of a core that a micro-batch takes, by coefficients that were measured."""
+"""The cost model of runs on Spark: the seconds of a core per micro-batch, from measured coefficients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchmarks.scale_measure import (
 )
 
 FEW, MANY = 4_000, 400_000
-"""Events of a micro-batch of next to nothing, and of one of many."""
+"""The events of a nearly empty micro-batch, and of a large one."""
 TASKS = {
     "few": Shape(FEW),
     "many": Shape(MANY),
@@ -28,22 +28,27 @@ TASKS = {
     "ruled": Shape(MANY, rules=20),
 }
 PROBES = (Shape(FEW), Shape(FEW, files=16), Shape(FEW, buckets=64), Shape(FEW, files=16, buckets=64))
-"""Micro-batches of next to nothing, of which the fixed costs are found."""
+"""Nearly empty micro-batches, from which the fixed costs are computed."""
 GRID = tuple(Shape(160_000, files=files, buckets=buckets) for files in (2, 128) for buckets in (1, 128))
-"""Micro-batches of so many files for so many buckets that the blocks that both make can be seen: the last but what the
-others take."""
+"""Micro-batches with so many files and buckets that the cost of blocks becomes visible.
+
+This cost is what the last shape takes beyond the others.
+"""
 WARMING, EACH, PASSES = 100, 10, 5
-"""How many micro-batches there are before the first load, in which Java compiles and workers start (after 30 the driver
-still takes half as much again as after 100), and of each load in each pass. What others do on the machine only adds,
-for minutes: loads take turns, and what is least of all passes counts."""
+"""The number of micro-batches before the first load, of each load per pass, and the number of passes.
+
+Before the first load, Java compiles and workers start. After 30 micro-batches, the driver still takes half as long
+again as after 100. Other work on the machine may disturb a measurement for minutes. So loads take turns, and the least
+time of all passes counts.
+"""
 LOGGED = 100
-"""Versions of a state after which it is written whole in any case."""
+"""The number of versions of a state after which it is always written whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Seconds of a core for a micro-batch, a file that is read (a task), a bucket that is stepped and writes (a task),
-    and a block."""
+    """Seconds of a core per micro-batch, per file (a task that reads it), per bucket (a task that steps it and writes),
+    and per block."""
 
     batch: float
     task: float
@@ -51,17 +56,20 @@ class Fixed:
     block: float
 
     def of(self, shape: Shape) -> float:
-        """What a micro-batch of this shape takes."""
+        """Return the fixed cost of a micro-batch of this shape."""
         return self.batch + self.task * shape.files + self.bucket * shape.buckets + self.block * shape.blocks
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Seconds of a core. `driver` and `workers`: as above; `read`, `deal`, `write`: for a row; `step`: for a row of up
-    to a thousand keys, `spread` more for each power of ten beyond; `rule`: for a row and a rule more; `hand`, `log`,
-    `whole`: for a byte that is handed on, written to the log of a state, and of a state that is written whole.
-    `row_bytes`: of a row that is handed on; `waits` and `held`: of a row that waits for the watermark, and of one that
-    waits in a goal, in the state."""
+    """The coefficients of the model, in seconds of a core.
+
+    `driver`, `workers`: fixed costs. `read`, `deal`, `write`: per row. `step`: per row with up to a thousand keys.
+    `spread`: more per row for each further power of ten. `rule`: per row for each further rule. `hand`: per byte passed
+    on. `log`: per byte written to the log of a state. `whole`: per byte of a state that is written whole. `row_bytes`:
+    bytes of a row that is passed on. `waits`, `held`: bytes in the state of a row that waits for the watermark, or in a
+    goal.
+    """
 
     driver: Fixed
     workers: Fixed
@@ -79,29 +87,29 @@ class Costs:
     held: float
 
     def row(self, shape: Shape) -> float:
-        """Seconds of a core that each row takes."""
+        """Return the seconds of a core per row."""
         step = self.step + self.spread * log10(max(1.0, shape.keys / 1_000)) + self.rule * (shape.rules - 1)
         return self.read + self.deal + self.hand * self.row_bytes + step + self.write
 
     def kept(self, shape: Shape) -> float:
-        """Bytes of the state after a micro-batch."""
+        """Return the bytes of the state after a micro-batch."""
         return self.waits * shape.events + self.held * shape.waiting
 
     def came(self, shape: Shape) -> float:
-        """Bytes of what comes in a micro-batch."""
+        """Return the bytes of the input of a micro-batch."""
         return self.row_bytes * shape.events
 
     def every(self, shape: Shape) -> int:
-        """In one of so many micro-batches the state is written whole: when more has come since than it has bytes."""
+        """Return after how many micro-batches the state is written whole: when the input since has reached its size."""
         return min(LOGGED, int(self.kept(shape) / max(1.0, self.came(shape))) + 1)
 
     def keeping(self, shape: Shape) -> float:
-        """Seconds of a core that keeping the state takes, on average."""
+        """Return the mean seconds of a core for keeping the state."""
         every = self.every(shape)
         return (self.log * self.came(shape) * (every - 1) + self.whole * self.kept(shape)) / every
 
     def kept_bytes(self, shape: Shape) -> float:
-        """Bytes that it writes, on average."""
+        """Return the mean bytes that keeping the state writes."""
         every = self.every(shape)
         return (self.came(shape) * (every - 1) + self.kept(shape)) / every
 
@@ -114,7 +122,7 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A load in a cluster of so many workers, and what a micro-batch of it takes."""
+    """A load in a cluster with this many workers, and the measured cost of a micro-batch."""
 
     workers: int
     shape: Shape
@@ -122,12 +130,12 @@ class Tried:
 
     @classmethod
     def read_from(cls, figures: Mapping[str, Any]) -> Tried:
-        """As a file has it."""
+        """Build it from the figures in a file."""
         return cls(figures["workers"], Shape(**figures["shape"]), BatchCosts(**figures["costs"]))
 
 
 def tried(workers: int, shapes: Sequence[Shape]) -> list[Tried]:
-    """What micro-batches of these shapes take in a cluster of so many workers that has warmed up."""
+    """Measure micro-batches of these shapes in a warm cluster with this many workers."""
     first = Shape(FEW, 900, 2 * workers, workers)  # each worker has something to do
     _, *made = cluster_costs(workers, [(first, WARMING), *((shape, EACH) for shape in [*shapes] * PASSES)])
     turns = [made[start :: len(shapes)] for start in range(len(shapes))]
@@ -135,12 +143,12 @@ def tried(workers: int, shapes: Sequence[Shape]) -> list[Tried]:
 
 
 def total(costs: BatchCosts) -> float:
-    """Seconds of a core of all processes."""
+    """Return the seconds of a core of all processes."""
     return costs.driver + costs.workers
 
 
 def blocks_in_cluster(found: Sequence[Tried]) -> BlockCosts:
-    """What a block takes, of what micro-batches of `GRID` take."""
+    """Return the cost of a block, from the costs of the micro-batches of `GRID`."""
     few, bucketed, filed, both = found
     count = both.shape.blocks - filed.shape.blocks - bucketed.shape.blocks + few.shape.blocks
 
@@ -153,8 +161,11 @@ def blocks_in_cluster(found: Sequence[Tried]) -> BlockCosts:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What costs are made of: tasks of a few events, of many, of many of many keys, and by many rules, in one process;
-    and in a cluster of one worker a block, and micro-batches of next to nothing."""
+    """The measurements from which the coefficients are computed.
+
+    `tasks`: tasks in one process, with few events, many events, many keys, and many rules. `block`: the cost of a block
+    in a cluster with one worker. `probes`: nearly empty micro-batches in this cluster.
+    """
 
     tasks: Mapping[str, TaskCosts]
     block: BlockCosts
@@ -162,7 +173,7 @@ class Measured:
 
     @classmethod
     def now(cls) -> Measured:
-        """Those of this machine."""
+        """Measure this machine."""
 
         def once() -> dict[str, TaskCosts]:
             return {name: task_costs(shape, EACH) for name, shape in TASKS.items()}
@@ -173,12 +184,12 @@ class Measured:
 
     @classmethod
     def read_from(cls, figures: Mapping[str, Any]) -> Measured:
-        """As a file has them."""
+        """Build it from the figures in a file."""
         tasks = {name: TaskCosts(**one) for name, one in figures["tasks"].items()}
         return cls(tasks, BlockCosts(**figures["block"]), [Tried.read_from(one) for one in figures["probes"]])
 
     def costs(self) -> Costs:
-        """The coefficients."""
+        """Compute the coefficients."""
         few, many, wide, ruled = (self.tasks[name] for name in TASKS)
         rows = MANY - FEW
 
@@ -210,7 +221,7 @@ class Measured:
 
 
 def _solved(found: Mapping[Shape, float], block: float) -> Fixed:
-    """The fixed costs of which micro-batches of these shapes take these times, where a block takes so much."""
+    """Return the fixed costs that best explain these times of shapes. `block`: the cost of a block."""
     rows = np.array([[1, shape.files, shape.buckets] for shape in found], float)
     times = np.array([time - block * shape.blocks for shape, time in found.items()])
     made = np.linalg.lstsq(rows / times[:, None], np.ones(len(found)), rcond=None)[0]

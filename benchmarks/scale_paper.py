@@ -1,4 +1,4 @@
-"""The cost model on paper: what limits clusters that nobody has here, and what a day of so many events needs."""
+"""The cost model on paper: the limits of large clusters, and the needs of a given number of events per day."""
 
 from __future__ import annotations
 
@@ -10,29 +10,31 @@ from benchmarks.scale_measure import Shape
 from benchmarks.scale_model import Costs
 
 CORES = 8
-"""Of a machine."""
+"""The cores of a machine."""
 BUSY = 0.7
-"""Part of the time that cores and driver work at most, so that a run can catch up."""
+"""The maximum share of time for which cores and driver may work, so that a run can catch up."""
 EVERY = (10.0, 60.0)
 """Seconds between micro-batches."""
 SHARED, STORE = 1e9, 1e8
-"""Bytes a second of a folder that all machines mount, and that each machine reads and writes in an object store."""
+"""Bytes per second of a folder that all machines mount, and of each machine with an object store."""
 MEMORY = 16e9
-"""Bytes of a machine for the state, of which Python holds twice what is kept."""
+"""Bytes of memory per machine for the state. Python needs twice the size of the stored state."""
 WITHIN = 600.0
-"""Seconds that half of the events wait."""
+"""The seconds for which half of the events wait."""
 MACHINES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 DAY, PEAK = 86_400, 3
-"""Seconds of a day; its busiest time has so many times the events of its average."""
+"""The seconds of a day, and the ratio of its peak rate to the average."""
 DAILY = (10**7, 10**8, 10**9, 10**10, 10**11, 10**12)
 FEWEST = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-"""Numbers of cores to choose from: a key group goes to one, so more than 1,024 have nothing to do."""
+"""Numbers of cores to choose from. A key group runs on one core, so more than 1,024 cores would be idle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """So many cores, each with a bucket and a file in a micro-batch, which come `every` so many seconds; a SEQ by key,
-    and keys of which each has four events in `WITHIN`, whatever the rate."""
+    """A cluster of `cores` cores, each with one bucket and one file per micro-batch, every `every` seconds.
+
+    The program is a SEQ by key. Each key has four events in `WITHIN`, whatever the rate.
+    """
 
     costs: Costs
     cores: int
@@ -40,29 +42,29 @@ class Paper:
 
     @property
     def used(self) -> int:
-        """Cores that have something to do."""
+        """The number of cores that are used."""
         return min(self.cores, FEWEST[-1])
 
     def shape(self, rate: float) -> Shape:
-        """The micro-batch of so many events a second: `Shape.waiting` events wait, half of those of `WITHIN`."""
+        """Return the micro-batch at this rate. `Shape.waiting` events wait, half of those in `WITHIN`."""
         return Shape(int(rate * self.every), max(10, int(rate * WITHIN / 4)), self.used, self.used)
 
     def state(self, rate: float) -> float:
-        """Bytes of the state."""
+        """Return the bytes of the state."""
         return self.costs.kept(self.shape(rate))
 
     def driver(self) -> float:
-        """Seconds of a core that the driver takes for a micro-batch, at any rate; workers wait for it."""
+        """Return the driver's seconds of a core per micro-batch, at any rate. Workers wait for it."""
         return self.costs.of_driver(self.shape(1.0))
 
     def busy(self, rate: float) -> float:
-        """Seconds that a micro-batch takes at so many events a second."""
+        """Return the seconds of a micro-batch at this rate."""
         shape = self.shape(rate)
         rows = self.costs.row(shape) * shape.events + self.costs.keeping(shape)
         return self.driver() + (self.costs.workers.of(shape) + rows) / self.used
 
     def by_cores(self) -> float:
-        """Events a second that the cores take."""
+        """Return the events per second that the cores can process."""
         low, high = 0.0, 1e13
         for _ in range(80):
             middle = (low + high) / 2
@@ -70,12 +72,14 @@ class Paper:
         return low
 
     def by_bytes(self, most: float) -> float:
-        """Events a second for which so many bytes a second are enough: rows that are handed on, out and in again, and
-        what is kept."""
+        """Return the events per second for which `most` bytes per second suffice.
+
+        Rows that are passed on are written and read. The state is written.
+        """
         return most / (2 * self.costs.row_bytes + self.costs.kept_bytes(self.shape(1e6)) / self.every / 1e6)
 
     def limits(self) -> dict[str, float]:
-        """Events a second, by what sets the limit."""
+        """Return the maximum events per second, by the reason for the limit."""
         machines = self.cores / CORES
         return {
             "cores and driver": self.by_cores(),
@@ -86,7 +90,7 @@ class Paper:
 
 
 def on_paper(costs: Costs) -> Iterator[str]:
-    """A table: what saturates first, by the number of machines and the time between micro-batches."""
+    """Yield a table of the limits, by the number of machines and the time between micro-batches."""
     heads = "by cores | by a folder of 1 GB/s | by an object store | by memory"
     yield f"| machines | every | the driver's part | events/s {heads} |"
     yield "|--:|--:|--:|--:|--:|--:|--:|"
@@ -98,7 +102,7 @@ def on_paper(costs: Costs) -> Iterator[str]:
 
 
 def by_the_day(costs: Costs) -> Iterator[str]:
-    """A table: what days of so many events need at their peak."""
+    """Yield a table of what numbers of events per day need at their peak."""
     heads = "state | every | cores | machines by memory | read and written, MB/s"
     yield f"| events a day | at the peak, a second | keys | {heads} |"
     yield "|--:|--:|--:|--:|--:|--:|--:|--:|"
@@ -114,7 +118,7 @@ def by_the_day(costs: Costs) -> Iterator[str]:
 
 
 def short(value: float) -> str:
-    """`950`, `12 k`, `3.4 M`, `1.2 G`, `3 T`."""
+    """Write a number briefly: `950`, `12 k`, `3.4 M`, `1.2 G`, `3 T`."""
     for size, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
             found = value / size

@@ -1,4 +1,4 @@
-"""The endpoint: derived events go in while queries are asked, then a selective query over all of them.
+"""The SPARQL endpoint: queries while derived events are added, then a selective query over all events.
 
 python -m benchmarks.serve --events 1000000
 """
@@ -30,7 +30,7 @@ SELECTIVE = """SELECT ?e ?n ?t { ?e <urn:semcep:attribute/warning/station> "s%d"
 
 
 def events(first: int, count: int, rate: int) -> pl.DataFrame:
-    """Warnings, `rate` in each second of event time."""
+    """Return warnings, `rate` per second of event time."""
     number = pl.int_range(first, first + count, eager=True)
     end = BEGINNING + number // rate * SECOND
     station = "s" + (number * 7919 % STATIONS).cast(pl.String)
@@ -95,7 +95,7 @@ def main() -> None:
 
 
 def _cpu(process: int) -> float:
-    """Seconds of CPU that a process has had."""
+    """Return the CPU seconds that a process has used."""
     with open(f"/proc/{process}/stat") as file:
         fields = file.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.sizing`: what state takes, a key and a waiting event, in memory and in a state store."""
+"""`python -m benchmarks.sizing`: bytes of state per key and per waiting event, in memory and in a snapshot."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEYS = 100_000
 
 
 def measured(rule: str, waiting: int, text: bool) -> tuple[int, int, int]:
-    """Rows, bytes and those of a snapshot when so many events wait for each of `KEYS` keys."""
+    """Return rows, bytes, and bytes of a snapshot while `waiting` events wait for each of `KEYS` keys."""
     events = EVENTS.replace("id: int", "id: string") if text else EVENTS
     engine = Engine.from_text(events + rule, lateness=None)
     keys = np.tile(np.arange(KEYS), waiting)

@@ -1,6 +1,6 @@
-"""`python -m benchmarks.small`: small pushes and many rules, in microseconds of CPU, beside a plain Python loop.
+"""`python -m benchmarks.small`: small pushes and many rules in CPU microseconds, compared with a plain Python loop.
 
-The loop keeps a deque a rule and room and tries each rule of an event's type, as such programs are written by hand.
+The loop has a deque per rule and room, and tries each rule of an event's type, like typical hand-written code.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ if TYPE_CHECKING:
 Reading = tuple[str, int, float, int]
 """Type, room, temperature, microseconds."""
 Rule = tuple[str, float, float, int | None]
-"""Type, a temperature below this, then (where there is a first one) one above that; the room, where it is one alone."""
+"""Type, upper bound of the first temperature (if there is one), lower bound of the second, and the room if it is
+fixed."""
 WITHIN, ROOMS, LARGE = 10_000_000, 100, 50_000
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`push`: events a push; `each`: whether the time is that of an event, not of a push; `to_reach`: microseconds."""
+    """A case. `push`: events per push. `each`: report the time per event rather than per push. `to_reach`:
+    microseconds."""
 
     name: str
     rules: Sequence[Rule]
@@ -40,7 +42,7 @@ class Case:
     each: bool
     to_reach: float
     first: bool = True
-    """True if the rules join two events, False if each compares one event with a temperature."""
+    """True if the rules join two events, False if each rule compares one event with a temperature."""
 
     @property
     def text(self) -> str:
@@ -73,7 +75,7 @@ def _hot(count: int, equal: bool) -> list[Rule]:
 
 
 def one(number: int) -> str:
-    """The same type for each rule."""
+    """Return the same type for each rule."""
     return "reading"
 
 
@@ -91,13 +93,13 @@ CASES = (
 
 
 def pushes(case: Case) -> list[list[Reading]]:
-    """The readings of each push."""
+    """Return the readings of each push."""
     readings = case.readings()
     return [readings[start : start + case.push] for start in range(0, len(readings), case.push)]
 
 
 def engine(case: Case) -> tuple[list[float], int]:
-    """Seconds of each push but the first, and how many events are derived."""
+    """Return the seconds of each push except the first, and the number of derived events."""
     from cep.engine import Engine
     from cep.events import Event
 
@@ -126,7 +128,7 @@ def _tables(readings: Sequence[Reading]) -> dict[str, pl.DataFrame]:
 
 
 def loop(case: Case) -> tuple[list[float], int]:
-    """The same of a Python loop."""
+    """Return the same for a Python loop."""
     rules: defaultdict[str, list[tuple[float, float, int | None, defaultdict[int, deque[int]]]]] = defaultdict(list)
     for type, low, high, room in case.rules:
         rules[type].append((low, high, room, defaultdict(deque)))
@@ -150,7 +152,7 @@ def loop(case: Case) -> tuple[list[float], int]:
 
 
 def measure(number: int) -> None:
-    """In the child process: prints a line."""
+    """Measure one case and print a line. This runs in the child process."""
     case = CASES[number]
     (ours, derived), (theirs, same) = engine(case), loop(case)
     assert derived == same, f"{derived:,} events are derived, and {same:,} by the loop"
@@ -162,7 +164,7 @@ def measure(number: int) -> None:
 
 
 def main() -> None:
-    """Measure each case in a process that has one thread a library."""
+    """Measure each case in a process with one thread per library."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.small", description=__doc__)
     parser.add_argument("--only", default="", help="cases whose name holds this")
     parser.add_argument("--case", type=int, help=argparse.SUPPRESS)

@@ -1,11 +1,12 @@
-"""`make soak`: `cep run --on spark --follow`, fed for half an hour to see that its memory and state stay as they are.
+"""`make soak`: run `cep run --on spark --follow` for half an hour, and check that memory and state do not grow.
 
-A child process runs the command, as its users do; files come at a steady rate, and what it tells over `--metrics` and
-what its processes and its checkpoint hold are noted. At the end it is stopped by SIGTERM. Whether figures stay as they
-are is judged by least squares over the last two thirds of the time: what a run warms up to is there by then. What else
-the machine does must not tell: of Java it is what a full collection leaves that is judged (Spark asks for one every so
-often, and the log of its collections has what it left); a micro-batch is judged by how many times as long it took as
-a fixed piece of work that is done every second, by the clock and in time of processors.
+A child process runs the command like a user. Files arrive at a steady rate, and the metrics, the memory of its
+processes and the size of the checkpoint are recorded. At the end, SIGTERM stops the run. Growth is judged by least
+squares over the last two thirds of the time, after the run has warmed up.
+
+Other work on the machine must not affect the result. For Java, only the memory left by full collections counts. Spark
+requests one regularly, and the log of collections says what it left. A micro-batch is compared with a fixed piece of
+work that runs every second, in wall time and in CPU time.
 """
 
 from __future__ import annotations
@@ -41,23 +42,27 @@ quiet(I) <- a(I, _) UNLESS b(I, _) WITHIN {WITHIN} s.
 busy(I, N) <- a(I, _) AGGREGATE N = count() OVER LAST {WITHIN} s BY I.
 """
 GROWTH = 0.10
-"""How much larger a figure may be at the end of the last two thirds of the time than at their beginning, by least
-squares; what is within two standard errors of nothing is no growth."""
+"""The maximum relative growth of a figure over the last two thirds of the time, by least squares.
+
+Growth within two standard errors of zero counts as none.
+"""
 COLLECTIONS = 12
-"""How many full collections Java has in the time."""
+"""The number of full collections of Java during the run."""
 WORK = 1_000_000
-"""How many numbers are added up to see how fast the machine is: some hundredths of a second."""
+"""How many numbers are added up to measure the machine's speed; this takes some hundredths of a second."""
 Works: TypeAlias = Sequence[tuple[float, float]]
-"""What pieces of work took, each by the clock and of a processor: seconds."""
+"""The wall and CPU seconds of pieces of work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """At a second of the run: `jvm` and `python` are bytes of memory of its processes, which have so many `threads`, so
-    many files open (`handles`) and have used so many seconds of `cpu`; `heap` and `classes` are bytes that the last
-    full collection of Java left; `work` is the mean of the seconds that the fixed piece of work has taken since the
-    look before, and `worked` that of its seconds of a processor; `files` is how many the checkpoint has; `waits` how
-    many records are not yet read. The rest is of its metrics."""
+    """A sample at a second of the run.
+
+    `jvm`, `python`: bytes of memory of its processes. `threads`, `handles`: their threads and open files. `cpu`: the
+    CPU seconds that they have used. `heap`, `classes`: bytes that Java's last full collection left. `work`, `worked`:
+    the mean wall and CPU seconds of the fixed piece of work since the last sample. `files`: files in the checkpoint.
+    `waits`: records that are not read yet. The other fields are metrics of the run.
+    """
 
     second: float
     jvm: int
@@ -80,7 +85,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A look, and what a micro-batch took since the one before it: by the clock, and of processors (seconds)."""
+    """A sample, and the wall and CPU seconds of a micro-batch since the sample before."""
 
     look: Look
     latency: float
@@ -88,7 +93,7 @@ class Line:
 
     @classmethod
     def all(cls, looks: Sequence[Look]) -> list[Line]:
-        """Those of looks, in their order; where no micro-batch has ended, it is what the look before has."""
+        """Return the lines of samples. If no micro-batch has ended since the sample before, repeat its values."""
         found: list[Line] = []
         for before, one in zip([None, *looks], looks):
             batches = one.batches - (before.batches if before else 0)
@@ -101,12 +106,12 @@ class Line:
 
     @property
     def works(self) -> float:
-        """How many times as long as the fixed piece of work a micro-batch took."""
+        """The ratio of a micro-batch's wall time to that of the fixed piece of work."""
         return self.latency / self.look.work
 
     @property
     def pieces(self) -> float:
-        """How many times as much time of processors as the fixed piece of work it took."""
+        """The ratio of a micro-batch's CPU time to that of the fixed piece of work."""
         return self.cpu / self.look.worked
 
     def text(self) -> str:
@@ -128,7 +133,7 @@ HEAD = (
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """A full collection of Java, at a second of its life: the bytes of objects and of classes that were left."""
+    """A full collection of Java at a second of its life: the bytes of objects and of classes that were left."""
 
     second: float
     heap: int
@@ -136,7 +141,7 @@ class Collection:
 
     @classmethod
     def all(cls, log: str) -> list[Collection]:
-        """Those of a log of `gc,gc+metaspace`, which has the classes of each before its objects."""
+        """Parse a log of `gc,gc+metaspace`, in which the classes of a collection precede its objects."""
         number = r"^\[([\d.]+)s\] GC\((\d+)\) "
         classes = {
             found[2]: int(found[3]) * 1024 for found in re.finditer(number + r"Metaspace: .*?->(\d+)K", log, re.M)
@@ -146,15 +151,17 @@ class Collection:
 
 
 def work() -> tuple[float, float]:
-    """The seconds that a fixed piece of work takes now: by the clock, and of a processor."""
+    """Return the current wall and CPU seconds of the fixed piece of work."""
     began, before = time.perf_counter(), time.thread_time()
     sum(range(WORK))
     return time.perf_counter() - began, time.thread_time() - before
 
 
 def growth(values: Sequence[float], seconds: Sequence[float]) -> float:
-    """By what part of its mean a figure has grown from the first of some seconds to the last, by least squares; 0 where
-    that is within two standard errors of nothing."""
+    """Return the growth of a figure over some seconds, relative to its mean, by least squares.
+
+    Return 0 if it is within two standard errors of zero.
+    """
     x, y = np.asarray(seconds, float), np.asarray(values, float)
     x, mean = x - x.mean(), y.mean()
     if len(x) < 3 or not mean:
@@ -165,7 +172,7 @@ def growth(values: Sequence[float], seconds: Sequence[float]) -> float:
 
 
 def write(folder: Path, number: int, rows: int, keys: int, seconds: float) -> None:
-    """The files of both events for the next seconds of event time; each is there at once, whole."""
+    """Write the files of both events for the next seconds of event time. Each appears atomically."""
     random = np.random.default_rng(number)
     for event in "ab":
         times = np.sort(random.integers(0, int(seconds * 1e6), rows // 2)) + int(number * seconds * 1e6) + 10**15
@@ -181,8 +188,10 @@ def write(folder: Path, number: int, rows: int, keys: int, seconds: float) -> No
 
 
 def held(root: int) -> tuple[int, int, int, int, float]:
-    """Bytes that a process and those below it hold, of Java and of all others; how many threads they have and files
-    open; and the seconds of processors that they have used."""
+    """Return what a process and those below it use.
+
+    The values are the bytes of memory of Java and of all others, the number of threads, of open files, and CPU seconds.
+    """
     output = subprocess.run(
         ["ps", "-e", "-o", "pid=,ppid=,rss=,nlwp=,comm="], capture_output=True, text=True, check=True
     )
@@ -202,8 +211,7 @@ def held(root: int) -> tuple[int, int, int, int, float]:
 
 
 def look(url: str, process: int, began: float, folder: Path, written: int, works: Works) -> Look:
-    """What there is to see now, when so many records were written and the pieces of work since the last look took so
-    many seconds each."""
+    """Take a sample. `written`: the number of records written so far. `works`: pieces of work since the last sample."""
     text = urllib.request.urlopen(url, timeout=30).read().decode()
     totals: dict[str, float] = {}
     for family in families(text):
@@ -227,7 +235,7 @@ def look(url: str, process: int, began: float, folder: Path, written: int, works
 
 
 def soak(folder: Path, minutes: float, rate: int, keys: int, every: float, looks: float) -> Iterator[Look]:
-    """Looks, each `looks` seconds, at a run of so many minutes: `rate` events a second, files each `every` seconds."""
+    """Yield samples every `looks` seconds. `rate`: events per second; files arrive every `every` seconds."""
     for event in "ab":
         (folder / "in" / event).mkdir(parents=True)
     (folder / "soak.cep").write_text(RULES)
@@ -281,7 +289,7 @@ def _urls(log: Path, child: subprocess.Popen[bytes]) -> Iterator[str]:
 
 
 def verdict(looks: list[Look], collected: list[Collection], rate: int, every: float) -> Iterator[str]:
-    """What is wrong."""
+    """Yield what is wrong with the run."""
     lines = Line.all(looks)
     late = lines[len(lines) // 3 :]
     seconds = [one.look.second for one in late]

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.spark`: a SEQ by key on Spark, next to a scan that is written, Spark's own join, and Flink.
+"""`python -m benchmarks.spark`: a SEQ by key on Spark, compared with a scan, with Spark's own join, and with Flink.
 
-What many rules take instead of one, what a micro-batch of nothing takes, and the state on disk, stand below. Where the
-machine has other work, `cpu` is what to go by: seconds of a core, of Java and Python together.
+Further lines show the cost of many rules, of an empty micro-batch, and the size of the state on disk. If the machine
+has other work, use the column `cpu`: seconds of a core, of Java and Python together.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ from cep.spark.job import Job, start
 from cep.spark.program import ProgramOptions, ShippedProgram
 
 WARM = 6
-"""Micro-batches that are not counted: workers start, kernels load."""
+"""The number of micro-batches that are ignored, while workers start and kernels load."""
 TURNS = 3
-"""Queries are run by turns so often, and the last turn counts: Java compiles for as long as it runs, and what ran first
-would be measured with less of it compiled."""
+"""How often each query runs, in turn. The last run counts.
+
+Java keeps compiling while it runs, so the first query would be measured with less compiled code.
+"""
 
 SETTINGS = {
     "spark.driver.memory": "4g",
@@ -42,17 +44,19 @@ SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # Spark writes a third faster so
 }
 BUCKETS_OF_KEYS = 2
-"""As many as cores."""
+"""As many as there are cores."""
 MANY = 100
-"""Rules."""
+"""The number of rules in the case of many rules."""
 COLUMNS = "id long, x long, time timestamp"
 GET_FLINK = "python -m venv flink; flink/bin/pip install apache-flink==2.3.0; ... --flink flink/bin/python"
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """`batches` micro-batches of so many events, half of them `a`, half `b`, a millisecond apart, over `keys` keys.
-    `rules`: one for all, or so many, each of some values of `a`."""
+    """`batches` micro-batches of `events` events, half `a`, half `b`, a millisecond apart, over `keys` keys.
+
+    `rules`: a single rule for all events, or several rules, each for some values of `a`.
+    """
 
     events: int
     batches: int
@@ -61,17 +65,17 @@ class Load:
 
     @property
     def within(self) -> int:
-        """Milliseconds in which a key has about four events."""
+        """The milliseconds in which a key has about four events."""
         return 4 * self.keys
 
     @property
     def few(self) -> Load:
-        """So many that Spark's join, which looks at all pairs of a key, comes to an end."""
+        """A smaller load, with which Spark's join, which compares all pairs of a key, ends in reasonable time."""
         return replace(self, events=min(self.events, 50 * self.keys), batches=min(self.batches, WARM + 4))
 
     @property
     def text(self) -> str:
-        """The program."""
+        """The text of the program."""
         pattern = f"(a(I, X) SEQ b(I, Y)) WITHIN {self.within} ms"
         step = 100 / self.rules
         parts = [f" WHERE X >= {n * step:g}, X < {(n + 1) * step:g}" for n in range(self.rules)]
@@ -79,7 +83,7 @@ class Load:
         return "event a(id: int, x: int) TIME time. event b(id: int, x: int) TIME time.\n" + "\n".join(rules)
 
     def tables(self) -> Iterator[dict[str, pl.DataFrame]]:
-        """The events of each micro-batch."""
+        """Yield the events of each micro-batch."""
         random = np.random.default_rng(1)
         half = self.events // 2
         for number in range(self.batches):
@@ -96,7 +100,7 @@ class Load:
             yield found
 
     def write(self, folder: Path) -> None:
-        """A Parquet file of each event a micro-batch."""
+        """Write a Parquet file for each event and micro-batch."""
         for number, found in enumerate(self.tables()):
             for event, table in found.items():
                 (folder / event).mkdir(exist_ok=True)
@@ -104,12 +108,12 @@ class Load:
 
 
 def scan(spark: SparkSession, load: Load, folder: Path, out: Path) -> Any:
-    """Reads and writes."""
+    """Start a query that only reads and writes."""
     return _written(_read(spark, folder / "*", 2), out)
 
 
 def join(spark: SparkSession, load: Load, folder: Path, out: Path) -> Any:
-    """The SEQ as a join of two streams."""
+    """Start the SEQ as a join of two streams."""
     left, right = (
         _read(spark, folder / event, 1).withWatermark("time", "0 seconds").alias(event) for event in ("a", "b")
     )
@@ -120,7 +124,7 @@ def join(spark: SparkSession, load: Load, folder: Path, out: Path) -> Any:
 
 
 def seq(spark: SparkSession, load: Load, folder: Path, out: Path) -> Any:
-    """The SEQ as a rule, its input left open."""
+    """Start the SEQ as a rule. Its input stays open."""
     program = ShippedProgram.of(
         Engine.from_text(load.text), load.text, "<benchmark>", ProgramOptions(), BUCKETS_OF_KEYS
     )
@@ -144,8 +148,8 @@ Run = Callable[[SparkSession, Load, Path, Path], Any]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Events a second, the median micro-batch in milliseconds, the rows written, and for each micro-batch, all of them
-    counted, the seconds of a core."""
+    """Events per second, the median milliseconds of a micro-batch, the rows written, and the mean CPU seconds of all
+    micro-batches."""
 
     rate: float
     median: float
@@ -155,14 +159,14 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query of a `name`, which is that of the folder beside the input that it writes to."""
+    """A query. `name`: also the name of its output folder, beside the input."""
 
     name: str
     run: Run
     load: Load
 
     def measured(self, spark: SparkSession, folder: Path) -> Measured:
-        """What it takes; what it wrote before goes."""
+        """Run the query and measure it. Its earlier output is deleted."""
         out = folder.parent / self.name
         shutil.rmtree(out, ignore_errors=True)
         before = busy()
@@ -179,14 +183,14 @@ class Query:
 
 
 def by_turns(queries: Sequence[Query], spark: SparkSession, folder: Path) -> dict[str, Measured]:
-    """What each of the queries takes, by its name."""
+    """Run the queries in turn, and return their last results by name."""
     for _ in range(TURNS):
         found = {query.name: query.measured(spark, folder) for query in queries}
     return found
 
 
 def busy() -> float:
-    """Seconds of a core that this process and all below it have taken."""
+    """Return the seconds of a core that this process and all below it have used."""
     stats = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -201,7 +205,8 @@ def busy() -> float:
 
 
 def flink(python: str, load: Load, folder: Path) -> dict[str, float]:
-    """How many events a second Flink matches, and merely scans, in the same Java the second time."""
+    """Return the events per second that Flink matches, and that it only scans, in the second run of the same Java
+    process."""
     milliseconds = pl.col("time").dt.epoch("ms")
     for event in ("a", "b"):
         with (folder / f"{event}.csv").open("wb") as file:
@@ -215,8 +220,11 @@ def flink(python: str, load: Load, folder: Path) -> dict[str, float]:
 
 
 def stored(load: Load, out: Path) -> tuple[int, int, int]:
-    """Bytes: the snapshot of one engine after the last micro-batch, the states of all buckets, those before and the log
-    since with them, all in the checkpoint."""
+    """Return bytes in the checkpoint.
+
+    They are those of one engine's snapshot after the last micro-batch, of the states of all buckets, and of all files,
+    which include earlier states and logs.
+    """
     engine = Engine.from_text(load.text, lateness=None)
     for number, found in enumerate(load.tables()):
         engine.push(found)
@@ -262,12 +270,12 @@ def lines(load: Load, spark: SparkSession, python: str | None) -> Iterator[str]:
 
 
 def row(name: str, size: str, one: Measured, share: str) -> str:
-    """A line of the table."""
+    """Return a line of the table."""
     return f"| {name} | {size} | {one.rate:,.0f} | {one.median:,.0f} | {one.rows:,} | {one.cpu:.2f} | {share} |"
 
 
 def empty(spark: SparkSession, batches: int) -> Iterator[str]:
-    """What micro-batches take whose files have no rows."""
+    """Yield a line for micro-batches whose files have no rows."""
     load = Load(0, batches, 1_000)
     folder = Path(tempfile.mkdtemp())
     try:

@@ -1,7 +1,7 @@
-"""What a bucket on Spark writes for each micro-batch, where little comes and the state is large.
+"""The bytes that a bucket on Spark writes per micro-batch, if the input is small and the state is large.
 
-`python -m benchmarks.spark_checkpoint`: bytes for each micro-batch, beside those of the whole state, and how long
-writing it took (CPU): of a state of 100,000 keys; and where input is revised, once an hour of events is in the window.
+`python -m benchmarks.spark_checkpoint` prints them with those of the whole state, and the CPU time of writing. It uses
+a state of 100,000 keys, and input that is revised, with an hour of events in the window.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HOUR, SECOND = 3600 * 1_000_000, 1_000_000
 
 
 def readings(rng: random.Random, since: int, count: int, sensors: int, late: float) -> pl.DataFrame:
-    """Records of five seconds, of which some are up to half an hour late."""
+    """Return records of five seconds, some of which are up to half an hour late."""
     times = [since + rng.randrange(5 * SECOND) for _ in range(count)]
     times = [time - rng.randrange(HOUR // 2) if rng.random() < late else time for time in times]
     return pl.DataFrame(
@@ -51,7 +51,7 @@ def readings(rng: random.Random, since: int, count: int, sensors: int, late: flo
 
 
 def run(count: int, sensors: int, late: float) -> None:
-    """Micro-batches of so many records for two hours."""
+    """Run micro-batches of `count` records for two hours of event time."""
     rng, latest = random.Random(1), HOUR
     engine = Engine.from_text(PROGRAM, stage=1, lateness=None, revise=HOUR)
     ways, sizes, ways_sizes, spent, whole = Ways(engine.outputs), [], [], [], []
@@ -106,8 +106,10 @@ KEYS, BATCHES = 100_000, 300
 
 
 def step_of(task: StageTask, program: ShippedProgram, since: int, ids: Ints, version: int) -> None:
-    """A micro-batch of the records of some keys, half of each event, a millisecond apart; the watermark comes to its
-    beginning."""
+    """Step a micro-batch with one record per key, half of each event, a millisecond apart.
+
+    The watermark advances to its beginning.
+    """
     times = since + 1000 * np.arange(len(ids))
     tables = {
         event: pl.DataFrame({"start": times[n::2], "end": times[n::2], ARRIVAL: times[n::2], "id": ids[n::2], "x": 1})
@@ -118,8 +120,10 @@ def step_of(task: StageTask, program: ShippedProgram, since: int, ids: Ints, ver
 
 
 def run_large(name: str, rule: str, count: int) -> None:
-    """Micro-batches of so many records, ten seconds apart, beside an hour's 100,000 keys; the state written whole each
-    time, and what came, by turns."""
+    """Run micro-batches of `count` records, ten seconds apart, after an hour's records of 100,000 keys.
+
+    Compare a state that is written whole each time with one that logs its input.
+    """
     text = f"event a(id: int, x: int) TIME time. event b(id: int, x: int) TIME time.\n{rule}"
     program = ShippedProgram.of(Engine.from_text(text), text, "p.cep", ProgramOptions(), 1)
     rng = np.random.default_rng(1)

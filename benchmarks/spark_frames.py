@@ -1,9 +1,10 @@
-"""`python -m benchmarks.spark_frames`: one rule on Spark by each way in, next to a scan that is written.
+"""`python -m benchmarks.spark_frames`: one rule on Spark through each API, compared with a scan.
 
-A SEQ by key, from Parquet to Parquet: as `cep run --on spark` runs it over its own list of files, and over streaming
-DataFrames, with `start()` and with `frame()`. All run in one session, by turns, of which the last counts. `cpu` is
-seconds of a core, of Java and Python together, so it says most where the machine has other work. The session has as
-many shuffle partitions as cores: each is a store and a Python process of `transformWithState` in every micro-batch.
+The rule is a SEQ by key, from Parquet to Parquet. It runs as `cep run --on spark` does, over its own list of files, and
+over streaming DataFrames with `start()` and with `frame()`. All run in one session, in turn, and the last run counts.
+`cpu` is seconds of a core, of Java and Python together. It is the best figure if the machine has other work. The
+session has as many shuffle partitions as cores. Each partition is a store and a Python process of `transformWithState`
+in every micro-batch.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ CORES = 2
 STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 COLUMNS = "id long, x long, time timestamp"
 MOST = 3.0
-"""`frame()` is to take at most so many times what `start()` takes."""
+"""The maximum ratio of the time of `frame()` to that of `start()`."""
 
 
 def stream(spark: SparkSession, load: Load, folder: Path) -> Stream:
-    """The rule over streaming DataFrames, a file of each event in a micro-batch."""
+    """Return the rule over streaming DataFrames, with one file of each event per micro-batch."""
     frames = {
         event: spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).parquet(str(folder / event))
         for event in ("a", "b")
@@ -40,12 +41,12 @@ def stream(spark: SparkSession, load: Load, folder: Path) -> Stream:
 
 
 def by_start(spark: SparkSession, load: Load, folder: Path, out: Path) -> Any:
-    """With `start`."""
+    """Run it with `start`."""
     return stream(spark, load, folder).start(output=out / "derived", checkpoint=out / "state", available_now=True)
 
 
 def by_frame(spark: SparkSession, load: Load, folder: Path, out: Path) -> Any:
-    """With `frame`, written by Spark."""
+    """Run it with `frame`; Spark writes the result."""
     writer = stream(spark, load, folder).frame("ab").writeStream.option("checkpointLocation", str(out / "state"))
     return writer.format("parquet").trigger(availableNow=True).start(str(out / "derived"))
 

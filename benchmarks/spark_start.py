@@ -1,7 +1,7 @@
-"""`python -m benchmarks.spark_start`: from the command `cep run --on spark` to the first derived event in its output.
+"""`python -m benchmarks.spark_start`: the time from the command `cep run --on spark` to the first derived event.
 
-Of each run the seconds to the first file that counts, to the end, and the seconds of a core that it took with all its
-processes, those of Java and Python among them. The first run of an installation compiles kernels, and does not count.
+The table has, for each run, the seconds to the first committed file and to the end, and the seconds of a core of all
+its processes, including Java. The first run of an installation compiles kernels, and is ignored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EACH = 25  # looks, of which one is at all processes
 
 
 def begun(folder: Path) -> tuple[float, float, float]:
-    """Seconds to the first file, to the end, and of a core, of one run in an empty folder."""
+    """Run once in an empty folder. Return the seconds to the first file and to the end, and the seconds of a core."""
     (folder / "rules.cep").write_text(RULES)
     (folder / "in").mkdir()
     lines = [

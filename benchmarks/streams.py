@@ -1,4 +1,4 @@
-"""Seeded streams of random events, as polars tables for the engine and as tuples for the Python loops."""
+"""Random streams of events from a seed, as polars tables for the engine and as tuples for the Python loops."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Row = tuple[Any, ...]
 """An input event of a Python loop: (type, time, *attributes)."""
 
 Rows = dict[str, list[Row]]
-"""What a Python loop gets: the events of each type in order of time, as the engine gets a table of each."""
+"""The input of a Python loop: the events of each type in order of time, like the tables of the engine."""
 
 Batch = dict[str, pl.DataFrame]
 
@@ -22,12 +22,12 @@ HOUR = 3_600_000_000
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Point events by type, each table sorted by time; many are of one time, and a few are there twice."""
+    """Point events by type, each table sorted by time. Many have equal times, and a few are duplicates."""
 
     tables: Batch
 
     def rows(self) -> Rows:
-        """The same as lists of tuples."""
+        """Return the same as lists of tuples."""
         lists: Rows = {}
         for name, table in self.tables.items():
             columns = [table[column].to_list() for column in table.columns if column != "end"]
@@ -35,7 +35,7 @@ class Stream:
         return lists
 
     def split(self, at: int) -> tuple[Stream, Stream]:
-        """About the first `at` events and the rest; an instant is not cut."""
+        """Return about the first `at` events, and the rest. Events at the same time stay together."""
         times = np.sort(np.concatenate([table["start"].to_numpy() for table in self.tables.values()]))
         bound = int(times[at]) if at < len(times) else int(times[-1]) + 1
         cuts = {name: int(table["start"].search_sorted(bound)) for name, table in self.tables.items()}
@@ -45,7 +45,8 @@ class Stream:
         )
 
     def batches(self, size: int) -> Iterator[Batch]:
-        """In order of time, about `size` events at a time; an instant is not cut, a table without events left out."""
+        """Yield batches of about `size` events in order of time, without empty tables. Events at the same time stay
+        together."""
         starts = {name: table["start"].to_numpy() for name, table in self.tables.items()}
         times = np.sort(np.concatenate(list(starts.values())))
         bounds = np.append(times[::size], times[-1] + 1)
@@ -56,7 +57,8 @@ class Stream:
 
 
 def mixed(types: dict[str, str], events: int, keys: int, seed: int, text: bool = False) -> Stream:
-    """`events` events, a thousand a second, each of a random one of `types` (name -> its value column).
+    """Return `events` events, a thousand per second, each of a random type. `types`: name and value column of each
+    type.
 
     Each has an `id` out of `keys` (a string with `text`), and a value in 0..999.
     """
@@ -74,7 +76,7 @@ def mixed(types: dict[str, str], events: int, keys: int, seed: int, text: bool =
 
 
 def kinds(events: int, keys: int, number: int, seed: int) -> Stream:
-    """`reading(id, kind, x)`, a thousand a second, the kind one of `number`."""
+    """Return `reading(id, kind, x)`, a thousand per second, with one of `number` kinds."""
     random = np.random.default_rng(seed)
     times = milliseconds(events, random)
     columns: dict[str, np.ndarray[Any, Any]] = {
@@ -86,9 +88,10 @@ def kinds(events: int, keys: int, number: int, seed: int) -> Stream:
 
 
 def weather(events: int, keys: int, seed: int, wind: float = 14) -> Stream:
-    """`reading(station, wind, visib, temp)`, hourly from each of `keys` stations, the weather a random walk that
-    comes back: about a tenth of the readings have wind >= 15, visib < 2, temp <= 34, and they come in runs. With a
-    lower mean `wind` there are fewer.
+    """Return `reading(station, wind, visib, temp)`, hourly from each of `keys` stations.
+
+    The weather is a random walk that returns to its mean. About a tenth of the readings have wind >= 15, visib < 2 and
+    temp <= 34, in runs. With a lower mean `wind` there are fewer.
     """
     random = np.random.default_rng(seed)
     hours = -(-events // keys)
@@ -112,15 +115,15 @@ def weather(events: int, keys: int, seed: int, wind: float = 14) -> Stream:
 
 
 def milliseconds(events: int, random: np.random.Generator) -> np.ndarray[Any, Any]:
-    """Times of about a thousand events a second, in whole milliseconds, as clocks give them."""
+    """Return the times of about a thousand events per second, in whole milliseconds, like those of a clock."""
     return np.cumsum(random.integers(0, 2000, events)) // 1000 * 1000
 
 
 def point_table(times: np.ndarray[Any, Any], columns: dict[str, np.ndarray[Any, Any]]) -> pl.DataFrame:
-    """Point events: `start` = `end` = the time, then the attributes."""
+    """Return point events: `start` = `end` = the time, then the attributes."""
     return pl.DataFrame({"start": times, "end": times, **columns})
 
 
 def names_of(ids: pl.Series) -> pl.Series:
-    """Each number as a name of eight letters: 17 -> `k0000017`."""
+    """Convert each number to a name of eight letters: 17 -> `k0000017`."""
     return "k" + ids.cast(pl.String).str.zfill(7)

@@ -1,4 +1,4 @@
-"""Results as one table for the terminal, as Markdown, and as JSON Lines."""
+"""Results as a table for the terminal, as Markdown, and as JSON Lines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ as fast as with integers; facts*1.5: at most 1.5 times the cost with static fact
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Something to be reached, as short as it fits, and whether it was."""
+    """A target in few letters, and True if it was reached."""
 
     text: str
     reached: bool
@@ -29,7 +29,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the table. What does not apply is None; `value` is in `unit`."""
+    """A line of the table. Fields that do not apply are None. `value` is in `unit`."""
 
     workload: str
     value: float
@@ -46,16 +46,16 @@ class Line:
 
     @property
     def ratio(self) -> float | None:
-        """How many times the loop."""
+        """The ratio of the engine's rate to that of the loop."""
         return self.value / self.loop if self.loop else None
 
     @property
     def missed(self) -> list[str]:
-        """The targets that were not reached."""
+        """The targets that were missed."""
         return [target.text for target in self.targets if not target.reached]
 
     def cells(self) -> tuple[str, ...]:
-        """The line as text, in the order of COLUMNS."""
+        """Return the line as texts, in the order of COLUMNS."""
         per_goal = self.state_bytes / self.live if self.state_bytes and self.live else None
         return (
             self.workload,
@@ -73,7 +73,7 @@ class Line:
 
 
 def short(number: float | None) -> str:
-    """Three digits at most: 2M, 100k, 12.3M, 456."""
+    """Write a number with at most three digits: 2M, 100k, 12.3M, 456."""
     if number is None:
         return ""
     for unit, size in (("M", 1e6), ("k", 1e3)):
@@ -83,7 +83,7 @@ def short(number: float | None) -> str:
 
 
 def show(lines: list[Line]) -> None:
-    """Prints the table."""
+    """Print the table."""
     table = Table(box=None, padding=(0, 1, 0, 0), title_justify="left")
     for name in COLUMNS:
         left = name in ("workload", "to reach", "reached")
@@ -96,12 +96,12 @@ def show(lines: list[Line]) -> None:
 
 
 def markdown(lines: list[Line]) -> str:
-    """The table in Markdown."""
+    """Return the table in Markdown."""
     align = [":--" if name in ("workload", "to reach", "reached") else "--:" for name in COLUMNS]
     rows = [COLUMNS, align, *(line.cells() for line in lines)]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
 def json_lines(lines: list[Line]) -> str:
-    """A JSON object a line."""
+    """Return a JSON object per line."""
     return "".join(json.dumps({**asdict(line), "ratio": line.ratio}) + "\n" for line in lines)

@@ -1,7 +1,8 @@
-"""Knowledge that changes while events come: CPU for an update, one by one and many at once in any order; terms held.
+"""Knowledge that changes while events arrive: CPU time per update, and the number of terms held.
 
-`python -m benchmarks.updating`: 400 thousand triples, ten rules, an event between any two updates. Then the same one by
-one, with OPTIONAL and FILTER, and with static rules, for a tenth and for four times as many triples.
+Updates are applied one by one, or many at once in any order. `python -m benchmarks.updating` uses 400 thousand triples,
+ten rules, and one event between any two updates. It then runs updates one by one, also with OPTIONAL and FILTER and
+with static rules, for a tenth and for four times as many triples.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ OPTIONAL = LEVELS + "noted(S, N) <- r(S, V) WHERE { ?p x:code ?S ; x:level ?L OP
 
 
 def knowledge(stations: int = STATIONS) -> str:
-    """Ten triples for each station."""
+    """Return ten triples for each station."""
     lines = []
     for i in range(stations):
         rest = " ; ".join(f"<urn:x:p{j}> <urn:x:o{i % (97 + j)}>" for j in range(6))
@@ -49,7 +50,7 @@ def knowledge(stations: int = STATIONS) -> str:
 
 
 def changes(count: int, stations: int = STATIONS) -> list[tuple[int, str, str]]:
-    """At a time, in microseconds, the level of a station is another one."""
+    """Return changes of the levels of stations: microseconds, the added and the removed triple."""
     random = np.random.default_rng(1)
     level = {}
     made = []
@@ -63,7 +64,7 @@ def changes(count: int, stations: int = STATIONS) -> list[tuple[int, str, str]]:
 
 
 def events(count: int, stations: int = STATIONS) -> list[Event]:
-    """One between any two changes."""
+    """Return one event between any two changes."""
     random = np.random.default_rng(2)
     times = [1_000_500 + 1000 * n for n in range(count)]
     return [Event("r", (f"S{i}", 1e6), t, t) for t, i in zip(times, random.integers(0, stations, count).tolist())]
@@ -78,8 +79,10 @@ def run(
     at_once: bool = False,
     stations: int = STATIONS,
 ) -> float:
-    """CPU seconds; `every`: updates between pushes. One update more, the first, is not measured: after it the engine
-    knows what its tables depend on."""
+    """Return CPU seconds. `every`: updates between pushes.
+
+    One more update, before the others, is not measured. After it, the engine knows on what its tables depend.
+    """
     engine = Engine.from_text(PREFIX + rules, knowledge=known)
     change_list, read = changes(count, stations), events(count, stations)
     engine.update(1, add="<urn:x:other> <urn:x:level> 7.5 .")
@@ -101,7 +104,7 @@ def run(
 
 
 def endless(known: Any, count: int = 100_000, every: int = 5_000) -> int:
-    """The most terms that are held while as many literals come and go."""
+    """Return the maximum number of terms held while many literals are added and removed."""
     engine, change_list, most = Engine.from_text(PREFIX + LEVELS, knowledge=known, lateness=None), changes(count), 0
     for at in range(0, count, every):
         engine.updates(change_list[at : at + every])
@@ -112,7 +115,7 @@ def endless(known: Any, count: int = 100_000, every: int = 5_000) -> int:
 
 
 def growth(count: int) -> None:
-    """Print how the cost of an update grows with what there is."""
+    """Print how the cost of an update grows with the knowledge."""
     from cep.knowledge.graph import Knowledge
 
     print(f"{'triples':>12}{'plain':>10}{'OPTIONAL':>10}{'static':>10}   ms each, one by one")

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.waiting_rows`: a SEQ with an inequality, by how many rows of a key wait.
+"""`python -m benchmarks.waiting_rows`: a SEQ with an inequality, by the number of waiting rows per key.
 
-About one waiting row fits each event. Nanoseconds of CPU time an event: by the index (`Y > X + c`), and with the same
-condition tested row by row (`Y - X > c`), up to a thousand rows.
+About one waiting row matches each event. The table has CPU nanoseconds per event with the index (`Y > X + c`), and with
+the same condition tested row by row (`Y - X > c`), up to a thousand rows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ EVENTS, ROWS, MOST_TRIED = 200_000, (1, 10, 100, 1_000, 10_000, 100_000), 1_000
 
 
 def stream(events: int, keys: int) -> dict[str, pl.DataFrame]:
-    """An event a millisecond, of a random one of two types and a random key."""
+    """Return one event per millisecond, of a random one of two types and a random key."""
     random = np.random.default_rng(1)
     times, types = np.arange(events) * 1000, random.integers(0, 2, events)
     rows = pl.DataFrame(
@@ -26,7 +26,7 @@ def stream(events: int, keys: int) -> dict[str, pl.DataFrame]:
 
 
 def measured(rows: int, keys: int, events: int, condition: str) -> tuple[float, int]:
-    """Nanoseconds an event, and how many pairs were found. The first half of the stream fills the windows."""
+    """Return nanoseconds per event, and the number of pairs. The first half of the stream fills the windows."""
     from cep.engine import Engine
 
     bound = max(0.0, 1 - (2 / rows) ** 0.5)

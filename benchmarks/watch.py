@@ -1,4 +1,4 @@
-"""CPU time of repeated runs, and the peak of the process's memory."""
+"""CPU time of repeated runs, and the peak memory of the process."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from pathlib import Path
 from time import process_time
 
 ENOUGH, LEAST, MOST = 2.0, 3, 25
-"""Runs are repeated until they took this many seconds and are this many; they are never more than that many."""
+"""The seconds after which enough runs were made, and the least and the greatest number of runs."""
 
 
 class Watch:
-    """Adds up the CPU time, user and system, of `with watch:` blocks, a run each. What is profiled runs once."""
+    """A stopwatch that adds up the CPU time, user and system, of `with watch:` blocks, one run each.
+
+    With a profiler there is only one run.
+    """
 
     def __init__(self, profile: bool = False) -> None:
         self.seconds: list[float] = []
@@ -27,13 +30,13 @@ class Watch:
         forget_peak()
 
     def wants_more(self) -> bool:
-        """Whether another run would help."""
+        """Return True if another run would improve the result."""
         if self._profiler:
             return not self.seconds
         return len(self.seconds) < LEAST or (sum(self.seconds) < ENOUGH and len(self.seconds) < MOST)
 
     def more(self) -> Watch:
-        """The next block belongs to the run of the last."""
+        """Count the next block as a part of the last run."""
         self._same_run = True
         return self
 
@@ -56,17 +59,17 @@ class Watch:
 
     @property
     def median(self) -> float:
-        """CPU seconds of the middle run."""
+        """The median CPU seconds of a run."""
         return statistics.median(self.seconds)
 
     def report(self) -> None:
-        """Prints where the time of a profiled run went."""
+        """Print where a profiled run spent its time."""
         if self._profiler:
             pstats.Stats(self._profiler, stream=sys.stdout).sort_stats("tottime").print_stats(40)
 
 
 def forget_peak() -> None:
-    """Lets the peak of memory count from here, where the system can (Linux)."""
+    """Reset the peak memory to the current one, if the system supports this (Linux)."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
@@ -74,7 +77,7 @@ def forget_peak() -> None:
 
 
 def peak_memory() -> int:
-    """The peak of the process's memory in MB."""
+    """Return the peak memory of the process in MB."""
     try:
         status = Path("/proc/self/status").read_text()
         return round(int(status.split("VmHWM:")[1].split()[0]) / 1000)

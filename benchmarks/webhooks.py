@@ -1,4 +1,4 @@
-"""Webhooks: changes of alerts a second to a receiver that takes its time, and the CPU that they cost.
+"""Webhooks: changes of alerts per second to a slow receiver, and their CPU cost.
 
 python -m benchmarks.webhooks
 python -m benchmarks.webhooks --milliseconds 200 --parallel 128
@@ -30,7 +30,7 @@ ANSWER = b"HTTP/1.1 204 No Content\r\n\r\n"
 
 
 async def receive(seconds: float) -> None:
-    """A receiver in a process of its own, which answers each request after so long. It writes its port."""
+    """Run a receiver that answers each request after `seconds`. It prints its port. This is a separate process."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with closing(writer):
@@ -52,7 +52,7 @@ async def receive(seconds: float) -> None:
 
 
 def changes(count: int) -> list[AlertChange]:
-    """Changes of a thousand alerts, in turn."""
+    """Return changes of a thousand alerts, in turn."""
     return [
         replace(FIRST, alert=f"{number % ALERTS:032x}", slot=str(number % ALERTS), revision=number // ALERTS)
         for number in range(count)

@@ -1,7 +1,8 @@
-"""`python -m benchmarks.window_table`: every aggregate over every form of windows, at some numbers of keys.
+"""`python -m benchmarks.window_table`: every aggregate over every form of window, for several numbers of keys.
 
-Millions of events a second of CPU time, the best of some runs, and beside them in how many times the time a Python loop
-does that adds up the same events by key. Its time is taken before each cell: what other work costs, it costs both.
+A cell has millions of events per second of CPU time, the best of several runs. In brackets is the ratio of its time to
+that of a Python loop that adds up the same events by key. The loop runs before each cell, so that other work on the
+machine affects both.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def add_up(rows: list[streams.Row]) -> None:
 
 
 def seconds(runs: int, work: Callable[[], None]) -> float:
-    """The CPU seconds of the quickest of some runs."""
+    """Return the CPU seconds of the fastest run."""
     taken = []
     for _ in range(runs):
         gc.collect()
@@ -50,7 +51,7 @@ def seconds(runs: int, work: Callable[[], None]) -> float:
 
 
 def cell(program: str, batches: list[streams.Batch], rows: list[streams.Row], runs: int) -> str:
-    """Millions of events a second, and the time beside the loop's."""
+    """Return millions of events per second, and the ratio to the loop's time."""
     loop = seconds(runs, lambda: add_up(rows))
     taken = seconds(runs, lambda: run(program, batches))
     return f"{len(rows) / taken / 1e6:.1f} ({taken / loop:.1f})"

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.windows`: windows of every form, values in their order and by their times; a percentile against
-the length of its window.
+"""`python -m benchmarks.windows`: windows of every form, aggregates that need order or time, and a percentile over
+growing windows.
 
-Lines of `python -m benchmarks` too: millions of events a second of CPU time, each in a process of its own.
+They are also lines of `python -m benchmarks`: millions of events per second of CPU time, each in its own process.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ LENGTHS = (10, 100, K, 10 * K, 100 * K)
 
 
 def rule(function: str, window: str) -> Callable[[int], str]:
-    """An aggregate for each id."""
+    """Return a program with one aggregate per id."""
     return lambda keys: f"{DECLARED}e(I, V) <- a(I, X) AGGREGATE V = {function} OVER {window} BY I.\n"
 
 
 def readings(events: int, keys: int) -> streams.Stream:
-    """Values of ids, a thousand a second."""
+    """Return values of ids, a thousand per second."""
     return streams.mixed({"a": "x"}, events, keys, seed=1)
 
 

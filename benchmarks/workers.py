@@ -1,10 +1,12 @@
-"""`python -m benchmarks.workers`: what `cep run --workers 2` costs beside one process, and how fast that makes it.
+"""`python -m benchmarks.workers`: the cost of `cep run --workers 2` compared with one process, and its speed-up.
 
-Seconds of CPU of a steady run: files in, files out, without its start, begun when all of the file before is written. Of
-several turns, each of one process and then of two workers, that which takes least; by the clock from the least to the
-most that it gains. Two cores are modelled: no run is faster than half of all that it computes, nor than its busiest
-process, or of its own process than its first thread or all the others, which write Parquet. The first run of all
-compiles kernels, which counts. Runs of a million events are too short for two workers: `--events 12000000`.
+It measures CPU seconds of a steady run from files to files. The start is excluded: the measurement begins when all
+output of a first file is written. In each of several turns, one process runs first and then two workers. The turn with
+the least time counts. The column of wall time has the least and the greatest speed-up.
+
+Two free cores are modelled. A run is at least as slow as half of its total CPU time, and as its busiest process. For
+its own process, the first thread and the other threads, which write Parquet, count separately. The first run compiles
+kernels and counts too. A million events are too few for two workers: use `--events 12000000`.
 """
 
 from __future__ import annotations
@@ -27,11 +29,11 @@ from benchmarks.processes import ROOT, write
 READING = "event a(id: int, x: int) TIME time.\n"
 CORES = 2
 ROWS, CHUNK = 1 << 17, 1 << 22
-"""How much is read at a time, about as many events of Parquet as of text."""
+"""The rows and bytes that are read at a time, about the same number of events from Parquet and from text."""
 
 
 def rules(count: int) -> str:
-    """So many rules over readings, few of whose results are given."""
+    """Return `count` rules over readings, with few results."""
     kinds = (
         "rise{n}(I, X, Y) <- (a(I, X) SEQ a(I, Y) WHERE Y > X + {top}) WITHIN 10 s POLICY recent.",
         "peak{n}(I, M) <- (a(I, X) AGGREGATE M = max(X) OVER LAST {many} EVENTS BY I) WHERE M > 998, X = M.",
@@ -51,7 +53,7 @@ EACH = "mean(I, M) <- a(I, X) AGGREGATE M = avg(X) OVER LAST 3 EVENTS BY I.\n"
 
 
 def program(name: str) -> str:
-    """That of a case: the two rules of the README's first program, one that gives a result for each event, or many."""
+    """Return the program of a case: the README's first program, one with a result for each event, or many rules."""
     if name == "README":
         return READING + README
     return READING + EACH if name == "mean of each" else rules(int(name.split()[0]))
@@ -59,8 +61,8 @@ def program(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """CPU seconds of a run's own process, of its first thread, and of each of its workers, seconds by the clock, and
-    events derived."""
+    """CPU seconds of a run's own process, of its first thread, and of each worker; wall seconds; and the derived
+    events."""
 
     own: float
     first: float
@@ -73,12 +75,12 @@ class Measured:
         return self.own + sum(self.workers)
 
     def least(self, cores: int) -> float:
-        """Seconds that it takes on so many free cores, at least."""
+        """Return the minimum seconds that the run takes on this many free cores."""
         return max(self.all / cores, self.first, self.own - self.first, *self.workers)
 
 
 def run(text: str, first: Path, source: Path, target: Path, workers: int) -> Measured:
-    """A steady run: the second file, behind a first one that loads kernels and fills windows."""
+    """Measure a steady run over the second file. The first one loads kernels and fills windows."""
     from cep.compile import CompileOptions, compiled
     from cep.connectors.files import read
     from cep.connectors.writing.writers import Writer
@@ -116,12 +118,12 @@ def run(text: str, first: Path, source: Path, target: Path, workers: int) -> Mea
 
 
 def spent(process: int) -> float:
-    """CPU seconds of a process so far."""
+    """Return the CPU seconds of a process so far."""
     return clock_gettime(~process << 3 | 2)  # the CPU clock of another process, in Linux
 
 
 def measured(name: str, first: Path, source: Path, target: Path, workers: int) -> Measured:
-    """The same in a process of its own."""
+    """Measure the same in its own process."""
     asked = map(str, (name, first, source, target, workers))
     command = [sys.executable, "-m", "benchmarks.workers", "--here", *asked]
     done = subprocess.run(
@@ -133,7 +135,7 @@ def measured(name: str, first: Path, source: Path, target: Path, workers: int) -
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A program over files of a format, of so many keys."""
+    """A program over files of a format, with this many keys."""
 
     program: str
     format: str
@@ -159,7 +161,7 @@ CASES = (
 
 
 def pairs(events: int, only: str, turns: int) -> Iterator[tuple[Case, list[tuple[Measured, Measured]]]]:
-    """By case, of each turn: in one process, and in two workers."""
+    """Yield the results of each case: pairs of one process and two workers, one pair per turn."""
     with tempfile.TemporaryDirectory() as folder:
         there: dict[tuple[str, int], tuple[Path, Path]] = {}
         for case in CASES:
@@ -182,7 +184,7 @@ def pairs(events: int, only: str, turns: int) -> Iterator[tuple[Case, list[tuple
 
 
 def table(cases: Iterable[tuple[Case, list[tuple[Measured, Measured]]]]) -> Iterator[str]:
-    """What there is to see, in Markdown."""
+    """Yield the results as a table in Markdown."""
     yield "| run | one process, CPU s | two: own | first thread | workers | all | by the clock | on two free cores |"
     yield "|---|--:|--:|--:|--:|--:|--:|--:|"
     for case, found in cases:

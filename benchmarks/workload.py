@@ -1,4 +1,4 @@
-"""What a workload is: a program, its stream, the Python loop beside it, and what is to be reached."""
+"""The definition of a workload: a program, its stream, the Python loop to compare with, and targets."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from benchmarks.streams import Stream
 K, M = 1_000, 1_000_000
 
 Size = tuple[int, int]
-"""How many events and how many keys."""
+"""The number of events and the number of keys."""
 
 usual: tuple[Size, ...] = ((20 * K, 100), (2 * M, 100), (2 * M, 100 * K))
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One job for the engine and for a Python loop. Program, stream and loop are made for a number of keys.
+    """A job for the engine and for a Python loop. Program, stream and loop depend on the number of keys.
 
-    To be reached: `rate`, in events a CPU second; `times` as much as the loop does; the program planned in `plan`
-    seconds; the cost an event `flat` over the sizes; half the rate of the workload `half_of`; at most one and a half
-    times the cost of the workload `beside`. A push brings `push` events (all at once without). Before the clock starts,
-    `fill` events a key have gone in. `options` of the engine, for a number of keys, are made beforehand: its knowledge.
+    Targets: `rate` events per CPU second; `times` the rate of the loop; planning within `plan` seconds; a `flat` cost
+    per event over the sizes; half the rate of the workload `half_of`; at most 1.5 times the cost of the workload
+    `beside`.
+
+    `push`: events per push; None: all at once. `fill`: events per key that are pushed before the measurement.
+    `options`: the engine's options for a number of keys, such as its knowledge, built before the measurement.
     """
 
     name: str

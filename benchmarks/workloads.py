@@ -1,7 +1,7 @@
-"""What is measured: programs, the stream each runs over, the Python loop beside it, and what is to be reached.
+"""The workloads: programs, their streams, the Python loops to compare with, and targets.
 
-A WITHIN grows with the number of keys, so that an event finds as many partners among 100 keys as among 100,000:
-a thousand events a second come, so an id has one every `keys` milliseconds.
+A WITHIN grows with the number of keys, so that an event finds as many partners among 100 keys as among 100,000. A
+thousand events arrive per second, so each id has one every `keys` milliseconds.
 """
 
 from __future__ import annotations
@@ -19,43 +19,42 @@ SECOND = 1_000_000
 
 
 def mixed(types: dict[str, str], text: bool = False) -> Callable[[int, int], Stream]:
-    """Streams of these types, each with an id and a value of this name."""
+    """Return a function for streams of these types, each with an id and a value of this name."""
     return lambda events, keys: streams.mixed(types, events, keys, seed=1, text=text)
 
 
 def declared(types: dict[str, str], key: str = "int") -> str:
-    """Their declarations."""
+    """Return the declarations of these types."""
     return "".join(f"event {name}(id: {key}, {value}: int) TIME t.\n" for name, value in types.items())
 
 
 def with_width(loop: Callable[[Rows, int], list[Row]], width: Callable[[int], int]) -> Callable[[int], Baseline]:
-    """A loop with its WITHIN, or another number, for so many keys."""
+    """Return a loop with its WITHIN, or another number, that depends on the number of keys."""
     return lambda keys: lambda events: loop(events, width(keys))
 
 
 def pairs(keys: int) -> int:
-    """The WITHIN that gives `a SEQ b` about one result an event, in microseconds."""
+    """Return the WITHIN in microseconds with which `a SEQ b` has about one result per event."""
     return 4 * keys * MILLISECOND
 
 
 def many(keys: int) -> int:
-    """The WITHIN that gives about a hundred candidates an event, of which a condition that holds of one in a hundred
-    leaves one."""
+    """Return the WITHIN with about a hundred candidates per event, of which a condition leaves about one."""
     return 50 * pairs(keys)
 
 
 def half(keys: int) -> int:
-    """The WITHIN that gives `a AND b` about one result an event."""
+    """Return the WITHIN in microseconds with which `a AND b` has about one result per event."""
     return 2 * keys * MILLISECOND
 
 
 def triples(keys: int) -> int:
-    """The WITHIN that gives `a SEQ b SEQ c` about one result an event."""
+    """Return the WITHIN in microseconds with which `a SEQ b SEQ c` has about one result per event."""
     return 15 * keys * MILLISECOND // 2
 
 
 def rule(declarations: str, head: str, pattern: str, width: Callable[[int], int]) -> Callable[[int], str]:
-    """A program of one rule, for so many keys."""
+    """Return a function for a program with one rule, which depends on the number of keys."""
     return lambda keys: f"{declarations}{head} <- {pattern} WITHIN {width(keys) // MILLISECOND} ms.\n"
 
 
@@ -65,12 +64,12 @@ ABC = {"a": "x", "b": "y", "c": "z"}
 
 
 def seq(policy: str, key: str = "int") -> Callable[[int], str]:
-    """SEQ of two joined on their id."""
+    """Return a SEQ of two events joined on their id."""
     return rule(f"{declared(AB, key)}policy {policy}.\n", "ab(I, X, Y)", "(a(I, X) SEQ b(I, Y))", pairs)
 
 
 def total(window: str) -> Callable[[int], str]:
-    """A sliding sum for each id."""
+    """Return a sliding sum for each id."""
     return lambda keys: f"{declared(A)}total(I, S) <- a(I, X) AGGREGATE S = sum(X) OVER LAST {window} BY I.\n"
 
 
@@ -86,19 +85,19 @@ warning(S, C) <- settling(S, C) WHERE C >= 4, duration() >= 3 h.
 
 
 def tree(keys: int) -> list[tuple[int, int]]:
-    """Links of a tree of ids, child to parent, three children each."""
+    """Return the links of a tree of ids, child to parent, with three children each."""
     return [(child, child // 3) for child in range(1, keys)]
 
 
 def closure(keys: int) -> str:
-    """Events that look up what their id leads to, over any number of links."""
+    """Return a program in which events look up everything that their id leads to, over any number of links."""
     facts = "".join(f"linked({child}, {parent}).\n" for child, parent in tree(keys))
     recursive = "leads(X, Y) :- linked(X, Y).\nleads(X, Y) :- linked(X, Z), leads(Z, Y).\n"
     return f"{declared(A)}{facts}{recursive}alarm(I, X, Y) <- a(I, X) WHERE leads(I, Y).\n"
 
 
 def closure_loop(keys: int) -> Baseline:
-    """The loop with what each id leads to."""
+    """Return the loop with everything that each id leads to."""
     reached: dict[int, list[int]] = {0: []}
     for child, parent in tree(keys):
         reached[child] = [parent, *reached[parent]]
