@@ -124,7 +124,8 @@ def replay(
         latest: int | None = None
         for batch in _read(found, schemas, chunk, rows, stdin, sources=sources, readers=readers):
             latest = max([*_ends(batch, "max"), *([] if latest is None else [latest])], default=None)
-            yield replace(batch, watermark=None if latest is None else latest - 1)  # the next may end then as well
+            # the next record may have the same end
+            yield replace(batch, watermark=None if latest is None else latest - 1)
     else:
         read = _read(found, schemas, chunk, rows, stdin, sources=sources, readers=readers)
         batches = map(_without_data, read)
@@ -220,7 +221,7 @@ def _parts(
                     done += block.count
                     yield tables, dead, block, (one.size or 0) * min(done, count) // count, 0
             return
-        with stops.breaking():  # a connection, or a pipe without a writer
+        with stops.breaking():  # opening a connection, or a pipe without a writer, may block
             given = stdin if one.address is None else connected(one.address)
             stream = ByteStream(one.path if one.address is None else "-", given, idle, _encoding(one, schemas))
     except OSError as error:
@@ -271,7 +272,7 @@ def _unreadable(path: str, error: OSError) -> CepError:
     reason = astray(Path(path)) or reason
     code = ABSENT if error.errno in _NOT_HERE else "input" if error.errno in _ITS_OWN else DEVICE
     if isinstance(error, StorageError):
-        if error.errno == errno.EACCES or error.no_bucket:  # a login is wrong or has expired, and the object may exist
+        if error.errno == errno.EACCES or error.no_bucket:  # the login is wrong or has expired; the object may exist
             code = DEVICE
         return CepError(f"{name}: {error.strerror}", hint=error.hint, code=code)
     return CepError(f"{name}: {reason.lower()}", code=code)
@@ -335,7 +336,7 @@ def _ordered(
     latest: int | None = None
     for batch in _read(found, bare, chunk, rows, None, readers=readers):
         if any(dead.code == "args" for dead in batch.dead):
-            return False  # not visible without the attributes
+            return False  # refused records are not visible without the attributes
         if latest is not None and any(end < latest for end in _ends(batch, "min")):
             return False
         latest = max([*_ends(batch, "max"), *([] if latest is None else [latest])], default=None)

@@ -90,7 +90,7 @@ class InputHistory:
     def _events(self) -> dict[str, Any]:
         try:
             found = json.loads((self._folder / EVENTS).read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):  # damaged: unknown for all events
+        except (FileNotFoundError, ValueError):  # if it is damaged, the numbers are unknown for all events
             return {}
         return found if isinstance(found, dict) else {}
 

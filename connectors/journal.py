@@ -89,9 +89,10 @@ class Journal:
         self._schemas = {name: _fields(schema) for name, schema in schemas.items()}
         self.places: dict[str, dict[int, int]] = {}
         self.first = self.behind = 0
-        self._silence = self._before = 0  # the silence of the last batch, and of the last one in the snapshot
+        # the length of the last batch's silence, and of the last silence included in the snapshot
+        self._silence = self._before = 0
         self._left: list[JournalRecord] = []
-        self._given = self._passed = 0  # so many of them were passed on, and are processed
+        self._given = self._passed = 0  # the number of replayed batches that were returned, and that are processed
         self._replay = JournalMark(0, {}, 0)
         self._closed = False
         self._point: JournalMark | None = None
@@ -204,7 +205,7 @@ class Journal:
             log = self._begun(checksum.name(blob).hex(), point, passed, handover)
             if self._input is not None:
                 self._input.keep(self._path, self._base, passed, point.latest)
-            write_whole(self._saved, blob)  # from here on the new journal is the one that belongs to it
+            write_whole(self._saved, blob)  # from here on, the new journal is the valid one
             log.move(self._path)
             sync_names(self._saved.parent)
         except OSError as error:
@@ -240,7 +241,7 @@ class Journal:
                     raise _damaged(path, len(records))
                 break
         else:
-            if self._path.is_file():  # it gets its name together with its first record
+            if self._path.is_file():  # a journal gets its name after its first record is written
                 raise _apart(self._path, self._saved) if read_records(self._path)[1] else _damaged(self._path, 0)
             self._base = 0 if self._input is None else self._input.beyond
             log = self._begun(name, JournalMark(self.first, self.places, 0), 0, None)

@@ -48,7 +48,7 @@ def _narrow(
     dtype = next((dtype for below, dtype in _WIDTHS if span < below), None)
     if dtype is None:
         return column, None
-    # The difference of the lowest bytes is correct, whatever the higher ones are.
+    # The lowest bytes of a difference depend only on the lowest bytes of its operands.
     small = values.view(dtype)[:: 8 // dtype.itemsize] - np.array(least & ((1 << 8 * dtype.itemsize) - 1), dtype)
     for other, least_of, there in known:
         if least_of == least and there.dtype == dtype and np.array_equal(there, small):

@@ -196,7 +196,7 @@ def _signed(derived: Mapping[str, pl.DataFrame]) -> tuple[dict[str, pl.DataFrame
             come[name] = table
             continue
         rows, comes = _without(table, CHANGE), table[CHANGE].to_numpy() > 0
-        if comes.all():  # as mostly: to filter a table of a few rows takes longer than all else
+        if comes.all():  # the usual case; filtering a table of a few rows would take longer than everything else
             come[name] = rows
             continue
         gone[name], come[name] = rows.filter(~comes), rows.filter(comes)

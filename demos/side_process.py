@@ -64,7 +64,7 @@ class Beside:
     def _send(self, work: Callable[..., object], given: tuple[Any, ...], needed: bool) -> int:
         self._begun.append(partial(work, *given) if needed else None)
         if self._child is not None and self._child.stdin is not None:
-            with suppress(OSError):  # it has ended
+            with suppress(OSError):  # the process has ended
                 pickle.dump((work, given), self._child.stdin)
                 self._child.stdin.flush()
         return len(self._begun) - 1
@@ -83,7 +83,7 @@ def main() -> None:
 
     stops.begin()
     answers = sys.stdout.buffer
-    sys.stdout = sys.stderr  # what the work prints is no answer
+    sys.stdout = sys.stderr  # output of the work must not be mistaken for answers
     while True:
         try:
             work, given = pickle.load(sys.stdin.buffer)

@@ -216,7 +216,7 @@ def _declaration_changes(old: _Meaning, new: _Meaning) -> Iterator[tuple[str, De
         schema = one if other is None else other
         assert schema is not None, "one of the programs has it"
         if name.startswith("alert ") or (schema.fluent is not None and schema.fluent.name != name):
-            continue  # a table of something else
+            continue  # a table of a fluent or an alert
         shown = (old if other is None else new).shown(name)
         if one is None or other is None:
             program = new if one is None else old

@@ -175,7 +175,7 @@ class FluentAbsences:
             return Refusal(rule, BEGINNING, nothing, Failure("head", rule.body), at=at)
         gaps = FormulaGaps(self.memory, self.judge, _Nested(self, path))
         there = gaps.there(rule.body, bound, at)
-        if there:  # of other arguments
+        if there:  # the formula holds for other arguments
             values = tuple(self.judge.value(each, there[0].bound)[0] for each in rule.arguments[: len(fixed)])
             return Refusal(rule, BEGINNING, nothing, Failure("head", rule.body, given=values))
         found = tuple(gaps.lacks(rule.body, bound, at))

@@ -182,7 +182,7 @@ class FluentNodes:
         """Return the node of an atom that a solver derived, with its rule and the atoms that make the body true."""
         size = reducts.program.tick
         step = reducts.step(one, None if self.at is None else self.at // size)
-        if step is None:  # a fact
+        if step is None:  # the atom is a fact
             return DerivationNode(one, False)
         self.at = step.tick * size
         literals = []
@@ -254,7 +254,7 @@ class FluentNodes:
         first, last = one.codes
         made = []
         for rule in self.facts.rules_of(one.event):
-            if says_records(rule):  # its records are told as they are
+            if says_records(rule):  # records are listed themselves
                 continue
             bound = unified(rule, dict(enumerate(one.args)), self.memory.engine)
             for extent in [] if bound is None else self.reader.extents(rule.body, bound):

@@ -196,7 +196,7 @@ class FormulaReader:
                 values = {name: value for name, value in case.bound.items() if name not in known}
                 judged = tuple((each, case.bound) for each in case.judged)
                 key = (id(one), tuple(sorted(values.items(), key=lambda each: each[0])))
-                if key in made:  # it goes on, or holds again, by what is known then
+                if key in made:  # it continues, or holds again, with later knowledge
                     when = when_of(set_of([*made[key].when, *when]))
                     made[key] = replace(made[key], when=when)
                 else:

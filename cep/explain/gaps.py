@@ -144,7 +144,7 @@ class FormulaGaps:
         if not near:
             return [self._never(given, right, found, bound, at)]
         first, last, one = min(near, key=lambda each: each[0]) if future else max(near, key=lambda each: each[1])
-        # from a time within a gap, or to one, the rest of the gap counts
+        # if an end is between two instants, the rest of that gap counts
         now, then = (at, first) if future else (last, at)
         low, high = now + (now % 2 == 0), then - (then % 2 == 0)
         held = set_of([each for other in self.reader.extents(left, one.bound) for each in other.when])

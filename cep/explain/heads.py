@@ -25,7 +25,7 @@ def unified(rule: Rule, fixed: Mapping[int, Value], engine: Engine) -> dict[str,
         if not isinstance(argument, Variable):
             continue
         type = _type_of(argument.name, rule, schemas) or _type_given(argument.name, place, rule, schemas)
-        if type is None:  # an aggregate gives it
+        if type is None:  # an aggregate binds it
             continue
         if type == "int" and isinstance(value, float):
             value = int(value) if value.is_integer() else value

@@ -127,7 +127,7 @@ class Judge:
         self.most = most
         self.check_limit = check_limit
         self._changes = engine.changes if engine.changes is not None and len(engine.changes.past) > 1 else None
-        self._moment: int | None = None  # the place in the past that is known now; None: the last
+        self._moment: int | None = None  # the index of the past state whose knowledge is in use; None: the latest
         self._compiled: dict[tuple[Condition, tuple[tuple[str, str], ...]], Conditions] = {}
 
     def judge(self, conditions: Sequence[Condition], cases: Sequence[BoundValues]) -> list[Case]:
@@ -329,7 +329,7 @@ class Judge:
             given = {name: self.value(arguments[i], bound) for i, name in entry.names.items()}
             try:
                 cases = self.judge([*entry.conditions, *rule.conditions], [given])
-            except CepError:  # it is not asked in this way
+            except CepError:  # the rule cannot be called with these arguments
                 continue
             for case in cases:
                 if not case.failed:

@@ -217,7 +217,7 @@ class Matcher:
                 made.append(attempt)
                 continue
             time: Value = attempt.end if at is None else attempt.bound[at][0]
-            if at is not None and "'" in at:  # it stands for the time that is written
+            if at is not None and "'" in at:  # an internal variable for a constant time
                 judged = tuple(each for each in attempt.judged if at not in condition_variables(each[0].condition))
                 shown = {name: each for name, each in attempt.bound.items() if name != at}
                 attempt = replace(attempt, bound=shown, judged=judged)

@@ -217,7 +217,7 @@ class HeldIntervals:
             kinds += [(ENDS, ended, one.end, one.end), (ENDING, ended, one.end, one.end)]
             for kind, there, start, end in kinds:
                 if there and fixed.get(width, kind) == kind:
-                    end += schema.fluent.late  # as it was given: when it was known
+                    end += schema.fluent.late  # an end is reported when it becomes known
                     found.append(Occurrence(table, (*one.args, kind), start, end, one.order, one.name))
         return sorted(found, key=lambda one: (one.end, one.start))
 
@@ -279,5 +279,6 @@ def same(one: Value, other: Value) -> bool:
     if one is None or other is None or isinstance(one, bool) != isinstance(other, bool):
         return False
     if isinstance(one, float) and isinstance(other, int | float):
-        return one == other or abs(one - other) <= 1e-9 * max(abs(one), abs(other))  # sums may differ in their order
+        # sums may be added in another order
+        return one == other or abs(one - other) <= 1e-9 * max(abs(one), abs(other))
     return one == other

@@ -79,7 +79,7 @@ def read_question(text: str, engine: Engine, at: str | None = None, unit: Fracti
         message = f"`{pattern.name}` has {len(names)} arguments, here {len(pattern.arguments)}"
         if len(pattern.arguments) > len(names):
             raise CepError(message, hint=hint, code="option")
-        given = dict(enumerate(pattern.arguments))  # those that are written are the first
+        given = dict(enumerate(pattern.arguments))  # the written arguments come first
     else:
         given = dict(enumerate(pattern.arguments))
     if pattern.tick is not None:

@@ -168,7 +168,7 @@ class Reducts:
             kind = "denied" if failed.negated else "missing"
         against = tuple(each.source for each in body.against if each.source is not None)
         if isinstance(failed, LarsLiteral) and failed.modality == NOW:
-            against = ()  # it is what is said
+            against = ()  # the literal itself names the atom
         forbidden = tuple(each.span for each in self._forbidden(rule, body, reading))
         return AnswerRefusal(kind, rule.span, body.bound, text, parts, body.judged, against, body.lacking, forbidden)
 

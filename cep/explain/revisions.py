@@ -166,7 +166,7 @@ class InputRevisions:
             self._why = self._why or late
 
     def _occurrences(self, event: str, table: Table) -> list[Occurrence]:
-        if rows(table) != 1:  # in order: nothing is to be said of it
+        if rows(table) != 1:  # several records arrived in order, so there is nothing to report
             return []
         attributes = self.engine.plan.schemas[event].attributes
         args = tuple(values(table, i, each.type, self.engine.pool)[0] for i, each in enumerate(attributes))

@@ -56,7 +56,7 @@ from cep.server.live_change import LiveProgram
 from cep.server.options import ServeOptions
 from cep.server.program import ServedProgram
 
-_VERIFYING = 3.0  # seconds in which a store of some gigabytes is held against its hashes before it is asked
+_VERIFYING = 3.0  # seconds to verify the hashes of the store, enough for some gigabytes, before it is queried
 
 
 class CurrentApp:
@@ -154,7 +154,7 @@ class ServerParts:
         if program.keeps_input:
             self.run.keep_input = _kept_input(options, program)
         self.live = LiveProgram(options, program, self.run, self._begin, lambda action: self.outbox.act([], action))
-        self.receivers = dict[str, list[str]]()  # addresses by the names in the file of routes
+        self.receivers = dict[str, list[str]]()  # the addresses of each receiver in the file of routes
         for each in options.alerts.receivers:
             self.receivers.setdefault(each.receiver or "", []).append(each.name)
         self.answers = self._answers(program, service, None)
@@ -369,7 +369,7 @@ def _untold(options: ServeOptions, reason: str) -> None:
 def _verified(run: ProgramThread, program: ServedProgram, verified: Future[None]) -> None:
     """Stop the program if a file of the store is damaged, because answers would be incomplete or wrong."""
     error = verified.exception()
-    if error is not None and is_damage(str(error)):  # else the server has ended before
+    if error is not None and is_damage(str(error)):  # otherwise, the server was closed during the check
         run.fail(_unstored(program, str(error)))
 
 

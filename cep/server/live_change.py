@@ -415,13 +415,13 @@ class LiveProgram:
             versions.write(version)
             journal.save(blob, journal.point(before.latest), handover)
         except (CepError, OSError) as error:
-            if journal.snapshot() == blob:  # it is the program, and cannot go on
+            if journal.snapshot() == blob:  # the new snapshot was written, so the old program cannot continue
                 run.fail(error)
                 raise
             versions.remove(number)
             reason = reason_of(error) if isinstance(error, OSError) else error.message
             raise ChangeRefused(409, f"the new program cannot be kept: {reason}; {_BEHIND}") from None
-        try:  # from here on it is the program, also after a kill
+        try:  # from here on, the new program is valid, even after a crash
             old, meant = before.meanings(), after.meanings()
             begun = {name: time for name, time in program.since.items() if meant.get(name) == old.get(name)}
             begun |= {name: before.watermark for name in after.outputs if meant[name] != old.get(name)}
@@ -441,7 +441,8 @@ class LiveProgram:
         said = ("keep their state", kept), (seen, warmed)
         text += "; ".join(f"{what}: {', '.join(rules)}" for what, rules in said if rules) or "no rule is new"
         options.log("program", text, version=number, author=author, kept=kept, warmed=warmed)
-        both = before.outputs.keys() & after.outputs.keys()  # a new fluent begins, and is not cut
+        # a fluent that only the new program has begins, and is not cut
+        both = before.outputs.keys() & after.outputs.keys()
         cut = sorted(name for name in cuts if name in both and cuts[name] == version.watermark)
         taken = {"kept": kept, "warmed": warmed, "cut": cut, "tests": new.tests, "warnings": new.warnings}
         return {**self._listed(version), "same": False, "parameters": self._parameters(after), **taken}

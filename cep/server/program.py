@@ -213,7 +213,7 @@ def _read_for(
     others += [(options.server.shadow, None)] if options.server.shadow else []
     found: dict[str, Schema] = {}
     for rules, own in others:
-        with suppress(CepError):  # who wants it to take over is told
+        with suppress(CepError):  # an error is reported when the program takes over
             named = None if own is None else dict(zip(rules, (own[name] for name in options.file_names)))
             other = Engine(program_source(options, named, known, rules, later=True).compiled(alerts=True))
             if other.revises == engine.revises:
@@ -226,7 +226,7 @@ def _former_texts(options: ServeOptions) -> Mapping[str, str] | None:
     path = None if options.retention.state is None else options.retention.state / "snapshot"
     if options.source.revised is None or path is None or not path.is_file():
         return None
-    with suppress(CepError):  # it is told when it is restored
+    with suppress(CepError):  # an error is reported when the snapshot is restored
         return former_texts(path.read_bytes())
     return None
 

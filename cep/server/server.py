@@ -34,8 +34,8 @@ from cep.server.routes import unreached_warning
 from cep.server.shadow import kept_texts
 from cep.server.watch import FileWatch, TokenFileWatch
 
-_SOON = 0.2  # seconds until a program is asked again whether it can have a shadow
-_ENDING = 5  # seconds that clients have to disconnect
+_SOON = 0.2  # seconds until the next attempt to start a shadow
+_ENDING = 5  # seconds for clients to disconnect
 
 
 def run_server(options: ServeOptions) -> int:
@@ -80,9 +80,9 @@ def run_server(options: ServeOptions) -> int:
         _forward_log(options.log, lambda: server.started)
         if not options.server.stay:
             parts.run.on_failure = partial(_stop, server)
-            if parts.run.failed is not None:  # meanwhile
+            if parts.run.failed is not None:  # the program may have failed in the meantime
                 _stop(server)
-        for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises the signal again when it is done
+        for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises the signal again at its end
             stack.callback(signal.signal, number, signal.signal(number, lambda number, frame: _stop(server)))
         try:
             server.run()
@@ -121,7 +121,7 @@ def _server(options: ServeOptions, parts: ServerParts) -> uvicorn.Server:
                 here = self.servers[0].sockets[0].getsockname()
                 name = f"[{here[0]}]" if ":" in here[0] else here[0]
                 gc.collect()
-                gc.freeze()  # libraries and kernels are not garbage: searching them takes 0.1 s each time
+                gc.freeze()  # libraries and kernels are never garbage; searching them would take 0.1 s each time
                 options.log("serving", f"serving http://{name}:{here[1]}/", url=f"http://{name}:{here[1]}/")
                 parts.run.start()
 

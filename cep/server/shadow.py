@@ -62,7 +62,7 @@ class Shadow:
 
     def __init__(self, served: Engine, engine: Engine, texts: Mapping[str, str], updates: KnowledgeUpdates) -> None:
         self.texts, self._engine, self._updates = texts, engine, updates
-        engine.set_lineage_columns()  # the origins of events are asked for, and then reported
+        engine.set_lineage_columns()  # lineage is requested by explanations only
         self.failed: str | None = None
         self._batch: Batch | None = None
         self.begin(served)

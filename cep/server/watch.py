@@ -32,7 +32,7 @@ class FileWatch(threading.Thread):
         while not self._over.wait(_OFTEN):
             try:
                 texts = self._options.files_texts()
-            except CepError:  # an editor is about to replace it
+            except CepError:  # an editor may be about to replace the file
                 continue
             if texts != self._known:
                 self._take(texts)
@@ -50,7 +50,7 @@ class FileWatch(threading.Thread):
             self._live.change(texts, FILES)
         except ChangeRefused as error:
             if error.busy:
-                return  # the next look tries again
+                return  # the next check tries again
             self._options.log("watch", f"--watch: {error}", "warning")
         self._known = texts
 
@@ -74,7 +74,7 @@ class TokenFileWatch(threading.Thread):
         while not self._over.wait(_OFTEN):
             seen, self._seen = self._seen, self._signature()
             changed = self._seen != self._known and self._seen != ()
-            if changed and self._seen == seen:  # it is complete
+            if changed and self._seen == seen:  # the file is complete
                 self._known = seen
                 self._take()
 

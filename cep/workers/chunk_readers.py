@@ -64,7 +64,7 @@ class WorkerReaders:
     def end(self, source: int) -> None:
         del self._sources[source]
         for known, ended in zip(self._known, self._ended, strict=True):
-            if source in known:  # its worker is told with the next chunk that it reads
+            if source in known:  # the worker forgets the source before it reads its next chunk
                 known.remove(source)
                 ended.append(source)
 
@@ -84,7 +84,7 @@ class WorkerChunks:
             with open(asked.path, "rb", buffering=0) as opened:
                 data = os.pread(opened.fileno(), asked.size, asked.position)
             found = self._readers[asked.source].chunk(asked.file, data, asked.position, asked.final)
-        except (CepError, OSError):  # one process says so when it is its turn
+        except (CepError, OSError):  # the main process reports the error when it reads this chunk
             found = None
         if found is None or len(data) < asked.size:
             return ChunkFound(asked.number, [], None, 0), {}

@@ -137,7 +137,7 @@ class PartitionedEngine(Engine):
         super().__init__(program, options)
         self._ahead = 0
         self._moved = False
-        self._parts.pool = _NoPool()  # rows are looked at here, and coded where they go
+        self._parts.pool = _NoPool()  # texts are only encoded in the workers
         self._waiting: dict[str, list[pl.DataFrame]] = {}
         self._later: list[Frames] = []
         self._own = isinstance(workers, int)
@@ -217,7 +217,7 @@ class PartitionedEngine(Engine):
             self._rounds.begin(tables, self.watermark, self._buffer.first, self._buffer.latest)
 
     def run_ahead(self, calls: int) -> None:
-        self._ahead = 0 if self._changing is not None else calls  # only workers know what is refused
+        self._ahead = 0 if self._changing is not None else calls  # only workers know which records are refused
 
     @wholly()
     def outstanding(self) -> Frames:
@@ -420,7 +420,7 @@ class PartitionedEngine(Engine):
         self._settle()
         for each in self._processes.ask([Learn(tuple(made))] * len(self._processes)):
             if isinstance(each, Learnt) and each.refused is not None:
-                raise each.refused.error()  # all refuse the same
+                raise each.refused.error()  # all workers refuse for the same reason
         if self._changing is not None:
             self._changing.learnt(min(time for time, _ in made))
 

@@ -49,7 +49,7 @@ class WorkerProcesses:
         try:
             for number in range(count):
                 self._started.append(_start(number, count, self._heard))
-        except (OSError, RuntimeError) as error:  # of a thread that cannot be started
+        except (OSError, RuntimeError) as error:  # RuntimeError: a thread cannot be started
             self.close()
             message = f"worker {len(self) + 1} of {count} cannot be started: {reason_of(error)}"
             hint = "ask for fewer `--workers`, or raise the limits of memory, processes and open files"
@@ -178,7 +178,7 @@ def _start(number: int, count: int, heard: SimpleQueue[Heard]) -> _Started:
             pass_fds=descriptors,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            process_group=0,  # what is signalled to all of this group is for who started it
+            process_group=0,  # signals to the group of the main process must not reach the workers
             env={"POLARS_MAX_THREADS": threads, **os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         )
         failed.callback(process.wait)
@@ -194,20 +194,20 @@ def _listen(number: int, line: Line, heard: SimpleQueue[Heard]) -> None:
     try:
         while True:
             heard.put((number, *line.receive()))
-    except Exception:  # nobody there, or what cannot be read: who waits is to know
+    except Exception:  # the worker has ended or sent invalid data; the waiting thread must be told
         heard.put((number, None, {}))
 
 
 def _end(started: list[_Started]) -> None:
     for each in started:
         with contextlib.suppress(OSError):
-            each.line.socket.shutdown(socket.SHUT_RDWR)  # wakes who listens, here and there
+            each.line.socket.shutdown(socket.SHUT_RDWR)  # wakes the readers on both sides
     until = monotonic() + _LEAVING
     for each in started:
         with contextlib.suppress(subprocess.TimeoutExpired):
             each.process.wait(max(0.0, until - monotonic()))
     for each in started:
-        each.process.kill()  # of one that has ended it does nothing
+        each.process.kill()  # has no effect on a process that has ended
     for each in started:
         each.process.wait()
         each.line.socket.close()

@@ -146,7 +146,7 @@ class Rounds:
     def _go_on(self) -> None:
         """Begin the next stage of each round that can continue."""
         stages = self.placement.stages
-        before = len(stages)  # what the round before has begun
+        before = len(stages)  # the number of stages that the previous round has begun
         for round_ in self._under_way:
             while not round_.missing and round_.begun < before:
                 self._begin(round_, stages[round_.begun])

@@ -44,7 +44,7 @@ class GivenMemory:
 
     def __init__(self, descriptor: int) -> None:
         self._bytes = np.frombuffer(mmap.mmap(descriptor, SIZE), np.uint8)
-        self._used: list[tuple[int, int]] = []  # (first byte, the one behind the last), in order
+        self._used: list[tuple[int, int]] = []  # (first byte, byte after the last), sorted
         self.given_back: deque[int] = deque()
 
     def room(self, size: int) -> tuple[int, NDArray[np.uint8]] | None:
@@ -54,7 +54,7 @@ class GivenMemory:
             self._used = [each for each in self._used if each[0] not in over]
         size = aligned(max(size, 1))
         begin = place = 0
-        for first, stop in self._used:  # the first gap, so that little memory is touched
+        for first, stop in self._used:  # use the first gap, so that little memory is touched
             if first - begin >= size:
                 break
             begin = stop

@@ -121,7 +121,7 @@ class Worker:
         try:
             for engine in self.engines.values():
                 engine.learn(asked.changes)
-        except CepError as error:  # each engine refuses the same
+        except CepError as error:  # each engine refuses for the same reason
             return Learnt(Failed.of(error))
         return Learnt(None)
 
@@ -152,7 +152,8 @@ class Worker:
             self.engines[stage] = self.engine(stage).restore(state)
         for stage, parts in asked.parts.items():
             changes = self.program.knowledge is not None and not self.running.explain
-            known = PriorState(parts[0][1], frozenset(), waits=False) if changes else None  # it is the same in all
+            # the knowledge is the same in all of them
+            known = PriorState(parts[0][1], frozenset(), waits=False) if changes else None
             self.engines[stage] = into = self.engine(stage, known)
             for groups, state in parts:
                 into.replace(groups, self.engine(stage).restore(state).extract(groups))
@@ -203,30 +204,30 @@ def serve(line: Line) -> None:
         except Exception as error:
             text = traceback.format_exc()
             answer = Failed(f"a worker failed: {type(error).__name__}: {error}", None, None, text, "worker"), {}
-        tables = {}  # what lay in the memory is over
+        tables = {}  # release the shared memory
         line.send(*answer)
 
 
 def leave_with(line: socket.socket) -> None:
     """End this process as soon as the other end of the connection is closed, even during a step."""
     waiting = select.poll()
-    waiting.register(line, 0)  # hanging up is always told
+    waiting.register(line, 0)  # a closed connection is always reported
     while not waiting.poll():
         pass
     os._exit(0)
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started it decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process decides about interrupts
     number, *memory = map(int, sys.argv[1:])
-    given, taken = reversed(memory) if memory else (None, None)  # what is given here is taken there
+    given, taken = reversed(memory) if memory else (None, None)  # memory that is sent from here is received there
     end = socket.socket(fileno=number)
     threading.Thread(target=leave_with, args=[end], daemon=True).start()
     line = Line(end, given, taken)
     try:
         serve(line)
     except (EOFError, OSError):
-        os._exit(0)  # nobody is there, and there is nothing to put in order
+        os._exit(0)  # the main process has ended, and nothing needs to be cleaned up
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ def alerts_at(outbox: Outbox, time: int) -> tuple[list[OutboxEntry], bool]:
     """Return the last change of each alert up to an event time (microseconds), in order. Also return True if older
     changes were not searched."""
     low, high = outbox.first, outbox.last + 1
-    while low < high:  # changes come in the order of their times, or nearly so
+    while low < high:  # changes are added in the order of their times, or nearly so
         middle = (low + high) // 2
         entry = next(iter(outbox.after(middle - 1, 1)), None)
         if entry is not None and entry.change.time <= time:

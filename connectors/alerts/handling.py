@@ -98,7 +98,8 @@ class Handling:
         self._open = {change.alert: change for change in outbox.open_changes()}
         self._spans: dict[str, list[tuple[int, int | None]]] = {}
         for action in outbox.actions():
-            if (action.action, action.person) != ("closed", MACHINE):  # that acknowledgement was taken over by itself
+            # the server copied that acknowledgement from a withdrawn alert
+            if (action.action, action.person) != ("closed", MACHINE):
                 self._span(action.alert, action.action, action.watermark)
         self._silences: dict[str, Silence] = {}
         self._unread: list[str] = []
@@ -110,7 +111,8 @@ class Handling:
                 self._unread.append(f"the silence {id} cannot be read and hides nothing: {clean(reason)}")
         self._windows: Mapping[str, Silence] = {}
         self._labels: dict[str, dict[str, str]] = {}
-        self._active: dict[str, Matchers] | None = None  # those that `silenced` of alerts reflects; None: check all
+        # the active silences that alerts' `silenced` reflects; None: check all
+        self._active: dict[str, Matchers] | None = None
         self._bell, self._stopped = threading.Event(), False
 
     # --- by the clock ---
@@ -140,7 +142,7 @@ class Handling:
                 remarked = frozenset(remarks)
             except Closed:
                 return
-            except Exception as error:  # a thread that ended would begin no more silences
+            except Exception as error:  # an error must not end the thread, or no more silences would begin
                 reason = str(error) or type(error).__name__
             if reason != told:
                 trouble(reason)
@@ -160,7 +162,8 @@ class Handling:
 
     def tick(self) -> int:
         """Publish the silences that have begun or ended, and return the time when the next one begins or ends."""
-        windows = {} if self._calendar is None else self._calendar.windows(self.clock())  # slow, so outside of the lock
+        # slow, so it is done without the lock
+        windows = {} if self._calendar is None else self._calendar.windows(self.clock())
         with self.lock:
             self._windows, now = windows, self.clock()
             over = [id for id, silence in self._silences.items() if silence.ends + KEPT < now]
@@ -182,7 +185,7 @@ class Handling:
         active = {id: each.matchers for id, each in self._all.items() if each.starts <= now < each.ends}
         if active == self._active:
             return
-        before, self._active = self._active, None  # if this fails, the next call looks at all
+        before, self._active = self._active, None  # if the rest fails, the next call checks all alerts
         begun = active if before is None else {id: m for id, m in active.items() if before.get(id) != m}
         turned = []
         for told in [*self._open.values()]:
@@ -469,7 +472,7 @@ class Handling:
         with self.lock:
             now = self.clock()
             silences = [*self._silences.values()]
-            once: dict[tuple[object, ...], Silence] = {}  # the nearest occurrence of a window
+            once: dict[tuple[object, ...], Silence] = {}  # the closest occurrence of each window
             for each in self._windows.values():
                 if (state := each.state(now)) == "active":
                     silences.append(each)

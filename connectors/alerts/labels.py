@@ -34,7 +34,7 @@ def alert_labels(change: AlertChange, program: str, status: str = "Actual") -> d
         if change.labels.get(label) == value_text(value):
             continue
         label = f"key_{label}" if label in labels or not label[0].isalpha() else label
-        while label in labels:  # two names that differ only in characters that labels do not have
+        while label in labels:  # two names may become equal when characters that labels cannot have are replaced
             label += "_"
         labels[label] = value_text(value)
     return labels

@@ -73,7 +73,7 @@ class MaintenanceCalendar:
     def _changed(self) -> bool:
         try:
             status = os.stat(self.file)
-        except OSError:  # reading reports the reason
+        except OSError:  # reading the file will report the reason
             self._read = None
             return True
         before, self._read = self._read, (status.st_mtime_ns, status.st_size)

@@ -55,7 +55,7 @@ class Outbox:
         self.ended, self.lost = False, tuple[str, ...]()
         self.counts: dict[str, ReceiverCounts] = {}
         self._open = True
-        self._newest: list[OutboxEntry] = []  # those of the last addition
+        self._newest: list[OutboxEntry] = []  # the entries of the last addition
         self._where = where = ":memory:" if path is None else str(path)
         self._sqlite = outbox_tables.open_outbox(where)
         try:
@@ -95,7 +95,7 @@ class Outbox:
         """
         with self._lock:
             live = self._begin(fingerprints)
-            revised_tables.forget(self._base)  # what is not revised is followed from what is open
+            revised_tables.forget(self._base)  # a plain lifecycle continues from the open alerts
             self._base.execute("delete from meta where name like 'revised %'")
             reached = {
                 fingerprint: int(self._meta(f"reached {fingerprint}") or BEGINNING)

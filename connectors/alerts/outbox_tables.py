@@ -54,8 +54,8 @@ def open_outbox(where: str) -> sqlite3.Connection:
     base: sqlite3.Connection | None = None
     try:
         if where != ":memory:":
-            with suppress(OSError):  # SQLite reports why it cannot be made
-                private_file(where)  # so are the files that SQLite makes beside it
+            with suppress(OSError):  # SQLite will report why the file cannot be created
+                private_file(where)  # the files that SQLite creates beside it get the same permissions
         base = sqlite3.connect(where, check_same_thread=False, isolation_level=None, timeout=2)
         base.create_function("hashed", -1, row_hash, deterministic=True)
         base.execute("pragma locking_mode = exclusive")

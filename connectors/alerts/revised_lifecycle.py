@@ -92,7 +92,7 @@ class RevisedLifecycle:
         self.inhibition = Inhibition(lifecycle.alerts)
         self._keys: dict[str, AlertKey] = {}
         self._why = unknown
-        self._reached: dict[str, int] = {}  # for a start without revision
+        self._reached: dict[str, int] = {}  # needed if the next start is without --revise
         self._due: list[tuple[int, str]] = []
         self._final: list[tuple[int, str]] = []
         places = {alert.name: place for place, alert in enumerate(lifecycle.alerts)}

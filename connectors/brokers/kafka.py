@@ -191,7 +191,7 @@ class TopicSource:
         self._grouped = "group" in address.options
         self._start = topic.begin() | (topic.committed() if self._grouped else {}) | dict(place)
         self._end = self._acknowledged = self._start
-        self._most = 1 << 62  # the number of messages in a poll, which follows from their size
+        self._most = 1 << 62  # the number of messages per poll, adapted to their size
         bounded = address.choice("until", ("ever", "now")) == "now"
         self._target = topic.following(self._start, None) if bounded else None
 

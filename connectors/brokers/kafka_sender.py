@@ -16,8 +16,8 @@ from cep.core.extras import install_command
 if TYPE_CHECKING:
     from confluent_kafka import Producer
 
-_MAKING = 2.0  # seconds in which a broker has to make a topic
-_SLICE = 0.2  # seconds to wait, and to hold up Ctrl-C
+_MAKING = 2.0  # seconds for a broker to create a topic
+_SLICE = 0.2  # seconds to wait at a time, so that Ctrl-C is not delayed
 
 
 class KafkaSender:

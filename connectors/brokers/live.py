@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from cep.connectors.brokers.kafka import TopicSource
     from cep.connectors.brokers.sensorthings import Observations
 
-_POLL = 0.2  # seconds to wait for messages, and to hold up Ctrl-C
-_TURN = 0.02  # the same for each of several inputs
+_POLL = 0.2  # seconds to wait for messages at a time, so that Ctrl-C is not delayed
+_TURN = 0.02  # the same if there are several inputs
 
 
 class RunState(Protocol):

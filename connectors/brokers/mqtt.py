@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 WAIT = 10.0
 """The time limit for an answer of a broker, in seconds."""
 
-_EVER = 0xFFFFFFFF  # seconds for which a session is kept: for ever
+_EVER = 0xFFFFFFFF  # seconds for which a session is kept: forever
 _MANY = 65_535  # messages that may be in transit at a time
 _TAKEN_OVER = 0x8E
-_BYTES = 1 << 24  # messages that are taken at a time
+_BYTES = 1 << 24  # the number of bytes of messages taken at a time
 _NOTHING = "semcep/nothing"  # a filter to which nobody subscribes
 
 
@@ -63,7 +63,7 @@ class Subscription:
         self._numbered = 0
         self._known = {} if known is None else known
         self._came: deque[Arrival] = deque()
-        self._open: list[Arrival] = []  # polled, not yet processed
+        self._open: list[Arrival] = []  # returned by `take`, but not yet processed
         self._there = threading.Condition()
         self._subscribed = self._answered = False
         self._gone = "the broker has gone"
@@ -180,7 +180,7 @@ class Subscription:
     # --- called in the thread of the client ---
 
     def _connected(self, client: Client, data: object, flags: Any, reason: Any, properties: object) -> None:
-        if reason.is_failure and self._subscribed:  # a broker that was there may have restarted
+        if reason.is_failure and self._subscribed:  # a broker that has answered before may be restarting
             self._gone = f"the broker refuses: {str(reason).lower()}"
         elif reason.is_failure:
             self._fail(*refusal(self.address, str(reason)))
@@ -213,7 +213,7 @@ class Subscription:
             self._fail("another client has come with the name of this one", "each run has its own `?client=NAME`")
 
     def _message(self, client: Client, data: object, message: MQTTMessage) -> None:
-        if message.retain and not self._retained:  # brokers of version 3 send it nevertheless
+        if message.retain and not self._retained:  # brokers of version 3 send retained messages nevertheless
             client.ack(message.mid, message.qos)
             return
         one = Arrival(message.topic, bytes(message.payload), message.mid, message.qos)

@@ -17,8 +17,8 @@ from cep.core.extras import install_command
 if TYPE_CHECKING:
     from paho.mqtt.client import Client
 
-_AT_ONCE = 10_000  # messages in transit: MQTT has numbers for 65,535
-_SLICE = 0.2  # seconds to wait, and to hold up Ctrl-C
+_AT_ONCE = 10_000  # messages in transit; MQTT has 65,535 packet identifiers
+_SLICE = 0.2  # seconds to wait at a time, so that Ctrl-C is not delayed
 
 
 class MqttSender:

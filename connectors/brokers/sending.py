@@ -55,7 +55,8 @@ class Sending:
         topic, key = self._topic, id.encode()
         if self._by is not None or self._revised or _TYPE in topic:
             record = json.loads(line)
-            key = record[ID].encode() if self._revised else key  # the withdrawal of a row comes after it
+            # with the same key, the withdrawal of a row arrives after it
+            key = record[ID].encode() if self._revised else key
             topic = topic.replace(_TYPE, record["type"])
             if self._by is not None and self._by in record:
                 value = record[self._by]

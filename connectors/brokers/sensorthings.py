@@ -35,9 +35,9 @@ LOGIN = "SEMCEP_SENSORTHINGS"
 AGAIN = 256
 """The number of ids that are requested again, because concurrent transactions may commit in another order."""
 
-_LAST, _COUNT, _FLOOR, _ORDER = 0, -1, -2, -3  # in a place; from 1 on: which of the last are known
+_LAST, _COUNT, _FLOOR, _ORDER = 0, -1, -2, -3  # keys in a position; keys from 1 on hold the latest known observations
 _SETS = "Things", "Datastreams", "Observations"
-_PAGES = 2  # observations that wait to be polled
+_PAGES = 2  # the number of pages of observations that wait to be polled
 _ID = "@iot.id"
 _NEXT = re.compile(r'"@iot\.nextLink"\s*:\s*("(?:[^"\\]|\\.)*")')
 _VALUE = "(),'/:$"

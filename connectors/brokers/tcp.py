@@ -20,7 +20,8 @@ WAIT = 10.0
 
 _CHUNK = 1 << 20
 _HEAD = 1000  # bytes that are kept of a line that is too long
-_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}  # else a crash of the machine goes unnoticed
+# without keepalive, a crash of the other machine goes unnoticed
+_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 _SLOWEST = 30.0  # seconds between two attempts to reconnect
 
 
@@ -29,7 +30,7 @@ def connected(address: Address) -> BinaryIO:
     made = _connection(address)
     made.settimeout(None)
     file = cast(BinaryIO, made.makefile("rb", buffering=0))
-    made.close()  # the file keeps it open
+    made.close()  # the file object keeps the connection open
     return file
 
 

@@ -50,7 +50,7 @@ def _plain(value: Any) -> Any:
         return _period(value)
     if isinstance(value, Decimal):
         return None if not value.is_finite() else int(value) if value == int(value) else float(value)
-    if type(value).__name__ == "NAType":  # that of pandas
+    if type(value).__name__ == "NAType":  # pandas' missing value
         return None
     raise TypeError(f"a `{type(value).__name__}` is not a value of a record")
 

@@ -106,7 +106,7 @@ def needed_columns(label: str, columns: pa.Schema, schema: Schema) -> list[str]:
     bound, nested = _bound(label, _Table(columns.names, _arrow_types(columns), lambda names: [empty]), schema)
     needed = columns_of(bound, nested)
     for _ in _rows(label, iter([empty.select(needed)]), [(bound, nested)], 0):
-        pass  # types are looked at where rows are read, and here are none
+        pass  # reading checks the types; there are no rows
     return needed
 
 
@@ -302,7 +302,8 @@ def _records(
     folded: FoldedTables,
 ) -> Iterator[Batch]:
     """Read records like lines of JSON, with the same keys and the same reasons of dead letters."""
-    from cep.connectors.formats.jsonl import LineReader  # with its scanner, which tables do not need
+    # imported here, because tables do not need its compiled scanner
+    from cep.connectors.formats.jsonl import LineReader
     from cep.connectors.frames.objects import as_lines
 
     lines = LineReader(schemas, event, named)

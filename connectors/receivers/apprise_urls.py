@@ -96,7 +96,7 @@ _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://")
 _MARKUP = re.compile(r"[\\`*_~|<>\[\]()#]")
 _MENTION = re.compile(
     r"@(?=[\w!&])|<(?=[\w!@#])"
-)  # `@all`; of Slack and Google Chat `<!here>`, `<users/all>`, `<URL|text>`
+)  # `@all`; in Slack and Google Chat: `<!here>`, `<users/all>`, `<URL|text>`
 _STATUS = re.compile(r"error=(\d{3})\b")
 
 

@@ -47,12 +47,13 @@ class Groups:
     ) -> None:
         self._outbox, self._name, self._group_of = outbox, name, group_of
         self._sent: dict[str, int] = {}
-        self._batches: dict[str, list[int]] = {}  # those that were begun
-        self._messages: dict[str, str] = {}  # the names of their messages
+        self._batches: dict[str, list[int]] = {}  # the numbers of the changes in each group's current message
+        self._messages: dict[str, str] = {}  # the ids of these messages
         self._open: dict[str, set[str]] = {}  # alerts of which the receiver was notified and that are not over
         self._over: set[str] = set()
-        self._group: dict[str, str] = {}  # by open alert, the key of its last group
-        self._begun: dict[int, str] = {}  # by number, the key of the group in which it was begun before this start
+        self._group: dict[str, str] = {}  # the key of the last group, by open alert
+        # the group in which a change was sent before this start, by the change's number
+        self._begun: dict[int, str] = {}
         for key, (sent, numbers, message) in outbox.groups(name).items():
             self._sent[key] = sent
             if rest := [number for number in numbers if not has(number)]:
@@ -95,7 +96,8 @@ class Groups:
         """Return the waiting changes for the next message in order, and record them. Raises CepError if the disk cannot
         be written."""
         begun = self._batches.get(key, [])
-        if not any(entry.number in begun for entry in waiting):  # none; or other routes apply since the start
+        # no message was begun, or the routes have changed since
+        if not any(entry.number in begun for entry in waiting):
             numbers = [entry.number for entry in waiting]
             message = as_people_know_it(waiting[0], self._outbox).message
             self._outbox.note_group(self._name, key, now, numbers, message)

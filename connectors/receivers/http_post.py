@@ -31,7 +31,7 @@ by the content."""
 
 _LONGEST_WAIT = 3600.0
 _READ = 4096  # bytes of a response that are read
-_IDLE, _OLD = 30.0, 300.0  # seconds for which an unused connection is kept, and for which any is
+_IDLE, _OLD = 30.0, 300.0  # the seconds for which an unused connection is kept, and the greatest age of a connection
 
 
 class HttpConnections:
@@ -120,7 +120,7 @@ class HttpConnections:
             except OSError as reason:
                 error = reason
                 continue
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # headers and body are two packets
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # headers and body are sent as two packets
             if self._tls is not None:
                 connection.default_port = 443
                 plain = self._tls.wrap_socket(plain, server_hostname=target.host)

@@ -49,7 +49,7 @@ class Lanes:
         while (step := self._steps.get()) is not None:
             try:
                 step[0]()
-            except Exception as error:  # also an unexpected error: a thread that ended would report nothing
+            except Exception as error:  # even an unexpected error: if the thread ended, nothing would be reported
                 self._ended.append((step[1], error))
             else:
                 self._ended.append((step[1], None))

@@ -28,7 +28,7 @@ TIMEOUT = 20.0
 """The time limit for connecting and for each answer of the server, in seconds."""
 
 _IDLE = 10.0  # seconds for which an unused connection is kept
-_WIRE = SMTP.clone(cte_type="7bit")  # a length that every server accepts
+_WIRE = SMTP.clone(cte_type="7bit")  # a line length that every server accepts
 _DOMAIN = re.compile(r"[A-Za-z0-9.-]+")
 
 
@@ -182,7 +182,7 @@ def message(entries: Sequence[OutboxEntry], to: str, origin: Publisher, threads:
     made["X-Semcep-Changes"] = " ".join(entry.change.id for entry in entries)
     made.set_content(plain(entries, origin), cte="quoted-printable")
     made.add_alternative(html(entries, origin), subtype="html", cte="quoted-printable")
-    made.set_boundary(f"={first.change.id}=")  # no text has it: quoted-printable writes `=` differently
+    made.set_boundary(f"={first.change.id}=")  # no text contains it, because quoted-printable encodes `=`
     return made
 
 

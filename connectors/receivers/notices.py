@@ -22,7 +22,7 @@ def news(change: AlertChange, outbox: Outbox) -> bool:
     if change.word != "updated" or change.note or change.sent == change.revision:
         return True
     before = outbox.revision(change.alert, change.revision - 1)
-    return before is None or before.change.quiet  # it continues an alert of which they were not notified
+    return before is None or before.change.quiet  # receivers were not notified of the alert before
 
 
 def as_people_know_it(entry: OutboxEntry, outbox: Outbox) -> OutboxEntry:

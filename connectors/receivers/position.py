@@ -23,8 +23,8 @@ class Position:
         """`cursor`: the receiver has all entries up to this number. `ahead`: the ranges beyond it that the receiver had
         at the last start."""
         self.changed = False
-        self._last = cursor  # the last one that was taken
-        self._waiting: dict[int, None] = {}  # taken and not done, in order
+        self._last = cursor  # the last entry that was added
+        self._waiting: dict[int, None] = {}  # entries that were added and are not done, in order
         self._before = deque(ahead)
 
     @property

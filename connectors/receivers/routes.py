@@ -268,7 +268,7 @@ def lines(routes: Routes, alerts: Iterable[Alert], origin: Publisher, write: Cal
             continue
         words = [(alert.severity, 0), *alert.escalations]
         lines.append(f"{alert.name}: " + ", ".join(w + (f" after {write(t)}" if t else "") for w, t in words))
-        told: dict[str, list[tuple[str, str]]] = {}  # by receiver: conditions and groups up to this severity
+        told: dict[str, list[tuple[str, str]]] = {}  # the conditions and groups up to this severity, by receiver
         certain = ""  # the severity from which on it certainly reaches a receiver
         for number, (severity, _) in enumerate(words):
             rows, all_go = _reach(routes, possible_labels(alert, severity, origin))

@@ -29,8 +29,8 @@ ATTEMPTS = 20
 minutes."""
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 60.0
-_LOOK = 0.5  # seconds in which a sender notices that it has to stop
-_HELD = 10_000  # the most entries in the queues, so that a refused one does not hold up others for long
+_LOOK = 0.5  # seconds until a sender notices that it must stop
+_HELD = 10_000  # the greatest number of queued entries, large enough that a refused one rarely delays others
 
 
 class ReportTrouble(Protocol):
@@ -158,19 +158,19 @@ class Sender:
         self._read, self._held = self.position.cursor, 0
         self._attempts, self._report = attempts, report
         self._queues: dict[str, deque[OutboxEntry]] = {}
-        self._ready: deque[str] = deque()  # keys whose first entries may be sent
-        self._later: list[tuple[float, str]] = []  # keys that wait, and until when
+        self._ready: deque[str] = deque()  # the keys whose first entries can be sent
+        self._later: list[tuple[float, str]] = []  # the keys that wait, each with its time
         self._troubles: dict[str, _Trouble] = {}
-        self._begun = self._taken = 0  # the number of steps; the last one that succeeded
+        self._begun = self._taken = 0  # the number of steps begun, and of the last successful one
         self._reported = self._failing = False
-        self._behind = True  # queued entries may have arrived already: before this start, or before a failure
+        self._behind = True  # queued entries may have arrived already, before this start or before a failure
         self._pause, self._resume = 0.0, 0.0
         self._looked = -_LOOK
         self._resting = self._repeating = False
         self._waiting: dict[str, _Waiting] = {}  # by alert
-        self._following: dict[str, list[OutboxEntry]] = {}  # by alert: changes behind others that are being sent
+        self._following: dict[str, list[OutboxEntry]] = {}  # by alert: changes that wait for others that are being sent
         self._doubtful: set[str] = set()  # keys of queues that may contain entries which will not be sent
-        self._unsent = outbox.unsent(name)  # by alert, the first revision that was dropped since the last message
+        self._unsent = outbox.unsent(name)  # by alert: the first revision dropped since the last message
         self._reminders: dict[str, _Reminder] = {}  # by alert
         self._await_reminders(has)
         self._bell, self._stopping = threading.Event(), threading.Event()
@@ -202,7 +202,8 @@ class Sender:
                 self._bell.clear()
                 self._settle()
             self._acknowledge()
-        except Closed:  # while the receiver was slow: it is sent again after the next start
+        # the outbox was closed while the receiver was slow; the entries are sent again after the next start
+        except Closed:
             pass
         finally:
             self.delivery.close()
@@ -304,7 +305,7 @@ class Sender:
         receiver does not know, and reminders about alerts that have changed since.
         """
         queue = self._queues[key]
-        if self.outbox.last > self._read:  # so many wait that not all were read
+        if self.outbox.last > self._read:  # not all entries were read, because so many are waiting
             for entry in islice(queue, self.delivery.most):
                 latest = self.outbox.revision(entry.change.alert)
                 if latest is not None and latest.number > self._read and latest.change.quiet:
@@ -323,7 +324,7 @@ class Sender:
                 dropped.append(entry)
             elif (
                 change.over
-                and not self.delivery.states  # the receiver may know it without an answer, or ignore it
+                and not self.delivery.states  # for states, the receiver may have the alert even if it did not answer
                 and change.alert in unsent
                 and change.alert not in told
                 and self._last_told(change, unsent[change.alert]) is None
@@ -456,7 +457,7 @@ class Sender:
             if latest is None or latest.change.over or not latest.change.repeat or not self._wants(latest.change):
                 del self._reminders[alert]
             elif latest.change.quiet or latest.change.acknowledged:
-                self._heard(latest.change, reminder.due, reminder.number)  # perhaps the next time
+                self._heard(latest.change, reminder.due, reminder.number)  # it may be due again next time
             elif latest.number <= self._read:
                 self._queue(replace(latest, came=now, reminder=reminder.number))
 
@@ -550,7 +551,7 @@ class Sender:
         elif not _may_be_content(error):
             self._ready.append(key)
         elif len(entries) > 1 and (isinstance(error, DeliveryRefused) or trouble.answers + 1 >= self._attempts):
-            trouble.answers, trouble.alone = 0, len(entries)  # which of them failed?
+            trouble.answers, trouble.alone = 0, len(entries)  # find out which one failed
             self._ready.appendleft(key)
         else:
             trouble.answers += 1
@@ -601,7 +602,7 @@ class Sender:
         self._behind = True
         if isinstance(error, Unreachable):
             now = time.monotonic()
-            if now >= self._resume:  # otherwise others have failed at the same time
+            if now >= self._resume:  # otherwise, other steps have failed at the same time
                 self._pause = min(max(2 * self._pause, _FIRST_WAIT), _LONGEST_WAIT)
             self._failing, self._resume = True, max(self._resume, now + max(self._pause, error.wait))
 
@@ -663,7 +664,7 @@ class Sender:
 
         def then(error: Exception | None) -> None:
             self._repeating = False
-            self._looked = -_LOOK  # there may be more
+            self._looked = -_LOOK  # check for further dead letters at once
             if error is None:
                 self._counts.delivered += 1
                 self._note(lambda: self.outbox.delivered(self.name, entry.number))
@@ -694,7 +695,7 @@ class Sender:
                 step()
             except Closed:
                 raise
-            except Exception as error:  # a thread that ended would report nothing
+            except Exception as error:  # if the thread ended, nothing would be reported
                 reason = error.message if isinstance(error, CepError) else str(error) or type(error).__name__
                 if wait == _FIRST_WAIT:
                     self._report(self.name, trouble.format(reason), reason=reason)

@@ -17,8 +17,8 @@ from cep.connectors.receivers.document import Publisher, to_json
 PULSE = 15.0
 """The seconds of silence after which a comment is sent, so that proxies keep the connection open."""
 
-_NEWEST = 4096  # entries that are kept ready
-_MOST = 500  # entries that are sent at once
+_NEWEST = 4096  # the number of entries kept as messages
+_MOST = 500  # the number of entries sent at a time
 
 
 class Stream:

@@ -72,7 +72,7 @@ def application(
     made.add_middleware(Codings, most=limits.body)
     made.add_middleware(Methods, paths=paths)
     made.add_middleware(Guard, limits=limits)
-    if origins:  # outside, so that a browser reads why it was refused
+    if origins:  # outermost, so that browsers can read the reason of a refusal
         made.add_middleware(
             CORSMiddleware,
             allow_origins=list(origins),

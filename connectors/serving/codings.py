@@ -18,7 +18,7 @@ LEAST = 1_000
 """The size in bytes from which a response is compressed."""
 
 _LEVEL = 5
-_LARGE = 1 << 16  # from so many bytes on, another thread compresses
+_LARGE = 1 << 16  # the size in bytes from which another thread compresses
 _NAMES = frozenset(("gzip", "x-gzip"))
 _PLAIN = ("text/", "application/json", "application/xml", "image/svg+xml", "application/n-triples", "application/trig")
 

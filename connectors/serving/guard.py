@@ -140,14 +140,15 @@ class Guard:
         async def measured() -> Message:
             nonlocal size, whole, over
             try:
-                async with asyncio.timeout_at(None if whole else until):  # then wait for the client to leave
+                # afterwards, wait for the client to disconnect
+                async with asyncio.timeout_at(None if whole else until):
                     message = await receive()
             except TimeoutError:
                 if not begun:
                     late = "the body of the request did not come in time\n"
                     over = PlainTextResponse(late, 408, {"Connection": "close"})
                     return {"type": "http.disconnect"}
-                message = await receive()  # nobody needs the body any more
+                message = await receive()  # the body is no longer needed
             size += len(message.get("body", b""))
             whole = not message.get("more_body", False)
             if size > limits.body:

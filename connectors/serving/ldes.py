@@ -20,7 +20,7 @@ from cep.connectors.serving.negotiation import negotiated
 from cep.connectors.serving.openapi import route_responses
 from cep.connectors.serving.sparql import GRAPHS, STATUS, await_answer
 
-_PAGE = 500  # members
+_PAGE = 500  # the number of members per page
 _LASTING = {10: timedelta(days=1), 13: timedelta(hours=1), 16: timedelta(minutes=1), 19: timedelta(seconds=1)}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FORMATS = {
@@ -72,7 +72,7 @@ def router(history: StoreListener, retention: str | None) -> APIRouter:
             end = datetime.fromisoformat(part).replace(tzinfo=UTC) + _LASTING[len(part)]
         except (ValueError, OverflowError):
             return PlainTextResponse("there is no such page\n", 404)
-        over = history.reached >= (end - _EPOCH) // timedelta(microseconds=1)  # read before the contents
+        over = history.reached >= (end - _EPOCH) // timedelta(microseconds=1)  # must be read before the contents
         try:
             if "T" in part:
                 found = await await_answer(request, store.page(part, page, _PAGE, client_of(request.scope)))
@@ -140,7 +140,7 @@ def _relation(this: str, node: str, kind: str, value: str) -> list[str]:
         f"_:{name} <{RDF}type> <{TREE}{kind}Relation> .",
         f"_:{name} <{TREE}node> <{node}> .",
         f"_:{name} <{TREE}path> _:path{name} .",
-        f'_:{name} <{TREE}value> "{value}"^^<{XSD}dateTime> .',  # as the store has times
+        f'_:{name} <{TREE}value> "{value}"^^<{XSD}dateTime> .',  # in the store's format of times
         *_list(f"path{name}"),
     ]
 

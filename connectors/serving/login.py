@@ -21,7 +21,7 @@ LASTS = 30 * 86_400
 
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="semcep"'}
 
-_MOST = 8_192  # bytes of the form
+_MOST = 8_192  # the greatest size of the form in bytes
 _STYLE = """
 :root { color-scheme: light dark; font: 16px/1.45 Inter, system-ui, -apple-system, "Segoe UI", Roboto, sans-serif;
   background: light-dark(#eef1f5, #0d1218); color: light-dark(#17202b, #e8edf3); }
@@ -58,7 +58,7 @@ _HEADERS = {
     "form-action 'self'; frame-ancestors 'none'",
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",  # with `no-referrer`, a browser does not say that the form belongs to this server
+    "Referrer-Policy": "same-origin",  # with `no-referrer`, browsers do not tell that the form belongs to this server
 }
 
 
@@ -106,7 +106,7 @@ def logout_cookie(scope: Scope) -> str:
 
 def _cookie(value: str, seconds: int, scope: Scope) -> str:
     before = Headers(scope=scope).get("x-forwarded-proto", "").partition(",")[0].strip().lower()
-    secure = "; Secure" if "https" in (scope["scheme"], before) else ""  # here, or at a proxy in front
+    secure = "; Secure" if "https" in (scope["scheme"], before) else ""  # TLS here, or at a proxy
     path = scope.get("root_path", "")
     return f"{COOKIE}={value}; HttpOnly; SameSite=Lax; Max-Age={seconds}; Path={path}/{secure}"
 

@@ -71,7 +71,7 @@ def description(app: FastAPI, token: bool) -> Callable[[], dict[str, Any]]:
                 for operation in methods.values():
                     _complete(path, operation, token)
             schemas = found.get("components", {}).get("schemas", {})
-            for name in ("HTTPValidationError", "ValidationError"):  # here it is a sentence
+            for name in ("HTTPValidationError", "ValidationError"):  # this server's errors are sentences
                 schemas.pop(name, None)
             if token:
                 found.setdefault("components", {})["securitySchemes"] = _TOKENS

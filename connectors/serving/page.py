@@ -45,7 +45,7 @@ PULSE = 15.0
 
 _OBJECT = {"type": "object"}
 _PACE = 0.1  # seconds between two messages to one client
-_MOST = 1_000  # events of one message
+_MOST = 1_000  # the number of events in one message
 _CHANGES = 400  # changes of alerts in the first state of a page
 _FAR = 2**60
 _HANDLING = "Handling alerts"

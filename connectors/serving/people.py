@@ -29,7 +29,7 @@ LOCAL = "local"
 
 _NAME = re.compile(r"[^\s\x00-\x1f\x7f#]{1,64}")
 _NO_NAME = re.compile(r"[\s\x00-\x1f\x7f#]")
-_BAD = frozenset(' ";,\\')  # not allowed in a cookie, or in an address
+_BAD = frozenset(' ";,\\')  # not permitted in a cookie or an address
 _FORM = "a line is `name role token`: `ann editor $(openssl rand -hex 32)`"
 
 

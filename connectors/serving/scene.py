@@ -121,7 +121,8 @@ class Scene:
         }
         self._gone = 0
         self.withdrawn, self._revised = WithdrawnEvents(), service.engine.withdraws
-        self._ids: dict[str, tuple[int, str, bytes, str | None]] = {}  # no objects that garbage collection would search
+        # strings and tuples only, which garbage collection does not have to search
+        self._ids: dict[str, tuple[int, str, bytes, str | None]] = {}
         self.readings = Readings(service.inputs, self._subject_columns)
         self._due: list[tuple[int, str]] = []  # times at which awaited stations are overdue, or once were
         self._waiting: dict[asyncio.AbstractEventLoop, asyncio.Event] = {}

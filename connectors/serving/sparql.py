@@ -163,7 +163,7 @@ async def _answered(request: Request, store: StoreProcess, options: SparqlOption
         question = replace(question, table=table or "json", graph=graph or "ttl", client=client)
         await asyncio.to_thread(check_federation, question.text)
         answer = await await_answer(request, store.ask(question))
-        if answer.format not in (table, graph):  # only the query decides between the two
+        if answer.format not in (table, graph):  # the kind of result depends on the query only
             kinds = TABLES if answer.format in TABLES.values() else GRAPHS
             raise Malformed(406, f"the answer of this query is {', '.join(kinds)}")
     except Malformed as error:

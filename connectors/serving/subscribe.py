@@ -42,7 +42,7 @@ MOST = 1 << 22
 _QUERIES = 100  # distinct queries that are watched
 _BEHIND = 64  # messages that may wait for a client; a client that is further behind is disconnected
 _ALIVE = 15.0  # seconds of silence after which a comment is sent
-_TROUBLES = 3  # failures in a row, which end it
+_TROUBLES = 3  # the number of consecutive failures that end a query
 _NO_TABLE = "table"  # the code for a query that cannot be watched
 
 
@@ -164,8 +164,8 @@ class Subscriptions:
                     troubles = 0
                 except Exception as error:
                     refusal, pause = _refusal(error), self._pace.later
-                    one.due.set()  # also if nothing arrives: the current answer is not known yet
-                    troubles += refusal.code != "busy"  # an error that is not the query's own
+                    one.due.set()  # evaluate even if nothing arrives, because the current answer is not known yet
+                    troubles += refusal.code != "busy"  # only errors caused by the query count
                     change = _message("problem", _json({"code": refusal.code, "text": str(refusal)}))
                 if change is not None:
                     self._send(one, change)

@@ -32,7 +32,8 @@ class WithdrawnEvents:
     def came(self, document: Mapping[str, Any]) -> None:
         """Note that an event exists. Its document has `id`, `type`, `end` and its subject's `key`."""
         self._documents.pop(document["id"], None)
-        end = document["start"] if document["end"] is None else document["end"]  # of what holds its beginning counts
+        # for an open interval, its beginning counts
+        end = document["start"] if document["end"] is None else document["end"]
         if document["key"] is not None and end is not None:
             self._about.setdefault(document["key"], {})[document["id"]] = end, document["type"]
 

@@ -143,7 +143,7 @@ def formula(explainer: Explainer, node: FormulaNode) -> Json:
         answer["conditions"] = [explainer.condition(each) for each in node.judged]
     parts = [formula(explainer, each) if isinstance(each, FormulaNode) else explainer.node(each) for each in node.parts]
     if len(parts) == 1 and all(parts[0].get(key) == answer[key] for key in ("formula", "negated", "intervals")):
-        parts = parts[0]["parts"]  # the same, from inside
+        parts = parts[0]["parts"]  # flatten parts with the same formula
     answer["parts"] = parts
     if node.left_out:
         answer["left_out"] = node.left_out

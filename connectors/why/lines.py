@@ -181,7 +181,8 @@ def _body(node: Explained, depth: int, width: int) -> Iterator[str]:
     elif "bounds" in node:
         for each in node.get("formulas", ()):
             yield from _formula(each, depth + 1, width)
-    elif node.get("parts") and any(part["event"] != node["event"] for part in node["parts"]):  # or it begins, or ends
+    elif node.get("parts") and any(part["event"] != node["event"] for part in node["parts"]):
+        # also for the beginning or end of an interval
         yield from _wrapped("by a rule that is no longer known, from", depth + 1, width)
     for part in node.get("parts", ()):
         yield from _node(part, depth + 1, width)

@@ -39,7 +39,7 @@ class LiveRevisions:
         self._changes: dict[str, list[DerivedChange]] = {}
         self._memory = Memory(engine)
         self._came: list[InputChange] = []
-        self._over = False  # it has been processed
+        self._over = False  # the round of these changes has been processed
         self._before = engine.latest, engine.watermark
         self._look_at = MOST
         engine.follow_input(self._take)
@@ -73,7 +73,7 @@ class LiveRevisions:
         come = changes.coming[:, changes.coming[ORDER].argsort(kind="stable")]
         before = list(accumulate(come[END].tolist(), max, initial=latest))[:-1]
         late = come[END] < before if rows(come) else come[END] < 0
-        ats = dict(zip(come[ORDER].tolist(), before, strict=True))  # the position of the input at each
+        ats = dict(zip(come[ORDER].tolist(), before, strict=True))  # the latest time of the input before each record
         now = {}
         if rows(changes.going) and key is not None:
             now = {_keyed(one, key): one for one in self._memory.decoded(event, come, None)}

@@ -53,7 +53,7 @@ def of_event(explainer: Explainer, id: str) -> list[Json]:
     answer: list[Json] = []
     for before, each, after in zip([None, *found], found, [*found[1:], None]):
         if not each.added and after is not None and after.why is each.why:
-            continue  # otherwise it exists again
+            continue  # otherwise the event exists again
         answer.append(_change(explainer, each))
         if before is not None and not before.added and before.why is each.why:
             answer[-1] |= {"change": REVISE} | fluents.times(explainer, each.occurrence)

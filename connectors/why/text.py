@@ -375,7 +375,7 @@ def by_id(
     memory = Memory(engine)
     since, until = (BEGINNING, END) if end is None else (end, end)
     for name in engine.outputs if event is None else [event]:
-        if memory.fluents.knows(name):  # it may have ended since
+        if memory.fluents.knows(name):  # the interval may have ended since
             since, until = BEGINNING, END
         for occurrence in memory.find(name, {}, since, until):
             known = cut(occurrence, (cuts or {}).get(name))

@@ -18,7 +18,8 @@ from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.core.storage.urls import is_url
 
-_BYTES, _ROWS, _TIMES = 1 << 16, 1 << 10, 4  # of text or Parquet, and how often so much is read
+# the bytes of text and the rows of Parquet read at a time, and the number of times
+_BYTES, _ROWS, _TIMES = 1 << 16, 1 << 10, 4
 
 
 def form(found: Sequence[Input], schemas: Mapping[str, Schema]) -> str | None:

@@ -32,7 +32,7 @@ SEA, LAND, BORDER = "#d9e6f0", "#f7f5f0", "#a9b3bc"
 INSIDE, OUTSIDE, FIELD = "#0b2f5b", "#b7bfc7", "#fbd3b8"
 WIDTH, DPI = 9.2, 174
 LEFT, RIGHT, GAP = 0.012, 0.988, 0.014
-HEAD, FOOT, UNDER = 1.1, 0.66, 0.74  # inches: above the maps' titles, the attributions, the words below a map
+HEAD, FOOT, UNDER = 1.1, 0.66, 0.74  # heights in inches: the header, the attributions, and the text below a map
 MARGIN = 5_000  # metres around the largest area
 LABELS = 14
 """The greatest number of places with names."""
@@ -67,7 +67,7 @@ def draw(path: Path, title: str, subtitle: str, scene: Scene) -> None:
     """Write the map to `path`. There must be at least one area."""
     fields = [_field([scene.stations[one.station] for one in area.joined]) for area in scene.areas]
     west, south, east, north = shapely.union_all(fields).bounds
-    scale = cos(radians((south + north) / 2))  # a degree east in degrees north
+    scale = cos(radians((south + north) / 2))  # the length of a degree of longitude in degrees of latitude
     more = MARGIN / 111_200
     box = (west - more / scale, south - more, east + more / scale, north + more)
     count = len(scene.areas)
@@ -75,7 +75,7 @@ def draw(path: Path, title: str, subtitle: str, scene: Scene) -> None:
     high = width * WIDTH * (box[3] - box[1]) / (box[2] - box[0]) / scale
     height = HEAD + high + UNDER + FOOT
     figure = Figure(figsize=(WIDTH, height), dpi=DPI, facecolor="white")
-    FigureCanvasAgg(figure)  # which measures texts; without one, each measurement would make one
+    FigureCanvasAgg(figure)  # needed to measure texts; otherwise each measurement would create a canvas
     figure.text(LEFT, 1 - 0.13 / height, title, size=15, weight="bold", color=INK, va="top")
     figure.text(LEFT, 1 - 0.44 / height, subtitle, size=8.8, color=QUIET, va="top", linespacing=1.4)
     for number, (area, field) in enumerate(zip(scene.areas, fields, strict=True)):

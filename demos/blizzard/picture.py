@@ -19,12 +19,12 @@ from cep.demos.moments import days
 NAMES = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "LaGuardia"}
 INK, QUIET, HAIR, BEAM, CALM = "#1b2530", "#64707c", "#e3e7eb", "#eef1f4", "#d3d9df"
 STORM, EDGE = "#fdeadd", "#d4501a"
-# visibility of the readings that met the conditions: (miles below which, colour, words)
+# shades by visibility of the readings that met the conditions: (upper limit in miles, colour, words)
 SHADES = ((0.75, "#0b2f5b", "below ¾ mile"), (1.25, "#2f6db0", "¾ to 1 mile"), (2.0, "#8ab8e0", "1¼ to 2 miles"))
 WIDTH, HEIGHT, DPI = 9.2, 5.9, 174
-LEFT, RIGHT, GAP = 0.095, 0.985, 0.022  # of the panels, in the width of the figure
+LEFT, RIGHT, GAP = 0.095, 0.985, 0.022  # positions of the panels, as fractions of the figure's width
 BOTTOM, TOP = 0.145, 0.575
-STRONGEST = 38  # mph at the top of a row
+STRONGEST = 38  # the wind in mph at the top of a row
 THRESHOLD = 15
 
 

