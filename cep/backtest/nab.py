@@ -1,7 +1,7 @@
 """The score of the Numenta Anomaly Benchmark (Lavin and Ahmad 2015, arXiv:1510.03336), over times instead of rows.
 
-Only the earliest detection in a window counts. It earns `tp` times s(y) / s(-1), where y goes from -1 at the start of
-the window to 0 at its end, and s(y) = 2 / (1 + exp(5 y)) - 1. A window without a detection costs `fn`.
+Let s(y) = 2 / (1 + exp(5 y)) - 1. Only the earliest detection in a window counts. It earns `tp` times s(y) / s(-1),
+where y goes from -1 at the start of the window to 0 at its end. A window without a detection costs `fn`.
 
 A detection outside of windows costs `fp` times -s(y). Here y is its distance from the end of the last window, in
 lengths of that window. The cost is the full `fp` if y is at least 3, or if there is no earlier window.

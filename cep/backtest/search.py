@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from cep.backtest.command import BacktestOptions
 
 AT_ONCE, KEPT_AT_ONCE = 500, 100
-"""The number of points per pass, and the same if a state file keeps the results of each pass."""
+"""The number of points per pass: without a state file, and with one."""
 TIMED = 16
 """The number of points in the trial run that estimates the duration of a grid."""
 ROWS = 1 << 18

@@ -90,7 +90,7 @@ def by_key(parts: EngineParts) -> str | None:
 def key_words(
     parts: EngineParts, batch: Mapping[str, pl.DataFrame] | Sequence[Event] | TimeSlice, pushed: Mapping[str, Ints]
 ) -> dict[str, Ints] | None:
-    """Return the key words of the pushed rows, by event; None if lateness is not judged by key."""
+    """Return hashes of the pushed rows' keys, by event; None if lateness is not judged by key."""
     clocks = parts.buffer.clocks
     if clocks is None or isinstance(batch, TimeSlice):
         return None

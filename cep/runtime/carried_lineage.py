@@ -55,8 +55,8 @@ class OtherNames:
     """A translation of a second engine's handles to handles of the first engine.
 
     The first engine has used handles up to `position` for input, and up to `derived` for derived occurrences. `known`
-    holds the sorted handles of the second engine for occurrences that the first engine also has; `here` holds theirs
-    there.
+    holds the sorted handles of the second engine for occurrences that the first engine also has. `here` holds the first
+    engine's handles for the same occurrences.
     """
 
     position: int
@@ -119,7 +119,8 @@ def _known(
     first: OccurrenceHistory,
     second: OccurrenceHistory,
 ) -> Table:
-    """Return pairs of handles for the occurrences that both sets of tables contain: the other handle, then the first.
+    """Return pairs of handles for the occurrences that are in both sets of tables: the handle in `others`, then in
+    `tables`.
 
     Occurrences are equal if they agree in their number in the input, interval, arguments, and rank among equal ones.
     """

@@ -50,8 +50,8 @@ class CycleGoals:
 
     - `parts`: the parts that run within a piece, in this order.
     - `later`: goals that receive fed-back rows at the end of a piece. Their output belongs to the next piece.
-    - `back`: those of them that look back by at least `lag` microseconds. Their output of a piece is known when it
-      begins.
+    - `back`: the goals among `later` that look back by at least `lag` microseconds. So their output in a piece is
+      known when the piece begins.
     """
 
     parts: Sequence[SingleGoal | RowRounds | IntervalRounds]

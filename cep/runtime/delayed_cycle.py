@@ -25,7 +25,7 @@ from cep.runtime.machine_part import SingleGoal
 MOST = 100
 """The number of rounds after which a recursion at the end of the input counts as endless.
 
-Only successive rounds count whose results all begin after the latest time of the input.
+Only rounds in a row count, in which all results begin after the latest time of the input.
 """
 
 
@@ -114,7 +114,8 @@ class IntervalRounds:
         """Run rounds, each from the additions of the round before, until a round adds nothing.
 
         Return False if the stretch has no end and the recursion never ends. It counts as endless after `MOST` rounds
-        with results only after the latest time of the input (`known`), or before the earliest if the cycle looks ahead.
+        whose results all begin after the latest time of the input (`known`). If the cycle looks ahead, they all end
+        before the earliest time.
         """
         new: dict[PlanUnit, Table] = {}
         goes_on = self._goes_on(outputs, last)

@@ -115,9 +115,9 @@ def admit(
 ) -> Admitted:
     """Convert a pushed table to occurrences. In integer columns, -2**63 stands for a missing value.
 
-    `first`: the position of its first row in the input, or the positions of all rows. It is ignored for the order if
-    the table has an `@order`. `named`: use that position as each row's handle in lineage. `handed`: the table is from
-    another stage and may contain numbers of equal rows.
+    `first`: the position of its first row in the input, or the positions of all rows. An `@order` in the table
+    overrides the order of positions. `named`: use the position as each row's handle in lineage. `handed`: the table is
+    from another stage and may contain numbers of equal rows.
 
     CepError: a column is missing. Rows that do not fit the schema are refused.
     """

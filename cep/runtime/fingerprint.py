@@ -25,7 +25,8 @@ class Fingerprints:
         self._events: dict[bool, dict[str, str]] = {}
 
     def units(self, plan: Plan, machine: Machine) -> dict[PlanUnit, str]:
-        """Return the fingerprints of a plan's goals and events. Equal names have equal states after equal input.
+        """Return the fingerprints of a plan's goals and events. Goals with equal names have equal states after equal
+        input.
 
         `plan`: the plan of the program or of a stage, which the machine runs.
         """
@@ -38,8 +39,8 @@ class Fingerprints:
         return self._units
 
     def events(self, known: bool) -> dict[str, str]:
-        """Return the fingerprints of derived events. `known`: they also depend on the knowledge, if the event's rules
-        read it."""
+        """Return the fingerprints of derived events. `known`: include the knowledge, for events whose rules query
+        it."""
         if known not in self._events:
             found = self._found(self._knowledge if known else None)
             derived = self.plan.derived

@@ -25,7 +25,7 @@ Ends = tuple[int, int]
 def fitting_tables(
     parts: EngineParts, batch: Mapping[str, pl.DataFrame], in_turn: bool = False
 ) -> tuple[Frames, dict[str, Ends]] | None:
-    """Return the columns of each table that an engine needs, with `@order`, and the range of their ends.
+    """Return each table with `@order` and the columns that an engine needs, and the range of its ends.
 
     Return None if a row may not fit or may be late. With `in_turn`, earlier rows of the batch can make a row late. If
     start and end share their memory, the table has one column `time` instead.

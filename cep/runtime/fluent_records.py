@@ -57,7 +57,8 @@ def as_intervals(records: pl.DataFrame) -> pl.DataFrame:
 
 
 def closing(parts: EngineParts, name: str, table: Table, late: Bools) -> Bools:
-    """Return which `late` records close an open record. These are changed in place, so that they count by their end."""
+    """Return a mask of the `late` records that close an open record. Change them in place, so that they count by their
+    end."""
     end, start = table[OWN_END], table[-1]
     some: Bools = late & (end != MISSING) & (start == MISSING)
     if not some.any():

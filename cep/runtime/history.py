@@ -125,8 +125,8 @@ class OccurrenceHistory:
     ) -> tuple[list[list[int]], Ints, Ints, dict[int, Piece]]:
         """Return the direct constituents of occurrences.
 
-        The result is a tuple: the rules of each occurrence; two arrays of pairs (place of the occurrence, handle of a
-        constituent); and the constituents by handle, as texts. `handed`: the events that other stages derived.
+        Return the rules of each occurrence, then pairs (place of an occurrence, handle of a constituent) as two arrays,
+        and then the constituents as texts, by handle. `handed`: the events that other stages derived.
         """
         names = table[IDENTITY]
         roots, parts = self._parts(names)
@@ -223,7 +223,7 @@ class OccurrenceHistory:
         self._look_at = max(MOST, 2 * (self.lineage.size + len(needed)))
 
     def keep_only(self, needed: Ints) -> None:
-        """Drop additional data of all other handles."""
+        """Drop what a subclass keeps for handles other than these."""
 
     def snapshot(self, waiting: Sequence[Ints], whole: bool = False) -> list[pa.RecordBatch]:
         """Return the history behind the handles in `waiting`, as batches for a snapshot.
@@ -244,7 +244,7 @@ class OccurrenceHistory:
         return [to_arrow(records), self.lineage.snapshot(needed)]
 
     def take_on(self, batches: list[pa.RecordBatch]) -> None:
-        """Restore the history from the last of a snapshot's batches, and remove these from the list."""
+        """Restore the history from the last batches of a snapshot, and remove them from the list."""
         lineage, records = batches.pop(), batches.pop()
         self.lineage.restore(lineage)
         self.sources, self.derived, self.transitions = {}, {}, {}

@@ -1,12 +1,12 @@
 """Cycles of rows that run instant by instant. Rows that are fed back with a delay arrive at the next instant.
 
 If no cycle closes within one instant and each goal can undo a step, several instants are guessed at once. All goals
-first run through them as if no goal of the cycle had any output there. Then they run again on the output so found,
-until it no longer changes.
+first run through them as if no goal of the cycle had any output there. Then they run again with the output of the
+previous pass, until it no longer changes.
 
 Because dependencies only go from one instant to a later one, there is one solution, and each pass makes at least one
-more instant right. So the number of passes is at most that of the instants, and usually that of the longest chain of
-effects. If there are too many passes, the attempt is undone and repeated with fewer instants.
+more instant right. So there are at most as many passes as instants. Usually there are only as many as the longest chain
+of effects is long. If there are too many, the attempt is undone and repeated with fewer instants.
 """
 
 from __future__ import annotations
@@ -125,7 +125,8 @@ takes more instants. An attempt with MOST passes is undone.
 MOST exceeds the number of passes that LEAST instants need, unless deadlines add instants.
 """
 TENTH = 10
-"""The divisor of `limit` that gives the number of deadlines in a row without input that count as endless.
+"""The divisor in the limit of deadlines: after `limit` / TENTH deadlines in a row without input, a recursion is
+endless.
 
 Deadlines that were open before are not counted. A rule that restarts its own timer would never end.
 """

@@ -170,7 +170,8 @@ class KeyedStage:
         return KeySide(tuple(columns), tuple(types[column] for column in columns))
 
     def _absent(self, unit: int, absent: int, ways: Sequence[Copartitioned]) -> KeySide:
-        """Return the key columns of the absent (negated) side of a pair, as columns of the pair's own join key."""
+        """Return the key columns of the absent (negated) side of a pair. They are positions in the join key of the
+        pair."""
         if ways and ways[0].nodes[absent] is EVERYWHERE:
             return KeySide(None)
         properties, own, theirs = (

@@ -691,8 +691,8 @@ class KnowledgeChanges(KnowledgePast):
         self._begin_again([*merged, *(each for each in ordered if each[0] > floor)], [])
 
     def _begin_again(self, applied: list[tuple[int, bytes]], pending: Sequence[tuple[int, bytes]]) -> None:
-        """Replace all changes. Those in `applied` take effect now; if the first has the time MISSING, it holds since
-        ever."""
+        """Replace all changes. Those in `applied` take effect now. If the first has the time MISSING, it has always
+        held."""
         changed = bool(self.touched or self.applied)
         self.pending, self.applied, self._ahead, self.over, self._before = [], [], None, None, None
         self._times, self.given_by, self.come_late = [], None, []

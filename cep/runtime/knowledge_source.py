@@ -96,7 +96,7 @@ class KnowledgeSource(ABC):
 
     @abstractmethod
     def areas(self) -> Areas | None:
-        """Return the source of the shapes of places, by IRI, for `inside`. Equal sources return the same shapes."""
+        """Return the lookup of the shapes of places by IRI, for `inside`. Equal lookups return the same shapes."""
 
     @abstractmethod
     def fork(self, *, apart: bool = False) -> KnowledgeSource:

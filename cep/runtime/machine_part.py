@@ -42,7 +42,7 @@ class MachinePart(Protocol):
         frontier: Frontier,
         made: dict[PlanUnit, int],
     ) -> bool:
-        """Add the output of the part's units to `outputs`, and the numbers of these rows to `made`.
+        """Add the output of the part's units to `outputs`, and their numbers of rows to `made`.
 
         A missing unit in `outputs` has no rows. Return False if there was nothing to do.
         """
@@ -91,8 +91,8 @@ class GoalByGoal:
 class SingleGoal(GoalByGoal):
     """A single unit: its goal, and the units that it reads.
 
-    `event`: for an event, the event itself, whose input is then the first input of the goal. `width`: the number of its
-    arguments.
+    `event`: the event, if the unit is one. Its own input is then the first input of the goal. `width`: the number of
+    its arguments.
     """
 
     unit: PlanUnit

@@ -15,7 +15,7 @@ from cep.events import Held, Iri, Value
 def held_of(
     tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], start: int | None, until: int | None
 ) -> list[Held]:
-    """Return the intervals of all fluents in frames of `frames`, sorted by (type, args, start).
+    """Return the intervals of all fluents in frames (see `cep.runtime.decode.frames`), sorted by (type, args, start).
 
     They are clipped to the time from `start` to `until`, both included.
     """
@@ -38,9 +38,10 @@ def held_of(
 def clipped(
     tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], start: int | None, until: int | None
 ) -> dict[str, pl.DataFrame]:
-    """Clip frames of `frames` to the time from `start` to `until` (microseconds, both included; None: no bound).
+    """Clip frames (see `cep.runtime.decode.frames`) to the time from `start` to `until`, both included.
 
-    Intervals of fluents are cut. Events are kept if they end in that time.
+    Times are in microseconds; None: there is no bound. Intervals of fluents are cut. Events are kept if they end in
+    that time.
     """
     if start is None and until is None:
         return dict(tables)

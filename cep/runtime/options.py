@@ -37,7 +37,7 @@ class EngineOptions:
     - `start`: the same for recursion into the past. None: the first time of the input.
     - `revise`: how far behind the watermark input may arrive, be corrected or withdrawn, in microseconds. Results
       are output at once and corrected later (`cep.runtime.revision`). None: all output is final.
-    - `final`: under revision, output only final results, with that delay.
+    - `final`: under revision, output only final results, `revise` microseconds later.
     - `corrected`: the input is already corrected, so that KEYs are ignored.
 
     ValueError: `lateness` or `revise` is out of range, or options exclude each other.

@@ -38,7 +38,7 @@ from cep.runtime.revision.row_window import RowChanges
 
 
 def refuse_impossible(tables: Mapping[str, pl.DataFrame], impossible: Mapping[str, Span], source: Source) -> None:
-    """Check that nothing holds that must not hold. CepError: something does; the error names the rule, values and
+    """Check that no rule has derived a forbidden state. CepError: one has; the error names the rule, values and
     time."""
     for name, span in impossible.items():
         if name not in tables or not tables[name].height:
@@ -63,7 +63,7 @@ _CHANGES = np.zeros(KINDS, np.bool_)
 _BEGINS[BEGINNINGS] = _CLOSED[[BEGINS_AT, ENDS]] = 1
 _CHANGES[[*BEGINNINGS, ENDS, ENDS_AT]] = True
 _WORDS, _HALVES = ("ends", "begins"), (")", "]", "(", "[")
-"""The words for a change that is an end or a beginning, and the brackets that a change decides.
+"""The words for a change that is an end or a beginning, and the brackets of an interval that a change determines.
 
 The bracket depends on whether the change is a beginning and whether its time belongs to the interval.
 """
@@ -72,9 +72,10 @@ FEW_WORDS = 32
 
 
 def as_changes(found: Frames, schemas: Mapping[str, Schema], outputs: Mapping[str, Schema]) -> Frames:
-    """Replace tables of beginnings and ends by the written changes of their fluents. Other tables of events stay.
+    """Replace tables of beginnings and ends by the written changes of their fluents. Other tables stay as they are.
 
-    `found`: frames of `frames`. `schemas`: the schemas of these tables. `outputs`: those of the output.
+    `found`: frames (see `cep.runtime.decode.frames`). `schemas`: the schemas of these tables. `outputs`: those of the
+    output.
     """
     out = {}
     for name, table in found.items():
@@ -87,7 +88,10 @@ def as_changes(found: Frames, schemas: Mapping[str, Schema], outputs: Mapping[st
 
 
 def with_begun(found: Frames, schemas: Mapping[str, Schema], outputs: Mapping[str, Schema]) -> Frames:
-    """Add intervals that have begun, without an end, to frames of `frames`. They come before the complete intervals."""
+    """Add intervals that have begun, without an end, to frames (see `cep.runtime.decode.frames`).
+
+    They come before the complete intervals.
+    """
     out = {name: table for name, table in found.items() if not _of_edges(schemas[name])}
     for name, table in found.items():
         fluent = schemas[name].fluent
@@ -146,10 +150,10 @@ def _change_frame(table: Table, schema: Schema, given: Schema, pool: Pool) -> pl
 
 
 def changed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
-    """Return a fluent's changes as they are written, from one of the frames of `frames`.
+    """Return a fluent's changes in their written form, from a frame (see `cep.runtime.decode.frames`).
 
     The columns are `@edge`, `time` (null: before all time), the attributes, and `bounds` with the bracket that the
-    change decides.
+    change determines.
     """
     what = beside("what", [each.name for each in schema.attributes])
     kinds = table[what].to_numpy()
@@ -165,7 +169,7 @@ def changed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
 def _written(
     kinds: Ints, end: Ints, schema: Schema, attributes: Sequence[pl.Series], more: Sequence[pl.Series] = ()
 ) -> pl.DataFrame:
-    """Return changes as they are written, given their kinds, and the times at which they become known."""
+    """Return changes in their written form, given their kinds and the times at which they become known."""
     late = 0 if schema.fluent is None else schema.fluent.late
     time, ever = pl.Series("time", end - late if late else end), (end == SINCE_EVER) | (kinds == BEFORE)
     if ever.any():
@@ -216,7 +220,7 @@ class EngineOutput:
         return {name: tables for name, tables in made.items() if name not in self._hidden}
 
     def frames(self, made: Mapping[str, list[Table]]) -> Frames:
-        """Convert tables to frames. CepError: something holds that must not hold."""
+        """Convert tables to frames. CepError: a forbidden state was derived."""
         out = frames(made, self.plan.schemas, self.pool)
         if self._impossible:
             rules = {name: self._impossible[name] for name in out if name in self._impossible}
@@ -230,11 +234,12 @@ class EngineOutput:
         lineage: Origins | None = None,
         holding: Callable[[], Mapping[str, list[Table]]] = dict,
     ) -> Frames:
-        """Return withdrawn rows and then added rows, with `@change` and the `@id` of each event's meaning.
+        """Return withdrawn rows and then added rows, with `@change` and `@id`.
 
-        Without meanings nothing is ever withdrawn, and added rows are returned unchanged. `lineage`: the columns of
-        lineage; a row that is withdrawn and added with the same lineage is left out. `holding`: the intervals that
-        fluents hold now and that nothing has ended.
+        - `meanings`: the fingerprints of events, for the `@id`. Without them nothing is ever withdrawn, and added rows
+          are returned unchanged.
+        - `lineage`: the columns of lineage. A row that is withdrawn and added with the same lineage is left out.
+        - `holding`: a function that returns the current open intervals of fluents.
         """
         if lineage is None and meanings is not None and not (self.plan.changes or self.plan.begins):
             return self._row_by_row(changes, meanings)
@@ -263,8 +268,10 @@ class EngineOutput:
         return {name: _one_after_another([out[name] for out in both if name in out]) for name in names}
 
     def _row_by_row(self, changes: Mapping[str, RowChanges], meanings: Mapping[str, str]) -> Frames:
-        """Return the same if rows of tables and of the output correspond one to one. One conversion then serves both
-        signs."""
+        """Do the work of `changed` if each row of a table is one row of the output.
+
+        One conversion then serves both withdrawn and added rows.
+        """
         shown = {name: changes[name] for name in sorted(changes) if name not in self._hidden}
         tables = {name: concat([each.going, each.coming]) for name, each in shown.items()}
         out = self.frames({name: [table] for name, table in tables.items()})
@@ -284,7 +291,7 @@ class EngineOutput:
         meanings: Mapping[str, str],
         lineage: Origins | None,
     ) -> None:
-        """Add intervals again that were complete, lost their end, and began before everything that has changed."""
+        """Add the open intervals that replace withdrawn complete ones, which have only lost their end."""
         withdrawn, added = both
         gone: dict[str, pl.Series] = {}
         for name, table in withdrawn.items():
@@ -358,7 +365,7 @@ class EngineOutput:
         return with_begun(out, self.plan.schemas, self.schemas) if self.plan.begins else out
 
     def of_step(self, made: Mapping[str, list[Table]]) -> Frames:
-        """Return the output of a step in the requested form. CepError: something holds that must not hold."""
+        """Return the output of a step in the requested form. CepError: a forbidden state was derived."""
         if self.plan.changes and not self._impossible:
             return changes_of(made, self.plan.schemas, self.schemas, self.pool)
         return self.as_asked(self.frames(made))

@@ -49,12 +49,12 @@ class PartialMatch:
     - `rule`: the label of the rule, or `line 5`. `line`: the line where it begins.
     - `have`, `of`: the number of constituents that have occurred, and the number needed.
     - `constituents`: those that have occurred, as patterns with their values.
-    - `start`, `end`: the interval of these. A part of an AND of fluents has the watermark, at which it holds.
+    - `start`, `end`: the interval of these constituents. For a part of an AND of fluents, both are the watermark.
     - `values`: the values of the rule's variables so far.
     - `waits_for`: the next part of the pattern. For UNLESS and AND NOT it is `no` and the absent part. If only time
       must pass, it is the source text.
-    - `until`: the last time at which that part can occur, or the time at which time alone completes it. None: no
-      bound.
+    - `until`: the last time at which that part can occur, or the time at which time alone completes it. None: there
+      is no bound.
     - `left`: the time from the watermark to `until`.
     """
 
@@ -136,7 +136,8 @@ class RankedMatches:
 
 @dataclass(frozen=True, slots=True)
 class StagePart:
-    """A stage of a program, whose goals are at hand. `copies`: also list rows that every bucket of the stage has."""
+    """A stage of a program, whose goals this engine has. `copies`: also list rows that every bucket of the stage
+    has."""
 
     stage: Stage
     copies: bool
@@ -171,7 +172,7 @@ def ranked_matches(
 ) -> RankedMatches:
     """Return the partial matches of one engine, to be combined by `merged`. Call `check_asked` before.
 
-    `part`: the stage that the plan is of; None: the plan is that of a whole program.
+    `part`: the stage whose plan it is; None: the plan is that of a whole program.
     """
     return _Search(plan, goals, pool, watermark, part).ranked(event, key, limit)
 
@@ -528,7 +529,10 @@ def _ends_all(effect: Expression) -> bool:
 
 
 def _rounded(duration: int) -> int:
-    """Round a duration to whole seconds, because watermarks are a microsecond before a record. Shorter ones stay."""
+    """Round a duration to whole seconds, because watermarks are a microsecond before a record.
+
+    Durations under a second stay as they are.
+    """
     return duration if duration < SECOND else (duration + SECOND // 2) // SECOND * SECOND
 
 

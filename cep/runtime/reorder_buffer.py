@@ -130,7 +130,7 @@ class ReorderBuffer:
         return found if self.of_input is None else found | {"of_input": self.of_input, "begun": self.begun}
 
     def later(self, times: Mapping[str, Any]) -> None:
-        """Advance to the later of the current and these times."""
+        """Extend the range of received ends by these times."""
         self.latest = max(self.latest, times["latest"])
         self.first = min(self.first, times["first"])
         if self.of_input is not None:

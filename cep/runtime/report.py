@@ -44,7 +44,7 @@ class Report:
     state.
 
     - `read`: input events, by type. `latest`: the last end among them. `place`: the file and line of that record.
-    - `dead`: dead letters, by code. They include `late` events, here by type, and the `unread` files with their
+    - `dead`: dead letters, by code. `late`: the late ones among them, by type. `unread`: unreadable files, with
       reasons.
     - `no_records`: how many of the dead letters are files, remainders of files, or changes of the knowledge.
     - `unmatched`: records that are not events. `merged`: records that were merged with an equal one.

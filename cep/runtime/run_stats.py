@@ -32,7 +32,7 @@ class RevisionStats:
     - `late`: rows of the input that were added or withdrawn within the window, after the watermark had passed them.
     - `revisions`: pushes with such rows. `withdrawn`: the derived rows that were withdrawn.
     - `keys_replayed`: keys for which a stage ran again, counted per stage. A run for all keys counts as one.
-    - `seconds`: the time of this.
+    - `seconds`: the time spent.
     """
 
     late: int = 0

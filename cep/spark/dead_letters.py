@@ -29,7 +29,7 @@ LINE_BITS = 36
 """The number of low bits of an `@order` that hold the line (for Parquet the row, from 1). The file number is above."""
 
 _OF_INTERVAL = {RECORD_END: "end", RECORD_BOUNDS: "bounds"}
-"""The names in an interval of the columns of a fluent's record."""
+"""The columns of a fluent's record, with their names in an interval."""
 
 _STAGE = re.compile(r"stage-(\d+-\d{4})-(\d{8})(?:-(\d+))?\.jsonl")
 

@@ -57,7 +57,7 @@ STOP = "stop"
 """The file that makes the sources of a checkpoint return no more input (`cep.spark.driver.query`)."""
 
 SPARK_LOG = "spark.log"
-"""The output of Spark's processes; one older file of the same size is `spark.log.1`."""
+"""The log of Spark's processes. Its full predecessor is `spark.log.1`."""
 
 SINK_LOG = "_spark_metadata"
 """The folder, in the folder of a sink, that lists its committed files (`cep.spark.sink.commit_log`)."""

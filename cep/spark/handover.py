@@ -102,7 +102,7 @@ def begin(folder: Path) -> None:
 
 
 def clear(folder: Path) -> None:
-    """Remove all files of a finished micro-batch. Do not call this while tasks run whose results count."""
+    """Remove all files of a finished micro-batch. Do not call this while its tasks run."""
     for name in os.listdir(folder):
         with suppress(FileNotFoundError):
             (folder / name).unlink()

@@ -46,7 +46,7 @@ TRIES = 3
 """The maximum number of jobs for tasks that were lost."""
 
 IDLE = 15.0
-"""The seconds after a micro-batch in which workers with single tasks need no empty task."""
+"""The seconds after a micro-batch during which no empty tasks are needed, if tasks have workers of their own."""
 
 QUERY = "sql.streaming.queryId"
 """The local property of a thread that holds Spark's id of its query."""

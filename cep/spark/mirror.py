@@ -60,7 +60,7 @@ Mark = tuple[int, int, int]
 class Mirror:
     """The local folders in `root`, which must be empty, and the addresses of checkpoint, output and dead letters.
 
-    None as an address: these are kept elsewhere, or not at all. `apart`: workers share no folder.
+    Without an address of dead letters, these are kept elsewhere, or not at all. `apart`: workers share no folder.
     """
 
     def __init__(self, root: Path, checkpoint: str, output: str, dead: str | None = None, apart: bool = False) -> None:

@@ -140,7 +140,7 @@ def _unsplit(program: ShippedProgram) -> list[str]:
 
 
 def _settle(now: ShippedProgram, was: checkpoints.CheckpointInfo, states: Path, versions: Mapping[str, int]) -> None:
-    """Write the states that a killed run left as logs as whole states, by running the program of the checkpoint.
+    """Convert logs that a killed run left to whole states, by running the program of the checkpoint.
 
     CepError: that program had other facts or knowledge than this one.
     """

@@ -234,7 +234,8 @@ class Rules:
 
 
 def _check_streaming(label: str, frame: DataFrame, streaming: bool) -> None:
-    """Check that a DataFrame is a stream or not, as required. CepError: it is not as required."""
+    """Check that a DataFrame is a stream if `streaming` is True, and otherwise that it is static. CepError: it is
+    not."""
     if frame.isStreaming != streaming:
         ways = {True: ("is a stream", "`rules.over`"), False: ("is no stream", "`rules.detect`")}
         is_one, way = ways[frame.isStreaming]

@@ -156,7 +156,7 @@ class Home:
                 self._known.pop(path.name, None)
 
     def _forget(self, asked: TaskInput) -> None:
-        """Drop the engines of an uncommitted task whose committed repetition has written another state."""
+        """Drop the engines of an uncommitted task if another run of that task was committed with another state."""
         run = self.work.stages[0].run
         for bucket, one in asked.buckets.items():
             for number in self.work.states_of(asked.stage):

@@ -1,7 +1,7 @@
-"""Coverage: the rules, conditions, absences and bounds of a program of which the tests have tried both cases.
+"""Coverage: which rules, conditions, absences and bounds of a program the tests have tried in both cases.
 
-A probe answers each question: a copy of the rule under another name, without one part or with that part alone. All
-probes of a program run beside it, in one pass over the records of a test.
+Each part has probes: copies of its rule under other names, without the part or with that part alone. All probes of a
+program run beside it, in one pass over the records of a test.
 """
 
 from __future__ import annotations

@@ -37,9 +37,10 @@ class Wanted:
         return all(equal(value, row[place], self.tolerance) for place, value in self.values.items())
 
     def distance(self, row: Row) -> tuple[int, int]:
-        """Return how far a row is from the expectation, to be compared with other rows.
+        """Return the distance of a row from the expectation, as a pair for comparisons.
 
-        The first number counts wrong values, attributes twice; the second is the distance of the times in microseconds.
+        The first number counts wrong values; an attribute counts twice. The second is the total distance of the times,
+        in microseconds.
         """
         differs = [place for place, value in self.values.items() if not equal(value, row[place], self.tolerance)]
         apart = sum(_apart(self.values[place], row[place]) for place in differs if place < 2)

@@ -1,4 +1,5 @@
-"""Mutation testing: copies of a program with one change each, and those of them that pass all tests of a file."""
+"""Mutation testing: copies of a program with one change each run, and those that pass all tests of a file are
+reported."""
 
 from __future__ import annotations
 

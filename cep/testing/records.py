@@ -58,7 +58,7 @@ class Records:
         return len(self.rows)
 
     def batch(self, places: NDArray[np.int64], first: int | None = None) -> dict[str, pl.DataFrame]:
-        """Return the records at some positions of the order, as tables. `first`: number them as arrivals, from this
+        """Return the records at some positions of the order, as tables. `first`: add an `@order` that counts from this
         number."""
         found = {}
         for number, (name, table) in enumerate(self.tables.items()):

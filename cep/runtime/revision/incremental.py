@@ -81,17 +81,17 @@ class Incremental:
         self.pending: list[tuple[str, RowChanges]] = []
         """Changes of the output that the stretches do not include yet."""
         self.waiting = self.netted = 0
-        """The current number of these rows, and their number when they were last netted."""
+        """The current number of rows in `pending`, and their number when it was last netted."""
         self.since = END_OF_TIME
         """The stretches that begin before this time have the right states."""
         self.keys = 0
-        """The number of keys at the beginning."""
+        """The number of known keys when incremental revision began."""
         self.come: Given = {}
         """Input rows that arrived in order and that regions have not received yet."""
         self.several = _told_apart(plan, machine, self.sets)
         """The input events whose equal records count separately, with their goals."""
         self.equal_until = BEGINNING
-        """The latest end of a record of these events that equals another. Changes cannot represent such records."""
+        """The latest end of equal records of these events. Changes cannot represent such records."""
         self.schedule = Schedule((), ())
         """The times at which `parts` are next due."""
         self.restored = False
@@ -357,7 +357,7 @@ class Incremental:
 def _told_apart(plan: Plan, machine: Machine, sets: Set[PlanUnit]) -> dict[str, EventGoal | None]:
     """Return the input events whose equal records count separately, and their goals, which search for equal records.
 
-    None instead of a goal: a compiled loop contains it.
+    The goal is None if a compiled loop contains the event.
     """
     about = equal_records(plan)
     goals = {event: goal for goal, event in machine.events()}

@@ -59,7 +59,8 @@ def _parted(tables: Iterable[Table], end: int) -> tuple[list[Table], list[Table]
 def all_changes(
     plan: Plan, old: Mapping[str, Sequence[Table]], new: Mapping[str, Sequence[Table]]
 ) -> Iterator[tuple[str, RowChanges]]:
-    """Yield the same including unchanged rows, whose lineage may have changed."""
+    """Yield all rows before and after, by event. They include unchanged rows, because their lineage may have
+    changed."""
     for event in sorted((old.keys() | new.keys()) & set(plan.derived)):
         none = empty(len(plan.schemas[event].attributes))
         change = RowChanges(*(concat([none, *given.get(event, ())]) for given in (old, new)))

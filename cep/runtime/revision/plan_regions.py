@@ -3,8 +3,8 @@
 A region is as small as possible. It runs as one, on the rows of some keys, from a stored state. Between regions, a
 reader must accept rows in any order, and rows must end in the step that outputs them. This has two consequences:
 
-- A part that depends on the order of simultaneous rows is in a region with the parts that output these rows, up
-  to parts whose rows have no ties.
+- A part may depend on the order of simultaneous rows. Its region then includes the parts that output these
+  rows, up to parts whose rows have no ties.
 - Formulas and time points may output rows with earlier ends. All their readers, direct and indirect, are in
   their region.
 """

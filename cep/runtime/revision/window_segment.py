@@ -155,7 +155,7 @@ PATIENCE = 16
 SHORT, TIMES = 1 << 16, 8
 """The number of rows up to which an instant is always rerun as a whole, and a factor for larger instants.
 
-A larger instant is rerun as a whole unless it has more than `TIMES` as many rows as have changed.
+A larger instant is rerun as a whole if at least 1/TIMES of its rows have changed.
 """
 
 

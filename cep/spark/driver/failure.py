@@ -1,6 +1,6 @@
-"""Spark's log, and why Spark or a query has failed.
+"""Spark's log, and the reasons for failures of Spark or of a query.
 
-The log is a file of limited size, apart from the messages of a run. The reason is one sentence: the first cause,
+The log is a file of limited size, separate from the messages of a run. A reason is one sentence: the first cause,
 without the stack traces of two languages.
 """
 
@@ -77,8 +77,8 @@ def lost(log: str) -> CepError:
 def reason(texts: list[str]) -> str:
     """Return one message for an exception and its causes.
 
-    A CepError of a worker stays as it is. Otherwise it is the last line of a traceback, or the first line of the last
-    cause.
+    A CepError of a worker stays as it is. Otherwise the message is the last line of a traceback, or the first line of
+    the last cause.
     """
     for text in reversed(texts):
         for mark in (f"{_OWN}: ", f"{_OWN}s: "):
@@ -96,7 +96,7 @@ def reason(texts: list[str]) -> str:
 
 @contextmanager
 def redirected(folder: Path) -> Iterator[None]:
-    """Redirect the standard error of processes that start during the block to the file.
+    """Redirect the standard error of processes that start during the block to the log file.
 
     Under spark-submit no process starts, and its own settings say where logs go.
     """

@@ -9,8 +9,9 @@
   The first run saves the linked classes in an archive (JDK's class data sharing), and later runs map it into
   memory.
 
-The archive's name depends on the sizes and times of the jars, on the version of Java, and on its own size, because Java
-crashes if an archive is truncated. Java checks everything else and ignores an archive that does not fit.
+The archive's name depends on the sizes and times of the jars, and on the version of Java. It also depends on the
+archive's own size, because Java crashes if an archive is truncated. Java checks everything else and ignores an archive
+that does not fit.
 
 With an agent, or a folder in its class path, Java does not start at all if it must write an archive. So Java is only
 asked to write one if it has no options from others.

@@ -33,8 +33,7 @@ Tables = dict[str, pl.DataFrame]
 
 
 def attributes_read(schema: Schema) -> tuple[Attribute, ...]:
-    """Return the columns of a fluent's rows in addition to its attributes and times. Rows are intervals, or their
-    ends."""
+    """Return the additional columns in rows of a fluent: `@edge` and `bounds`. An event has none."""
     return () if schema.fluent is None else (Attribute(EDGE, "string", True), Attribute(BOUNDS, "string", True))
 
 
@@ -76,11 +75,13 @@ class HeldFluents:
         self._open: dict[str, dict[tuple[Value, ...], tuple[int, str]]] = {name: {} for name in schemas}
 
     def take(self, tables: Mapping[str, pl.DataFrame], reached: int) -> tuple[Tables, Tables, int | None]:
-        """Process the rows of a micro-batch, by fluent.
+        """Process the rows of a micro-batch, by fluent. Return three values:
 
-        Return the intervals, in the form of an engine's output with `begins`; the input tables for an engine that has
-        `reached` a time; and the latest time at which a row became known. CepError: rows are complete intervals,
-        although the engine needs beginnings.
+        - the intervals, in the form of an engine's output with the option `begins`
+        - the input tables for an engine that has `reached` a time
+        - the latest time at which a row became known
+
+        CepError: rows are complete intervals, although the engine needs beginnings.
         """
         held, edges, latest = {}, {}, []
         for name, table in tables.items():

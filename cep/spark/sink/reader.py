@@ -40,7 +40,7 @@ _ROWS = 1 << 17  # of Parquet, that are read at once
 
 
 class SinkReader:
-    """Reads the folder of a sink, micro-batch by micro-batch. Rows with the same end are never in two of them.
+    """Reads the folder of a sink. Each batch that it yields is one micro-batch.
 
     `schemas`: the derived events and fluents. `edges`: see `HeldFluents`. CepError: the folder is not that of a sink.
     """

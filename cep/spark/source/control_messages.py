@@ -59,7 +59,8 @@ class TimeReached(WorkItem):
 
 
 class IdleWatermark:
-    """The watermark without input: it advances from the last one with the clock. It stays unset if there is none."""
+    """The watermark without input: it advances from the last one with the clock. Before there is one, it stays
+    unset."""
 
     def __init__(
         self,

@@ -70,8 +70,8 @@ class FileChangeLog:
     def look(self, last: bool = False, strict: bool = False) -> int:
         """Read new changes, and return the number of lines in the log.
 
-        `last`: nothing will be added later. `strict`: a missing or unreadable file is an error, and not ignored or a
-        dead letter. CepError: also if text that was read before has changed.
+        `last`: nothing will be added later. `strict`: a missing or invalid file is an error. Otherwise a missing file
+        is ignored, and an invalid one becomes a dead letter. CepError: also if text that was read before has changed.
         """
         if not self._names:
             return len(self)

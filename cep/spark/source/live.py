@@ -41,8 +41,10 @@ class LiveInput(Protocol):
         """Return the offset at which a new query begins. It is always the same."""
 
     def latest(self, start: Offset, most: int | None) -> Offset:
-        """Return the offset up to which messages exist now, at most about `most` after `start`. CepError: the input
-        fails."""
+        """Return the offset up to which messages exist now, limited to about `most` messages after `start`.
+
+        CepError: the input fails.
+        """
 
     def target(self) -> None:
         """Fix the end of the input at the messages that exist now."""

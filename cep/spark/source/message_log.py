@@ -35,7 +35,8 @@ _PAIR = struct.Struct("<HI")
 class LoggedRange:
     """A range of messages in a segment, for a process that has not opened the log.
 
-    The messages are numbered from `first` to before `last`. They are between two bytes of the file at `path`.
+    The messages are numbered from `first` to before `last`. In the file at `path`, they are between the bytes `start`
+    and `stop`.
     """
 
     path: str

@@ -2,7 +2,7 @@
 
 A note, such as `batch-00000007` in the folder of the states, is on disk before the micro-batch is committed in the
 sink. So a repeated micro-batch starts from the states before it, whatever a killed run has written. For a committed
-micro-batch, the note has the reports again.
+micro-batch, the reports can be read from the note again.
 """
 
 from __future__ import annotations

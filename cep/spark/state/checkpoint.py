@@ -38,7 +38,8 @@ SECOND = 1_000_000  # microseconds
 class CheckpointInfo:
     """The program and options of a checkpoint.
 
-    - `program`: the fingerprint of text, policy, facts and knowledge together. `facts`, `knowledge`: those of each.
+    - `program`: the fingerprint of text, policy, facts and knowledge together. `facts`, `knowledge`: separate
+      fingerprints.
     - `output`, `format`, `only`: the folder with the sink's log, the format of its files, and the written events.
     - `laid`: the layout of the state. `generation`: the folders in use, and the state that they started from.
     - `name`: a unique name of the checkpoint.

@@ -180,7 +180,7 @@ class EarlierInput:
 
 @dataclass(frozen=True, slots=True)
 class WarmStates:
-    """States of the new program after only the earlier input.
+    """States of the new program after it has processed only the earlier input.
 
     `folder`: their folder. `versions`: by names such as `1-0003`. `goals`: the goals that may start from them.
     """
