@@ -114,15 +114,16 @@ def tls_mail_server(certificates: Certificates) -> Iterator[tuple[Taken, int]]:
 
 
 class Moody(Taken):
-    """Writes each message to a file, a line of JSON with its id and its changes, and answers well most of the time."""
+    """Writes each message to a file as a line of JSON with its id and its changes. It accepts most messages; the sender
+    never learns that the first one was accepted."""
 
     def __init__(self, file: Path, chance: random.Random) -> None:
         super().__init__()
-        self.file, self.chance = file, chance
+        self.file, self.chance, self.written = file, chance, False
 
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
         mood = self.chance.random()
-        if mood < 0.1:
+        if mood < 0.1 and self.written:
             return "451 later"
         assert isinstance(envelope.content, bytes)
         message = message_from_bytes(envelope.content, policy=default)
@@ -130,9 +131,10 @@ class Moody(Taken):
             out.write(json.dumps([message["Message-ID"], message["X-Semcep-Changes"].split()]) + "\n")
             out.flush()
             os.fsync(out.fileno())
-        if mood > 0.9:  # taken, and the sender does not learn of it
+        if mood > 0.9 or not self.written:  # accepted, and the sender does not learn of it
             assert server.transport is not None
             server.transport.abort()
+        self.written = True
         return "250 OK"
 
 

@@ -179,7 +179,7 @@ def message(entries: Sequence[OutboxEntry], to: str, origin: Publisher, threads:
         made["In-Reply-To"] = threads[0]
         made["References"] = " ".join(threads)
     made["Auto-Submitted"] = "auto-generated"
-    made["X-Semcep-Changes"] = " ".join(entry.change.id for entry in entries)
+    made["X-Semcep-Changes"] = " ".join(entry.message for entry in entries)
     made.set_content(plain(entries, origin), cte="quoted-printable")
     made.add_alternative(html(entries, origin), subtype="html", cte="quoted-printable")
     made.set_boundary(f"={first.change.id}=")  # no text contains it, because quoted-printable encodes `=`
