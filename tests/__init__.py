@@ -1,1 +1,1 @@
-"""The tests, the reference interpreter they hold the engine against, and the cases."""
+"""The tests, the reference interpreter with which they compare the engine, and their cases."""

@@ -1,4 +1,4 @@
-"""Random programs with alerts on events and fluents, and random input that comes late, is corrected and withdrawn."""
+"""Random programs with alerts on events and fluents, and random input with late, corrected and withdrawn records."""
 
 from __future__ import annotations
 

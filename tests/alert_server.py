@@ -1,5 +1,8 @@
-"""A server of alerts for tests that kill it: `python -m tests.alert_server STATE FEED... [routes=FILE]` runs a program
-over events that come a second apart, told to the receivers named, and says `done` when all of them have all."""
+"""A server of alerts for tests that kill it: `python -m tests.alert_server STATE FEED... [routes=FILE]`.
+
+It runs a program over events that arrive a second apart, and sends alerts to the given receivers. It prints `done` when
+all receivers have everything.
+"""
 
 from __future__ import annotations
 

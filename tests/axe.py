@@ -1,4 +1,5 @@
-"""axe-core, which finds what bars people from a page: contrast, labels, roles, sizes. It is fetched, not kept here."""
+"""axe-core, which finds accessibility problems of a page: contrast, labels, roles, sizes. It is downloaded, not kept in
+the repository."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of a backtest, written from the text about backtests alone, one label and one episode at a time."""
+"""The figures of a backtest, computed one label and one episode at a time. The code follows only the documentation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brokers for tests: a real mosquitto, and the mock cluster of librdkafka, which speaks Kafka's own protocol."""
+"""Brokers for tests: a real mosquitto, and librdkafka's mock cluster, which speaks Kafka's protocol."""
 
 from __future__ import annotations
 

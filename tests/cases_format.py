@@ -1,4 +1,4 @@
-"""The text form of events and of cases, see tests/cases/README.md."""
+"""The text format of events and of cases, see tests/cases/README.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `cep` called by tests, in a folder of their own with a program and its events."""
+"""Calls of the command `cep` by tests, in temporary folders with a program and its events."""
 
 from __future__ import annotations
 

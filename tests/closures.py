@@ -1,4 +1,4 @@
-"""Closing RDF with knowledge.closure, in the terms of rdflib."""
+"""Closures of RDF by the knowledge package, in terms of rdflib."""
 
 from __future__ import annotations
 

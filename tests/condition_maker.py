@@ -1,4 +1,4 @@
-"""Random conditions, valid by the language reference, of static predicates and triples; small domains."""
+"""Random valid conditions over static predicates and triples, with small domains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions and expressions read by tests, and their values by columns and one by one."""
+"""Conditions and expressions parsed by tests, and their values computed by columns and one by one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Settings of Hypothesis: the same examples everywhere, unless `SEMCEP_FUZZ=n` asks for n times as many new ones.
+"""Settings for all tests.
 
-Which long tests run (`tests/long.py`). And patience: a machine may have much else to do. And thrift, with processes and
-what they compile.
+Hypothesis tries the same examples everywhere, unless `SEMCEP_FUZZ=n` requests n times as many new ones. Long tests are
+selected as in `tests/long.py`. Time limits are generous, because a machine may be busy. Processes and compiled code are
+shared to save time.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""A process that runs rules in a session of Spark Connect: `python -m tests.connected_frames FOLDER`, which has
-`rules.cep` and `rows`, files of Parquet of the event `reading`."""
+"""A process that runs rules in a session of Spark Connect: `python -m tests.connected_frames FOLDER`.
+
+The folder contains `rules.cep`, and `rows` with Parquet files of the event `reading`.
+"""
 
 from __future__ import annotations
 

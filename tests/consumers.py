@@ -1,5 +1,8 @@
-"""Who follows the alerts of a server that goes and comes, for tests: an event stream that goes on with its
-`Last-Event-ID`, a reader of Atom with its archives and the CAP messages linked there, a subscriber at a broker."""
+"""Clients that follow the alerts of a server which stops and restarts, for tests.
+
+They are an event stream that resumes with its `Last-Event-ID`, a reader of Atom with its archives and linked CAP
+messages, and a subscriber at a broker.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes and files as a disk gives them back that has lost something."""
+"""Damage to bytes and files, as after a disk has lost data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A desk of people on call, for tests: a program with alerts, a clock that is set, and the routes that people use."""
+"""A group of people on call, for tests: a program with alerts, a clock that tests set, and the routes that people
+use."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""A server of alerts for tests that kill it: `python -m tests.desk_server FOLDER PORT FEED...` runs the program of
-`tests.desk`, one alert that is pending at first, and one that this inhibits, over levels that come until there is a
-file `enough` in the folder. It answers people on the port, and goes on where it was. A file `routes.toml` in the folder
-has more receivers."""
+"""A server of alerts for tests that kill it: `python -m tests.desk_server FOLDER PORT FEED...`.
+
+It runs the program of `tests.desk`, with one alert that is pending at first and one that this inhibits. Levels arrive
+until the folder contains a file `enough`. The server answers people on the port, and resumes after a restart. A file
+`routes.toml` in the folder contains further receivers.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The part of the API of Kubernetes that Spark asks, and a node that starts the pods it makes as processes.
+"""The part of the Kubernetes API that Spark uses, and a node that starts the created pods as processes.
 
-A pod is what the image of `docs/deploy/Dockerfile` runs: its entry point, with the pod's arguments and environment.
+A pod runs what the image of `docs/deploy/Dockerfile` runs: its entry point, with the pod's arguments and environment.
 """
 
 from __future__ import annotations

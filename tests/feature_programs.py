@@ -1,4 +1,4 @@
-"""Random programs with chosen features of the language, over few values and few times, so that much ties."""
+"""Random programs with selected features of the language, over few values and times, so that ties are frequent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program run in several ways at once, as features say: what it gives in the end, whatever came when."""
+"""A program run in several ways at once, as features require, and its final result in each way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files read by tests: their rows, their dead letters, and what is refused."""
+"""Files read by tests: their rows, their dead letters, and their errors."""
 
 from __future__ import annotations
 

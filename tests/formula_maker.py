@@ -1,7 +1,7 @@
-"""Random rules of defined fluents, nested at will, and their text.
+"""Random rules of defined fluents with any nesting, and their text.
 
-They are over the events `a(k, x)` and `b(k, x)`, events with intervals `trip(k, x)`, the simple fluents f(k), h(k) and
-g(k) = v, w(k) = v of `tests/test_fluents.py`, and each other.
+They use the events `a(k, x)` and `b(k, x)`, events with intervals `trip(k, x)`, the simple fluents f(k), h(k) and g(k)
+= v, w(k) = v of `tests/test_fluents.py`, and each other.
 """
 
 from __future__ import annotations

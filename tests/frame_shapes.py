@@ -1,4 +1,4 @@
-"""Tables of polars, pandas and Arrow that hold the same, for tests."""
+"""Tables of polars, pandas and Arrow with the same contents, for tests."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""A server that speaks Google Cloud Storage's protocols: the JSON one by fake-gcs-server, of the XML one what obstore
-asks for, which no server to be had does: a put, also on condition that nothing is there, a removal and a list.
+"""A server that speaks the protocols of Google Cloud Storage.
 
-`python -m tests.google_store PORT BEHIND` is what stands before the server at the port BEHIND.
+fake-gcs-server provides the JSON protocol. This module provides the part of the XML protocol that obstore uses and no
+available server has: put (also if no object exists yet), delete and list. `python -m tests.google_store PORT BEHIND` is
+the front of the server at the port BEHIND.
 """
 
 from __future__ import annotations

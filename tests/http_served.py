@@ -1,4 +1,4 @@
-"""A page and a store that are served over HTTP, for tests."""
+"""A page and a store served over HTTP, for tests."""
 
 from __future__ import annotations
 

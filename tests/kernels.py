@@ -1,4 +1,4 @@
-"""Kernels in the checked run (`make checked`): an index below 0 is out of bounds as well."""
+"""Kernels in the checked run (`make checked`), in which a negative index is out of bounds too."""
 
 from __future__ import annotations
 

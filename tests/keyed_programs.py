@@ -1,4 +1,4 @@
-"""Random programs most of whose rules join on one variable: what can run in buckets, rekeyed from rule to rule."""
+"""Random programs most of whose rules join on one variable. They can run in buckets, with another key in each rule."""
 
 from __future__ import annotations
 

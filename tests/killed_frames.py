@@ -1,7 +1,7 @@
-"""A process that runs rules over a streaming DataFrame, and kills itself where it is told to.
+"""A process that runs rules over a streaming DataFrame, and kills itself at a given point.
 
-`python -m tests.killed_frames FOLDER WHERE COUNT`: the folder has `rules.cep` and `rows`, files of Parquet of the event
-`reading`; what each micro-batch derives is written to `given`.
+`python -m tests.killed_frames FOLDER WHERE COUNT`: the folder contains `rules.cep`, and `rows` with Parquet files of
+the event `reading`. The events that each micro-batch derives are written to `given`.
 """
 
 from __future__ import annotations

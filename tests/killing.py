@@ -1,4 +1,4 @@
-"""A run that is killed in a phase that has a name, by what it is about to do with a file; or at any moment."""
+"""Runs that are killed: in a named phase, just before an operation on a file, or at any moment."""
 
 from __future__ import annotations
 

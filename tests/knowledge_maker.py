@@ -1,4 +1,4 @@
-"""Random knowledge and random graph patterns, for the tests that compare the ways to answer them."""
+"""Random knowledge and random graph patterns, for tests that compare the ways to evaluate them."""
 
 from __future__ import annotations
 

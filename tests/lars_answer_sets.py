@@ -1,4 +1,4 @@
-"""LARS programs by the solver alone: what has no cycle is evaluated by the reference, tick by tick."""
+"""LARS programs evaluated by the solver alone. The reference evaluates the parts without a cycle, tick by tick."""
 
 from __future__ import annotations
 

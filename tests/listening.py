@@ -1,4 +1,4 @@
-"""A server on this machine that nobody may reach."""
+"""A server on this machine that must not be contacted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that are edited while they run, and what they give together: each instant by one of them."""
+"""Programs that are edited while they run, and their expected result: each instant is processed by one of them."""
 
 from __future__ import annotations
 

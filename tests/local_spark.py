@@ -1,8 +1,8 @@
-"""A Spark session that is no Spark, as far as a run asks it for anything: what tasks do is done in this process.
+"""An imitation of a Spark session that runs tasks in this process.
 
-It plans micro-batches and keeps its logs as Spark does: an offset is written before a micro-batch begins, a commit when
-it has ended; one that was begun and has not ended is done again; the watermark follows the largest time that came. So
-what a run does with files can be tried without starting Java.
+It plans micro-batches and keeps logs like Spark. An offset is written before a micro-batch begins, and a commit when it
+has ended. A micro-batch that has not ended is repeated. The watermark follows the largest time seen. So tests can check
+what a run does with files without starting Java.
 """
 
 from __future__ import annotations

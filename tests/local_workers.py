@@ -1,4 +1,4 @@
-"""Workers that are no processes, for tests of many programs: all that is said goes through the same bytes."""
+"""Workers that run in this process, for tests of many programs. All messages are serialised as between processes."""
 
 from __future__ import annotations
 

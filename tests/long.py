@@ -1,8 +1,8 @@
-"""Which long tests run: `--long all` (as where nothing is said), `none`, or `2/3`, the second of three shares.
+"""The selection of long tests: `--long all` (the default), `none`, or `2/3`, the second of three shares.
 
-A long test is marked `long`: kills, signals, runs on Spark from beginning to end, installations. They are dealt to the
-shares by turns, in their order. Properties that Hypothesis tries (`examples`) always run, but a share tries a part of
-the examples, others than every other share; of tests that are the same but for a seed (`seeds`) all but few are long.
+A long test is marked `long`: kills, signals, complete runs on Spark, installations. They are dealt to the shares in
+turn. Properties that Hypothesis tries (`examples`) always run, but each share tries different examples. Of tests that
+differ only in a seed (`seeds`), all but a few are long.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""A standalone cluster of Spark whose machines share no folder: each worker has its own, and where the kernel lets it,
-sees empty ones in place of those of others."""
+"""A standalone cluster of Spark whose machines share no folder.
+
+Each worker has its own folders. If the kernel allows it, a worker sees empty folders in place of those of others.
+"""
 
 from __future__ import annotations
 

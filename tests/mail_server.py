@@ -1,5 +1,7 @@
-"""A mail server for tests: `MailServer` in this process, or `python -m tests.mail_server PORT FILE SEED`, which writes
-down each message that it takes, and now and then answers badly or goes away before it has answered."""
+"""A mail server for tests: `MailServer` in this process, or `python -m tests.mail_server PORT FILE SEED`.
+
+It records each message that it accepts. Now and then it answers with an error, or disconnects before it answers.
+"""
 
 from __future__ import annotations
 

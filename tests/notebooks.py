@@ -1,4 +1,4 @@
-"""Runs notebooks cell by cell, as Jupyter does: what a cell prints, its last value, the figures it drew."""
+"""Execution of notebooks cell by cell, as in Jupyter: what a cell prints, its last value, and its figures."""
 
 from __future__ import annotations
 

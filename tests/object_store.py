@@ -1,4 +1,4 @@
-"""A server that speaks the protocol of S3, which holds nothing when a test begins; and what is in its buckets."""
+"""A server that speaks the protocol of S3 and is empty when a test begins, and access to its buckets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page served in this process on a free port: a program with alerts, which a test feeds, stops and starts again."""
+"""The page, served in this process on a free port: a program with alerts, which a test feeds, stops and restarts."""
 
 from __future__ import annotations
 

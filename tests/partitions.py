@@ -1,4 +1,4 @@
-"""Programs split into stages, and what they derive in buckets, for tests."""
+"""Programs split into stages, and the events that they derive in buckets, for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dumps of GeoNames as tests write and read them."""
+"""Dumps of GeoNames, written and read by tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ports for servers of tests that are told theirs before they listen, or leave it for a while and come back."""
+"""Ports for test servers that must know theirs before they listen, or that release it for a while."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random patterns and rules, valid by the language reference; small domains, so that joins and ties hit."""
+"""Random valid patterns and rules, with small domains, so that joins and ties are frequent."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Random programs and streams, as Hypothesis strategies.
 
-Everything is drawn from one Hypothesis `Random`: it shrinks, and, unlike many small strategies, does not
-come back with variations of what was drawn before.
+Everything is drawn from one Hypothesis `Random`. It shrinks and, unlike many small strategies, does not repeat
+variations of earlier draws.
 """
 
 from __future__ import annotations

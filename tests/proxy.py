@@ -1,4 +1,4 @@
-"""A proxy that shows a server below a path of its own, and takes the path away from what it asks of it."""
+"""A proxy that serves another server under a path prefix, which it removes from requests."""
 
 from __future__ import annotations
 

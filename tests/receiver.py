@@ -1,5 +1,7 @@
-"""A receiver of alerts for tests: `python -m tests.receiver PORT FILE SEED` writes down each body it is sent, and
-answers well most of the time: else with an error, or not at all."""
+"""A receiver of alerts for tests: `python -m tests.receiver PORT FILE SEED`.
+
+It records each request body. Usually it answers with success; sometimes with an error, or not at all.
+"""
 
 from __future__ import annotations
 

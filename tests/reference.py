@@ -1,8 +1,8 @@
-"""The reference interpreter: what a program means, by brute force over lists, sharing nothing with the engine.
+"""The reference interpreter: the meaning of a program by brute force over lists. It shares no code with the engine.
 
-The text is read in `reference_parser`, prepared in `reference_patterns`, conditions are answered in
-`reference_conditions`, and every pattern becomes a node of `reference_nodes` or `reference_windows`. Here they run:
-nodes that depend on each other within an instant go in rounds (decision M6), everything else sees the instant whole.
+`reference_parser` parses the text and `reference_patterns` prepares it. `reference_conditions` evaluates conditions.
+Every pattern becomes a node of `reference_nodes` or `reference_windows`. Here the nodes run. Nodes that depend on each
+other within an instant run in rounds; all others process an instant as a whole.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The life of alerts by brute force, from the words of `docs/language.md`, `docs/fluents.md` and `docs/revision.md`
-alone: of the records that are there at a watermark, what is derived, and which alerts there are, second by second.
+"""The lifecycle of alerts by brute force, following only `docs/language.md`, `docs/fluents.md` and `docs/revision.md`.
 
-Times are whole seconds. Events of patterns are those of the reference interpreter; fluents hold at codes: 2t is the
-point t, 2t + 1 the time between t and t + 1.
+From the records known at a watermark, it computes the derived events and the alerts, second by second. Times are whole
+seconds. Events of patterns come from the reference interpreter. Fluents hold at codes: 2t is the point t, 2t + 1 the
+time between t and t + 1.
 """
 
 from __future__ import annotations

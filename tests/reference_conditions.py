@@ -1,4 +1,4 @@
-"""The reference interpreter's conditions and static rules."""
+"""Conditions and static rules of the reference interpreter."""
 
 from __future__ import annotations
 

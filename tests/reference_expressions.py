@@ -1,4 +1,4 @@
-"""The reference interpreter's reading of tokens, expressions and conditions. It expects a valid program."""
+"""The reference interpreter's parser of tokens, expressions and conditions. It expects a valid program."""
 
 from __future__ import annotations
 

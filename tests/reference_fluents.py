@@ -1,6 +1,6 @@
-"""Simple fluents by brute force, from the words of `docs/fluents.md` alone: time goes on microsecond by microsecond.
+"""Simple fluents by brute force, microsecond by microsecond, following only `docs/fluents.md`.
 
-Events are instants. A rule says what it tells when an event comes, or when another fluent begins or ends.
+Events are instants. A rule initiates or terminates when an event occurs, or when another fluent begins or ends.
 """
 
 from __future__ import annotations

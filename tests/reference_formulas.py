@@ -1,6 +1,6 @@
-"""Defined fluents by brute force, from the words of `docs/fluents.md` alone: point by point and gap by gap.
+"""Defined fluents by brute force, point by point and gap by gap, following only `docs/fluents.md`.
 
-A formula gives for each binding of its variables the times at which it holds (`reference_times`).
+A formula returns, for each binding of its variables, the times at which it holds (`reference_times`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The reference's knowledge: triples in a list, patterns matched by nested loops, values as the language has them.
+"""The reference's knowledge: triples in a list, patterns matched by nested loops, values as defined by the language.
 
-It reads a part of Turtle and of SPARQL: prefixes, triples with `;` and `,` and `a`, literals, and OPTIONAL.
+It parses a part of Turtle and of SPARQL: prefixes, triples with `;` and `,` and `a`, literals, and OPTIONAL.
 """
 
 from __future__ import annotations

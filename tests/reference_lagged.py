@@ -1,7 +1,7 @@
-"""Formulas that define a fluent by itself through NOT and AGGREGATE, by brute force: code by code.
+"""Formulas that define a fluent by itself through NOT and AGGREGATE, by brute force, code by code.
 
-Every way round through one of them goes back, so what holds at a code follows from what held before it, and of the same
-code from fluents that are known first. Nothing holds before the first instant of the input.
+Every cycle through such an operator refers to the past. So the facts at a code follow from those at earlier codes, and
+from fluents that are computed first at this code. Nothing holds before the first instant of the input.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What a LARS program means, by brute force: nothing here is shared with the engine but the tree that is read.
+"""The meaning of a LARS program, by brute force. It shares only the syntax tree with the engine.
 
-`by_definition` is Definition 4 of Beck, Eiter and Folie, Ticker (2017): at each tick, every set of derived atoms is
-tried, and those that are minimal models of their FLP reduct are the answer streams. `by_strata` evaluates programs
-without a cycle through negation, rule by rule until nothing is new, so that streams may be longer. What is settled
-beyond the paper is in `docs/lars.md`.
+`by_definition` is Definition 4 of Beck, Eiter and Folie, Ticker (2017). At each tick it tries every set of derived
+atoms; the minimal models of their FLP reduct are the answer streams. `by_strata` evaluates programs without a cycle
+through negation. It applies rules until nothing is new, so that streams may be longer. Decisions beyond the paper are
+in `docs/lars.md`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The reference interpreter's nodes: how each pattern lists its occurrences, by brute force.
+"""The reference interpreter's nodes, which list the occurrences of each pattern by brute force.
 
-A node works instant by instant (an instant: all that ends at one time). `past` holds the occurrences of earlier
-instants, `now` those of this one, in the order they arrive, `fresh` those of this round (decision M6).
+A node works instant by instant; an instant is everything that ends at the same time. `past`: occurrences of earlier
+instants. `now`: those of this instant, in order of arrival. `fresh`: those of this round.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The reference interpreter's reading of a program: statements and patterns. It expects a valid program."""
+"""The reference interpreter's parser of statements and patterns. It expects a valid program."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The reference interpreter's patterns before they run: their variables, TIMES written out, and where each condition
-of a WHERE is decided."""
+"""The preparation of patterns in the reference interpreter.
+
+It finds their variables, expands TIMES, and decides where each condition of a WHERE is tested.
+"""
 
 from __future__ import annotations
 

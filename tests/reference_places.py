@@ -1,4 +1,4 @@
-"""The reference's places and units: one point at a time, areas by counting edges on the way to the north pole."""
+"""The reference's places and units: one point at a time. For areas, it counts edges on the way to the north pole."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Reminders (`REPEAT`) by brute force, from the words of on-call.md alone.
+"""Reminders (`REPEAT`) by brute force, following only on-call.md.
 
-Receivers are reminded while an alert fires and nobody has acknowledged it, by the wall clock. They are sent nothing of
+Receivers are reminded by the wall clock while an alert fires and nobody has acknowledged it. They receive nothing about
 an alert that is silenced or inhibited.
 """
 

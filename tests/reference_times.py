@@ -1,9 +1,11 @@
-"""The operators of metric time by brute force, from the words of `docs/fluents.md` alone.
+"""The operators of metric time by brute force, following only `docs/fluents.md`.
 
-Times are codes: 2t is the microsecond t, 2t + 1 the time between it and the next. All ends are microseconds, so what
-holds somewhere between two of them holds at all times there, and half way stands for all. Displacements are tried in
-quarters of microseconds; the code c stands at the quarter 2c. Between `first` and `last` of a frame everything is
-looked at, outside it is as at its ends: so a frame is as wide as the input and all reaches.
+Times are codes: 2t is the microsecond t, 2t + 1 the time between it and the next one. All ends are whole microseconds.
+So a fact that holds somewhere between two of them holds everywhere between them, and one time in the middle represents
+all. Displacements are tried in quarters of microseconds; the code c is the quarter 2c.
+
+Everything between `first` and `last` of a frame is examined. Outside, facts are the same as at its ends. So a frame
+must be as wide as the input and all ranges of operators.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the reference interpreter reads a program into: plain tuples of its own."""
+"""The syntax tree of the reference interpreter: plain tuples of its own."""
 
 from __future__ import annotations
 

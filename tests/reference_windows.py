@@ -1,4 +1,4 @@
-"""The reference interpreter's windows: which occurrences an aggregate is of, and what it gives."""
+"""The reference interpreter's windows: the occurrences in each window, and the results of aggregates."""
 
 from __future__ import annotations
 

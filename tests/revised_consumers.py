@@ -1,5 +1,5 @@
-"""A program that is served with `--revise`, for tests: records that come late, are corrected and withdrawn, and who
-follows what becomes of the events."""
+"""A program served with `--revise`, for tests: late, corrected and withdrawn records, and clients that follow the
+events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams of records that come late, are corrected and withdrawn, written in every format, and what each format can."""
+"""Streams with late, corrected and withdrawn records, written in every format, and the capabilities of each format."""
 
 from __future__ import annotations
 

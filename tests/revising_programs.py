@@ -1,4 +1,4 @@
-"""Random programs all of whose operators revise: fluents that events begin and end, asked by others and by events."""
+"""Random programs in which all operators can revise: simple fluents, read by other fluents and by events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program run by its stages, each in so many buckets with an engine apiece: a distributed run in one process."""
+"""A program run by stages, each in several buckets with their own engines: a distributed run in one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packs, pages and lines of sensors read by tests."""
+"""Packs, pages and lines of sensor data, read by tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program that is served, in this process: its rounds, its store, and a real server on a free port."""
+"""A served program in this process: its rounds, its store, and a real server on a free port."""
 
 from __future__ import annotations
 

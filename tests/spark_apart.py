@@ -1,5 +1,7 @@
-"""A query on Spark whose workers share no folder, run in this process: tasks go to any worker, some are done twice,
-some fail, workers are lost, and so are objects that no manifest has."""
+"""A query on Spark whose workers share no folder, run in this process.
+
+Tasks go to any worker. Some run twice, and some fail. Workers are lost, and so are objects that no manifest lists.
+"""
 
 from __future__ import annotations
 

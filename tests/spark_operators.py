@@ -1,5 +1,7 @@
-"""A query on Spark whose operators run in this process, and the law of revision for it: after each micro-batch, what
-was added and not withdrawn is what one process gives."""
+"""A query on Spark whose operators run in this process, with a check of revision.
+
+After each micro-batch, the rows that were added and not withdrawn equal the result of one process.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs over files of events, in one process and on Spark, and what they derive there as events."""
+"""Programs over files of events, in one process and on Spark, with the events that they derive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server whose SPARQL endpoint tests ask."""
+"""A server with a SPARQL endpoint that tests query."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""A stand-in for a server of OGC SensorThings 1.1: pages with `@iot.nextLink`, and what a client asks for of `$filter`,
-`$orderby`, `$top`, `$skip` and `$expand`."""
+"""A stand-in for an OGC SensorThings 1.1 server.
+
+It has pages with `@iot.nextLink`, and the parts of `$filter`, `$orderby`, `$top`, `$skip` and `$expand` that a client
+uses.
+"""
 
 from __future__ import annotations
 

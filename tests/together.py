@@ -1,4 +1,4 @@
-"""Many small programs as one: each with names of its own, so that one run of the whole runs them all."""
+"""Many small programs combined into one, each with its own names, so that a single run executes all of them."""
 
 from __future__ import annotations
 

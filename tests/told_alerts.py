@@ -1,4 +1,5 @@
-"""Who follows the changes of alerts, for tests: it compares what each alert came to with `reference_alerts`."""
+"""A client that follows the changes of alerts, for tests. It compares the final state of each with
+`reference_alerts`."""
 
 from __future__ import annotations
 

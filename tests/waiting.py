@@ -1,5 +1,7 @@
-"""Waiting. What a thread of this process does is awaited as it happens (`Received`, `Started`); what another process
-does is looked for until it is there (`until`). No other module of the tests sleeps (`tests/test_waiting.py`)."""
+"""Waiting for events in tests. Events in threads of this process are awaited as they happen (`Received`, `Started`).
+
+The effects of another process are polled (`until`). No other module of the tests sleeps (`tests/test_waiting.py`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Explanations checked by tests: the rules derive an event again from what it is said to come from."""
+"""Checks of explanations: the rules must derive an event again from the constituents of its explanation."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Loaded by each Python process of a run whose disk a test fills: while the file that `SEMCEP_FULL` names is there, no
-file can be opened for writing in its folder, for want of room."""
+"""A module that each Python process of a run loads, to simulate a full disk.
+
+While the file that `SEMCEP_FULL` names exists, no file in its folder can be opened for writing.
+"""
 
 from __future__ import annotations
 

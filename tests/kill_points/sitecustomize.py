@@ -1,9 +1,8 @@
-"""Loaded by each Python process of a run that a test kills (`tests/killing.py`): kills where a file is to change.
+"""A module that each Python process of a run loads, to kill it just before a file changes (`tests/killing.py`).
 
-`SEMCEP_KILL` says where, as JSON: `does` is `open`, `rename` (the path is the new name), `remove` or `rmtree`; `path` a
-pattern that is looked for in the path; `within` a function that is to be under way, null: any; `nth` how often it was
-so until then, in all processes together; `alone`: this process is killed, else all of its session; `told`: a file that
-is there then.
+`SEMCEP_KILL` selects the moment, as JSON. `does`: `open`, `rename` (the path is the new name), `remove` or `rmtree`.
+`path`: a pattern to find in the path. `within`: a function that must be running; null: any. `nth`: the number of such
+moments in all processes. `alone`: kill only this process, else its whole session. `told`: a file that is created then.
 
 `SEMCEP_NUMBERS` has other values of constants, by module and name: `{"cep.connectors.rdf.rebuild:_REMOVED": 2000}`.
 """
