@@ -184,7 +184,7 @@ def to_events(derived: DerivedTables, schemas: Mapping[str, Schema], pool: Pool)
 
 
 def events_of(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema]) -> list[Event]:
-    """Return the events in frames that `frames` returned, sorted by (end, start, type, args)."""
+    """Convert the output of `frames` to events, sorted by (end, start, type, args)."""
     events: list[Event] = []
     for name, table in tables.items():
         if schemas[name].fluent is not None:

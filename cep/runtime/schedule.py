@@ -15,7 +15,8 @@ from cep.runtime.constant_index import ConstantIndex, constant_indexes
 from cep.runtime.machine_part import GivenTables, MachinePart, SingleGoal
 
 SPARE = 64
-"""The number of outdated due times, beyond the number of parts, at which they are removed."""
+"""The allowance for outdated due times. They are removed when all due times exceed twice the number of timed parts by
+more than this number."""
 
 
 class Schedule:

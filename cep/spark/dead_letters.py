@@ -26,7 +26,8 @@ from cep.spark.disk import sync, writing_to
 OPTION = "--dead-letter"
 
 LINE_BITS = 36
-"""The number of low bits of an `@order` that hold the line (for Parquet the row, from 1). The file number is above."""
+"""The number of low bits of an `@order` that hold the line (for Parquet the row, from 1). The other bits hold the file
+number."""
 
 _OF_INTERVAL = {RECORD_END: "end", RECORD_BOUNDS: "bounds"}
 """The columns of a fluent's record, with their names in an interval."""

@@ -30,7 +30,8 @@ CHANGES = "changes.jsonl"
 """All changes of the knowledge that were read (`cep.spark.source.knowledge_changes`)."""
 
 INPUTS = "input-"
-"""The prefix of the folder of a live input, before its number. It holds received messages, or the start position."""
+"""The prefix of the folder of a live input, before its number. The folder holds received messages, or the start
+position."""
 
 LOCK, TURN = "lock", "turn"
 """The lock files of the run that owns the checkpoint (`locked`)."""

@@ -172,7 +172,7 @@ def letter_blocks(bucket: int, lines: Iterable[bytes]) -> Iterator[ShuffleBlock]
 
 
 def as_batches(blocks: Iterable[ShuffleBlock], timed: bool = False) -> RecordBatches:
-    """Yield blocks as batches for Spark, without reports; at least one batch. `timed`: with the column `TIMED`."""
+    """Yield blocks as batches for Spark: at least one batch, and no reports. `timed`: with the column `TIMED`."""
     held: list[ShuffleBlock] = []
     size = 0
     for one in blocks:

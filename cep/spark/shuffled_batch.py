@@ -131,7 +131,7 @@ def dealt(blocks: Iterable[HandedBlock], width: int) -> Iterator[Sent]:
 
 
 def from_source(width: int, rows: Iterable[Sequence[bytes]]) -> Iterator[Sent]:
-    """Yield the blocks of a source's tasks for the tasks that must receive them."""
+    """Yield the blocks of a source's tasks, each for the task that must receive it."""
     for row in rows:
         yield from dealt(pickle.loads(row[0]), width)
 

@@ -54,7 +54,8 @@ def verify_checksums(folder: Path) -> None:
 
 
 def offset(folder: Path, batch: int) -> dict[str, Any]:
-    """Return the offset of the input at the end of a micro-batch. CepError: Spark's file with it is damaged."""
+    """Return the offset of the input at the end of a micro-batch. CepError: the file of Spark that contains it is
+    damaged."""
     return _json(folder / "offsets" / str(batch), -1, "end")
 
 

@@ -43,7 +43,8 @@ A_ROW, A_PUSH = 64, 4096
 """The least cost of a late row, and that of a push with late rows, if keys run again. The unit is a row of the
 window."""
 KNOWN = 1024
-"""The number of keys without rows that may be known, in addition to twice the number of rows."""
+"""The allowance for known keys without rows. Incremental revision ends when the known keys exceed twice the number of
+rows by more than this number."""
 TABLES = 64
 """The maximum number of tables that may wait to be processed."""
 FEW = 1024

@@ -21,7 +21,8 @@ from cep.runtime.keyed_stage import Key, encoded_key
 FEW = 4
 """The maximum number of keys that are searched for one by one."""
 KEPT = 1024
-"""The number of known keys outside the window, beyond the number of the window's rows, at which keys are forgotten."""
+"""The allowance for known keys outside the window. All keys are forgotten when they exceed the number of the window's
+rows by more than this number."""
 NEAR = 1 << 20
 """The largest range of a single key column that is looked up in an array."""
 

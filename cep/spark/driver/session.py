@@ -326,9 +326,10 @@ def start_session(
     warn: Callable[[str], None],
     begins: JavaStart | None = None,
 ) -> SparkSession:
-    """Start the session. The log of its processes goes to a file in the folder. CepError: it cannot start, and why.
+    """Start the session. The log of its processes goes to a file in the folder.
 
-    `warn` is called if the start must wait for something. `begins`: the parameters for the start of Java.
+    `warn` is called if the start must wait for something. `begins`: the parameters for the start of Java. CepError: the
+    session cannot start; the error gives the reason.
     """
     named = master or settings.get(MASTER, "")
     if (why := silent(named)) is not None:

@@ -162,8 +162,8 @@ class Forwarding:
             pause = min(2 * pause, _LONGEST)
 
     def _tried(self) -> CepError | None:
-        """Return the reason why the waiting files cannot be sent now; None: they were sent. CepError: they never can
-        be."""
+        """Send the waiting files if possible. Return the reason if it is impossible now. CepError: it will never be
+        possible."""
         try:
             waiting = self.waiting()
             for path, line in waiting.items():

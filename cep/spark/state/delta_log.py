@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # which loads polars, and a process that only plans does with
     from cep.spark.shuffle_blocks import ShuffleBlock
 
 MARK = b"\x00came\x02"
-"""The first bytes of such a version. The last one is the version of the format."""
+"""The first bytes of a version that consists of input. The last one is the version of the format."""
 
 ENTRIES = 100
 """The maximum number of successive versions that are not whole."""
