@@ -79,9 +79,9 @@ def read(
 
     Memory is bounded by `chunk` bytes of text or `rows` rows of Parquet. A batch from a pipe contains the data that has
     arrived. After `idle` seconds without data an empty batch reports the silence, and further ones follow until data
-    arrives. Live inputs are read last, all at the same time; `rest` is called between their messages. `sources` records
-    the connections that are lost. `first` is the number of the first record. `readers` are processes that read chunks
-    of text files.
+    arrives. Live inputs are read last, all at the same time. `rest` is the state of the run, which is read between
+    their messages. `sources` records the connections that are lost. `first` is the number of the first record.
+    `readers` are processes that read chunks of text files.
     """
     found = inputs(specs, schemas, format)
     yield from _read(found, schemas, chunk, rows, stdin, idle, rest, first, sources, readers)

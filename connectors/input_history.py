@@ -130,8 +130,8 @@ class InputHistory:
                 yield place, record
 
     def _before(self, base: int, number: int, from_time: int) -> list[_File]:
-        """Return the files that contain the batches from `number` to `base`. If a file is missing or too old, only
-        those after it."""
+        """Return the files that contain the batches from `number` to `base`. Files before a missing or too old one are
+        left out."""
         found: list[_File] = []
         for file in reversed(self._files()):
             if file.beyond < base or file.beyond <= number or file.latest < from_time:

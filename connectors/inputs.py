@@ -112,7 +112,8 @@ def known_format(path: str) -> str | None:
 
 
 def is_endless(spec: str) -> bool:
-    """Return True if a spec names an address, standard input or a pipe instead of files. Its event may be any."""
+    """Return True if a spec names an address, standard input or a pipe instead of files. The event in it is not
+    checked."""
     match = _BOUND.fullmatch(spec)
     path = spec if match is None or os.path.exists(spec) else match[2]
     return live(path) or path == "-" or (os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path))
@@ -248,7 +249,7 @@ def _is_read(name: str) -> bool:
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
-    """Return True for a file, and for a link to itself, so that reading it reports the mistake."""
+    """Return True for a file. A link to itself counts, too: the mistake is reported when it is read."""
     try:
         return entry.is_file()
     except OSError:
@@ -269,8 +270,8 @@ def _input(path: str, name: str | None, schemas: Mapping[str, Schema], format: s
 
 
 def _named_format(path: str, name: str | None, schemas: Mapping[str, Schema]) -> str | None:
-    """Return the format by suffix. If there is none, or JSON may be meant more specifically, use the declared
-    format."""
+    """Return the format by suffix. The declared format is used if the suffix names none, or if it is a special form of
+    JSON."""
     format = known_format(path) if path != "-" else "jsonl"
     declared = _declared_format(name, schemas)
     if format == "jsonl" and declared is not None:

@@ -2,7 +2,7 @@
 
 A column of similar numbers stores their differences from the least one. A column that repeats another stores nothing.
 The metadata of the column's field says how to restore it. These tables are exchanged between processes and logged, so
-each byte is written, hashed and read; the smaller form saves two thirds of them.
+each byte is written, hashed and read again.
 """
 
 from __future__ import annotations

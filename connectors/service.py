@@ -76,8 +76,8 @@ class Service:
     def __init__(
         self, engine: Engine, text: str, name: str, stats: RunStats, cuts: Mapping[str, int] | None = None
     ) -> None:
-        """`cuts`: by fluent or table of alerts on fluents, the time until which an earlier program derived it.
-        Intervals that began before are shown as beginning then."""
+        """`cuts`: the time until which an earlier program derived a fluent or an alert table, by its name. Intervals
+        that began before are shown as beginning then."""
         self.cuts = dict(cuts or {})
         self.engine = engine
         self.text = text
@@ -145,7 +145,8 @@ class Service:
         }
 
     def _new(self, batch: Batch | None) -> dict[str, pl.DataFrame]:
-        """Return the records of a batch on its first call, else nothing: a batch may be processed in several steps."""
+        """Return the records of a batch when it is first passed, and nothing after that. A batch may be processed in
+        several steps."""
         if batch is None or batch is self._batch:
             return {}
         return {name: _coming(table) for name, table in batch.tables.items()}

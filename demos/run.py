@@ -28,7 +28,7 @@ ONTOLOGIES = Path(__file__).parents[1] / "ontologies"
 
 @dataclass(slots=True)
 class RunResult:
-    """The results of a run: events by type, input and dead letters. The run calls its methods."""
+    """The results of a run: events by type, input and dead letters. The run adds them by calling its methods."""
 
     inputs: dict[str, Schema] = field(default_factory=dict)
     stats: RunStats = field(default_factory=RunStats)

@@ -52,7 +52,7 @@ def _frame(schema: Schema, rows: Counter[Row]) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class AlertLife:
-    """All changes of one alert, in order, and the row that represents it. None: receivers were not notified of it."""
+    """All changes of one alert, in order. `row`: the alert as a row, or None if receivers were not notified of it."""
 
     changes: tuple[AlertChange, ...]
     row: Row | None

@@ -1,8 +1,8 @@
 """Compare two sets of occurrences of one event: those that appeared, are gone, or moved.
 
 An occurrence *moved* if one with the same key overlaps it and has other times or values. Moved occurrences are matched
-one to one, by the largest overlap, then by the earliest start. All others that only one side has have appeared or are
-gone.
+one to one, by the largest overlap, then by the earliest start. All other occurrences that only one side has count as
+appeared or gone.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class ComparedEvent:
         return self.old is None or self.new is None or names_of(self.old) == names_of(self.new)
 
     def _unequal(self, old: list[Row], new: list[Row]) -> tuple[list[Row], list[Row]]:
-        """Return the rows without those that are equal by the names of their attributes."""
+        """Remove the rows that both sides have, comparing attributes by name."""
         assert self.old is not None and self.new is not None, "only then rows have several forms"
         columns = sorted({*names_of(self.old), *names_of(self.new)})
         forms = [_named(row, names_of(self.old), columns) for row in old]
@@ -147,7 +147,7 @@ def _named(row: Row, names: Sequence[str], columns: Iterable[str]) -> Row:
 
 
 def _left(rows: Iterable[Row], forms: Iterable[Row], same: Counter[Row]) -> list[Row]:
-    """Return the rows without as many of each form as `same` says."""
+    """Remove as many rows of each form as `same` counts, and return the others."""
     taken, left = Counter(same), []
     for row, form in zip(rows, forms):
         if taken[form]:

@@ -46,7 +46,8 @@ class Reasons:
     def of(self, difference: Difference) -> Reason:
         """Return the reasons of a difference.
 
-        For a moved occurrence, the new program explains the new one, and the old program why it did not derive that.
+        For a moved occurrence, the new program explains the new one. The old program explains why it did not derive
+        that one.
         """
         name, row = difference.event, difference.row
         deriving, other = (self.old, self.new) if difference.new is None else (self.new, self.old)

@@ -26,16 +26,16 @@ DAY = 86_400_000_000
 MOST = 2_000
 """The number of latest occurrences of one event that are tried."""
 DEEPEST = 3
-"""The number of missing events that are followed, one inside the other."""
+"""The depth to which missing events are explained by other missing events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """The requested event, and either its occurrences (`found`) or the reason of each rule for not deriving it, in
+    """The answer to a question about a missing event: its occurrences (`found`), or why each rule did not derive it, in
     program order.
 
     `before`, `after`: the closest occurrences. `until`: occurrences that end later were not considered. `ended`: for a
-    fluent, the reason of its last end before that time.
+    fluent, why it last ended before that time.
     """
 
     wanted: EventQuestion
@@ -50,7 +50,7 @@ class Absence:
 
 Back = int | tuple[int, ...] | None
 """The time before the requested time in which occurrences are considered, in microseconds. A tuple has a value for each
-depth. None: a day, or the longest duration in the rule."""
+depth. None: a day, or the longest duration in the rule if that is longer."""
 
 
 def absence(memory: Memory, judge: Judge, wanted: EventQuestion, back: Back = None) -> Absence:
@@ -175,7 +175,8 @@ def _nearness(attempt: Attempt, failure: Failure, wanted: EventQuestion) -> tupl
     """Return a sort key for attempts that derive the requested arguments; the closest has the greatest.
 
     It compares, in this order: the number of matched events, touching the requested time, the relations of the events,
-    the number of conditions that hold, the missing time (in the rule and to the requested time), and the end.
+    the number of conditions that hold, the time by which the attempt misses the rule and the requested time, and its
+    end.
     """
     before = _before(attempt, wanted)
     short = before if failure.kind == "apart" else before + failure.by

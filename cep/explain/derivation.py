@@ -1,4 +1,4 @@
-"""Explain why an event was derived: its rule and constituents, and recursively those of the constituents, down to input
+"""Explain why an event was derived: by which rule, from which constituents, and why these were derived, down to input
 records."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def derivation(
 ) -> DerivationNode:
     """Return the tree of an occurrence, with at most `most` occurrences and `depth` levels of rules.
 
-    The links of a chain do not count as levels. `at`: the time for which it is asked.
+    The links of a chain do not count as levels. `at`: the time of the question, or None.
     """
     return _Deriving(memory, judge, most, at).node(occurrence, depth)
 

@@ -50,7 +50,7 @@ class Reader(Protocol):
 
 
 class WindowExtents:
-    """Finds the extents of windows. `reader` finds those of the formulas inside."""
+    """Finds the extents of windows. `reader` finds the extents of the formulas inside."""
 
     def __init__(self, reader: Reader) -> None:
         self.reader, self.memory, self.judge = reader, reader.memory, reader.judge

@@ -26,7 +26,7 @@ from cep.plan.pattern import Pattern
 from cep.rules.terms import Constant
 
 DEEPEST = 3
-"""The number of missing fluents and events that are followed, one inside the other."""
+"""The depth to which missing fluents and events are explained by other missing ones."""
 SOME = 60
 """The number of occurrences in the tree of the reason why a fluent ended."""
 
@@ -35,8 +35,8 @@ SOME = 60
 class FluentAbsence:
     """The surroundings of a time at which a fluent does not hold.
 
-    They are the closest intervals, the reason of the last end before, and for each rule the reason why it has not begun
-    the fluent since. For fluents derived by a solver, `answers` contains the reasons.
+    It has the closest intervals, why the fluent last ended, and why each rule has not begun it since. For fluents
+    derived by a solver, `answers` contains the reasons.
     """
 
     before: Occurrence | None

@@ -136,7 +136,7 @@ class FluentFacts:
 
 
 class FluentNodes:
-    """Creates the nodes of fluents for trees of `nodes`. `at`: the time for which it is asked, or None."""
+    """Creates the nodes of fluents for trees of `nodes`. `at`: the time of the question, or None."""
 
     def __init__(self, memory: Memory, judge: Judge, nodes: Nodes, at: int | None = None) -> None:
         self.memory, self.judge, self.nodes, self.at = memory, judge, nodes, at

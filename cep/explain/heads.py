@@ -15,7 +15,7 @@ from cep.rules.terms import Constant, Expression, Variable
 
 
 def unified(rule: Rule, fixed: Mapping[int, Value], engine: Engine) -> dict[str, TypedValue] | None:
-    """Return the variables that arguments bind, by position. None: the head cannot have these arguments."""
+    """Return the values of variables if the head has these arguments, given by position. None: it cannot have them."""
     schemas = engine.plan.schemas
     bound: dict[str, TypedValue] = {}
     for place, value in fixed.items():
@@ -47,7 +47,8 @@ def _type_of(name: str, rule: Rule, schemas: Mapping[str, Schema]) -> str | None
 
 
 def _type_given(name: str, place: int, rule: Rule, schemas: Mapping[str, Schema]) -> str | None:
-    """Return the type of a variable that a condition binds, if the rules for the event agree on it."""
+    """Return the type of a variable that a condition binds, which is that of the event's attribute. None: it is not
+    known."""
     if any(name == result.variable for part in patterns(rule.body) for result in part.properties().results):
         return None
     type = schemas[rule.event].attributes[place].type

@@ -44,7 +44,7 @@ BoundValues = Mapping[str, TypedValue]
 MOST_ANSWERS = 64
 """The number of answers of a condition that are followed for one occurrence."""
 DEEPEST = 8
-"""The number of static rules that are followed, one inside the other."""
+"""The depth to which conditions are explained by the conditions of static rules."""
 
 
 Triple = tuple[str, str, str]
@@ -148,8 +148,8 @@ class Judge:
         return sorted(made, key=lambda case: case.origin)
 
     def versions(self) -> list[tuple[int, int, BoundValues]]:
-        """Return the periods with constant knowledge: the first and last code of time (`cep.core.interval_sets`), and
-        an `end()` within it, as a binding."""
+        """Return the periods with constant knowledge. Each has its first and last code of time
+        (`cep.core.interval_sets`), and a binding of `end()` to a time within it."""
         if self._changes is None:
             return [(-INFINITE, INFINITE, {})]
         times = [each.time for each in self._changes.past]

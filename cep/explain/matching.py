@@ -29,25 +29,32 @@ _PLACED = {"missing": 0, "relation": 0, "deadline": 1, "open": 1}
 class Failure:
     """The reason why an attempt failed, by its `kind`.
 
-    missing: nothing matches `pattern` with these `values` condition: the conditions `judged` are false relation: the
-    parts do not have the relation of `pattern`; `occurrence` is the second part, `by` the distance deadline: the
-    attempt exceeds its WITHIN `by` this much came: `occurrence` must be absent; `by` is the distance to where it would
-    be permitted unheld: the fluent `pattern` did not hold at the end or, if given, `at` this time held: the fluent
-    held, over `occurrence` open: the deadline is `by` this much later than the known time head: the rule derives other
-    arguments, `given` apart: everything holds, but it ended `by` this much before the requested time policy: everything
-    holds, but another partner was chosen whole: everything holds, and no policy can have chosen another partner
+    - missing: nothing matches `pattern` with these `values`.
+    - condition: the conditions `judged` are false.
+    - relation: the parts do not have the relation of `pattern`; `occurrence` is the second part, `by` the distance.
+    - deadline: the attempt exceeds its WITHIN `by` this much.
+    - came: `occurrence` must be absent; `by` is the distance to where it would be permitted.
+    - unheld: the fluent `pattern` did not hold at the end or, if given, `at` this time.
+    - held: the fluent held, over `occurrence`.
+    - open: the deadline is `by` this much later than the known time.
+    - head: the rule derives other arguments, `given`.
+    - apart: everything holds, but it ended `by` this much before the requested time.
+    - policy: everything holds, but another partner was chosen.
+    - whole: everything holds, and no policy can have chosen another partner.
 
     For fluents:
 
-    over: the rule began the fluent with `occurrence`, but it ended again cancelled: at the instant of `occurrence`, the
-    fluent was also ended, or another value began later: the fluent holds from just after the requested time formula:
-    parts of the formula are not met
+    - over: the rule began the fluent with `occurrence`, but it ended again.
+    - cancelled: at the instant of `occurrence`, the fluent was also ended, or another value began.
+    - later: the fluent holds from just after the requested time.
+    - formula: parts of the formula are not met.
 
     For a value that another value becomes by a deadline:
 
-    waits: `occurrence` has that other value, and becomes this one `at` a time, `by` this much after it began stopped:
-    the other value ended before its deadline endless: the other value holds from before all time, without a deadline
-    unbegun: the other value never held with the arguments `given`
+    - waits: `occurrence` has that other value, and becomes this one `at` a time, `by` this much after it began.
+    - stopped: the other value ended before its deadline.
+    - endless: the other value holds from before all time, without a deadline.
+    - unbegun: the other value never held with the arguments `given`.
     """
 
     kind: str
@@ -63,7 +70,7 @@ class Failure:
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """An attempt to match a pattern with occurrences. `held`: the number of its events that were matched. `silent`:
-    patterns that had to be absent, each with the time until which."""
+    patterns that had to be absent, each with the end of that period."""
 
     bound: BoundValues
     start: int
@@ -78,8 +85,8 @@ class Attempt:
     def rank(self) -> tuple[int, int, int, int, int]:
         """The sort key of attempts; the closest has the greatest.
 
-        It compares the number of matched events, the stage reached, the number of conditions that hold, the missing
-        time, and the end.
+        It compares the number of matched events, the stage reached, the number of conditions that hold, the time by
+        which the attempt misses, and its end.
         """
         return self.held, self.placed, self.holding, 0 if self.failure is None else -self.failure.by, self.end
 
@@ -192,7 +199,7 @@ class Matcher:
         )
 
     def lacking(self, pattern: Pattern, left: Attempt) -> Attempt:
-        """Return a left side without a partner. The failure is that of matching the right pattern with the values of
+        """Return a left side without a partner. Its failure says why the right pattern has no match with the values of
         the left side."""
         best = self.attempts(pattern, left.bound)[0]
         failure = best.failure or self.missing(pattern, left.bound).failure

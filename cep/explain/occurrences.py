@@ -200,8 +200,8 @@ class HeldIntervals:
         return fluent.name.removeprefix(LASTS)
 
     def rows(self, table: str, fixed: Mapping[int, Value]) -> list[Occurrence]:
-        """Return the rows of a table of a fluent with some arguments: its intervals, or its beginnings, ends and
-        complete intervals. In the second case, the last argument selects among them."""
+        """Return the rows of a fluent's table with some arguments. The table contains intervals, or beginnings, ends
+        and complete intervals; then the last argument selects among these."""
         schema = self.schemas[table]
         assert schema.fluent is not None, "it is a fluent's"
         width = len(schema.attributes) - (schema.fluent.part == EDGES)

@@ -48,8 +48,8 @@ def read_question(text: str, engine: Engine, at: str | None = None, unit: Fracti
     """Parse an event as written in a rule. Words are strings, even if they start with a capital letter; `_` matches any
     value.
 
-    `at`: a time, or two separated by `/`. `unit`: the length of the number 1 in times (see `read_instant`). Raises
-    CepError.
+    `at`: a time, or two separated by `/`. `unit`: the unit of numeric times in microseconds (see `read_instant`).
+    Raises CepError.
     """
     since, until = (BEGINNING, END) if at is None else interval(at, unit)
     pattern: AskedEvent = asked_event(text, engine.written.prefixes)

@@ -86,7 +86,8 @@ class Reducts:
         return self._derived(tick, model).get(key)
 
     def _derived(self, tick: int, model: Value) -> dict[Key, ReductStep]:
-        """Return the rule of each atom in an answer stream. A rule's own atoms are derived before its head."""
+        """Return a rule that derives each atom of an answer stream, so that the atoms in its body are derived before
+        its head."""
         if (tick, model) in self._steps:
             return self._steps[tick, model]
         reading = TickReading(self.memory, self.judge, self.program, self.solved, tick, model)
@@ -192,7 +193,7 @@ class Reducts:
         return width > arity + (predicate_of(fluent) != fluent)
 
     def _asked(self, rule: LarsRule, fixed: Mapping[int, Value], at: Value) -> dict[str, TypedValue] | None:
-        """Return the variables that a head binds for some arguments. None: the head cannot have these arguments."""
+        """Return the values of variables if the head has these arguments. None: it cannot have them."""
         assert rule.head is not None, "of a rule with a head"
         types = {place: each.type for place, each in enumerate(self._attributes(rule.head.predicate))}
         pairs = [(rule.head.arguments[place], value, types.get(place, "any")) for place, value in fixed.items()]

@@ -21,8 +21,8 @@ class Refusal:
 
     `since`: the earliest time of the occurrences considered. For a missing event, `before` is the latest that ended
     before, `after` is the first that ended later, and `because` explains why the rules for it derived none. For a
-    missing fluent, `ended` is the reason of its last end. `gaps`: the parts of a formula that are not met at the code
-    of time `at` (`cep.core.interval_sets`).
+    missing fluent, `ended` is why it last ended. `gaps`: the parts of a formula that are not met at the code of time
+    `at` (`cep.core.interval_sets`).
     """
 
     rule: Rule

@@ -33,8 +33,8 @@ class InputChange:
     """A `record` that was late, corrected or withdrawn.
 
     `at`: the latest time in the input when this happened, in microseconds. `by`: the number of the input record that
-    caused it. `now`: the record after a correction. `of`: if more than 1, the change is the first of so many, one of
-    which is the cause.
+    caused it. `now`: the record after a correction. `of`: the number of changes at the same time; if there are several,
+    this is the first, and any of them may be the cause.
     """
 
     kind: Literal["late", "withdrawn", "corrected"]
@@ -173,7 +173,8 @@ class InputRevisions:
         return [Occurrence(event, args, int(table[START, 0]), int(table[END, 0]), int(table[ORDER, 0]))]
 
     def _alone(self, name: str, table: pl.DataFrame) -> Ints:
-        """Classify each row: 2 is processed alone, 1 alone if another row has its time, 0 alone if it is late."""
+        """Return when each row must be processed alone. 2: always. 1: if it is late, or another row has the same time.
+        0: if it is late."""
         keyed = int(self.engine.inputs[name].key is not None)
         if CHANGE not in table.columns:
             return np.full(table.height, keyed)

@@ -246,7 +246,8 @@ class TickReading:
     # --- bodies ---
 
     def bodies(self, body: Sequence[BodyLiteral], bound: BoundValues) -> list[BodyReading]:
-        """Return how far a body is true, for all values with which its evaluation succeeds or fails."""
+        """Evaluate a body. Each result has the values for which the body is true, or the literal that fails for some
+        values."""
         live, done, waiting = [BodyReading(bound)], [], list(body)
         while waiting and live:
             element = self._next(waiting, live[0].bound)

@@ -359,7 +359,7 @@ def _damaged(options: ServeOptions, error: CepError) -> None:
 
 
 def _untold(options: ServeOptions, reason: str) -> None:
-    """Log that silences are not up to date, or with an empty reason that they are again."""
+    """Log that silences are not up to date. An empty reason means that they are up to date again."""
     if reason:
         options.log("silence", f"silences are not up to date: {reason}", "error")
     else:

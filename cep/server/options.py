@@ -158,8 +158,8 @@ class ServerOptions:
 
     @property
     def hosts(self) -> frozenset[str]:
-        """The host names that requests may use; empty: any. They are restricted if only this machine can reach the
-        server, so that a page of another site cannot use it under another name."""
+        """The host names that requests may use; empty: any. If only this machine can reach the server, other names are
+        refused, which prevents DNS rebinding."""
         from cep.core.ip import canonical_host
 
         if not self.local and not self.allow_host:

@@ -99,6 +99,6 @@ class WorkerChunks:
 
 
 def _array(tables: Tables, name: str) -> NDArray[np.int64] | None:
-    """Remove an array of a block from the tables that were sent with it, and return it."""
+    """Remove an array of a block from the received tables, and return the array."""
     found = tables.pop(f"@{name}", None)
     return None if found is None else found[name].to_numpy()

@@ -83,7 +83,8 @@ class WorkerProcesses:
         return found
 
     def chunk(self, number: int) -> tuple[ChunkFound, Tables]:
-        """Return the contents of a chunk that a worker was told to read. CepError: a worker has failed or ended."""
+        """Return the contents of a chunk that a worker was told to read. Raises CepError if a worker has failed or
+        ended."""
         while number not in self._chunks:
             found = self.next()
             assert found is not None, "it was waited for"

@@ -53,10 +53,11 @@ class _Round:
 class Rounds:
     """The rounds of a program's stages over worker processes.
 
-    `held`: the rows and bytes in each worker and stage. `counts`: the counters of goals since they were last read,
-    likewise. `keys`: counts distributed rows by key. `keys_replayed`: the number of keys that were recomputed. `equal`:
-    the number of records merged with an equal one, by event. `given`: the events that are returned. `withdrawn`: the
-    multiplicities of rows, if results may be withdrawn. `lineage`: True if rows have columns of lineage.
+    `held`: the rows and bytes in each worker and stage. `counts`: the counters of goals since they were last read, in
+    each worker and stage. `keys`: counts distributed rows by key. `keys_replayed`: the number of keys that were
+    recomputed. `equal`: the number of records merged with an equal one, by event. `given`: the events that are
+    returned. `withdrawn`: the multiplicities of rows, if results may be withdrawn. `lineage`: True if rows have columns
+    of lineage.
     """
 
     def __init__(

@@ -205,7 +205,8 @@ class Handling:
     def _turned(self, told: AlertChange, silenced: list[str], by: str = "", comment: str = "") -> AlertChange:
         """Return the change of an open alert that is now hidden by these silences, or by none.
 
-        Its author is that of the first silence. If there is none, it is the person who ended the last one.
+        The author of the change is the author of the first silence or, if there is none, the person who ended the last
+        one.
         """
         if not silenced:
             return self._next(told, "unsilenced", by or MACHINE, comment, silenced=[])
@@ -285,8 +286,8 @@ class Handling:
         return sorted(id for id, matchers in (self._active or {}).items() if matchers.matches(labels))
 
     def hand_over(self, heirs: Sequence[Heir]) -> bool:
-        """Copy the open acknowledgement of each withdrawn alert to the alert that replaces it. Return True if there is
-        any."""
+        """Copy the open acknowledgement of each withdrawn alert to the alert that replaces it. Return True if any was
+        copied."""
         turned = False
         for old, alert in heirs:
             spans, own = self._spans.get(old.alert, []), self._spans.get(alert, [])
@@ -300,8 +301,8 @@ class Handling:
     ) -> tuple[list[AlertChange], list[RecordedAction]]:
         """Copy the acknowledgement, assignee and verdict of withdrawn alerts to the alerts that replace them.
 
-        Values that people have already set are kept. Returns the additional changes, which follow those of the round,
-        and the actions that they record.
+        Values that people have already set are kept. Returns the additional changes, which follow the changes of the
+        round, and the actions to record.
         """
         told = {change.alert: change for change in changes}
         found: list[AlertChange] = []
@@ -330,14 +331,15 @@ class Handling:
         return found, recorded
 
     def hold(self, changes: Sequence[AlertChange]) -> None:
-        """Note that the intervals that keep some alerts open have changed, without any other change (`Outbox.add`)."""
+        """Update the intervals that keep some alerts open. Nothing else in these alerts has changed (`Outbox.add`)."""
         for change in changes:
             told = self._open.get(change.alert)
             if told is not None:
                 self._open[change.alert] = replace(told, holding=change.holding)
 
     def free(self, alert: str, time: int) -> int | None:
-        """Return the first time from `time` on at which an alert is not acknowledged. None if it stays acknowledged."""
+        """Return the first time, not before `time`, at which an alert is not acknowledged. None: there is no such
+        time."""
         for begin, end in self._spans.get(alert, ()):
             if begin < time and (end is None or time < end):
                 if end is None:

@@ -30,7 +30,7 @@ class Inhibition:
         return bool(self._inhibitors)
 
     def begin(self, live: Iterable[AlertChange]) -> None:
-        """Start from these open alerts only."""
+        """Replace the state by these open alerts."""
         self._firing: dict[str, AlertChange] = {}
         self._told: dict[str, AlertChange] = {}
         self._holding: Counter[_Place] = Counter()
@@ -41,8 +41,8 @@ class Inhibition:
         self._started = True
 
     def follow(self, changes: Sequence[AlertChange]) -> list[AlertChange]:
-        """Add to the changes of a round those that begin and end inhibition, after the other changes of the same
-        instant.
+        """Add the changes that begin or end inhibition to the changes of a round. They come after the others of the
+        same instant.
 
         The program may have changed before a restart, so the first round checks all open alerts.
         """

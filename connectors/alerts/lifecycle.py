@@ -2,7 +2,7 @@
 
 An alert is pending until its condition has lasted long enough, then it fires. Every further occurrence of its key
 updates it. It escalates over time, and is resolved when its duration has passed since the end of the last occurrence.
-An alert on a fluent is resolved when the fluent has ended, plus the time that the alert is kept.
+An alert on a fluent is resolved when the fluent ends, or some time later if the alert is kept.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class AlertChange:
 
     @property
     def remark(self) -> bool:
-        """Return True if an action changes nothing in the content of the alert."""
+        """Return True if the change is an action that leaves the alert's content as it is."""
         return self.action not in ("", "silenced", "unsilenced")
 
     @property
@@ -183,8 +183,8 @@ class AlertLifecycle:
     """Derives the changes of a program's alerts from their occurrences. The result does not depend on the division of
     the occurrences into rounds.
 
-    `live`: the last changes of unresolved alerts, by slot. `reached`: by fingerprint of an alert, the time up to which
-    its occurrences have been processed. `unplaced`: the number of invalid places, by name of an alert.
+    `live`: the last changes of unresolved alerts, by slot. `reached`: the time up to which an alert's occurrences have
+    been processed, by the alert's fingerprint. `unplaced`: the number of invalid places, by name of an alert.
 
     `free` returns the first time from a given time on at which an alert is not acknowledged and may escalate, or None.
     If several occurrences of a key end at the same instant, the one that began first counts as the latest.
@@ -220,7 +220,7 @@ class AlertLifecycle:
         self.begin(live)
 
     def begin(self, live: Iterable[AlertChange]) -> None:
-        """Start from these open alerts only."""
+        """Replace the state by these open alerts."""
         self.live = {change.slot: change for change in live}
         self._due.clear()
         for change in self.live.values():
@@ -246,7 +246,7 @@ class AlertLifecycle:
         return changes
 
     def go_on(self, told: Sequence[AlertChange]) -> list[AlertChange]:
-        """Adopt the changes of the last `take` in their published form, which includes changes added between them."""
+        """Continue from the changes of the last `take` as they were published, which may include others in between."""
         last = {change.slot: place for place, change in enumerate(told)}
         return [self._told(change) if last[change.slot] == place else change for place, change in enumerate(told)]
 
@@ -389,8 +389,7 @@ class AlertLifecycle:
         return [*changes, self._on(kept)]
 
     def _identity(self, alert: Alert, row: Mapping[str, Any]) -> str:
-        """Return the id of the occurrence of the alert's event: its `@id` by `identified` or, for an input event, by
-        `reading`."""
+        """Return the id of the occurrence behind an alert. It equals the `@id` of the derived event or input record."""
         times = [row["start"]] if alert.ends is not None else [row["start"], row["end"]]
         record = json.dumps([*times, *(row[name] for name in alert.arguments)])
         key = "" if alert.event in self.read else self._meanings[alert.event]

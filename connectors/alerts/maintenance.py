@@ -22,7 +22,7 @@ from cep.connectors.alerts.text import clean
 from cep.core.errors import CepError, reason_of
 
 AHEAD, BACK = timedelta(days=14), timedelta(days=5)
-"""The time before their beginning, and after their end, at which windows are listed."""
+"""The time for which a window is listed before its beginning, and after its end."""
 
 MOST_TIMES = 2_000
 """The greatest number of windows of one recurring event between BACK and AHEAD."""
@@ -130,8 +130,8 @@ def _zone_of(calendar: icalendar.Calendar, where: str) -> tzinfo:
 def _series_of(
     calendar: icalendar.Calendar, zone: tzinfo, where: str, now: datetime
 ) -> tuple[list[tuple[str, Any]], tuple[str, ...]]:
-    """Return the events of a calendar that are windows, and remarks about the others. Each event has a title and its
-    moved occurrences."""
+    """Return the events of a calendar that are windows, and remarks about the others. Each event is returned with its
+    title and its moved occurrences."""
     by_id: dict[str, list[Any]] = {}
     for number, event in enumerate(calendar.walk("VEVENT")):
         by_id.setdefault(str(event.get("UID", "")) or f" {number}", []).append(event)

@@ -89,7 +89,7 @@ class Outbox:
     # --- what the program writes ---
 
     def begin(self, fingerprints: Mapping[str, str]) -> tuple[list[AlertChange], dict[str, int]]:
-        """Return the last changes of unresolved alerts, and by fingerprint of an alert the event time reached.
+        """Return the last changes of unresolved alerts, and the event times reached, by the fingerprints of the alerts.
 
         Open alerts whose meaning has changed, or that the program no longer has, are withdrawn.
         """
@@ -109,8 +109,8 @@ class Outbox:
     ) -> tuple[dict[str, RevisedKey], dict[str, tuple[int, int]]]:
         """Do as `begin`, for a program that revises alerts.
 
-        Returns the stored state of each key and, by fingerprint of an alert, the position of the last stored round
-        (`revise`).
+        Returns the stored state of each key, and the positions of the last stored rounds (`revise`) by the fingerprints
+        of the alerts.
         """
         with self._lock:
             before = json.loads(self._meta("meant") or "{}")
@@ -143,7 +143,7 @@ class Outbox:
     ) -> None:
         """Append changes in order, in one transaction.
 
-        `reached`: by fingerprint of an alert, the event time up to which all its changes are stored. `fewer`: last
+        `reached`: the event time up to which all changes of an alert are stored, by its fingerprint. `fewer`: last
         changes of open alerts that differ from the stored ones in `holding` only.
         """
         if not changes and not fewer:
@@ -168,8 +168,8 @@ class Outbox:
     ) -> None:
         """Do as `add`, and store the state of keys (`revised_tables.write`) in the same transaction.
 
-        `marks`: by fingerprint of an alert, the position of the last stored round. `actions`: the actions that caused
-        the last changes, one for each.
+        `marks`: the position of the last stored round, by the fingerprint of an alert. `actions`: the actions that
+        caused the last changes, one for each.
         """
         with self._lock:
             first = self.last + 1 + sum(not change.hidden for change in changes) - len(actions)
@@ -314,9 +314,9 @@ class Outbox:
             before = entries[-1].change.revision
 
     def standing(self, change: AlertChange) -> AlertChange:
-        """Return the change that describes the current state of a change's key for receivers.
+        """Return the change that tells receivers the current state of a key.
 
-        This is the last change of the key's open alert if receivers are sent it, otherwise the last change of the same
+        This is the last change of the key's open alert if receivers are sent it, otherwise the last change of the given
         alert.
         """
         for entry in self.live():
@@ -402,8 +402,7 @@ class Outbox:
         return [(low, high) for low, high in json.loads(self._meta(f"ahead {name}") or "[]")]
 
     def unsent(self, name: str) -> dict[str, int]:
-        """Return the alerts whose latest changes before the cursor a receiver was not sent, each with the first such
-        revision."""
+        """Return the alerts whose latest changes a receiver was not sent. The value is the first revision not sent."""
         return dict(json.loads(self._meta(f"unsent {name}") or "{}"))
 
     def acknowledge(

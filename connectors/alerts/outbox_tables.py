@@ -148,8 +148,8 @@ def prune_threads(base: sqlite3.Connection) -> None:
 
 
 def row_hash(*values: object) -> bytes:
-    """Return the hash of a row's values as JSON. It equals that of `json.dumps(values, ensure_ascii=False)`, in half
-    the time."""
+    """Return the hash of a row's values as JSON. It takes half as long as with `json.dumps(values,
+    ensure_ascii=False)`."""
     parts = [
         encode_basestring(value) if type(value) is str else str(value) if type(value) is int else json.dumps(value)
         for value in values

@@ -343,7 +343,7 @@ class RevisedLifecycle:
         self.outbox.revise(told, self._reached, marks, keys, come, gone, fewer, actions)
 
     def _fewer(self, key: AlertKey | None) -> AlertChange | None:
-        """Return the last change of a key's open alert if the intervals that hold it have changed. A restart without
+        """Return the last change of a key's open alert if the intervals in `holding` have changed. A restart without
         revision needs them."""
         told = None if key is None or key.now is None else key.told.get(key.now.alert)
         if key is None or key.now is None or told is None or told.holding == key.now.holding:

@@ -114,7 +114,7 @@ def _opened_behind(
 
 
 def lasting_connection(address: Address, lasting: bool) -> bool:
-    """Return True if a connection is reopened after its end. `lasting`: the default if the address does not say so."""
+    """Return True if a connection is reopened after its end. `lasting`: the default if the address does not say."""
     return address.choice("until", ("ever", "closed") if lasting else ("closed", "ever")) == "ever"
 
 

@@ -95,7 +95,7 @@ class ById:
 
 
 class ByTime:
-    """A position by time. The observations of the last time are requested again. Its methods are those of `ById`."""
+    """A position by time. The observations of the last time are requested again. It has the same methods as `ById`."""
 
     def __init__(self, place: Mapping[int, int], key: str) -> None:
         self.place, self._key = dict(place), key

@@ -36,8 +36,8 @@ class Alertmanager:
     alert is sent.
 
     An Alertmanager forgets all alerts when it restarts, and any alert that is not sent again for a while. So open
-    alerts are sent again every `target.every` seconds, the first time at the start. This includes alerts that are now
-    silenced or inhibited, in their state before; otherwise Alertmanager would end them.
+    alerts are sent again every `target.every` seconds, the first time at the start. This includes alerts that have been
+    silenced or inhibited since, in their earlier state; otherwise Alertmanager would end them.
     """
 
     most, lanes, states = 64, 1, True

@@ -66,7 +66,7 @@ PAGING: Mapping[str, str] = {
 """Services that open an incident for each key and close it on request, with Apprise's name of the key."""
 
 CRITICAL = ("splunk", "victorops")
-"""Paging services whose settings may ignore warnings when opening an incident."""
+"""Paging services that may be configured not to open incidents for warnings."""
 
 CHATS = frozenset(
     (

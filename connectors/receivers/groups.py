@@ -71,7 +71,7 @@ class Groups:
         return self._begun.get(entry.number) or self._group_of(entry.change).key
 
     def begun(self, key: str) -> Sequence[int]:
-        """Return the numbers of the changes in the current message of a group that are not done."""
+        """Return the numbers of those changes in a group's current message that are not done yet."""
         return self._batches.get(key, ())
 
     def due(self, key: str, waiting: Iterable[OutboxEntry]) -> int:

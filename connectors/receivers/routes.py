@@ -138,7 +138,7 @@ class ReceiverRoutes:
     def _found(self, change: _Labelled, severities: tuple[str, ...]) -> Group | None:
         """Return the group for an alert's current severity, or None if the receiver does not get the alert.
 
-        If no route for the current severity leads to the receiver, the last earlier severity that does counts.
+        If the routes for the current severity do not lead to the receiver, earlier severities are tried, latest first.
         """
         for severity in reversed(severities):
             labels = change.labels(severity, self._origin)

@@ -368,7 +368,8 @@ class Sender:
     def _told_of(self, sent: int, unsent: Mapping[str, int]) -> list[OutboxEntry]:
         """Return, for each open alert, the last change that the receiver was sent.
 
-        The receiver has all entries up to `sent`, except for those in `unsent`: by alert, the first missing revision.
+        The receiver has all entries up to `sent`, except for those in `unsent`, which has the first missing revision of
+        an alert.
         """
         found: list[OutboxEntry] = []
         for latest in self.outbox.live():
@@ -489,7 +490,7 @@ class Sender:
         self._follow()
 
     def _follow(self) -> None:
-        """Queue the changes of alerts that have moved to another group, once nothing of them is in progress in the old
+        """Queue the changes of alerts that have moved to another group, once none of them are being sent in the old
         one."""
         for alert, entries in list(self._following.items()):
             waiting = self._waiting[alert]

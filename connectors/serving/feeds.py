@@ -118,7 +118,7 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
 
     @made.get("/alerts", responses=_listed(lost={"type": "array", "items": {"type": "string"}}))
     def alerts(after: After = 0, limit: Limit = 1000) -> list[dict[str, Any]]:
-        """List the open alerts, those opened first at the beginning. `lost`: the lost sources, if there are any."""
+        """List the open alerts, oldest first. `lost`: the lost sources, if there are any."""
         lost = {"lost": list(outbox.lost)} if outbox.lost else {}
         return [_numbered(entry, origin) | lost for entry in outbox.live(after, limit)]
 

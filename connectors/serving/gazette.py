@@ -30,8 +30,8 @@ IDENTIFIERS = (
     "https://schema.org/identifier",
     "http://www.w3.org/2004/02/skos/core#notation",
 )
-"""Properties whose values identify a thing. If two things share an identifier, the earlier property takes precedence,
-then the thing that is a station (STATIONS)."""
+"""Properties whose values identify a thing. If two things share an identifier, the one with the earlier property is
+used; if both have the same property, the station (STATIONS)."""
 NAMES = (
     "http://www.w3.org/2000/01/rdf-schema#label",
     "http://www.geonames.org/ontology#name",

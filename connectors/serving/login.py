@@ -72,8 +72,8 @@ def login_form(reason: str = "") -> Response:
 def login_reason(scope: Scope, cookie: bool, token_in_address: bool) -> str:
     """Return why a browser has to log in, or "" if it sent no token.
 
-    `cookie`: it sent the cookie of another token. A `role` in the address means that the page sent a person with a
-    lower role to the form.
+    `cookie`: it sent the cookie of another token. A `role` in the address means that the page sent the person to the
+    form because this role is needed.
     """
     if token_in_address:
         return "This token is not known here."

@@ -79,7 +79,7 @@ def router(
 
     `scene`: must be closed before the server waits for its clients to disconnect. `local`: the server has no tokens and
     is only reachable from this machine, so every client is a responder. `versions`: the program of the server, and its
-    shadow. `receivers`: the addresses of alerts by receiver in the file of routes. The empty name has the addresses for
+    shadow. `receivers`: the addresses of alerts by receiver in the file of routes. Addresses under the empty name get
     every alert.
     """
     made = APIRouter(tags=["page"], default_response_class=Response)

@@ -71,7 +71,7 @@ class Station:
     def state(self) -> str:
         """The state for display.
 
-        `missing`: records are overdue. `event`: the latest record contributed to an event, or an event is later.
+        `missing`: records are overdue. `event`: the latest record contributed to an event, or there is a later event.
         `quiet`: it contributed to none. `silent`: there was no record.
         """
         if self.missing:
@@ -265,7 +265,7 @@ class Scene:
                 self.withdrawn.came(document)
 
     def _withdraw(self, tables: Mapping[str, pl.DataFrame], why: Told, again: Set[str]) -> None:
-        """Remove withdrawn events, and reset the stations about which they were.
+        """Remove withdrawn events, and update the state of their stations.
 
         Events in `again` return in the same round with another end or another origin, and do not count as withdrawn.
         """

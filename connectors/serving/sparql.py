@@ -255,8 +255,8 @@ def check_federation(query: str) -> None:
 
 
 def formats(headers: Headers) -> tuple[str, str]:
-    """Return the preferred formats of a table and of triples, "" if none is accepted. Raises Malformed (406) if neither
-    is."""
+    """Return the preferred formats of a table and of triples. Empty: none is accepted. Raises Malformed (406) if both
+    are empty."""
     table, graph = negotiated(headers, TABLES), negotiated(headers, GRAPHS)
     if not table and not graph:
         raise Malformed(406, f"answers are {', '.join([*TABLES, *GRAPHS])}")

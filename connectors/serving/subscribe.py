@@ -284,7 +284,7 @@ def _compared(before: Counter[str], answer: Answer) -> tuple[list[str], Counter[
 
 
 def _refusal(error: Exception) -> QueryRefused:
-    """Return an error as QueryRefused, which clients are sent."""
+    """Convert an error to the QueryRefused that clients are sent."""
     return error if isinstance(error, QueryRefused) else QueryRefused("failed", f"{type(error).__name__}: {error}")
 
 

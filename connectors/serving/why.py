@@ -94,8 +94,8 @@ class Questions:
 
     The engine is read while the `lock` is held. After a question, the lock is left to the program for as long as the
     question held it, so the program has at least half of the time. `ended` finds events by their `@id`. `unit`: the
-    length of the number 1 in times, as in `read_question`. `since`: the time until which another program derived an
-    event in this run of the server. `cuts`: the times before which intervals of fluents are cut.
+    unit of numeric times, as in `read_question`. `since`: the time until which another program derived an event in this
+    run of the server. `cuts`: the times before which intervals of fluents are cut.
     """
 
     def __init__(

@@ -15,8 +15,8 @@ MOST = 20_000
 
 
 class WithdrawnEvents:
-    """The withdrawn events by the number of their withdrawal among all changes of the page, and the existing events
-    about each subject.
+    """The withdrawn events, and the existing events about each subject. Withdrawals are numbered like all changes of
+    the page.
 
     `counts`: the number of withdrawn events, by event. `gone`: the number of the latest withdrawal that is no longer
     kept.

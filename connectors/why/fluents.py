@@ -38,7 +38,7 @@ Json = dict[str, Any]
 
 
 def name_of(schema: Schema) -> str:
-    """Return the name of the event, or of the fluent, of a table."""
+    """Return the name of the event or fluent to which a table belongs."""
     return schema.name if schema.fluent is None else author_name(schema.fluent.name)
 
 

@@ -46,7 +46,7 @@ class LiveRevisions:
 
     @property
     def given(self) -> list[DerivedChange]:
-        """Return all changes of events, those of each event in the order of arrival."""
+        """Return all changes of events. The changes of each event are in the order of arrival."""
         return [each for mine in self._changes.values() for each in mine]
 
     def changes(self, id: str) -> Sequence[DerivedChange]:

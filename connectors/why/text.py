@@ -78,8 +78,7 @@ class Explainer:
     def why(
         self, occurrence: Occurrence, most: int = MOST, depth: int = DEEPEST, at: int | None = None
     ) -> dict[str, Any]:
-        """Return the tree of a derived event. `at`: the time for which it is asked, if the explanation depends on
-        it."""
+        """Return the tree of a derived event. `at`: the time of the question, if the explanation depends on it."""
         judge = Judge(self.engine, self.facts, None, self.check_limit)
         answer = self.node(derivation(Memory(self.engine), judge, occurrence, most, depth, at))
         changes = revised.of_event(self, answer["id"])
@@ -388,7 +387,7 @@ def by_id(
 
 
 def cut(one: Occurrence, time: int | None) -> Occurrence:
-    """Return an interval that begins at `time` or later."""
+    """Return an interval without the part before `time`."""
     return one if time is None or one.start >= time else replace(one, start=time, end=max(one.end, time))
 
 

@@ -33,7 +33,7 @@ def is_added(text: str) -> bool:
 class TableWriter:
     """Writes tables of derived events to a table.
 
-    `inputs`: the input events, if the rows have lineage, which is then written. `whole`: the input has ended, so the
+    `inputs`: the input events, if lineage is written; the rows must then have it. `whole`: the input has ended, so the
     results are complete.
     """
 

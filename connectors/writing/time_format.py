@@ -38,7 +38,7 @@ def form(found: Sequence[Input], schemas: Mapping[str, Schema]) -> str | None:
 
 
 def number_size(found: Sequence[Input], schemas: Mapping[str, Schema]) -> Fraction | None:
-    """Return the length of the number 1 in the times of inputs, in microseconds, according to formats and declarations.
+    """Return the unit of numeric times in the inputs, in microseconds, according to formats and declarations.
 
     It is a second if no input has numeric times, and None if inputs use different units. Without inputs, the
     declarations of all events are used.

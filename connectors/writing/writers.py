@@ -61,9 +61,9 @@ class Writer:
     text. Durations in Parquet are exact below 2**33 seconds.
 
     `times`: the format of times (`cep.connectors.records.times`), which can be set until the first write. Parquet files
-    always contain timestamps, and the `id`s of messages do not depend on it. `inputs`: the input events, if the tables
-    have a column of lineage, which is then written. `opening`: called with each file before it is opened; it may raise
-    an error.
+    always contain timestamps, and the `id`s of messages do not depend on it. `inputs`: the input events, if lineage is
+    written; the tables must then have it as a column. `opening`: called with each file before it is opened; it may
+    raise an error.
     """
 
     def __init__(

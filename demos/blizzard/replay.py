@@ -52,7 +52,7 @@ def late() -> Iterator[str]:
 
 
 def main() -> None:
-    """Write the readings, and finally a message. The header is written first and awaited, so that no hour is missed
+    """Write the readings, and finally a message. After the header, it waits for the reader, so that no hour is missed
     while the server starts."""
     try:
         is_late = "--late" in sys.argv[1:]
