@@ -115,7 +115,7 @@ async def measure(options: argparse.Namespace, url: str, server: subprocess.Pope
     await clients.open(options.clients)
     await shown.open(options.pages)
     await watching.open(options.subscribers)
-    warm = options.rate  # a second of readings before those that count
+    warm = options.rate  # a second of readings before the measurement
     before = 0.0
     began = time.perf_counter()
     for number in range(warm + options.readings):
@@ -126,7 +126,7 @@ async def measure(options: argparse.Namespace, url: str, server: subprocess.Pope
             sent[number] = time.perf_counter()
         say(number)
     seconds = time.perf_counter() - began - warm / options.rate
-    server.stdin.close()  # what ends last comes with the end of the input
+    server.stdin.close()  # the last events are derived at the end of the input
     until = time.monotonic() + 20
     alerting = sum(not options.hundred or value(number) >= SPAN - LEVEL for number in sent)
     while min(clients.got) < alerting and time.monotonic() < until:
@@ -163,7 +163,7 @@ def main() -> None:
         rules.write_text(hundred_rules() if options.hundred else PROGRAM)
         command = [sys.executable, "-m", "cep", "serve", str(rules), "--input", "-", "--port", "0", "--log", "json"]
         command += ["--rate", "0", "--state", f"{folder}/state"]
-        limit = (min(1024, most), most)  # as a shell has it
+        limit = (min(1024, most), most)  # the usual limit of a shell
         command += ["--idle", options.idle] if options.idle else []
         command += ["--keep", options.keep] if options.keep else []
         with subprocess.Popen(

@@ -27,7 +27,7 @@ from cep.core.prefixes import PREFIXES
 ROOT = Path(__file__).parents[1]
 LAST = 1_360_447_200 * SECOND  # 2013-02-09T22:00:00Z, in the storm of the documents
 BATCH, PLACES = 20_000, 60_000
-KNOWN_STATIONS = 10  # of which it is known where they are
+KNOWN_STATIONS = 10  # stations with a known place
 OM = "http://knoesis.wright.edu/ssw/ont/sensor-observation.owl#"
 PAGE = "PREFIX time: <http://www.w3.org/2006/time#>\n"
 

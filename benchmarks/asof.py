@@ -45,7 +45,7 @@ def asof_seconds(tables: Batch) -> tuple[float, int]:
 
     began = process_time()
     with catch_warnings():
-        simplefilter("ignore")  # it cannot see that the times of each id are sorted
+        simplefilter("ignore")  # polars cannot verify that the times of each id are sorted
         joined = tables["b"].join_asof(
             tables["a"], on="start", by="id", strategy="backward", tolerance=WITHIN, allow_exact_matches=False
         )

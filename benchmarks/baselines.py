@@ -108,7 +108,7 @@ def seq_three(events: Rows, within: int) -> list[Row]:
                 waiting.popleft()
             while middles and middles[0][0] < oldest:
                 middles.popleft()
-            last = {y: middle for middle, y in middles}  # what an earlier b of that value gives, the last gives too
+            last = {y: middle for middle, y in middles}  # the last b of a value implies the earlier ones
             for y, middle in last.items():
                 for start, x in waiting:
                     if start >= middle:

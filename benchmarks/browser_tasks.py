@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 LONG = 50.0
 """The milliseconds above which browsers report a task as long."""
 _CATEGORIES = ["toplevel", "disabled-by-default-devtools.timeline", "devtools.timeline", "v8"]
-_STEPS = 3  # of a task that are told
+_STEPS = 3  # the number of steps shown per task
 
 
 @dataclass(frozen=True, slots=True)

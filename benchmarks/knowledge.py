@@ -112,7 +112,7 @@ def pattern(stations: int, name: str) -> dict[str, Any]:
     knowledge = _network(stations)
     watch, number = Watch(), 0
     while watch.wants_more():
-        number += 1  # a pattern that was asked before is not answered again
+        number += 1  # the answers to an earlier pattern are cached
         asked, pool = _graph(PATTERNS[name].replace("{", f"{{ # {number}\n", 1)), Pool()
         if number == 1:
             knowledge.answers(asked, pool, Source(asked.text))

@@ -189,7 +189,7 @@ class _Coming:
         while int(self.page.evaluate(_SHOWN)) - before < self.count:
             self.page.wait_for_timeout(50)
         self.shown = self.count / (time.perf_counter() - began)
-        self.page.wait_for_timeout(1000)  # what is drawn last
+        self.page.wait_for_timeout(1000)  # wait until the last ones are drawn
 
 
 def _fill(page: Page, readings: IO[bytes], stations: int, held: int, opened: int) -> None:
@@ -225,7 +225,7 @@ def feed(readings: IO[bytes], stations: int, rate: int, count: int, opened: int)
         time.sleep(max(0.0, began + number / rate - time.perf_counter()))
         hot = number % ALERTING == 0
         _say(readings, number // ALERTING % max(1, opened) if hot else number * 7919 % stations, 40 if hot else 25)
-    for _ in range(2):  # what came last is worked off when time goes on
+    for _ in range(2):  # later readings make the last ones final
         time.sleep(0.2)
         _say(readings, 0, 1)
 

@@ -38,7 +38,7 @@ def engine_with(roads: int) -> Any:
 
     engine = Engine.from_text(PROGRAM, max_derivations=100 * roads)
     number = np.arange(roads)
-    start = number + number // CHAIN  # a place between the chains
+    start = number + number // CHAIN  # leave a gap between chains
     engine.push({"add": point_table(np.zeros(roads, np.int64), {"a": start, "b": start + 1})})
     engine.push({"add": road(1, 10 * roads, 10 * roads + 1)})
     return engine

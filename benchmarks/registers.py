@@ -89,7 +89,7 @@ def _features(count: int, rng: np.random.Generator) -> pl.DataFrame:
 
 
 def _rows(values: Mapping[str, Any], count: int, rng: np.random.Generator) -> pl.DataFrame:
-    # Rows with these values, and with such in the other columns as a feature has.
+    # Return rows with these values, and typical ones in the other columns.
     usual: dict[str, Any] = {
         "ascii": np.char.replace(values["name"], "ñ", "n"),
         "lat": rng.uniform(25, 49, count).round(5),

@@ -56,7 +56,7 @@ def main() -> None:
     given = parser.parse_args()
     for keys in given.keys:
         pushes = readings(given.events, keys)
-        window = given.events * (SECOND // 1000)  # all of it
+        window = given.events * (SECOND // 1000)  # the window covers the whole stream
         for each in (None, window):
             run(engine_of(each), pushes[:3])  # compiles
         plain, engine = run(engine_of(None), pushes), engine_of(window)

@@ -60,14 +60,14 @@ def main() -> None:
     for keys in given.keys:
         for kind in ("apart", "mixed", "cut"):
             pushes = pushes_of(given.events, keys, kind)
-            run(engine_of(None), pushes), run(engine_of(window), pushes)  # compiles, and takes memory from the system
+            run(engine_of(None), pushes), run(engine_of(window), pushes)  # compile, and reserve memory
             pairs = [(run(engine_of(None), pushes), run(engine_of(window), pushes)) for _ in range(RUNS)]
             plain, revised = (statistics.median(times) for times in zip(*pairs))
             ratio = statistics.median(b / a for a, b in pairs)
             print(
                 f"{keys:>7,} keys, {kind}: {plain:.2f} s, with revision {revised:.2f} s, {ratio:.2f} times", flush=True
             )
-        if 100 * keys > given.events:  # a tenth of the stream has not had all of them
+        if 100 * keys > given.events:  # then a tenth of the stream does not contain all keys
             continue
         pushes = pushes_of(given.events, keys, "apart")
         for some in (pushes[: len(pushes) // 10], pushes):

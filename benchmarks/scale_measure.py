@@ -269,7 +269,7 @@ def _in_cluster(workers: int, asked: list[tuple[Shape, int]]) -> list[BatchCosts
 
             def take(done: queries.MicroBatch, at: Any = looks, noted: dict[int, Any] = noted) -> None:
                 if done.number in at:
-                    noted[done.number] = cpu()  # which itself takes some hundredths of a second
+                    noted[done.number] = cpu()  # this takes some hundredths of a second
 
             with queries.listening(spark, take):
                 start(spark, wanted).awaitTermination()
@@ -328,7 +328,7 @@ def between(then: Taken, now: Taken) -> tuple[float, float]:
 
 def _compiling(stat: Path) -> int:
     """Return the ticks of a Java thread if it belongs to the compiler, else 0."""
-    with suppress(OSError):  # it has ended, so it was none of the compiler
+    with suppress(OSError):  # it has ended, so it was no compiler thread
         name, _, fields = stat.read_text().partition("(")[2].rpartition(")")
         return sum(map(int, fields.split()[11:13])) if name[:2] in ("C1", "C2") else 0
     return 0

@@ -136,7 +136,7 @@ class Tried:
 
 def tried(workers: int, shapes: Sequence[Shape]) -> list[Tried]:
     """Measure micro-batches of these shapes in a warm cluster with this many workers."""
-    first = Shape(FEW, 900, 2 * workers, workers)  # each worker has something to do
+    first = Shape(FEW, 900, 2 * workers, workers)  # so that each worker has something to do
     _, *made = cluster_costs(workers, [(first, WARMING), *((shape, EACH) for shape in [*shapes] * PASSES)])
     turns = [made[start :: len(shapes)] for start in range(len(shapes))]
     return [Tried(workers, *each) for each in zip(shapes, (min(turn, key=total) for turn in turns), strict=True)]

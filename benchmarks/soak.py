@@ -203,10 +203,10 @@ def held(root: int) -> tuple[int, int, int, int, float]:
         if int(pid) in below:
             threads += int(each)
             java, others = (java + int(size), others) if "java" in name else (java, others + int(size))
-            with suppress(OSError):  # it has ended
+            with suppress(OSError):  # the process has ended
                 handles += len(os.listdir(f"/proc/{pid}/fd"))
                 fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-                ticks += sum(map(int, fields[11:15]))  # with what processes that have ended have used
+                ticks += sum(map(int, fields[11:15]))  # including ended child processes
     return java * 1024, others * 1024, threads, handles, ticks / os.sysconf("SC_CLK_TCK")
 
 
@@ -270,7 +270,7 @@ def soak(folder: Path, minutes: float, rate: int, keys: int, every: float, looks
                 time.sleep(min(1.0, number * every - now))
         yield look(url, child.pid, began, folder, number * each, works)
         child.send_signal(signal.SIGTERM)
-        status = child.wait(600)  # the micro-batch at hand is run to its end
+        status = child.wait(600)  # the current micro-batch runs to its end
         last = json.loads((folder / "log").read_text().splitlines()[-1])
         print(f"\nstopped by SIGTERM in {time.monotonic() - began - now:.1f} s, status {status}: {last['text']}")
     finally:
@@ -322,7 +322,7 @@ def verdict(looks: list[Look], collected: list[Collection], rate: int, every: fl
         yield "no micro-batch has ended: it takes more minutes"
         return
     slowest = max(one.latency for one in lines)
-    # Half of the events wait in the SEQ, in the UNLESS and in the window each, and all that are not due before them.
+    # Half of the events wait in each of SEQ, UNLESS and window; all that are not due wait before these.
     bound = int(rate * (1.5 * WITHIN + LATENESS + 2 * every + 2 * slowest) * 1.1)
     most = max(one.rows for one in looks)
     print(f"state: at most {most:,} rows, bound by the WITHIN {bound:,}")

@@ -41,7 +41,7 @@ Java keeps compiling while it runs, so the first query would be measured with le
 SETTINGS = {
     "spark.driver.memory": "4g",
     "spark.driver.host": "127.0.0.1",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # Spark writes a third faster so
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # with it, Spark writes a third faster
 }
 BUCKETS_OF_KEYS = 2
 """As many as there are cores."""
@@ -253,7 +253,7 @@ def lines(load: Load, spark: SparkSession, python: str | None) -> Iterator[str]:
         few = load.few
         (folder / "few").mkdir()
         few.write(folder / "few")
-        joined = Query("join", join, few).measured(spark, folder / "few")  # which takes long enough to be compiled
+        joined = Query("join", join, few).measured(spark, folder / "few")  # it runs long enough to be compiled
         yield row(
             "join", f"{few.events:,} | {load.keys:,}", joined, f"seq: {found['seq'].rate / joined.rate:.1f} of join"
         )

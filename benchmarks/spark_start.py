@@ -23,7 +23,7 @@ rise(S) <- (reading(S, T) SEQ reading(S, U)) WITHIN 1 min WHERE U > T + 5.
 """
 READINGS = 3_000
 LOOKS = 0.02  # seconds between two looks at the output
-EACH = 25  # looks, of which one is at all processes
+EACH = 25  # one in this many looks also examines all processes
 
 
 def begun(folder: Path) -> tuple[float, float, float]:
@@ -46,7 +46,7 @@ def begun(folder: Path) -> tuple[float, float, float]:
         if first is None and any((folder / "out").glob("part-*")):
             first = time.perf_counter() - start
         if look % EACH == 0:
-            cpu = max(cpu, busy() - before)  # what has ended, and nobody waited for, is no longer seen
+            cpu = max(cpu, busy() - before)  # ended processes that nobody waited for are no longer visible
         time.sleep(LOOKS)
     _, said = run.communicate()
     if run.returncode or first is None:

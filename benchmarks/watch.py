@@ -26,7 +26,7 @@ class Watch:
         self._started = 0.0
         self._profiler = cProfile.Profile() if profile else None
         gc.collect()
-        gc.freeze()  # the input is not the run's to search for garbage
+        gc.freeze()  # the collector need not search the input during a run
         forget_peak()
 
     def wants_more(self) -> bool:
@@ -84,5 +84,5 @@ def peak_memory() -> int:
     except OSError:
         import resource
 
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes, where there is no /proc
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes on systems without /proc
         return round(peak / 1_000_000)

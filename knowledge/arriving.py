@@ -41,9 +41,9 @@ class Arriving:
         self._pieces = pieces
         self._graphs = Graphs("")
         self._line = 0
-        self._open: str | None = None  # the graph whose statements come
-        self._bringing: dict[ox.Triple, set[str]] = {}  # the graphs that may still take a triple away
-        self._fading: list[tuple[int, str]] = []  # when a graph may be forgotten
+        self._open: str | None = None  # the graph whose statements are arriving
+        self._bringing: dict[ox.Triple, set[str]] = {}  # by triple, the graphs that may still remove it
+        self._fading: list[tuple[int, str]] = []  # the times at which graphs may be dropped
 
     def read(self, awaited: Awaited) -> list[Update]:
         """Read the next piece. Return the changes that are complete."""
@@ -92,7 +92,7 @@ class Arriving:
             return []
         for update in made:
             update.file = self.name
-        if graph.begins is None:  # a removal, which is all there is to it
+        if graph.begins is None:  # it is only a removal, so it is complete
             assert graph.ends is not None, "a graph has a time"
             self.now = max(self.now, graph.ends)
             if made:

@@ -18,7 +18,7 @@ from cep.knowledge import load
 from cep.knowledge.rdf import interop
 from cep.knowledge.rdf.terms import NONE, Terms
 
-_FEW = 1000  # quads whose terms are looked up one by one
+_FEW = 1000  # the maximum number of quads whose terms are looked up one by one
 _TRIPLE = re.compile(r'\S+ \S+ (?:<[^>]*>|_:\S+|"(?:[^"\\]|\\.)*"(?:\^\^<[^>]*>|@[A-Za-z0-9-]+)?)')
 
 
@@ -86,7 +86,7 @@ def _columns(quads: list[ox.Quad], terms: Terms) -> load.Quads:
 def merge(changes: Sequence[bytes]) -> bytes:
     """Combine consecutive changes into one."""
     removed: set[str] = set()
-    added: dict[str, set[str]] = {}  # by what takes them away in every graph
+    added: dict[str, set[str]] = {}  # by the line that removes them from every graph
     for blob in changes:
         change = Change.read(blob)
         for line in change.removed:

@@ -50,7 +50,7 @@ def _targets(terms: Terms, triples: TripleSet, shapes: Graph) -> Ints:
     of_class |= {one for kind in (RDFS.Class, OWL.Class) for one in shapes.subjects(RDF.type, kind)}
     classes = _known(terms, of_class)
     kind, below = terms.id_of(RDF.type), terms.id_of(RDFS.subClassOf)
-    for one in classes:  # which grows
+    for one in classes:  # it grows during the loop
         classes += [lower for lower in triples.match(p=below, o=one)[0].tolist() if lower not in classes]
     found = [triples.match(p=kind, o=one)[0] for one in classes]
     for word, place in ((SH.targetSubjectsOf, 0), (SH.targetObjectsOf, 2)):
@@ -65,7 +65,7 @@ def _known(terms: Terms, nodes: set[Node]) -> list[int]:
 
 
 def _of(triples: TripleSet, predicate: int, place: int, nodes: Ints) -> TripleColumns:
-    # The triples with this predicate and one of these nodes at a place.
+    # Return the triples with this predicate and one of these nodes at position `place`.
     s, p, o = triples.match(p=predicate)
     kept = np.isin((s, p, o)[place], nodes)
     return s[kept], p[kept], o[kept]

@@ -58,7 +58,7 @@ def forget(knowledge: Knowledge) -> None:
             labels = np.concatenate([closure.labels, np.arange(len(closure.labels), len(used), dtype=np.int64)])
             facts, stated = closure.facts.renamed(ids), closure.asserted.renamed(ids)
             closure = replace(closure, terms=terms, labels=ids[labels[kept]], facts=facts, asserted=stated)
-        else:  # rules hold ids as well
+        else:  # rules contain ids too
             closure = compute_closure(terms, made[id(asserted)], closure.reasoning, closure.prefixes)
     seen, closed, asserted = (made[id(triples)] for triples in (seen, closed, asserted))
     knowledge.take_on(terms, canonical, graphs, (asserted, closed, seen), closure, tables)

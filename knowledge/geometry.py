@@ -33,7 +33,7 @@ PROPERTIES = (*(each for pair in NUMBERS for each in pair[:2]), WGS84 + "lat_lon
 """All properties that give a thing a place."""
 
 _OF_POINTS = (shapely.GeometryType.POINT, shapely.GeometryType.MULTIPOINT)
-_PIECE = 1 << 20  # rows that are looked at together
+_PIECE = 1 << 20  # rows per piece
 
 
 class Geometries:
@@ -290,7 +290,7 @@ class _NearProbe:
     def answers(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> tuple[Ints, list[Column]]:
         bound_values = dict(zip(self._bound, bound))
         empty: Ints = np.empty(0, dtype=np.int64)
-        # Piece by piece: what lies within half the earth is every place, for every question.
+        # Work in pieces: with a radius of half the earth, every call would match every place.
         found = [self._near(bound_values, *piece) for piece in self._candidates(bound_values)] or [
             (empty, empty, np.empty(0))
         ]
@@ -306,7 +306,7 @@ class _NearProbe:
         if 4 in bound_values or 4 in self._wanted:
             metres = geodesy.distance(*pairs)
             near = metres <= radius
-        else:  # nobody asks how far
+        else:  # the distance is not needed
             metres = np.zeros(len(index))
             near = geodesy.compare("<=", pairs, radius)
         index, which, metres = _nearest_of_each(index[near], features.of[points[near]], metres[near])
@@ -333,7 +333,7 @@ class _NearProbe:
         return found
 
     def _candidates(self, bound_values: Mapping[int, Column]) -> Iterator[tuple[Ints, Ints]]:
-        # Which questions, and which points may be near enough; all of a question in one piece.
+        # Yield pairs of a call and a point that may be near enough; all points of a call are in one piece.
         if 3 not in bound_values:
             yield from self._features.point_index.pieces(
                 bound_values[0], bound_values[1], geodesy.certainly_beyond(bound_values[2])

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 _Asked = tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]
 
 _PLACED = [ox.NamedNode(iri) for iri in geometry.PROPERTIES]
-_MANY = 8  # a change of more than one triple in so many: a store is filled anew when it is needed
-_OPEN = frozenset(("limit", "offset", "sample", "group_concat"))  # what SPARQL leaves to the order of solutions
+_MANY = 8  # after a change of more than one in this many triples, a store is filled anew at its next use
+_OPEN = frozenset(("limit", "offset", "sample", "group_concat"))  # SPARQL lets these depend on the order of solutions
 
 
 class Knowledge(KnowledgeSource):
@@ -77,14 +77,14 @@ class Knowledge(KnowledgeSource):
         self.canonical = Canonical(terms)
         self._asked: TripleSet | None = None
         self._stores: dict[bool, ox.Store] = {}
-        self._lent = False  # whether a fork has these stores too
-        self.loaded: Knowledge | None = None  # what this is a state of, with a dictionary of its own
-        self.first = self._many = 0  # terms that were loaded; more than which are too many
+        self._lent = False  # True if a fork shares these stores
+        self.loaded: Knowledge | None = None  # the origin of a fork with its own dictionary
+        self.first = self._many = 0  # the number of loaded terms; the number of terms that triggers `forget`
         self.tables: dict[_Asked, PatternTable | None] = {}
         self._answers: dict[_Asked, tuple[PatternTable | Refreshed, Pool, Answers, PreviousAnswers]] = {}
-        self._refreshed: dict[_Asked, Refreshed] = {}  # of patterns that are more than triples
-        self._single: dict[_Asked | Fixed, bool] = {}  # whether no two bindings of all were the same values
-        self._last: Difference | None = None  # what the last change brought and took
+        self._refreshed: dict[_Asked, Refreshed] = {}  # tables of patterns with more than triples
+        self._single: dict[_Asked | Fixed, bool] = {}  # True if no two bindings had the same values
+        self._last: Difference | None = None  # the last change
         self._places: geometry.Geometries | None = None
         self._fingerprint: str | None = None
 
@@ -119,7 +119,7 @@ class Knowledge(KnowledgeSource):
         """A hash of quads and reasoning, independent of the order and format in which they were loaded."""
         if self._fingerprint is None:
             kind = self.reasoning
-            if isinstance(self.closure, OwlrlClosure):  # the class may say something else the next time
+            if isinstance(self.closure, OwlrlClosure):  # the class may be another one the next time
                 kind += f" {quads_fingerprint(self.terms, {NONE: self.closed}, '')}"
             self._fingerprint = quads_fingerprint(self.terms, self.graphs, kind)
         return self._fingerprint
@@ -158,7 +158,7 @@ class Knowledge(KnowledgeSource):
             wanted = names(of, graph.variables)
             try:
                 found = graph_patterns.solved(graph, wanted, self._store_for(graph), source)
-            except CepError:  # too many, with the key
+            except CepError:  # there are too many answers with the key
                 return None
             self._refreshed[key] = refreshed(of, graph.variables, *found)
         return self._refreshed.get(key)
@@ -287,7 +287,7 @@ class Knowledge(KnowledgeSource):
             made.canonical = self.canonical.copy()
             made.terms = terms = made.canonical.terms
             made.first = len(terms)
-            # the answers before were of other ids
+            # earlier answers have other ids
             made._answers = {key: (*known[:3], PreviousAnswers()) for key, known in made._answers.items()}
             made.closure = self.closure and replace(self.closure, terms=terms)
             made._refreshed = {key: table.apart() for key, table in made._refreshed.items()}
@@ -316,8 +316,8 @@ class Knowledge(KnowledgeSource):
         self.tables, self._answers, self._last = dict(tables), {}, None
 
     def __getstate__(self) -> dict[str, Any]:
-        # Stores and places cannot be sent to another process, and answers are in the codes of a pool of this one. All
-        # are made again where they are asked for, and so are tables.
+        # Stores and places cannot be sent to another process, and answers contain codes of a pool of this process. All
+        # are rebuilt at their next use, and so are tables.
         made_again: dict[str, Any] = {"_stores": {}, "_answers": {}, "tables": {}, "_refreshed": {}, "_places": None}
         return {**self.__dict__, **made_again, "_last": None, "_lent": False}
 
@@ -386,7 +386,7 @@ class Knowledge(KnowledgeSource):
             try:
                 tables[key] = table and table.changed(before, seen, new, gone, resolve, graph_patterns.MOST_CELLS)
             except TooLarge:
-                continue  # refused when it is asked
+                continue  # evaluating the pattern reports the error
         self._last = Difference({**self.tables, **self._refreshed}, removed, added)
         self._refreshed = tables_following(self._refreshed, (before, seen, new, gone), self.terms, resolve)
         self._renew_stores(graphs, new, gone)

@@ -44,8 +44,8 @@ FORMATS = {
 """The formats of RDF by file suffix, which `.gz` may follow."""
 
 _SERVICE = "sensorthings+"
-_CHUNK = 200_000  # triples turned into columns at a time
-GENERATED = re.compile("[0-9a-f]{20,32}")  # labels that the parser makes up
+_CHUNK = 200_000  # triples per batch
+GENERATED = re.compile("[0-9a-f]{20,32}")  # labels that the parser generates
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ def _parsing(path: Path | str) -> Iterator[tuple[Iterator[ox.Quad], ox.RdfFormat
         raise unreadable(error, str(path), format, lambda: open_rdf(path)) from None
     except StorageError as error:
         raise CepError(f"{path} cannot be read: {error.strerror}", hint=error.hint, code="knowledge") from None
-    except (OSError, EOFError) as error:  # of the file system, or of gzip
+    except (OSError, EOFError) as error:  # an error of the file system, or of gzip
         raise CepError(f"{path} cannot be read: {str(error).lower()}", code="knowledge") from None
     except TripleTerm as error:
         raise CepError(f"{path} cannot be read: {error}", code="knowledge") from None
@@ -239,7 +239,7 @@ def quads_of(text: str, name: str) -> list[ox.Quad]:
         except SyntaxError as error:
             mistake = unreadable(error, name, format, lambda: io.BytesIO(text.encode()))
             errors.append(((error.lineno or 0, error.offset or 0), mistake))
-    raise max(errors, key=lambda each: each[0])[1]  # that of the format that understood more of it
+    raise max(errors, key=lambda each: each[0])[1]  # the error of the format that parsed more of the text
 
 
 class TripleTerm(ValueError):

@@ -65,7 +65,7 @@ def observations(text: bytes, format: str, shapes: Sequence[NodeShape]) -> Itera
     nodes_by_name: dict[str, dict[str, list[ObservedTerm]]] = {}
     for quad in quads:
         values = nodes_by_name.setdefault(str(quad.subject), {}).setdefault(quad.predicate.value, [])
-        if (term := _term(quad.object)) not in values:  # named graphs may say it again
+        if (term := _term(quad.object)) not in values:  # several graphs may contain it
             values.append(term)
     lines = _lines(text) if format == "nquads" else {}
     wanted: list[Observation | InvalidLine] = [

@@ -77,7 +77,7 @@ class Provenance:
         for pattern in patterns:
             triple = self._triple([known.get(each) if isinstance(each, str) else _term(each) for each in pattern.slots])
             if triple is None:
-                continue  # of an OPTIONAL or another branch
+                continue  # it belongs to an OPTIONAL or another branch
             for slot, id in zip(pattern.slots, triple):
                 if isinstance(slot, str):
                     known.setdefault(slot, knowledge.terms.term(id))

@@ -21,7 +21,7 @@ from cep.knowledge.rdf.terms import NONE
 from cep.knowledge.rdf.triples import TripleSet
 
 _PREFIX = re.compile(r"^\s*@?prefix\s+([^\s:]*):\s*<([^>]*)>", re.IGNORECASE | re.MULTILINE)
-_DECLARED = 1 << 16  # characters of a file in which prefixes are looked for
+_DECLARED = 1 << 16  # characters of a file in which prefixes are searched
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def _turtle(triples: ox.QueryTriples, prefixes: Mapping[str, str]) -> str:
     made = ox.serialize(every, format=ox.RdfFormat.TURTLE, prefixes=used)
     assert made is not None, "without an output the text is given"
     lines = made.decode().splitlines()
-    named = sorted(line for line in lines if line.startswith("@prefix"))  # they come in any order
+    named = sorted(line for line in lines if line.startswith("@prefix"))  # their order varies
     return "\n".join([*named, *lines[len(named) :]])
 
 

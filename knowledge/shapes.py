@@ -137,7 +137,7 @@ def _line(path: Path | str, focus: str, prefixes: Mapping[str, str]) -> str:
 
 def _read(path: Path) -> Graph:
     terms = Terms()
-    read = load(path, terms)  # which reports what is wrong with a file, and where
+    read = load(path, terms)  # it reports errors in the file with their position
     shapes = rdflib_graph(terms, [(read.s, read.p, read.o)])
     for prefix, iri in {**PREFIXES, **prefixes([str(path)])}.items():
         shapes.bind(prefix, iri, replace=True)
@@ -195,7 +195,7 @@ def _reason(result: Node, report: Graph, shapes: Graph, data: Graph) -> str:
 
 
 def _at(focus: Node, path: Node, report: Graph, data: Graph) -> list[Node]:
-    # The values at a path that is one step forward or back; of others there are too many to show.
+    # Return the values at a path of one step forward or back; longer paths have too many to show.
     if isinstance(path, URIRef):
         return list(data.objects(focus, path))
     inverse = report.value(path, SH.inversePath)
@@ -220,7 +220,7 @@ def _path(path: Node, report: Graph, shapes: Graph) -> str:
 
 
 def _name(node: Node, shapes: Graph) -> str:
-    # With the prefixes of the shapes' own file; numbers as Turtle writes them.
+    # Write a node with the prefixes of the shapes' file, and a number as in Turtle.
     if isinstance(node, Literal) and node.datatype in (XSD.integer, XSD.decimal) and _NUMBER.fullmatch(str(node)):
         return str(node)
     return node.n3(shapes.namespace_manager)

@@ -157,7 +157,7 @@ def turtle(register: Register, title: str) -> str:
     """Return a register in Turtle, with a title in a comment."""
     terms = Terms()
     s, p, o = register.triples(terms)
-    order = np.argsort(s, kind="stable")  # subjects as they come, each with all its triples
+    order = np.argsort(s, kind="stable")  # keep the order of subjects, each with all its triples
     triples = [ox.Triple(*(terms.term(int(ids[row])) for ids in (s, p, o))) for row in order]  # type: ignore[arg-type]
     prefixes = {
         "dcterms": "http://purl.org/dc/terms/",
@@ -176,7 +176,7 @@ def turtle(register: Register, title: str) -> str:
     written = ox.serialize(triples, format=ox.RdfFormat.TURTLE, prefixes=prefixes)
     assert written is not None, "without an output the text is given"
     lines = written.decode().splitlines(keepends=True)
-    named = sorted(line for line in lines if line.startswith("@prefix"))  # they come in any order
+    named = sorted(line for line in lines if line.startswith("@prefix"))  # their order varies
     return "".join([f"# {title}\n\n", *named, "\n", *lines[len(named) :]])
 
 

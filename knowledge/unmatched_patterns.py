@@ -32,7 +32,7 @@ _EVENT = re.compile(
     rf"{OWN}(type|attribute|event|reading|instant|interval|hour|derivation|rule|revision)/|{re.escape(PREFIXES['time'])}"
 )
 """The beginnings of the IRIs of events and their times (`cep.connectors.rdf.vocabulary`)."""
-_MOST = 20_000  # names that are compared letter by letter
+_MOST = 20_000  # the maximum number of names to compare by edit distance
 
 
 def why_no_answers(

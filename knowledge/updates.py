@@ -76,7 +76,7 @@ class TimedGraph:
     ends: int | None = None
     fresh: list[ox.Quad] = field(default_factory=list)
     brought: dict[ox.Quad, None] = field(default_factory=dict)
-    about: ox.Quad | None = None  # what is said of it besides
+    about: ox.Quad | None = None  # another statement about it
 
 
 def quads_of(line: bytes) -> Iterator[ox.Quad]:

@@ -222,7 +222,7 @@ class ClauseReader:
             raise Unreadable("row", "a line is written `event|arrival|time|arguments..`: `go_to|9|9|chris|work`")
         if not self._is_fluent(self._known(name)):
             return name, self._tick(fields[1]), tuple(self._values(name, fields[2:]))
-        if not self.schemas[name].attributes:  # ask for the times alone
+        if not self.schemas[name].attributes:  # read only the times
             return name, self._tick(fields[1]) - self.tick, ()
         wanted = len(self.schemas[name].attributes) - _MORE
         if len(fields) == wanted + 2:

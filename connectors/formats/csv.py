@@ -301,9 +301,9 @@ class Fields:
             return used, breaks, {}, [], block
         good = state[:n] == FINE
         wrong = not_utf8(data, starts)
-        wrong = wrong[wrong < n]  # without the rest, which is for the next block
+        wrong = wrong[wrong < n]  # the next block contains the others
         good[wrong] = False
-        kind[:, wrong] = NULL  # no text comes from such a line
+        kind[:, wrong] = NULL  # ignore the text of such a line
         matrix = offset[:, :n], length[:, :n], kind[:, :n]
         every = Cells(buffer, *matrix, True, frozenset(), ord(marks.point), quote, marks.thousands)
         cells = [every.between(*bounds) for bounds in pairwise(self._bounds)]
@@ -323,7 +323,7 @@ class Fields:
             if self._schemas[0].strict:
                 none = good & ~np.logical_or.reduce(rows)
             good &= ~none
-            rows[0] |= ~good  # read one by one, to say what is wrong
+            rows[0] |= ~good  # read them one by one, to report what is wrong
             numbers, block = share_rows(block, rows)
         refused: list[tuple[int, str, str]] = []
         tables = {}

@@ -115,7 +115,7 @@ class PointReader:
         dense = len(filled) == len(starts)
         if dense:
             block = Block(file, first, len(filled), line, None, np.append(starts, len(data)), position, data)
-        else:  # comments between lines have none
+        else:  # comments between lines are not records
             places, texts_of = np.stack([starts, stops], axis=1)[filled].reshape(-1), 2 * np.arange(len(filled))
             block = Block(file, first, len(filled), line, filled + line, places, position, data, rows=texts_of)
 

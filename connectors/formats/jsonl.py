@@ -167,7 +167,7 @@ class LineReader:
                 types[found[-1].odd] = ODD
         if self._tested:
             found = self._with_tested(found, types, buffer, scanned, beside)
-        # A line that is read by itself has as many events as it holds; any other line has one for each of its rows.
+        # A line that is read on its own may contain several events; any other line has one per row.
         counts = np.zeros(len(types), np.int64)
         odd: dict[str, list[tuple[int, int]]] = {}
         refused: list[tuple[int, int, str, str]] = []
@@ -271,7 +271,7 @@ class LineReader:
         _, positional, begin, entries = scanned
         times, wanted = len(time_keys(schema)), self._names.width(schema)
         given = wanted - len(schema.tested)
-        given -= any(attribute.name == CHANGE for attribute in schema.attributes)  # it is the last one
+        given -= any(attribute.name == CHANGE for attribute in schema.attributes)  # it is the last attribute
         first, following, width = names.cells[number]
         *matrix, good = gather(
             lines,

@@ -33,7 +33,7 @@ ROWS = 1 << 17
 LONGEST = 1 << 31
 """The maximum size of a document in bytes."""
 
-_QUOTED = 1000  # so many characters of a document are quoted in a dead letter
+_QUOTED = 1000  # characters of a document to quote in a dead letter
 _LOOKED_AT = 20  # lines
 _NO_LINE = "!"  # in place of a refused record
 _Scan = Callable[[str, int], tuple[Any, int]]

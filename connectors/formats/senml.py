@@ -37,7 +37,7 @@ _OWN = ("n", "u", *VALUES, "s", "t", "ut", "ct")
 _BASE = ("bn", "bt", "bu", "bv", "bs", "bver", "bct")
 _LABELS = frozenset((*_OWN, *_BASE))
 _NAMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9\-:./_]*")
-_LARGEST = 30  # so many digits before the point of a number that is added
+_LARGEST = 30  # digits before the point of a number in an addition
 _KINDS: Mapping[str, str] = {
     **dict.fromkeys(("n", "u", "vs", "vd", "ct", "bn", "bu", "bct"), "a string"),
     **dict.fromkeys(("v", "s", "t", "ut", "bt", "bv", "bs"), "a number"),

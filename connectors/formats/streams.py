@@ -32,8 +32,8 @@ LONGEST = 1 << 24
 MOST = 1 << 28
 """The maximum size of a block in bytes, without the line begun before it. Positions in a block are 32-bit numbers."""
 
-_LITTLE = 1 << 20  # fewer bytes from a pipe are not handed on while more are about to arrive
-_MOMENT = 0.01  # seconds to wait for more, in total
+_LITTLE = 1 << 20  # wait briefly for more than this many bytes from a pipe
+_MOMENT = 0.01  # the total seconds of this wait
 
 
 class ByteStream:
@@ -179,7 +179,7 @@ class ByteStream:
         poll.register(descriptor, select.POLLIN)
         until = monotonic() + _MOMENT
         while size < most and poll.poll(max(0.0, until - monotonic()) * 1000 if size < _LITTLE else 0):
-            if size < _LITTLE and monotonic() > until:  # whoever waits for this data must not wait for more
+            if size < _LITTLE and monotonic() > until:  # do not delay the reader of this data any longer
                 break
             data = os.read(descriptor, most - size)
             if not data:

@@ -90,7 +90,7 @@ def _flat(records: Records) -> list[dict[str, Any]]:
     for record in records:
         flat.append({})
         waiting: list[tuple[Path, Any]] = [((key,), value) for key, value in record.items()]
-        for steps, value in waiting:  # grows while it is read
+        for steps, value in waiting:  # it grows during the loop
             if steps not in names:
                 source = written(steps)
                 names[steps] = source if writable(steps, top, source) else None

@@ -40,7 +40,7 @@ def inferred(sample: RecordSample, name: str) -> Inferred:
         last = path(source)[-1] if path(source)[-1] != EACH else path(source)[-2]
         last = "time" if sample.nameless else last
         guesses[source] = guess(last, column, sample.text, marks[0], sample.typed.get(source), marks[1])
-    own = sample.format is not None and FORMATS[sample.format.name].of_sensors  # the format defines the time
+    own = sample.format is not None and FORMATS[sample.format.name].of_sensors  # then the format defines the time
     times, further, format = ((), (), None) if own else event_times(sample, guesses)
     made = Inferred(Schema("", (), True, False))
     left_out = dict(sample.left_out)

@@ -27,7 +27,7 @@ from cep.core.errors import CepError
 from cep.core.schema import RecordFormat, RecordTest
 from cep.core.unpacking import Unpacked
 
-_HEAD = 1 << 16  # bytes from which a format is recognised
+_HEAD = 1 << 16  # the bytes in which a format is recognised
 _CHUNK = 1 << 20
 KNOWLEDGE = (".ttl", ".nt", ".trig", ".rdf", ".owl")
 """Suffixes of files that contain knowledge instead of records."""

@@ -165,7 +165,7 @@ def _layout(lines: Sequence[str], usual: str) -> _Layout | None:
         named = _named(line, comment, separator, width)
         if named is None and told is not None:
             break
-        told = named or told  # the first of several lines: units are below
+        told = named or told  # the first of several lines; units are below it
     names = told or [f"c{place}" for place in range(1, width + 1)]
     made = _Layout(separator, plain, names, comment, skip, headless=True, nameless=told is None)
     where = "its columns are named in a comment" if told else "give the columns names of your own, in this order"

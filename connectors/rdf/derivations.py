@@ -123,7 +123,7 @@ class Derivations:
                 lines[f"{one}wasGeneratedBy> <{activities[key]}> .\n"] = None
             for record, name, values, number in parts:
                 if not record and schemas[name].fluent is not None:
-                    del values[1]  # the fluent's end
+                    del values[1]  # drop the fluent's end
                 text = f"{json.dumps(name)} {json.dumps(values)}"
                 part = identity(text, "", 0) if record else identity(text, self.meanings[name], number)
                 iri = vocabulary.reading(part) if record else vocabulary.event(part)

@@ -17,9 +17,9 @@ from cep.connectors.rdf.vocabulary import DISTANCE
 from cep.knowledge.query.sparql import SparqlToken, tokens
 from cep.rules.expressions.geodesy import TIGHTEST_RADIUS
 
-_DEGREE = TIGHTEST_RADIUS * math.pi / 180  # metres, at least
-_SLACK, _PART = 1e-3, 1e-6  # degrees, and a share: more than the error of 32-bit floats
-_PLAIN = re.compile(r"<[A-Za-z][A-Za-z0-9+.-]*:[^()?$&!,;=]*>")  # nothing in it can be two comparisons
+_DEGREE = TIGHTEST_RADIUS * math.pi / 180  # the minimum length of a degree in metres
+_SLACK, _PART = 1e-3, 1e-6  # degrees and a ratio, above the error of 32-bit floats
+_PLAIN = re.compile(r"<[A-Za-z][A-Za-z0-9+.-]*:[^()?$&!,;=]*>")  # it cannot be read as two comparisons
 _OPENING, _CLOSING = ("(", "[", "{"), (")", "]", "}")
 
 

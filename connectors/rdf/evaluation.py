@@ -26,7 +26,7 @@ def evaluate(store: ox.Store, question: Question, recent: TimeIndex | None = Non
     until = time.monotonic() + question.seconds
     try:
         whole = question.default is None and question.named is None
-        with suppress(SyntaxError):  # an error in the query itself has its position
+        with suppress(SyntaxError):  # then evaluate the original query, whose error has the right position
             for each in recent.rewritten(question) if recent is not None and whole else ():
                 if each.enough is None or _filled(store, question, each):
                     return _answer(store, question, each.text, until)
@@ -62,7 +62,7 @@ def _found(store: ox.Store, question: Question, text: str) -> Any:
         graphs["default_graph"] = [ox.NamedNode(iri) for iri in question.default or ()]
         graphs["named_graphs"] = [ox.NamedNode(iri) for iri in question.named or ()]
     names = dict(question.prefixes)
-    with suppress(SyntaxError):  # an error in the query itself has its position
+    with suppress(SyntaxError):  # then evaluate the original query, whose error has the right position
         return store.query(near(text, names), prefixes=names, custom_functions=_FUNCTIONS, **graphs)
     return store.query(text, prefixes=names, custom_functions=_FUNCTIONS, **graphs)
 

@@ -7,14 +7,14 @@ from collections import Counter, OrderedDict, deque
 PLACES, SHARE = 4, 2
 """The number of queries that are answered in parallel: in total, and for one client."""
 
-_WAITING, _OF_ONE = 256, 64  # questions that may wait, in total and of one client
+_WAITING, _OF_ONE = 256, 64  # the maximum queries that wait, in total and per client
 
 
 class FairQueue:
     """A queue of queries, identified by numbers. It is not thread-safe."""
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[str, deque[int]] = OrderedDict()  # clients, in the order of their turns
+        self._waiting: OrderedDict[str, deque[int]] = OrderedDict()  # by client, in the order of turns
         self._running: Counter[str] = Counter()
 
     def add(self, client: str, number: int) -> bool:

@@ -176,7 +176,7 @@ class StoreListener:
 
     def _reach(self, watermark: int) -> None:
         with self._reaching:
-            if self._trouble is None:  # events will be missing
+            if self._trouble is None:  # otherwise events will be missing
                 self._reached = max(self._reached, watermark)
 
     def _learn(self) -> None:

@@ -54,7 +54,7 @@ def shut() -> bool:
 
 def _steps(machine: _Machine) -> bytes:
     """Return the BPF program of the filter. Its input has the system call at offset 0, and the architecture at 4."""
-    last = len(machine.refused) + 1  # steps from the first test of a number to the one that refuses
+    last = len(machine.refused) + 1  # steps from the first test of a number to the refusal
     steps = [
         (_LOAD, 0, 0, 4),
         (_EQUAL, 0, last + 2, machine.architecture),

@@ -26,11 +26,11 @@ from cep.rules.expressions.geodesy import LatLong, compare
 
 _WGS84, _SCHEMA = "http://www.w3.org/2003/01/geo/wgs84_pos#", "http://schema.org/"
 _WAYS = [(f"{_WGS84}lat", f"{_WGS84}long"), (f"{_SCHEMA}latitude", f"{_SCHEMA}longitude")]
-_PLACES = 300_000  # triples that are kept sorted, for each pair of properties for a place
+_PLACES = 300_000  # the maximum triples to keep sorted, per pair of properties
 _MOST_LONGITUDE = 720.0  # degrees of longitude, beyond which rounding would matter
-_READS = 20  # how often places are read, and read again after changes
-_POINTS, _NEAR = 5_000, 5_000  # places around which is searched, and the most candidates that are found there
-_PRODUCT, _PAIRS = 10_000, 200_000  # points times candidates from which on pairs are listed, and the most pairs
+_READS = 20  # how often places are read before changes end the index
+_POINTS, _NEAR = 5_000, 5_000  # the maximum number of centres of a search, and of candidates
+_PRODUCT, _PAIRS = 10_000, 200_000  # list pairs above this many points times candidates; the maximum pairs
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from cep.connectors.rdf.time_tree import HERE
 MANY = 6_000
 """The number of quads from which on bulk loading is used."""
 
-_SLICE = 50_000  # quads that are sorted in memory, about 100 MB, and loaded together
+_SLICE = 50_000  # quads to sort in memory and load together, about 100 MB
 _IN_MEMORY = 50_000  # quads added or removed, about 25 MB, after which RocksDB writes its memory to files
 
 
@@ -89,7 +89,7 @@ class QuadWriter:
         assert self.log is not None, "there is a rebuild"
         try:
             self.log.write(lines)
-        except OSError:  # there is no room for it; the store goes on
+        except OSError:  # the disk is full; the store continues without a log
             self.log = None
 
     def _count(self, changes: int) -> None:

@@ -22,9 +22,9 @@ from typing import Any
 
 from cep.connectors.rdf.question import QueryRefused
 
-_LOOK = 50  # milliseconds between two looks at a silent process
-_LONG = 1.0  # seconds after which a query yields to everything else
-_TRIES = 10  # forks in a row that wait for a lock
+_LOOK = 50  # milliseconds between checks of a silent process
+_LONG = 1.0  # seconds after which a query gets the lowest priority
+_TRIES = 10  # the maximum number of consecutive forks that wait for a lock
 _NICENESS = 10
 _PARENT_ENDS = 1  # prctl
 _PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
@@ -73,7 +73,7 @@ class QueryProcess:
                 raise QueryRefused("failed", BROKE)
             try:
                 kind, value = pickle.loads(message)
-            except (pickle.UnpicklingError, EOFError):  # it ended before its answer was complete
+            except (pickle.UnpicklingError, EOFError):  # the process ended before its answer was complete
                 raise QueryRefused("failed", BROKE) from None
             if kind == "refused":
                 raise QueryRefused(*value)
@@ -98,7 +98,7 @@ class QueryProcess:
                 raise QueryRefused("busy", FULL) from None
             if self._process == 0:
                 _run_child(work, writing, (*shut, reading), until, memory, parent)
-            os.close(writing)  # before another fork is made, which would keep it open
+            os.close(writing)  # before another fork inherits it and keeps it open
         return reading
 
     def end(self) -> None:
@@ -177,7 +177,7 @@ def end_with(parent: int) -> None:
     """End this process when its parent ends, and make it the first that Linux kills if memory is used up."""
     if _PRCTL is not None:
         _PRCTL(_PARENT_ENDS, ctypes.c_ulong(signal.SIGKILL))
-    if os.getppid() != parent:  # it ended before that
+    if os.getppid() != parent:  # the parent ended before that
         os._exit(0)
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")

@@ -21,11 +21,11 @@ from cep.connectors.rdf.vocabulary import RDF, XSD
 from cep.knowledge.query.sparql import SparqlToken, tokens
 
 _NOT = {"graph", "service", "from", "base", "insert", "delete", "load", "clear", "with", "using", "describe", "reduced"}
-_PLAIN = re.compile(r"<[A-Za-z][A-Za-z0-9+.-]*:[^<>\"{}|^`\\\x00-\x20()?$&!,;=]*>")  # none of these can be an operator
+_PLAIN = re.compile(r"<[A-Za-z][A-Za-z0-9+.-]*:[^<>\"{}|^`\\\x00-\x20()?$&!,;=]*>")  # it contains no operator
 _OPENING, _CLOSING = {"(": ")", "[": "]", "{": "}"}, (")", "]", "}")
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 _CONSTANT = ("(", ")", "+", "-", "^^")
-_LATER = timedelta(minutes=10)  # within which a query is evaluated
+_LATER = timedelta(minutes=10)  # the maximum delay before a query is evaluated
 _EMPTY = ox.Store()
 
 
@@ -45,7 +45,7 @@ def timed(text: str, prefixes: Mapping[str, str]) -> QueryParts | None:
         KeyError,
         ValueError,
         RecursionError,
-    ):  # it is not a query, or not of a kind that is understood here
+    ):  # it is not a query, or not one that is understood
         return None
 
 
@@ -109,7 +109,7 @@ class _RangeReader:
             raise _Unclear
         first, last = at + 1, self.pairs[at]
         if any(self.word(n) == "*" and self.word(n - 1) in ("select", "distinct") for n in range(first, last)):
-            raise _Unclear  # one more variable would be selected
+            raise _Unclear  # `*` would select one more variable
         self._group(first, last)
         order = self._order(last + 1) if kind == "select" and plain else None
         parts = (self.stamps, self.ranges, order, self.links, self.filters)

@@ -29,12 +29,12 @@ from cep.connectors.rdf.query_process import end_with
 from cep.connectors.rdf.store_files import StoreFiles
 from cep.core.durable_files import sync_names
 
-_REMOVED = 250_000  # removed quads from which on a rebuild pays; in a large store, three times what is left
+_REMOVED = 250_000  # the removed quads for which a rebuild pays; in a large store, three times the rest
 _NICENESS = 10  # with a lower priority it would never finish on a busy machine
-_FEW = 1 << 18  # bytes of changes that may remain to be applied while nothing is written
-_MANY = 1 << 26  # bytes of changes, at least as many as the dump has, from which on writers wait until loading is done
+_FEW = 1 << 18  # bytes of changes that may be left to apply while writers are blocked
+_MANY = 1 << 26  # with this many bytes of changes, and more than the dump, writers wait for loading
 _LINES = 10_000  # lines of changes that are applied together
-_LEFT = 1 << 28  # bytes that remain free on the disk
+_LEFT = 1 << 28  # bytes to leave free on the disk
 
 
 class Rebuild:
@@ -81,8 +81,8 @@ class Rebuild:
         writer = QuadWriter(ox.Store(self._new), files)
         _apply(writer, _changes(self._path), self._applied)
         writer.flush()
-        del writer  # closes it
-        files.note()  # files that were merged meanwhile
+        del writer  # close it
+        files.note()  # record files that were merged meanwhile
         _sync(self._new)
 
 
@@ -117,7 +117,7 @@ def _put_in_place(path: str) -> None:
     """Rename the hashes, and the folder last, so that it gets its name only when everything else is done."""
     folder = Path(path).parent
     sync_names(folder)
-    if os.path.exists(f"{path}.new.hashes"):  # otherwise they were renamed before the process ended
+    if os.path.exists(f"{path}.new.hashes"):  # otherwise they were renamed before a crash
         os.replace(f"{path}.new.hashes", f"{path}.hashes")
         sync_names(folder)
     os.rename(f"{path}.new", path)
@@ -169,9 +169,9 @@ def _load(path: str) -> int:
     before, place = 0, _apply(writer, _changes(path), 0)
     while place - before > _FEW:
         before, place = place, _apply(writer, _changes(path), place)
-    files.removed = 0  # removed quads are in no file
+    files.removed = 0  # the new files contain no removed quads
     writer.flush()
-    del writer  # closes it: an open store merges files, and removes them
+    del writer  # close it: an open store merges and removes files
     _sync(new)
     return place
 

@@ -12,7 +12,7 @@ from cep.connectors.rdf.quad_writer import QuadWriter
 from cep.connectors.rdf.time_tree import BEGINNING, CONTAINS, END, HERE, INSIDE, TimeTree
 from cep.connectors.rdf.vocabulary import PROV
 
-_STEP = 50  # ends of events in a step: about 5 ms of CPU
+_STEP = 50  # ends of events per step, about 5 ms of CPU
 _DERIVED = ox.NamedNode(PROV + "wasDerivedFrom")
 
 
@@ -25,7 +25,7 @@ class Retention:
     def __init__(self, writer: QuadWriter, spans: TimeTree) -> None:
         self._writer, self._store, self._spans = writer, writer.store, spans
         self._swept = ""
-        self.forgotten: Callable[[Iterable[Any]], None] = lambda instants: None  # removes what depends on instants
+        self.forgotten: Callable[[Iterable[Any]], None] = lambda instants: None  # removes data that depends on instants
 
     def steps(self, until: str) -> Iterator[int]:
         """Remove the events whose minute of ending is over before the instant `until`. Yield their number after each

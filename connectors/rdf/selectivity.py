@@ -17,7 +17,7 @@ import pyoxigraph as ox
 from cep.connectors.rdf.query_parts import Link, QueryParts
 from cep.connectors.rdf.time_tree import HERE, count_matches
 
-_RARE, _NAMED = 500, 2_000  # how many triples are few; the same with a value that the query names
+_RARE, _NAMED = 500, 2_000  # the maximum number of rare triples; the same with a constant object
 
 
 Few = Mapping[str, Sequence[Any]]
@@ -60,7 +60,7 @@ def scarce(store: ox.Store, links: Sequence[Link]) -> Few:
             quads = list(store.quads_for_pattern(None, link.property, link.value, HERE))
             _fewer(few, link.subject, [quad.subject for quad in quads])
             _fewer(few, link.object, [quad.object for quad in quads])
-    for _ in links:  # one may lead to the next
+    for _ in links:  # a variable may restrict the next one
         for link in links:
             if link.object and link.subject in few and len(few[link.subject]) <= _RARE:
                 said = (store.quads_for_pattern(term, link.property, None, HERE) for term in few[link.subject])

@@ -29,9 +29,9 @@ _MARK = ox.NamedNode(RDFS + "comment")
 _TYPE, _ACTIVITY = ox.NamedNode(RDF + "type"), ox.NamedNode(PROV + "Activity")
 _BY, _PLAN = ox.NamedNode(PROV + "wasGeneratedBy"), ox.NamedNode(PROV + "hadPlan")
 _ASSOCIATION = ox.NamedNode(PROV + "qualifiedAssociation")
-_GONE = 20_000  # events from which on refilling a store is faster than removing them
-_LOOKED = 4_000  # instants, and events that end at them, that are read for a page; above that, in smaller spans
-_LOOSE = 1_000_000  # lines from which on files are merged, if they are half of all that was written
+_GONE = 20_000  # with this many events, refilling the store is faster than removing them
+_LOOKED = 4_000  # the maximum instants, and events at them, read for a page
+_LOOSE = 1_000_000  # merge files after this many lines, if they are half of all lines
 _STAMPED = f"{STAMP} ".encode()
 
 
@@ -53,7 +53,7 @@ class EventStore:
         self._withdrawals = Withdrawals(self.writer, vocabulary)
         self._forgetting.forgotten = self._withdrawals.forget
         self._loose = self._lines = 0
-        self._elsewhere = f"{path}.stamps"  # some instants are written in other ways
+        self._elsewhere = f"{path}.stamps"  # this file exists if some instants are written in other ways
         self._indexed = self._recent.whole() and not os.path.exists(self._elsewhere) and not self._has_times()
 
     def knows(self, name: str) -> bool:
@@ -130,7 +130,7 @@ class EventStore:
             known = list(self.store.quads_for_pattern(self._mark, _MARK, None, HERE))
             if not knowledge_files.is_intact(self._known, set(map(_value, known))):
                 raise knowledge_files.Damaged(self._known)
-            self.writer.replace(self._known)  # deriving the other events again is faster than removing so many
+            self.writer.replace(self._known)  # deriving the other events again is faster
             self.writer.add(known)
             stale, marks = [], []
         for activity in stale:
@@ -149,7 +149,7 @@ class EventStore:
     def add(self, text: bytes) -> None:
         """Add triples (connectors/rdf/triples.py). Those that exist are ignored."""
         lines = text.count(b"\n")
-        if self._indexed and text.count(_STAMPED) > text.count(b"Z> " + _STAMPED):  # the name of an attribute
+        if self._indexed and text.count(_STAMPED) > text.count(b"Z> " + _STAMPED):  # an attribute uses this property
             open(self._elsewhere, "wb").close()
             self._indexed = False
         self.writer.load(text)

@@ -23,11 +23,11 @@ from cep.core.checksum import Broken
 from cep.core.private_files import private_folder
 
 _COMPLETE = struct.pack("<Q", 0x88E241B785F4CFF7)  # the end of a table of RocksDB
-_BLOCK, _HEADER = 1 << 15, struct.Struct("<IHBI")  # in a log: check sum, size, kind, number of the log
-_KINDS = range(5, 9)  # the kinds of parts of records in a log that may be reused
+_BLOCK, _HEADER = 1 << 15, struct.Struct("<IHBI")  # the header in a log: checksum, size, kind, number of the log
+_KINDS = range(5, 9)  # the kinds of record parts in a log whose file was reused
 _READ = 1 << 20
-_NOTES = 5_000  # after so many notes, the valid ones are written anew
-_REMOVED = b""  # the beginning of a note of how much was removed
+_NOTES = 5_000  # after this many notes, rewrite the file with valid ones
+_REMOVED = b""  # the key of the note with the number of removed quads
 
 Note: TypeAlias = tuple[int, str, str]
 """The hash of a file's first bytes: their number, the hash, and the boot of the machine for which it is certain.
@@ -50,7 +50,7 @@ class StoreFiles:
     def __init__(self, folder: str) -> None:
         self._folder, self._log = Path(folder), RecordLog(Path(f"{folder}.hashes"))
         private_folder(self._folder)
-        self._growing: dict[str, tuple[int, blake2b]] = {}  # how far each was hashed
+        self._growing: dict[str, tuple[int, blake2b]] = {}  # by file, the hashed bytes and the hash
         try:
             notes = dict(self._log.unread())
         except Broken:

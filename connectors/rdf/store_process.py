@@ -31,10 +31,10 @@ from cep.connectors.rdf.withdrawals import StoreRevision
 from cep.core.errors import CepError
 from cep.core.private_files import private_file
 
-_WRITING = 1 << 26  # bytes that may wait to be written
-_LOOKING = 10.0  # seconds for reading a page of events
-_GRACE = 0.5  # seconds in which the process of the store may still report that a query has no answer
-_TRIES = 2  # a query during which so many processes ended by themselves is refused
+_WRITING = 1 << 26  # the maximum bytes waiting to be written
+_LOOKING = 10.0  # the time limit in seconds for a page of events
+_GRACE = 0.5  # extra seconds in which the store's process may report a failure itself
+_TRIES = 2  # refuse a query after this many crashes of the process
 _ALLOCATING = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": "524288", "MALLOC_TRIM_THRESHOLD_": "4194304"}
 """Settings of the C library's memory allocation for the store's process.
 
@@ -42,12 +42,12 @@ With these, memory that RocksDB frees after writing a file returns to the system
 keep some.
 """
 _STOPPING = "the server is stopping"
-_ENDING = 60.0  # seconds for writing what was added when the store closes
+_ENDING = 60.0  # seconds to write pending data when the store closes
 
 
 def is_damage(text: str) -> bool:
     """Return True if an error of the store means that its files are damaged."""
-    return "Corruption" in text  # the words of RocksDB
+    return "Corruption" in text  # RocksDB's word
 
 
 def damaged(what: str) -> CepError:
@@ -271,7 +271,7 @@ class StoreProcess:
             self._send(number, request)
 
     def _send(self, number: int, request: _Request) -> None:
-        with contextlib.suppress(OSError):  # the process has ended: the next one receives everything again
+        with contextlib.suppress(OSError):  # the process has ended; the next one receives all requests again
             self._connection.send((number, request.call, request.until - time.monotonic()))
 
     def _leave(self, number: int) -> _Request | None:
@@ -301,8 +301,8 @@ class StoreProcess:
             pass_fds=[there.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,  # Rust prints its stack when memory is used up
-            process_group=0,  # signals to the whole group are for the server
+            stderr=subprocess.DEVNULL,  # Rust prints a stack trace when memory is used up
+            process_group=0,  # the process must not receive signals to the server's group
             env={**_ALLOCATING, **os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         )
         there.close()
@@ -331,7 +331,7 @@ class StoreProcess:
                     if self._closed or not self._restart():
                         break
                 self._overdue()
-        finally:  # no caller waits for an answer that will not come
+        finally:  # fail all requests, because no answer will arrive
             with self._sending:
                 self._closed = True
             for number in list(self._requests):
@@ -374,7 +374,7 @@ class StoreProcess:
             try:
                 self._process, self._connection = self._started()
             except CepError:
-                time.sleep(0 if self._closing else 1.0)  # the next round tries again
+                time.sleep(0 if self._closing else 1.0)  # the next iteration tries again
                 return not self._closing
             for number, request in list(self._requests.items()):
                 if not request.sent:

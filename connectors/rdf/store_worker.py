@@ -33,25 +33,25 @@ QUESTIONS = ("ask", "page", "hours")
 """Requests that only read, and have a time limit."""
 
 _FILLS = ("know", "derive")  # requests that fill a store at the beginning
-_BESIDE = ("settle", "verify")  # requests that are handled while others write
-_AT_ONCE = 1 << 24  # bytes, about, that are written together
-_STEP = 500  # lines written for each step of forgetting; there is at least one step after each writing
+_BESIDE = ("settle", "verify")  # requests that run while others write
+_AT_ONCE = 1 << 24  # the approximate bytes that are written together
+_STEP = 500  # written lines per step of removal; there is at least one step after each write
 _WHILE = 3600.0  # seconds that a dump may take
 _TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)
-_STACK = 1 << 24  # bytes, for deep nesting
+_STACK = 1 << 24  # bytes of stack for deep nesting
 
 
 def main(descriptor: str, path: str, base: str, memory: str) -> None:
     """Serve the requests that arrive over a socket until it is closed."""
     for number in (signal.SIGINT, signal.SIGTERM):  # the server handles signals; this process ends when it does
         signal.signal(number, signal.SIG_IGN)
-    os.umask(0o077)  # everything that it writes is state
+    os.umask(0o077)  # only this user may read the state
     if int(memory):
         with contextlib.suppress(ImportError, ValueError, OSError):
             import resource
 
             resource.setrlimit(resource.RLIMIT_DATA, (int(memory), int(memory)))
-    offline.shut()  # if it fails, there remains what `federation` finds
+    offline.shut()  # if it fails, only `federation` detects such queries
     connection = Connection(int(descriptor))
     try:
         recover(path)
@@ -73,8 +73,8 @@ class _Worker:
         self.path, self.connection, self.memory = path, connection, memory
         self._serve(store)
         self.texts: deque[tuple[int, bytes | StoreRevision]] = deque()
-        self.expired: deque[tuple[int, str]] = deque()  # the time until which is to be forgotten
-        self.forgetting: Iterator[int] | None = None  # the first of these requests
+        self.expired: deque[tuple[int, str]] = deque()  # requests to remove events before a time
+        self.forgetting: Iterator[int] | None = None  # the steps of the first of these requests
         self.rebuild: Rebuild | None = None
         self.rebuilding, self.enough = False, worthwhile()
         self.running: dict[int, QueryProcess] = {}
@@ -129,9 +129,9 @@ class _Worker:
             one.end()
         self.writer.shutdown()
         self.store.store.flush()
-        with contextlib.suppress(OSError):  # there is no room: they are noted at the next start
+        with contextlib.suppress(OSError):  # the disk is full; the next start records them
             self.store.files.note()
-        os._exit(0)  # whatever is still being done
+        os._exit(0)  # do not wait for running threads
 
     def _next(self) -> Any:
         try:
@@ -149,7 +149,7 @@ class _Worker:
             self.settled.notify_all()
 
     def _do(self, numbers: Sequence[int], name: str, values: Sequence[Any]) -> None:
-        if name == "learn":  # nor half of a change
+        if name == "learn":  # queries must not see half of a change
             self._fill(1)
         kind, value = _outcome(self.calls[name], *values)
         if name in (*_FILLS, "learn"):
@@ -195,7 +195,7 @@ class _Worker:
         self._step()
         self._look()
         if self.expired:
-            with contextlib.suppress(RuntimeError):  # the store is closing: the rest is removed after a start
+            with contextlib.suppress(RuntimeError):  # the store is closing; the next start removes the rest
                 self.writer.submit(self._forget)
 
     def _step(self) -> None:
@@ -239,7 +239,7 @@ class _Worker:
         """Dump what is left and load it into the new store, while the old one is in use. Return True on success."""
         try:
             self._forked(lambda: self.store.store.dump(rebuild.dump, ox.RdfFormat.N_QUADS))
-            self.store.files.verify()  # without this, damage would be hidden: the new files have hashes of their own
+            self.store.files.verify()  # otherwise the hashes of the new files would hide damage
             rebuild.load()
             return True
         except (QueryRefused, Corruption, OSError) as error:
@@ -262,15 +262,15 @@ class _Worker:
             self._fill(1)
             vocabulary, self.forgetting = self.store.vocabulary, None
             try:
-                del self.store, self.calls  # the last references, so that it is closed
+                del self.store, self.calls  # delete the last references, which closes the store
                 swap(self.path)
                 self._serve(EventStore(self.path, vocabulary))
             except BaseException:
-                os._exit(1)  # the next process recovers it
+                os._exit(1)  # the next process recovers the store
             self._fill(-1)
         self.enough = worthwhile()
         if _TRIM is not None:
-            _TRIM(0)  # the caches of the old store
+            _TRIM(0)  # free the caches of the old store
 
     def _forked(self, work: Callable[[], Any]) -> Any:
         until = time.monotonic() + _WHILE
@@ -279,7 +279,7 @@ class _Worker:
     def _answer(self, number: int, one: QueryProcess, name: str, values: Sequence[Any], until: float) -> None:
         try:
             if name == "ask" and "distance" in values[0].text:
-                geod()  # so that not every fork has to begin with it
+                geod()  # load it once, not in every fork
                 with self.placing:
                     self.store.places()
             memory, shut = self.memory // PLACES, [self.connection.fileno()]

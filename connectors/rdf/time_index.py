@@ -22,11 +22,11 @@ from cep.connectors.rdf.ranges import timed
 from cep.connectors.rdf.selectivity import Few, rare, scarce
 from cep.connectors.rdf.time_tree import CONTAINS, INSIDE, TimeTree, count_matches
 
-_MINUTES, _HOURS = 240, 240  # spans of a kind that a query gets; above that, the next larger ones
-_BY = 50_000  # events to which something rare may lead
-_LOOKED = 20_000  # instants of a range that are counted, to compare them with the matches of a pattern
-_LONGEST = 5_000  # minutes that a query gets
-_FIRST, _MORE, _MOST = 50, 16, 200_000  # instants read for the newest rows; the factor of the next try; the limit
+_MINUTES, _HOURS = 240, 240  # the maximum spans in a query; beyond it, larger spans are used
+_BY = 50_000  # the maximum number of events reached from rare values
+_LOOKED = 20_000  # the maximum count of instants, for a comparison with matches of a pattern
+_LONGEST = 5_000  # the maximum number of minutes in a query
+_FIRST, _MORE, _MOST = 50, 16, 200_000  # instants for the newest rows: first try, factor of the next, limit
 _INTO = [f"^{INSIDE}", f"^{INSIDE}/^{CONTAINS}", f"^{INSIDE}/^{CONTAINS}/^{CONTAINS}"]  # minutes, hours, days
 
 
@@ -51,7 +51,7 @@ class TimeIndex:
         named = all(
             re.fullmatch(r"\d{4}-\d\d-\d\d", self._spans.name(day)) for day in self._spans.within(self._spans.days)
         )
-        return named and not any(self._inside(hour, 1) for hour in self._spans.hours())  # as in old stores
+        return named and not any(self._inside(hour, 1) for hour in self._spans.hours())  # old stores have these
 
     def rewritten(self, question: Question) -> Iterator[Rewritten]:
         """Yield restricted queries to try one after the other, until one has enough rows."""

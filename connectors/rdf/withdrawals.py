@@ -97,7 +97,7 @@ class Withdrawals:
                 if (ends := self._ends(event)) and self._withdrawn(event, one):
                     quads += self._change(event, CREATE, "added", ends, one)
             self._writer.add(quads)
-        if one.ended:  # after another start, other input need not be later than this
+        if one.ended:  # after a restart, other input may be earlier
             return
         note = ox.Quad(self._reached, _NOTE, ox.Literal(one.name))
         self._writer.remove([q for q in self._store.quads_for_pattern(self._reached, _NOTE, None) if q != note])
@@ -142,7 +142,7 @@ class Withdrawals:
         begins = [quad.object for quad in own if quad.predicate == BEGINNING]
         if ends:
             yield from self._change(event, DELETE, "withdrawn", ends, one)
-        elif one.keep:  # it was on no page of events, and is forgotten with its beginning
+        elif one.keep:  # it was on no page; retention finds it by its beginning
             yield from self._change(event, DELETE, "withdrawn", begins, one, BEGINNING)
         if one.keep:
             yield from self._kept(event, own, one)

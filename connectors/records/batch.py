@@ -32,13 +32,13 @@ class DeadLetter:
     of_file: bool = False
 
 
-_CHANGES = f'"{CHANGE}"'.encode(), f"{CHANGE}=".encode()  # in JSON, and in lines of Influx
+_CHANGES = f'"{CHANGE}"'.encode(), f"{CHANGE}=".encode()  # in JSON, and in line protocol
 _CHANGE, _AT = CHANGE.encode(), CHANGE[:1].encode()
 
 
 def says_change(text: bytes) -> bool:
     """Return True if records in a text may have `@change`."""
-    if _AT not in text or _CHANGE not in text:  # a search for one byte is fast
+    if _AT not in text or _CHANGE not in text:  # because searching a single byte is fast
         return False
     return any(each in text for each in _CHANGES)
 
@@ -138,7 +138,7 @@ class Block:
                 file.seek(self.position + start)
                 raw = file.read(stop - start)
         text = raw.decode("utf-8", "replace")
-        while (last := text.rfind("\n")) >= 0 and not text[last:].strip(" \t\r\n"):  # its line break, and blank lines
+        while (last := text.rfind("\n")) >= 0 and not text[last:].strip(" \t\r\n"):  # drop blank lines
             text = text[:last]
         return text.rstrip("\r")
 

@@ -361,7 +361,7 @@ def _anything(attribute: Attribute, cells: Cells, c: int) -> tuple[NDArray[Any] 
             return bools(cells, c)
         if kinds == {NUMBER}:
             ints, states = _whole(cells, c)
-            exact = not (np.abs(ints) >= 2**53).any()  # above, a number written with a point is not that integer
+            exact = not (np.abs(ints) >= 2**53).any()  # above, a number with a point may differ
             if exact and not (states == BAD).any():
                 return ints, states
             sizes, states = floats(cells, c)

@@ -75,7 +75,7 @@ class OrderedTimes:
         least[0] = min(least[0], self._least)
         before = np.where(rows > 0, times[rows - 1], last)
         anew = hours != np.concatenate([[self._hour], hours[:-1]])
-        anew |= least < self._begins[hours]  # times went back to before the hour: another time series begins
+        anew |= least < self._begins[hours]  # times went back to before the hour, so another series begins
         back = np.cumsum((times[rows] < before) & ~anew) + int(self._passed and not anew[0])
         base = np.maximum.accumulate(np.where(anew, back, 0))
         second = back > base

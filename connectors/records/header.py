@@ -21,7 +21,7 @@ def bind(file: str, schema: Schema, columns: Sequence[str], types: Mapping[str, 
     """
     bound = _timed(file, schema, columns)
     by_key = schema.key is not None and any(each.name == CHANGE == source_of(each) for each in bound.attributes)
-    by_key = by_key and CHANGE in columns  # a withdrawal needs only its KEY
+    by_key = by_key and CHANGE in columns  # then a withdrawal needs only its KEY
     bound = replace(
         bound,
         attributes=tuple(

@@ -36,7 +36,7 @@ def in_order(batches: list[Batch], schemas: Mapping[str, Schema], rows: int) -> 
         yield Batch({}, dead, blocks, total, total, remarks=remarks)
         return
     ends = {type: table["end"].to_numpy() for type, table in tables.items()}
-    every = np.sort(np.concatenate(list(ends.values())), kind="stable")  # fast if it is sorted already
+    every = np.sort(np.concatenate(list(ends.values())), kind="stable")  # this is fast if it is sorted already
     done = dict.fromkeys(tables, 0)
     for cut in np.unique(np.append(every[rows - 1 :: rows], every[-1])).tolist():
         out = {}

@@ -19,7 +19,7 @@ UNREVISED = "withdraws a record, which needs `--revise`"
 """The reason for dead letters if the program does not revise."""
 VERSION = "@version"
 """The column with the number of each change of an `@id`: 1 when it is added, 2 when withdrawn, 3 when added again."""
-_MANY = 1 << 16  # so many versions are kept before final ones are dropped
+_MANY = 1 << 16  # the number of versions after which final ones are dropped
 
 
 def with_changes(schemas: Mapping[str, Schema]) -> dict[str, Schema]:
@@ -150,7 +150,7 @@ def cut(
         return dict(tables)
     found = {}
     for name, table in clipped(tables, schemas, since, until).items():
-        if schemas[name].fluent is not None:  # two changes can be equal after the cut
+        if schemas[name].fluent is not None:  # changes that differed may be equal now
             table = identified(table.drop(ID), schemas[name], meanings[name]).select(table.columns)
         sides = [table.filter(pl.col(CHANGE) == sign) for sign in (-1, 1)]
         own = [column for column in table.columns if column != CHANGE]

@@ -146,7 +146,7 @@ def _options(place: str) -> dict[str, str] | None:
     found = dict(_PATIENCE)
     kind = url(place).kind
     if kind == "s3":
-        found["conditional_put"] = "etag"  # of two concurrent commits one fails
+        found["conditional_put"] = "etag"  # so that one of two concurrent commits fails
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
     elif kind == "gs":
         found |= stores.of_emulator()
@@ -159,7 +159,7 @@ def _options(place: str) -> dict[str, str] | None:
 @contextmanager
 def _explaining(name: TableName) -> Iterator[None]:
     """Turn errors that the library raises in the block into CepErrors."""
-    os.environ.setdefault("RUST_LOG", "error")  # else it prints where it searches for credentials
+    os.environ.setdefault("RUST_LOG", "error")  # otherwise it prints where it searches for credentials
     try:
         from deltalake.exceptions import DeltaError
     except ModuleNotFoundError as error:

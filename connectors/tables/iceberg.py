@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 TRIES = 10
 """How often to try to add rows while others change the table."""
 
-_PAUSE, _LONGEST = 0.05, 2.0  # seconds between two tries
+_PAUSE, _LONGEST = 0.05, 2.0  # the first and the longest pause between tries, in seconds
 _SMALL = 1 << 25  # files with fewer bytes are merged
-_COMMIT = "semcep.commit"  # in the summary of a snapshot: a name that no other commit has
-_LOCKED = "database is locked"  # in a catalog in SQLite, if another process uses it
+_COMMIT = "semcep.commit"  # a property of a snapshot: the unique name of its commit
+_LOCKED = "database is locked"  # the error of a SQLite catalog that another process uses
 _RETRIES = "commit.retry.num-retries"
 _NEW = {"commit.manifest-merge.enabled": "true", "write.metadata.delete-after-commit.enabled": "true"}
 """Properties of a new table. A stream commits often, so they limit the metadata that commits leave behind."""
@@ -123,7 +123,7 @@ def _made(catalog: Any, identifier: str, schema: pa.Schema) -> Table:
 def _commit(name: TableName, there: Table, rows: pa.RecordBatchReader, number: int, mine: str) -> None:
     with there.update_schema() as update:
         update.union_by_name(rows.schema)
-    # In this copy only: the library would retry without checking whether others have added rows under this name.
+    # Changes only this copy: the library would retry without checking if others have added rows under this name.
     there.metadata.properties[_RETRIES] = "0"
     given = rows if there.spec().is_unpartitioned() else rows.read_all()
     with there.transaction() as changes:

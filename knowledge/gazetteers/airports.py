@@ -64,7 +64,7 @@ def airportsdata() -> Gazetteer:
             iri=OWN + "airportsdata:" + pl.col("icao"),
             code=kind.when(pl.col("name").str.contains("Seaplane Base")).then(pl.lit("AIRS")).otherwise(pl.lit("AIRP")),
             alt=(pl.col("elevation") * FOOT).round(1),
-            # Others are the package's own, for those that have none.
+            # The package invents codes for airports without one; drop these.
             icao=pl.when(pl.col("icao").str.contains("^[A-Z]{4}$")).then("icao"),
             local="lid",
             **{"class": pl.lit("S")},
@@ -117,7 +117,7 @@ def _avwx(record: dict[str, Any]) -> Any:
     if "ident1" in record:
         return None  # a runway
     if "latitude" not in record:
-        return record  # the whole file, by key
+        return record  # the whole file is an object by key
     return (
         record["name"],
         record["latitude"],

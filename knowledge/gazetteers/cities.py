@@ -72,7 +72,7 @@ def _table(file: str, row: Callable[[dict[str, Any]], Any], kind: str, code: str
 
 def _city(record: dict[str, Any]) -> Any:
     if "geonameid" not in record:
-        return record  # the whole file, by id
+        return record  # the whole file is an object by id
     return (
         record["geonameid"],
         record["name"],

@@ -156,5 +156,5 @@ def digits(numbers: pl.Series) -> pl.Series:
     long = texts.str.contains("e", literal=True)
     if not long.any():
         return texts
-    exact = [f"{number:.20f}".rstrip("0") for number in numbers.filter(long)]  # so near to 0 that few are
+    exact = [f"{number:.20f}".rstrip("0") for number in numbers.filter(long)]  # few numbers are so near to 0
     return texts.scatter(long.arg_true(), [text + "0" * text.endswith(".") for text in exact])

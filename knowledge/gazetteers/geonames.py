@@ -45,7 +45,7 @@ _COUNTRIES = (
     Field("population", "int"),
     *(Field(name) for name in ("continent", "tld", "currency", "currency name", "phone", "postal", "postal regex")),
     Field("languages"),
-    Field("id", "int", "geonameid"),  # of those that there were once none, in some dumps
+    Field("id", "int", "geonameid"),  # former countries have none in some dumps
     *(Field(name) for name in ("neighbours", "fips of the same")),
 )
 _HIERARCHY = (Field("parent", "int", needed=True), Field("child", "int", needed=True), Field("type"))
@@ -86,7 +86,7 @@ def read_dump(path: Path) -> Dump:
         .select("country", "name", "population", "id")
         .filter(pl.col("id") > 0),
         hierarchy.select("parent", "child").unique(maintain_order=True),
-        codes.filter(pl.col("code") != "null"),  # its last line stands for features without a code
+        codes.filter(pl.col("code") != "null"),  # its last line is for features without a code
     )
 
 

@@ -67,7 +67,7 @@ def regions_gazetteer(dump: Dump) -> Gazetteer:
 
 
 def _complete(dump: Dump) -> pl.DataFrame:
-    # The features, and what its companion files name that is not among them.
+    # Return the features, and those that only companion files contain.
     features = dump.features.with_columns(_key(level).alias(f"key{level}") for level in _LEVELS)
     parts = pl.col("key").str.split(".")
     regions = dump.regions.select(
@@ -85,12 +85,12 @@ def _complete(dump: Dump) -> pl.DataFrame:
 
 
 def _key(level: int) -> pl.Expr:
-    # `US.NJ.013`; null where a part is.
+    # Return a key such as `US.NJ.013`; null if a part is null.
     return pl.concat_str(["country", *(f"admin{i}" for i in range(1, level + 1))], separator=".")
 
 
 def _parents(features: pl.DataFrame, dump: Dump) -> pl.DataFrame:
-    # For each feature the ids of its divisions and country, and the lowest of them if the hierarchy has no parent.
+    # Return, for each feature, its divisions, its country, and the lowest of them if the hierarchy has no parent.
     own = pl.when(pl.col("class") == "A").then(pl.col("code").str.extract(r"^ADM([1-4])$").cast(pl.Int64))
     found = features.with_columns(own=own)
     for level in _LEVELS:
@@ -109,7 +109,7 @@ def _parents(features: pl.DataFrame, dump: Dump) -> pl.DataFrame:
     found = found.join(
         nations.unique("country", keep="first", maintain_order=True), on="country", how="left", maintain_order="left"
     )
-    # What a division's own codes name at its own level is itself, and a country's code is its own.
+    # At its own level, a division's codes name itself, and so does a country's code.
     other = pl.col("id")
     for level in _LEVELS:
         name, lower = f"parentADM{level}", (pl.col("own") > level) | pl.col("own").is_null()

@@ -71,7 +71,7 @@ def read_rows(content: bytes, path: Path, fields: Sequence[Field], comment: str 
     There is no quoting: a field is the text between two tabs. Raise CepError, which names `path`, for the first line
     without exactly these fields. `content` may lack the last line end.
     """
-    content = content.removeprefix(codecs.BOM_UTF8)  # which some editors put first
+    content = content.removeprefix(codecs.BOM_UTF8)  # some editors add it
     if not content:
         return pl.DataFrame(schema={field.name: DTYPES[field.type] for field in fields})
     try:
@@ -85,7 +85,7 @@ def read_rows(content: bytes, path: Path, fields: Sequence[Field], comment: str 
         )
     except polars.exceptions.PolarsError:
         raise _blame(content, path, fields, comment) from None
-    tests = [test.all() for field in fields for test in field.tests]  # where there is no value, a test says nothing
+    tests = [test.all() for field in fields for test in field.tests]  # a test of null does not fail
     if table.height != _count(content, comment) or not all(table.select(pl.all_horizontal(tests)).row(0)):
         raise _blame(content, path, fields, comment)
     return table
@@ -100,7 +100,7 @@ def _count(content: bytes, comment: str | None) -> int:
 
 
 def _blame(content: bytes, path: Path, fields: Sequence[Field], comment: str | None) -> CepError:
-    # Line by line, and only where one is wrong. Fields may be missing at the end of a line only if they are not needed.
+    # Search the wrong line. Only fields that are not needed may be missing at the end of a line.
     seen: dict[tuple[str, str], int] = {}
     for number, line in enumerate(content.removesuffix(b"\n").split(b"\n"), start=1):
         if comment is not None and line.startswith(comment.encode()):

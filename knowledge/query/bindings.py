@@ -16,8 +16,8 @@ VarOrId = str | int
 """A variable, or the id of a term; NONE for a term that the knowledge lacks."""
 EncodedPattern = tuple[VarOrId, VarOrId, VarOrId]
 
-_SAMPLE = 512  # rows by which the size of a join is guessed
-_SMALL = 4096  # rows that are sorted here
+_SAMPLE = 512  # the rows of a sample to estimate the size of a join
+_SMALL = 4096  # the maximum number of rows to sort here
 
 
 class TooLarge(Exception):
@@ -80,12 +80,12 @@ def solve(
 
 
 def _is_bound(pattern: EncodedPattern, found: Bindings) -> bool:
-    # A pattern without a new variable only leaves rows out.
+    # Return True if a pattern has no new variable, so it only removes rows.
     return all(isinstance(slot, int) or slot in found.columns for slot in pattern)
 
 
 def _apart(pattern: EncodedPattern, found: Bindings) -> bool:
-    # Patterns that share no variable with what is found come last.
+    # Return True if a pattern shares no variable with the bindings; such patterns come last.
     return bool(found.columns) and not any(slot in found.columns for slot in pattern)
 
 
@@ -120,7 +120,7 @@ def _joined(pattern: EncodedPattern, triples: TripleSet, found: Bindings, needed
     counts: Ints = np.full(found.rows, len(triples), dtype=np.int64) if free else triples.counts(*keys)
     names = [name for name in found.columns if name in needed]
     new = [slot for slot, key in zip(pattern, keys) if isinstance(slot, str) and key is None]
-    if len(set(new)) == len(new) and not needed & set(new):  # only whether there is a triple matters
+    if len(set(new)) == len(new) and not needed & set(new):  # it only matters if a triple exists
         there = np.flatnonzero(counts > 0)
         some = Bindings({name: found.columns[name][there] for name in names}, len(there))
         return some if len(names) == len(found.columns) else some.distinct(names)
@@ -136,7 +136,7 @@ def _joined(pattern: EncodedPattern, triples: TripleSet, found: Bindings, needed
     same = np.ones(total, dtype=np.bool_)
     for slot, key, column in zip(pattern, keys, every):
         if key is None and isinstance(slot, str):
-            if slot in columns:  # a variable that the pattern has twice
+            if slot in columns:  # a variable that appears twice in the pattern
                 same &= columns[slot] == column
             elif slot in needed or new.count(slot) > 1:
                 columns[slot] = column

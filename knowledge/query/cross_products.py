@@ -17,7 +17,7 @@ from cep.rules.terms import Graph
 MOST_PRODUCT = 100_000
 """The number of rows up to which a cross product counts as intended."""
 
-_TIMES = 10  # a product is taken to be intended, too, while it is not so many times as large as its factors together
+_TIMES = 10  # a product of less than this many times the sum of its factors counts as intended too
 _JOINED = ("triples", "group", "graph", "values")
 
 
@@ -65,7 +65,7 @@ def _groups(text: str, block: NestedGroup, around: GroupPattern) -> Iterator[Gro
     yield group
     for element in found:
         for inner in nested_groups(text, element):
-            # What stands alone is answered by itself, as SPARQL says; a group in a group is joined with it.
+            # SPARQL evaluates other inner groups on their own; these are joined with the outer group.
             alone = inner.kind not in ("group", "graph", "exists")
             links = () if alone else tuple(_factors(text, group, element))
             within = (*group.within, inner.name) if inner.kind == "graph" else group.within
@@ -88,8 +88,8 @@ def refuse_products(graph: Graph, store: ox.Store, source: Source, most: int) ->
             if element.kind in ("filter", "bind"):
                 touching = [factor for factor in own if factor.variables & element.variables]
                 filtered |= len(touching) > 1
-                if len(touching) == 1 and not group.tests:  # of which a store makes the product before it filters
-                    # it narrows what it is about alone
+                if len(touching) == 1 and not group.tests:  # a store filters tests only after the product
+                    # the filter narrows a single factor
                     touching[0].texts.append(graph.text[element.start : element.end])
         sizes = [_size(factor.texts, group.within, graph, store, most) for factor in own]
         ends = [(min(factor.places)[0], max(end for _, end in factor.places)) for factor in own]
@@ -116,7 +116,7 @@ def _factors(text: str, group: GroupPattern, without: GroupElement | None = None
             made.append(joined)
     for element in group.elements:
         if element.kind == "optional" and element.variables and element is not without:
-            # It joins no other parts with each other, as it leaves their rows there.
+            # It does not connect other parts, because it keeps their rows.
             touching = [factor for factor in made if factor.variables & element.variables]
             if touching:
                 touching[0].variables |= element.variables

@@ -142,7 +142,7 @@ class _GrammarCheck:
             self.triples()
 
     def skip(self) -> None:
-        # A FILTER, BIND or VALUES, with groups after EXISTS.
+        # Skip a FILTER, BIND or VALUES, with the groups after EXISTS.
         word, depth = self.word, 0
         self.at += 1
         while self.next is not _END:

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 import pyoxigraph as ox
 
 _WORD = re.compile("service", re.IGNORECASE)
-_AROUND = re.compile(r"service[^\s{}]*\s*(?:silent)?\s*\{?", re.IGNORECASE)  # where a parser gives up at the word
+_AROUND = re.compile(r"service[^\s{}]*\s*(?:silent)?\s*\{?", re.IGNORECASE)  # the range in which a parser fails
 _PLACE = re.compile(r"error at (\d+):(\d+): ")
 _ESCAPE = re.compile(r"\\u([0-9A-Fa-f]{4})|\\U([0-9A-Fa-f]{8})")
-_LETTERS = "qzjkvw"  # no digit of a hexadecimal number, no keyword if seven of them stand together
+_LETTERS = "qzjkvw"  # no hexadecimal digits; seven in a row are no keyword
 _NOTHING = ox.Store()
 
 
@@ -50,7 +50,7 @@ def check_federation(text: str, prefixes: Mapping[str, str]) -> None:
             if not any(found.start() <= at <= found.end() for found in _AROUND.finditer(text)):
                 raise
         raise FederatedQuery from None
-    except (ValueError, RuntimeError, OSError):  # it is SPARQL; why it has no answer is said when it is asked
+    except (ValueError, RuntimeError, OSError):  # it is SPARQL; evaluating it will report the error
         return
 
 

@@ -27,8 +27,8 @@ MOST_CELLS = 20_000_000
 MOST_READ = 50_000_000
 """The maximum number of rows, including equal ones, that a store may produce for a table."""
 
-_LOOKED_AT = 2_000_000  # values up to which the triples of a pattern are joined to see how many answers they have
-_ENDLESS = 2_000_000_000  # answers that a store would take an hour for
+_LOOKED_AT = 2_000_000  # the maximum values of a join that only counts answers
+_ENDLESS = 2_000_000_000  # a store would take an hour for this many answers
 
 
 def triple_patterns_table(graph: Graph, triples: TripleSet, resolve: Resolve, source: Source) -> PatternTable | None:
@@ -91,7 +91,7 @@ def _refuse_explosion(graph: Graph, triples: TripleSet, resolve: Resolve, source
     for group in group_patterns(graph.text):
         found = group.elements
         if group.links or group.within or any(p.kind not in ("triples", "filter", "optional", "minus") for p in found):
-            continue  # something else may narrow them
+            continue  # another element may narrow them
         if any("=" in graph.text[p.start : p.end].replace("!=", "") for p in found if p.kind == "filter"):
             continue
         core = " . ".join(graph.text[part.start : part.end] for part in found if part.kind == "triples")

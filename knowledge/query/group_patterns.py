@@ -61,7 +61,7 @@ def _visible(piece: Sequence[SparqlToken]) -> Iterator[str]:
 
 def _selected(query: Sequence[SparqlToken]) -> Iterator[str]:
     opened = next((i for i, token in enumerate(query) if token.text == "{"), len(query))
-    if any(token.text == "*" for token in query[1:3]):  # DISTINCT may stand before it
+    if any(token.text == "*" for token in query[1:3]):  # DISTINCT may precede it
         yield from _visible(query[opened:])
         return
     depth, before = 0, ""
@@ -95,7 +95,7 @@ def _next(found: Sequence[SparqlToken], at: int) -> tuple[str, int]:
 
 
 def _closed(found: Sequence[SparqlToken], at: int, opening: str) -> int:
-    # Behind the bracket that closes the first of these after `at`.
+    # Return the position after the bracket that closes the first of these opening ones after `at`.
     depth = 0
     for i in range(at, len(found)):
         if found[i].kind == "mark" and (depth or found[i].text in opening):
@@ -135,7 +135,7 @@ def nested_groups(text: str, part: GroupElement) -> list[NestedGroup]:
         if opened < stop and found[opened].text == "{":
             made.append(NestedGroup(part.kind, found[opened].start, found[stop - 1].end))
         at = stop
-    if part.kind == "select":  # behind its group, VALUES may follow
+    if part.kind == "select":  # VALUES may follow its group
         after = {token.text.lower() for token in found if token.start >= made[0].end}
         return [replace(made[0], cut="limit" in after and after.isdisjoint(("order", "group")))]
     if part.kind == "group" and len(made) > 1:

@@ -20,7 +20,7 @@ from cep.knowledge.query.sparql import ConstantTerm, basic
 
 Slots = tuple[str | ConstantTerm, str | ConstantTerm, str | ConstantTerm]
 
-_MOST = 16  # ways through UNIONs
+_MOST = 16  # the maximum number of ways through UNIONs
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def _triples(text: str, some: Sequence[GroupElement], prefixes: Mapping[str, str
     found = basic("{ " + " . ".join(text[part.start : part.end] for part in some) + " }", prefixes)
     if found is None:
         raise _Unbounded
-    # A blank node in brackets is numbered within one text.
+    # Blank nodes in brackets are numbered per text.
     named = [[f"{s}{number}" if isinstance(s, str) and s[0] == "[" else s for s in each.slots] for each in found]
     return tuple((s, p, o) for s, p, o in named)
 

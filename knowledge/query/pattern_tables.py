@@ -19,8 +19,8 @@ Row = tuple[int, ...]
 Resolve = Callable[[ConstantTerm], int]
 """A function that returns the id of a constant, NONE while the knowledge lacks the term."""
 
-_SINGLE = 64  # answers that come and go one by one
-_LARGE = 8  # a change of more than one in so many triples: all is answered anew
+_SINGLE = 64  # the maximum number of answers to add and remove one by one
+_LARGE = 8  # evaluate all anew if a change has more than one in this many triples
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class PatternTable:
         if not total:
             return [np.empty(0, dtype=np.int64) for _ in self.variables]
         for component in self.components:
-            # Each row of the earlier components with each of this one's.
+            # Combine each row of the earlier components with each row of this one.
             for name, column in component.found.columns.items():
                 columns[name] = np.tile(np.repeat(column, total // (every * component.found.rows)), every)
             every *= component.found.rows

@@ -24,9 +24,9 @@ from cep.knowledge.rdf.triples import TripleSet
 
 PatternKey = tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]
 
-_LARGE = 8  # more than one in so many triples to look at: all is queried again
-_SINGLE = 1 << 10  # rows that come and go one by one; for more, all is queried again
-_MANY = 1 << 12  # terms that may come, besides as many as there were, before all is queried again
+_LARGE = 8  # query all again if more than one in this many triples is involved
+_SINGLE = 1 << 10  # the maximum number of rows to add and remove one by one
+_MANY = 1 << 12  # query all again after this many new terms, and at least as many as before
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ _NUMBERS = (
 )
 
 
-_PIECE = 1 << 24  # bytes from which on lines are looked through
+_PIECE = 1 << 24  # bytes after which duplicates are removed
 
 
 def solution_columns(solutions: ox.QuerySolutions) -> tuple[Terms, list[Ints]]:
@@ -117,7 +117,7 @@ def _ids(tokens: pl.Series, terms: Terms) -> Ints:
 
 
 def _in_full(tokens: pl.Series) -> pl.Series:
-    # Numbers and booleans are written short in TSV.
+    # TSV abbreviates numbers and booleans.
     if not tokens.str.contains(r'^[^<"_]').any():
         return tokens
     whole = pl.col("token")

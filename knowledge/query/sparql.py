@@ -81,7 +81,7 @@ def _one(text: str, at: int, tried: dict[str, int]) -> tuple[str, int]:
                 return "string", string.end()
             tried[quotes] = string.end()
         if long:
-            return "string", at + 2  # an empty one
+            return "string", at + 2  # an empty string
     elif at >= tried[":"] and (letter == ":" or letter.isalnum()):
         name = _NAME.match(text, at)
         assert name is not None, "all of it may be missing"

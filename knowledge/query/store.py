@@ -12,7 +12,7 @@ from cep.core.values import Ints
 from cep.knowledge.rdf.terms import BLANK, NONE, Terms
 from cep.knowledge.rdf.triples import TripleColumns, TripleSet
 
-_CHUNK = 200_000  # triples written at a time
+_CHUNK = 200_000  # triples per batch
 
 
 def filled(terms: Terms, triples: TripleSet, graphs: Mapping[int, TripleSet], ordered: bool = False) -> ox.Store:

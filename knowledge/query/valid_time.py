@@ -39,8 +39,8 @@ class ValidTimeRows:
         same = np.ones(self.rows - 1, dtype=np.bool_)
         for column in sorted.columns:
             same &= column[1:] == column[:-1]
-        row = np.concatenate([[0], np.cumsum(~same)])  # equal rows have one number
-        # The latest end so far of a row: numbers ascend, so ends of an earlier row are never in the way.
+        row = np.concatenate([[0], np.cumsum(~same)])  # equal rows have the same number
+        # The latest end so far of each row. Numbers ascend, so ends of earlier rows do not interfere.
         ends, places = np.unique(sorted.until, return_inverse=True)
         latest = np.maximum.accumulate(row * len(ends) + places) % len(ends)
         first = np.ones(self.rows, dtype=np.bool_)

@@ -45,7 +45,7 @@ def check_pattern(graph: Graph, source: Source) -> None:
         raise pattern_error(message, graph, source, mark, hint)
     for token, following in zip(found, [*found[1:], SparqlToken("end", "", 0, 0)]):
         word = token.text.lower() if token.kind == "word" else ""
-        if "service" in word:  # it needs no space around it
+        if "service" in word:  # it may lack surrounding space
             raise pattern_error(_FEDERATED.format("a pattern"), graph, source, token, _LOADED)
         if _iri(token, graph).startswith(GEOF):
             message = f"`{token.text}` would measure on a plane or a sphere; the rules measure on the earth"
@@ -65,7 +65,7 @@ def check_pattern(graph: Graph, source: Source) -> None:
         raise pattern_error(_FEDERATED.format("a pattern"), graph, source, hint=_LOADED) from None
     except SyntaxError as error:
         raise _no_sparql(str(error), graph, source) from None
-    except RuntimeError as error:  # a function that there is not
+    except RuntimeError as error:  # the query calls an unknown function
         reason = str(error)[:1].lower() + str(error)[1:]
         raise pattern_error(f"this pattern cannot be answered: {reason}", graph, source) from None
     assert isinstance(solutions, ox.QuerySolutions), "a SELECT gives solutions"
@@ -168,7 +168,7 @@ def check_query(text: str, prefixes: Mapping[str, str], name: str) -> None:
 
 
 def _no_sparql(error: str, graph: Graph, source: Source) -> CepError:
-    at = _offset(error, graph.text, 1)  # the query has a line before the pattern's
+    at = _offset(error, graph.text, 1)  # one line precedes the pattern in the query
     diagnostic = first_error(graph.text, dict(graph.prefixes), at or 0)
     return CepError(
         diagnostic.message, source, span_in_program(graph, diagnostic.start, diagnostic.end), diagnostic.hint, "graph"

@@ -16,7 +16,7 @@ from cep.knowledge.rdf.values import INTEGERS
 
 _DIGITS = r"(?:0|-?[1-9][0-9]{0,14})"
 _REAL = r"^(?:0|-?[1-9][0-9]{0,6}|-?(?:0|[1-9][0-9]{0,6})\.[0-9]{0,6}[1-9])$"
-_FEW = 32  # terms that are looked at one by one
+_FEW = 32  # the maximum number of terms that are converted one by one
 CANONICAL = {
     XSD + "integer": f"^{_DIGITS}$",
     XSD + "decimal": _REAL,
@@ -48,7 +48,7 @@ class Canonical:
         self.terms = terms
         self._of: Ints = np.empty(0, dtype=np.int64)
         self._found: dict[tuple[str, str, str], int] = {}
-        self.changes = False  # whether there is an id that is not its own
+        self.changes = False  # True if some id has another canonical id
 
     def copy(self) -> Canonical:
         """Return a copy for a copy of the dictionary."""
@@ -122,7 +122,7 @@ class Canonical:
                 doubtful.append(ids)
         uncertain = np.concatenate([new[:0], *doubtful])
         found = terms.tokens(canonical_form(terms.written(uncertain))) if len(uncertain) else uncertain
-        # What was given back may be new itself; it stands for itself.
+        # A returned term may be new; it is its own canonical term.
         self._of = np.concatenate([self._of, np.arange(done, len(terms), dtype=np.int64)])
         self._of[uncertain] = found
         self.changes = self.changes or bool((uncertain != found).any())

@@ -20,7 +20,7 @@ LONGEST_ENTITY = 200
 
 _DECLARATION = b"<!ENTITY"
 _ENTITY = re.compile(_DECLARATION + rb'\s{1,20}[^\s%%"]{1,100}\s{1,20}"(?:[^"&]|&#\w{1,8};){0,%d}"' % LONGEST_ENTITY)
-_LOOKED_AT = 4000  # bytes, more than a declaration has that is taken
+_LOOKED_AT = 4000  # bytes, more than the longest accepted declaration
 _BLOCK = 1 << 18
 _DEPTHS: dict[ox.RdfFormat, type[Depth]] = {
     ox.RdfFormat.JSON_LD: JsonDepth,
@@ -37,7 +37,7 @@ def guarded(file: Any, name: str, format: ox.RdfFormat) -> io.BufferedReader:
 class _GuardedFile(io.RawIOBase):
     def __init__(self, file: Any, name: str, format: ox.RdfFormat) -> None:
         self._file, self._name, self._format = file, name, format
-        self._rest, self._lines = b"", 0  # bytes that are looked at again with the next ones, and lines before them
+        self._rest, self._lines = b"", 0  # bytes to search again with the next ones, and the lines before them
         self._depth = _DEPTHS.get(format, LineDepth)()
 
     def readable(self) -> bool:
@@ -59,7 +59,7 @@ class _GuardedFile(io.RawIOBase):
         if at >= 0 and (not data or len(text) - at > _LOOKED_AT):
             raise self._refused(text, at)
         end = at if at >= 0 else max(0, len(text) - len(_DECLARATION) + 1)
-        done = max(text.rfind(b"\n", 0, end) + 1, end - _LOOKED_AT)  # from where a line is shown
+        done = max(text.rfind(b"\n", 0, end) + 1, end - _LOOKED_AT)  # an error shows the line from here
         self._lines += text.count(b"\n", 0, done)
         self._rest = text[done:]
 

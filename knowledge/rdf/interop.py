@@ -55,7 +55,7 @@ def _quad(triple: Any, term: Callable[[Any], Any]) -> ox.Quad:
 
 
 def _rows(source: Any) -> Iterable[Any]:
-    if "rdflib" in sys.modules:  # who has an rdflib graph has loaded it
+    if "rdflib" in sys.modules:  # if it is not loaded, there are no rdflib graphs
         from rdflib.graph import ConjunctiveGraph, Graph
 
         if isinstance(source, ConjunctiveGraph):
@@ -104,7 +104,7 @@ def to_rdflib(term: ox.NamedNode | ox.BlankNode | ox.Literal) -> Node:
         return BNode(term.value)
     if term.language:
         return Literal(term.value, lang=term.language)
-    if term.datatype.value == XSD + "string":  # for rdflib `"x"` and `"x"^^xsd:string` are two, and the first is usual
+    if term.datatype.value == XSD + "string":  # rdflib distinguishes `"x"` from `"x"^^xsd:string`
         return Literal(term.value)
     return Literal(term.value, datatype=URIRef(term.datatype.value), normalize=False)
 

@@ -15,7 +15,9 @@ DEEPEST = 500
 
 TOO_DEEP = f"more than {DEEPEST} levels of nesting"
 
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"|("(?:[^"\\]|\\.)*+\\?\Z)', re.DOTALL)  # group: it is cut off
+_STRING = re.compile(
+    rb'"(?:[^"\\]|\\.)*+"|("(?:[^"\\]|\\.)*+\\?\Z)', re.DOTALL
+)  # in the group: a string that is cut off
 _TRIPLE = b"<<("
 _LONGEST_LINE = 1 << 24
 _MARKUP = (b"<!--", b"-->"), (b"<![CDATA[", b"]]>")
@@ -58,9 +60,9 @@ class TurtleDepth:
     """The nesting of triples as terms, in Turtle or TriG text that arrives in pieces."""
 
     def __init__(self) -> None:
-        self._depth, self._begun = 0, b""  # at the beginning of a line, and the quotes of the string that it is in
-        self._line: list[bytes] = []  # pieces of a line that is not complete
-        self._size, self._terms = 0, 0  # its bytes, and at most how many triples begin there
+        self._depth, self._begun = 0, b""  # at the start of the line, with the quotes of an open string
+        self._line: list[bytes] = []  # pieces of an incomplete line
+        self._size, self._terms = 0, 0  # its bytes, and an upper bound of the triples that begin in it
 
     def too_deep(self, piece: bytes) -> bool:
         """Return True if a triple of the next piece is inside more than DEEPEST others."""
@@ -112,7 +114,7 @@ class XmlDepth:
         self._begun = b""
         for begin, end in _MARKUP:
             before, found, inside = text.partition(begin)
-            if found:  # it goes on
+            if found:  # it continues in the next piece
                 text, self._begun = before, begin + inside[1 - len(end) :]
         if not self._begun:  # a mark may be cut off
             cut = text.rfind(b"<", -9)

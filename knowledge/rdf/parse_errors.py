@@ -26,7 +26,7 @@ _HINTS = (
     ("code point", 'in an IRI a space is `%20`, and `<`, `>`, `"`, `{`, `}` are percent-encoded as well'),
 )
 _LINES = (ox.RdfFormat.N_TRIPLES, ox.RdfFormat.N_QUADS)
-_HINTS_OF_LINES = (  # without prefixes, without a base, and no line but for one statement
+_HINTS_OF_LINES = (  # for formats without prefixes and base, with one statement per line
     ("No scheme found", "an IRI is written in full, `<http://...>`: there is no base to which it could be relative"),
     ("object of a triple", 'an object is an IRI in full, `<http://...>`, a blank node `_:b` or a literal `"..."`'),
     ("subject of a triple", "a line begins with an IRI in full, `<http://...>`, or a blank node `_:b`"),
@@ -35,7 +35,7 @@ _HINTS_OF_LINES = (  # without prefixes, without a base, and no line but for one
     ("Unexpected end of file", 'the file ends within a statement: is a closing `"` or `>`, or the last `.`, missing?'),
     *(each for each in _HINTS if each[0] in ("Invalid UTF-8", "code point")),
 )
-_LONGEST = 100_000  # lines up to which the line itself is shown
+_LONGEST = 100_000  # show the line itself up to this line number
 
 
 def unreadable(error: SyntaxError, name: str, format: ox.RdfFormat, opened: Callable[[], IO[bytes]]) -> CepError:
@@ -73,7 +73,7 @@ def _shown(name: str, number: int, opened: Callable[[], IO[bytes]]) -> Source:
 
 
 def _ill_formed(opened: Callable[[], IO[bytes]], reason: str) -> tuple[int | None, int, str]:
-    # Oxigraph does not say where; expat does where XML is ill-formed, and what is quoted can be found.
+    # Oxigraph gives no position. expat does for ill-formed XML, and text that a message quotes can be searched.
     parser = expat.ParserCreate(namespace_separator=" ")
     try:
         with opened() as file:

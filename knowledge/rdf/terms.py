@@ -51,7 +51,7 @@ class Sort:
         return pl.select(pl.lit(before) + pl.lit(texts) + pl.lit(after)).to_series()
 
 
-_MET = 1 << 14  # terms asked for one by one that are remembered
+_MET = 1 << 14  # the maximum number of cached lookups of single terms
 _IRIS, _BLANKS, _STRINGS = range(3)  # the sorts every dictionary has
 
 
@@ -68,10 +68,10 @@ class Terms:
         self._sort_ids: dict[Sort, int] = {sort: i for i, sort in enumerate(self.sorts)}
         self._keys = KeySet(2)
         self._sort: NDArray[np.int32] = np.empty(16, dtype=np.int32)
-        self._texts = pl.Series(dtype=pl.String)  # of the first terms
-        self._tail = pl.Series(dtype=pl.String)  # of those after them; of the rest the pieces as they came
+        self._texts = pl.Series(dtype=pl.String)  # the texts of the first terms
+        self._tail = pl.Series(dtype=pl.String)  # the texts of the next terms; `_recent` has those of the last ones
         self._recent: list[pl.Series] = []
-        self._met: dict[tuple[Sort, str], int] = {}  # some that were asked for one by one
+        self._met: dict[tuple[Sort, str], int] = {}  # the cached lookups of single terms
 
     def __len__(self) -> int:
         return self._keys.count
@@ -132,7 +132,7 @@ class Terms:
         return ids
 
     def _typed(self, literals: pl.Series) -> tuple[pl.Series, Ints]:
-        # The lexical forms and sorts of literals in N-Triples form that have a datatype or a language.
+        # Return the lexical forms and sorts of N-Triples literals with a datatype or a language.
         parts = literals.str.extract_groups(_SUFFIX).struct.unnest()
         endings = parts.with_columns(
             length=pl.when(pl.col("datatype").is_not_null())
@@ -151,7 +151,7 @@ class Terms:
             nulls_equal=True,
             maintain_order="left",
         )
-        # What precedes the suffix, which is ASCII for languages; a datatype may hold any letter: counted in bytes.
+        # Cut off the suffix. Its length is in bytes, because a datatype may contain any character.
         frame = endings.select("length").with_columns(text=literals)
         texts = frame.select(
             pl.col("text").cast(pl.Binary).bin.slice(1, pl.col("text").str.len_bytes() - pl.col("length") - 1)
@@ -291,7 +291,7 @@ class Terms:
         return keys
 
     def _settle(self) -> None:
-        # The texts lie in a long column and a short one behind it, so that a few more are not a copy of all.
+        # Texts are in a long column and a short one after it, so that adding a few does not copy all.
         if self._recent:
             self._tail = pl.concat([self._tail, *self._recent])
             self._recent.clear()
@@ -331,5 +331,5 @@ def _directed(literal: ox.Literal) -> str:
 
 
 def _compact(texts: pl.Series) -> pl.Series:
-    # A copy that holds no more than its own bytes: gathered views keep what they were cut from.
+    # Return a copy that keeps only its own bytes alive; gathered views keep their source.
     return pl.Series(texts.to_arrow(compat_level=pl.CompatLevel.oldest()))

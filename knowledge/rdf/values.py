@@ -116,7 +116,7 @@ def _mask(series: pl.Series) -> Bools:
 
 
 def _integers(texts: pl.Series) -> tuple[Bools, Column]:
-    # The bounds of the derived types are not looked at: SPARQL has one type of integers.
+    # The bounds of derived types are ignored: SPARQL has one type of integers.
     good = _mask(texts.str.contains(r"^[+-]?[0-9]+$"))
     return good, texts.cast(pl.Int64, strict=False).fill_null(MISSING).to_numpy()
 
@@ -125,7 +125,7 @@ def _floats(form: str, single: bool = False) -> Read:
     def read(texts: pl.Series) -> tuple[Bools, Column]:
         good = _mask(texts.str.contains(form))
         numbers = texts.cast(pl.Float64, strict=False)
-        if single:  # the shortest decimal that is this number in 32 bits: 0.1 is 0.1
+        if single:  # use the shortest decimal that equals the number in 32 bits: 0.1 stays 0.1
             numbers = numbers.cast(pl.Float32).cast(pl.String).cast(pl.Float64)
         column = numbers.fill_null(np.nan).to_numpy()
         return good, np.where(np.isfinite(column), column, np.nan)
@@ -208,7 +208,7 @@ def _durations(texts: pl.Series) -> tuple[Bools, Column]:
     seconds: Ints = np.zeros(len(texts), dtype=np.int64)
     fits = np.ones(len(texts), dtype=np.bool_)
     for name, unit in (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1)):
-        # Nothing written is 0; more digits than 64 bits hold are more than any duration.
+        # An absent part is 0; a number of more than 64 bits exceeds any duration.
         part = np.where(found[name].is_null().to_numpy(), 0, _whole(found[name], 2**62))
         fits &= part < 9_000_000_000_000 // unit
         seconds += np.where(fits, part, 0) * unit

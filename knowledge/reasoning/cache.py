@@ -38,7 +38,7 @@ _READ_TOO = (
     "rdf/triples.py",
     "rdf/values.py",
 )
-_ABANDONED = 3600  # seconds by which a file half written is older than the newest
+_ABANDONED = 3600  # an incomplete file is abandoned if it is this many seconds older than the newest
 
 
 def folder() -> Path:
@@ -61,7 +61,7 @@ def close_once(
         return compute_closure(terms, triples, reasoning, prefixes)
     try:
         path = folder() / f"{key(terms, triples, reasoning)}.npz"
-    except (OSError, RuntimeError):  # the code cannot be read as files, or there is no home
+    except (OSError, RuntimeError):  # the code is not in files, or there is no home directory
         return compute_closure(terms, triples, reasoning, prefixes)
     found = _read(path, terms, triples, reasoning, prefixes or {})
     if found is not None:
@@ -110,7 +110,7 @@ def _read(
                 labels, last = stored["labels"], int(stored["last"])
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None
-    with suppress(OSError):  # a folder that can only be read
+    with suppress(OSError):  # the folder may be read-only
         os.utime(path)
     asserted = PredicateRelations.of(*triples.columns)
     rules = ruleset(reasoning, terms, asserted, PrefixedNames(terms, prefixes, asserted))

@@ -194,6 +194,6 @@ def visible(terms: Terms, facts: PredicateRelations) -> TripleSet:
     pairs = np.concatenate([np.empty(0, dtype=np.int64), *(facts[p].pairs for p in predicates.tolist())])
     p = np.repeat(predicates, [len(facts[p]) for p in predicates.tolist()])
     s, o = unpacked(pairs)
-    order = np.argsort(s, kind="stable")  # by predicate and object they are sorted already
+    order = np.argsort(s, kind="stable")  # they are sorted by predicate and object already
     order = order[terms.kinds(s[order]) != LITERAL]
     return TripleSet((s[order], p[order], o[order]))

@@ -40,7 +40,7 @@ def overdeleted(
             if rule.name not in WALKED:
                 work.apply(rule, new, heads, linked=False)
         for p in work.transitive:
-            # RULE prp-trp: every pair that some way with a doubtful step leads to, ways known before left out.
+            # RULE prp-trp: every pair that a path with a doubtful step connects, without paths known before.
             steps = work.facts[p].pairs if work.is_transitive(p, new) else new[p].pairs
             steps = steps[~contained(ways.get(p, _NONE), steps)]
             if len(steps):
@@ -48,7 +48,7 @@ def overdeleted(
                 ways[p] = sorted_distinct(np.concatenate([ways.get(p, _NONE), more]))
                 heads.add(p, more)
         if len(same := new[work.words.same].pairs):
-            # RULES eq-sym, eq-trans: every pair of a class rests on every other.
+            # RULES eq-sym, eq-trans: every pair of a class depends on every other.
             heads.add(work.words.same, pairs_of(work.labels, sorted_distinct(work.labels[unpacked(same)[0]])))
         possible = PredicateRelations({p: BinaryRelation.at(heads.of(p), 0) for p in sorted(heads.pairs)})
         more_doubtful = doubtful.fresh(kept.fresh(work.facts.common(possible)))

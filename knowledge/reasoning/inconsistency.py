@@ -73,7 +73,7 @@ class ConsistencyCheck:
         return []
 
     def _literals(self, new: PredicateRelations) -> Contradiction | None:
-        # RULE dt-not-type, for what was inferred: a literal that a known datatype does not hold.
+        # RULE dt-not-type, for inferred types: a literal whose value is not in a known datatype.
         subjects, classes = unpacked(new[self.words.type].pairs)
         of_literals = self.terms.kinds(subjects) == LITERAL
         subjects, classes = subjects[of_literals], classes[of_literals]
@@ -84,7 +84,7 @@ class ConsistencyCheck:
                 wrong = literals[outside(self.terms, literals, name)]
                 if len(wrong):
                     return "dt-not-type", [(int(wrong[0]), self.words.type, datatype)]
-        # RULE dt-diff, with eq-diff1: literals that are equal though their values are not.
+        # RULE dt-diff, with eq-diff1: equal literals with different values.
         first, second = unpacked(new[self.words.same].pairs)
         both = (self.terms.kinds(first) == LITERAL) & (self.terms.kinds(second) == LITERAL)
         for x, y in zip(first[both].tolist(), second[both].tolist()):

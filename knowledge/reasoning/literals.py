@@ -74,7 +74,7 @@ KNOWN = (*SPACES, *_UNIONS)
 """All known datatypes."""
 
 
-_FEW = 32  # texts that are looked at one by one
+_FEW = 32  # the maximum number of texts that are tested one by one
 PLAIN = {
     XSD + "integer": re.compile(r"-?[0-9]{1,18}"),
     XSD + "decimal": re.compile(r"-?[0-9]{1,18}(?:\.[0-9]{1,18})?"),
@@ -91,7 +91,7 @@ def well_formed(datatype: str, texts: pl.Series) -> Bools:
     if datatype in READ and datatype not in _FORMS:
         good &= READ[datatype][1](texts)[0]
     if datatype in _BOUNDS:
-        # A number that is not one of 128 bits is beyond every bound, on its side of 0.
+        # A number of more than 128 bits exceeds every bound of its sign.
         huge = pl.when(texts.str.starts_with("-")).then(pl.lit(-(2**127), pl.Int128)).otherwise(pl.lit(2**127 - 1))
         numbers = pl.select(pl.coalesce(texts.cast(pl.Int128, strict=False), huge)).to_series()
         good &= numbers.is_between(*_BOUNDS[datatype]).to_numpy()

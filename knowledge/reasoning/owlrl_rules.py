@@ -152,7 +152,7 @@ class OwlrlClosure(Closure):
         return close_by(self.rule_set, self.terms, asserted)
 
     def links(self, less: Closure) -> bool:
-        return True  # which triple rests on which is not known
+        return True  # it is unknown on which triples another depends
 
 
 def _closed(rules: type[Any], terms: Terms, asserted: PredicateRelations) -> PredicateRelations:
@@ -191,7 +191,7 @@ def _labelled(triples: list[Triple], made: set[Node]) -> list[Triple]:
     from rdflib import BNode, Graph, URIRef
     from rdflib.compare import to_canonical_graph
 
-    def known(node: Node) -> Node:  # blank nodes that were given keep their labels
+    def known(node: Node) -> Node:  # blank nodes of the input keep their labels
         return URIRef(f"_:{node}") if isinstance(node, BNode) and node not in made else node
 
     def back(node: Node) -> Node:

@@ -38,7 +38,7 @@ class Proof:
             again = proof.triple in shown and bool(proof.premises)
             shown.add(proof.triple)
             line = f"{'  ' * depth}{names.triple(proof.triple)}   {proof.rule}{', see above' if again else ''}"
-            if line not in made[-1:]:  # the parts of one restriction are one line
+            if line not in made[-1:]:  # the parts of a restriction make a single line
                 made.append(line)
             if not again:
                 waiting += [(premise, depth + 1) for premise in reversed(proof.premises)]
@@ -140,7 +140,7 @@ class Prover:
         relation = self.facts[p]
         pairs = relation.pairs[relation.rounds < before]
         came: dict[int, IdTriple] = {}
-        reached, seen = [s], {s} - {o}  # a way may lead back to where it began
+        reached, seen = [s], {s} - {o}  # a path may end where it began
         while reached and o not in came:
             following: list[int] = []
             for column, turned in ((pairs, False), (np.sort(flipped(pairs)), True))[: 1 + both]:
@@ -182,7 +182,7 @@ def instance(body: tuple[RuleAtom, ...], row: dict[str, int], facts: PredicateRe
     for atom in body:
         s, p, o = (row[slot] if isinstance(slot, str) else slot for slot in atom.slots)
         if p in (HAS, TWICE, VALUE):
-            continue  # the list is shown with its members, the literal as it is written
+            continue  # show a list by its members, and a literal as it is written
         objects = [o]
         if atom.every:
             objects = facts[HAS].objects_of(o)

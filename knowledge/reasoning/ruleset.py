@@ -21,7 +21,7 @@ from cep.knowledge.reasoning.rule import HAS, TWICE, TripleRule, rules_of
 from cep.knowledge.reasoning.vocabulary import ReasoningVocabulary
 
 Reasoning = Literal["none", "rdfs", "owlrl"]
-_FEW = 100  # terms that are looked at one by one
+_FEW = 100  # the maximum number of terms that are tested one by one
 REASONING: tuple[Reasoning, ...] = ("none", "rdfs", "owlrl")
 
 

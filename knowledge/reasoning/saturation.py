@@ -144,7 +144,7 @@ class Saturation:
         return packed(rows.columns[y][one[linked]], rows.columns[y][other[linked]])
 
     def _walk(self, new: PredicateRelations | None, heads: DerivedFacts) -> None:
-        # RULE prp-trp: not joined, a pair would come as often as there are things between its ends.
+        # RULE prp-trp: a walk instead of a join, which would derive a pair once for each thing between its ends.
         for p in self.transitive:
             relation = self.facts[p]
             if p not in self.walked:
@@ -159,7 +159,7 @@ class Saturation:
                 self.walked[p] = sorted_distinct(np.concatenate([relation.pairs, more]))
 
     def _meet(self, rule: TripleRule, new: PredicateRelations | None, heads: DerivedFacts) -> None:
-        # RULE cls-int1: of a list's classes only the smallest is gone through, or else the types of what is new.
+        # RULE cls-int1: scan only the smallest class of a list, or the new types.
         assert rule.head is not None, "the rule types a member"
         is_list, has, is_member, of_every = rule.body
         types = self.facts[self.words.type]
@@ -192,7 +192,7 @@ class Saturation:
         return [p for p in self.facts[self.words.type].subjects_of(self.words.transitive) if p in self.facts]
 
     def _equate(self, new: PredicateRelations | None, heads: DerivedFacts) -> None:
-        # RULES eq-sym, eq-trans: a class of equal terms that grew gives all its pairs.
+        # RULES eq-sym, eq-trans: derive all pairs of classes of equal terms that grew.
         pairs = (self.facts if new is None else new)[self.words.same].pairs
         if not len(pairs):
             return
@@ -206,7 +206,7 @@ class Saturation:
     def _take(self, heads: DerivedFacts) -> PredicateRelations:
         """Add new triples to the facts as a round, and return them."""
         fresh = {p: self.facts[p].fresh(heads.of(p)) for p in sorted(heads.pairs)}
-        if VALUE in self.facts and self.words.same in fresh:  # no triple is said again in another form of its literal
+        if VALUE in self.facts and self.words.same in fresh:  # do not repeat a triple in another form of its literal
             pairs = fresh[self.words.same]
             fresh[self.words.same] = pairs[~one_value(self.facts, pairs)]
         most = max(fresh, key=lambda p: len(fresh[p]), default=None)

@@ -68,7 +68,7 @@ class CorrectedOwlRl(OWLRL_Semantics):  # type: ignore[misc]
     def _equality(self, triple: Triple, cycle_num: int) -> None:
         s, p, o = triple
         super()._equality(triple, cycle_num)
-        if p == OWL.differentFrom and s == o:  # which needs D1
+        if p == OWL.differentFrom and s == o:  # this rule needs D1
             self.add_error(f"eq-diff1: {s}")
         if p == RDF.type and o == OWL.AllDifferent:  # O2
             for of in [*self.graph.objects(s, OWL.members), *self.graph.objects(s, OWL.distinctMembers)]:

@@ -20,7 +20,7 @@ _ABOUT_THINGS = [
 """Properties of OWL and RDFS that any thing may have, so they are not part of a schema."""
 _OF_THINGS = [OWL + "Thing", OWL + "NamedIndividual", RDFS + "Resource"]
 """Classes of OWL and RDFS that any thing may have, so they are not part of a schema."""
-_BACK = 3  # of those that point to a subject, so many are looked at
+_BACK = 3  # the maximum number of subjects to visit that refer to a subject
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def _connected(terms: Terms, facts: TripleSet, most: int) -> Ints:
     chosen: dict[int, None] = {}
     waiting = deque(_seeds(terms, facts))
     while len(chosen) < most:
-        if not waiting:  # nothing is connected to what was chosen: the next subject of all
+        if not waiting:  # nothing else is connected, so take the next subject
             left = subjects[subjects > last]
             waiting.append(last := int(left[0]))
         one = waiting.popleft()
