@@ -49,9 +49,13 @@ class ArrowArray(Protocol):
 Data = pl.DataFrame | pl.LazyFrame | ArrowStream | ArrowArray | Mapping[str, Any] | Iterable[Any] | Event
 """The possible sources of rows (`cep.connectors.frames.reading`).
 
-They are data frames of polars or pandas, including lazy ones; tables, record batches, readers and datasets of pyarrow;
-any object with `__arrow_c_stream__` or `__arrow_c_array__`; `{column: array}`; lists of records (dicts) or of `Event`;
-iterators of any of these; and `{event: any of these}`.
+- a data frame of polars or pandas, also a lazy one
+- a table, record batch, reader or dataset of pyarrow
+- any object with `__arrow_c_stream__` or `__arrow_c_array__`
+- `{column: array}`
+- a list of records (dicts) or of `Event`
+- an iterator of any of these
+- `{event: any of these}`
 """
 
 
@@ -74,13 +78,13 @@ def detect(
 
     Args:
         program: The program's text, its `Path`, or several files.
-        data: Rows in any form of `Data`. The tables of several events, `{event: data}`, have no order among each other:
-            all their rows are taken, then time moves.
+        data: Rows in any form of `Data`. The tables of several events, `{event: data}`, have no order among each other,
+            so the watermark moves after all their rows.
         policy: The policy of rules that name none.
         facts: Tables of static facts, `{predicate: table}`.
         knowledge: RDF knowledge for conditions in braces.
-        lateness: Take rows in the given order, none later than this, and keep no more than that. An iterator of tables
-            may then be larger than memory. By default, all rows are sorted first.
+        lateness: Process rows in the given order, and reject those later than this. Memory then holds only rows of
+            this time, so an iterator of tables may be larger than memory. By default, all rows are sorted first.
         lateness_by: Judge lateness by the latest time of each value of this attribute, so that one wrong clock affects
             only itself.
         strict: Raise an error for a row that becomes no event, instead of listing it in `dead`.

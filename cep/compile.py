@@ -54,9 +54,9 @@ class CompileOptions:
     `alerts`: also derive the occurrences of ALERT statements, which are output as separate tables (`cep.rules.alert`).
 
     `dialect`: by default that of the file's suffix. `tick`: the length of a dialect's time unit in microseconds.
-    `models`: of several answer streams of LARS, return the one nearest to the last (1) or all (0). `solve_limit`: the
-    time limit of the solver in microseconds. `first`: the tick at which a stream of LARS begins unless earlier input
-    arrives.
+    `models`: of several answer streams of LARS, return the one nearest to that of the tick before (1), or all (0).
+    `solve_limit`: the time limit of the solver in microseconds. `first`: the tick at which a stream of LARS begins
+    unless earlier input arrives.
 
     `files`: the names of the text's files, each with its first line. `params`: values of parameters.
 

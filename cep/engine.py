@@ -38,9 +38,9 @@ class Engine(StatefulEngine):
     """A running program. `push` takes batches, `advance` moves the watermark, and `close` ends the input.
 
     Each returns the new derived events, {type: table}, with one column per attribute and Int64 `start` and `end`
-    (microseconds UTC, closed interval). `explain`: True if they have lineage. `carried`: for each rule with state, True
-    if it continues its state from the prior program. If an exception interrupts a call (Ctrl-C, no memory, too many
-    derivations), the engine is `broken`: it refuses further calls. Continue from the last snapshot.
+    (microseconds UTC, closed interval). `explain`: True if events have lineage. `carried`: for each rule with state,
+    True if it continues its state from the prior program. If an exception interrupts a call (Ctrl-C, no memory, too
+    many derivations), the engine is `broken`: it refuses further calls. Continue from the last snapshot.
     """
 
     def __init__(

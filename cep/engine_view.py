@@ -1,4 +1,4 @@
-"""The inspection of an engine, and its assembly from a compiled program."""
+"""The read-only interface of an engine, and the assembly of an engine from a compiled program."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _window(options: EngineOptions) -> RevisionWindow:
 
 
 class EngineView:
-    """The part of an engine that only inspects it.
+    """The read-only interface of an engine.
 
     `plan`: the plan that it runs. `program`: identifies the program and everything else on which its state depends.
     `alerts`: the alerts that it derives. `stage`: its stage of the program, or None for the whole. `pool`: the values

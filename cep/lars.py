@@ -82,7 +82,7 @@ def answers(
         facts: Atoms that are true at all ticks.
         first: The tick at which the stream begins, unless its first atoms are earlier. None: with its first atoms.
         last: The last tick to evaluate, by default that of the last atoms.
-        models: The maximum number of answer streams, in sorted order; 0: all. 1 selects the one nearest to the last.
+        models: 1 returns the answer stream nearest to that of the tick before, n at most n in sorted order, 0 all.
         window: The number of ticks in a window of n ticks, `n+1` or `n`.
         tick: The length of a tick, for windows with units, `[2 sec]`.
         dialect: `lars` for the syntax of Ticker, `laser` for rule strings of Laser. None: the one that the text is in.

@@ -52,7 +52,7 @@ def compiled_program(
 
 
 def refuse_order(schemas: Mapping[str, Schema]) -> None:
-    """Raise CepError if the order of records determines their times (FOLD order). Data may be pushed in pieces."""
+    """Raise CepError if a format needs the order of all records (FOLD order), because data may be pushed in pieces."""
     for name, schema in schemas.items():
         if schema.format is not None and schema.format.fold == "order":
             hint = "`detect` takes all of it at once; or write the offset (`%z`), or `FOLD earlier`"

@@ -131,7 +131,7 @@ def _formula_without(value: Any, bound: int | None) -> Iterator[Edit]:
 
 
 def _without_part(value: And, place: int) -> Formula | None:
-    """Return a conjunction without one of its parts, or None if only negated parts would remain first."""
+    """Return a conjunction without one of its parts, or None if a negated part would then come first."""
     rest = (*value.parts[:place], *value.parts[place + 1 :])
     signs = (*value.negated[:place], *value.negated[place + 1 :])
     if signs[0]:

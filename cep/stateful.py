@@ -118,7 +118,7 @@ class StatefulEngine(EngineView):
     def replace(self, keys: KeySelection, state: bytes) -> None:
         """Replace the state of some keys by the result of `extract`. Raises CepError.
 
-        That engine must have the same program and stage, and the same watermark. An engine without input adopts the
+        `state` must come from an engine with the same program, stage and watermark. An engine without input adopts that
         watermark.
         """
         held = self._keyed()
@@ -189,7 +189,8 @@ class StatefulEngine(EngineView):
 
     @wholly()
     def begin_window(self) -> None:
-        """Make all results so far final, if input is revised. For an engine that took over the state of others."""
+        """Make all results so far final, if input is revised. An engine does this after taking over the state of
+        others."""
         if self._parts.revision is not None:
             begin_window(self._parts.revision, self.watermark)
 

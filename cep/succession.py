@@ -29,7 +29,7 @@ from cep.runtime.output import Frames
 BOTH = " with the program before"
 """The suffix of a snapshot's program if the snapshot also has state for results of the former program."""
 _NEVER = object()
-"""The end of an interval that is not reported."""
+"""A marker in place of the end of an interval that is not reported."""
 
 
 @dataclass(slots=True)

@@ -183,7 +183,7 @@ def on_fluent(
 
 
 def watching(statement: AlertStatement) -> AlertStatement:
-    """Return a hidden alert on the fluent that inhibits `statement`."""
+    """Create a hidden alert on the fluent that `statement` names as its inhibitor."""
     fluent = statement.inhibitor
     assert fluent is not None, "something inhibits it"
     values = (*fluent.arguments, *(() if fluent.value is None else (fluent.value,)))
@@ -196,8 +196,7 @@ def watching(statement: AlertStatement) -> AlertStatement:
 
 
 def since_ever(watched: Alerting) -> Alerting:
-    """Add rules to a hidden alert on a fluent so that it also follows intervals that began before the stream: they
-    inhibit, too."""
+    """Add rules to a hidden alert on a fluent, so that intervals that began before the stream also inhibit."""
     more = [
         replace(rule, body=replace(rule.body, arguments=(*rule.body.arguments[:-1], Constant(kind, "int"))))
         for rule, kind in zip(watched.rules, (BEFORE, HELD), strict=True)
@@ -211,8 +210,8 @@ def inhibited(
 ) -> tuple[Alert, list[CepError]]:
     """Add the inhibitor to an alert. `by` is the alert that the statement names, or the hidden alert on a fluent.
 
-    The inhibiting alert's arguments are its KEYED BY variables in lower case, or the fluent's arguments if it has no
-    key.
+    In INHIBITED BY, the arguments of an alert are its KEYED BY variables in lower case. Without KEYED BY they are the
+    fluent's arguments.
     """
     pattern, errors = statement.inhibitor, list[CepError]()
     assert pattern is not None, "something inhibits it"
@@ -274,8 +273,8 @@ def _binds(condition: Condition) -> bool:
 
 
 class _AlertReader:
-    """Reader of an alert's references. `used`: each variable with its first span; `known`: the column of each
-    variable."""
+    """A reader of the variables that an alert uses. `used`: each variable with its first span; `known`: their
+    columns."""
 
     def __init__(self, statement: AlertStatement, known: Mapping[str, str], source: Source) -> None:
         self.statement = statement

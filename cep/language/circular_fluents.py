@@ -14,7 +14,7 @@ from cep.rules.terms import Constant
 
 
 def refuse_circular(fluents: Fluents, rules: Sequence[Rule]) -> None:
-    """Report each rule that uses the edges of a fluent which depends on the rule's own event."""
+    """Report each rule that uses the edges of a fluent, if that fluent depends on the rule's own event."""
     needs: dict[str, list[str]] = {}
     for rule in rules:
         needs.setdefault(rule.event, []).extend(events(rule.body))

@@ -1,7 +1,7 @@
 """Lowering of simple fluents: rules that initiate and terminate them, and a rule for inertia.
 
-A fluent `f` has three tables, through which rows flow as through events. `transitions of f` has a row each time that a
-rule initiates or terminates a value, `times of f` has its beginnings and ends, and `f` its maximal intervals.
+A fluent `f` has three tables, which the plan treats like events. `transitions of f` has a row each time that a rule
+initiates or terminates a value, `times of f` has its beginnings and ends, and `f` its maximal intervals.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def transitions(name: str) -> str:
 
 
 class Late(Protocol):
-    """The check for fluents that are known late."""
+    """A check that refuses fluents whose values are known too late."""
 
     def refuse(self, name: str, span: Span) -> None:
         """Report a use of a fluent in an event rule if its value is not known in time."""

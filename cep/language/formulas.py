@@ -103,7 +103,7 @@ class Formulas:
     def at_once(self, names: list[str], cycle: frozenset[str]) -> None:
         """Record which fluents of a cycle through NOT or AGGREGATE depend on each other at the same time.
 
-        Refuse the cycle if NOT or AGGREGATE itself depends on it at the same time.
+        Refuse the cycle if NOT or AGGREGATE applies to one of its fluents at the same time.
         """
 
         def now(name: object) -> list[str]:
@@ -242,8 +242,8 @@ class Formulas:
         return [*made, *(each for name in self.whole_of for each in self.long_of(name))]
 
     def long_of(self, name: str) -> list[Rule]:
-        """Return the rules of an auxiliary fluent, not part of the output. The long intervals of it are the intervals
-        of `name`."""
+        """Return the rules of an auxiliary fluent, which is not output. Its long intervals are the intervals of
+        `name`."""
         own, rule = _inner(name), self.rules[name][0]
         for of in (transitions, edges):
             schema = self.fluents.schemas[of(name)]

@@ -1,5 +1,5 @@
-"""Lowering of `held(moving(V), T)` in a WHERE: a fluent that is tested at the time T, with a bound for how far T lies
-back."""
+"""Lowering of `held(moving(V), T)` in a WHERE, which tests a fluent at the time T. It also bounds how far back T
+lies."""
 
 from __future__ import annotations
 

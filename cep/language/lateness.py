@@ -1,6 +1,6 @@
-"""The delay of fluents: those that look ahead, need a minimum duration, or hold while events are still arriving.
+"""The delay of fluents that look ahead or otherwise depend on later input.
 
-It also decides which fluents event rules may use.
+This module also decides which fluents event rules may use.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Lateness:
         error: Callable[..., None],
         answered: Container[str] = (),
     ) -> None:
-        """Create it without delays. `answered`: the fluents that LARS derives; event rules read them at the end of
+        """Create the table without delays. `answered`: fluents that LARS derives. Event rules read them at the end of
         LARS's tick."""
         self.rules, self.declared, self.error, self.answered = rules, declared, error, answered
         self.recursive: set[str] = set()

@@ -17,7 +17,7 @@ TAKEN = frozenset(("alertname", "severity", "urgency", "certainty", "status", "p
 """Labels that every alert has. An author cannot use these names."""
 
 EXPECTED = 24 * 3600 * 1_000_000
-"""The duration that receivers get for an alert on a fluent that declares none, in microseconds."""
+"""The duration that is reported for an alert on a fluent without a duration, in microseconds."""
 
 Template = tuple[str | tuple[str], ...]
 """The pieces of a text: a string is literal, and (column,) stands for a value."""

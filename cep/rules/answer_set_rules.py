@@ -28,7 +28,7 @@ class DerivedPredicate:
 
 @dataclass(frozen=True, slots=True)
 class AskedWindow:
-    """A time window over derived atoms. It begins `ticks` ticks before the last multiple of `step`."""
+    """A time window over derived atoms, from `ticks` ticks before the last multiple of `step` up to that multiple."""
 
     ticks: int
     step: int
@@ -43,7 +43,7 @@ class AskedWindow:
 class Calculation:
     """A calculation, `@c(number, ..)` in the solver's text. It is an expression, or the truth of a comparison.
 
-    `types`: those of its variables.
+    `types`: the types of its variables.
     """
 
     variables: tuple[str, ...]
@@ -69,9 +69,9 @@ class AnswerSetRules:
     """The rules of a program.
 
     `text`: the rules in the solver's syntax. `inputs`: the number of columns of each input relation, `i0(..)`, `i1(..)`
-    etc. in the text. `windows`: for window 0, the text uses `w0(First, Last)`; `n0` if it contains the current tick,
-    and `o0` if it contains only this tick. `clocked`: the text uses the current tick `now(N)` or the stream's first
-    tick `first(F)`. `keys`: the key by which the rules can be split, or None.
+    etc. in the text. `windows`: in the text, `w0(First, Last)` are the ends of window 0; `n0` is true if it contains
+    the current tick, and `o0` if it contains only that. `clocked`: the text uses the current tick `now(N)` or the
+    stream's first tick `first(F)`. `keys`: the key by which the rules can be split, or None.
     """
 
     text: str
@@ -106,10 +106,15 @@ class AnswerSetRules:
 class AnswerSetTables:
     """The layout of rows for the solver's input and output. Columns of several relations share places of their type.
 
-    An input row has the number of its relation, then its values (`asked_types`; `asked`: the places of each relation's
-    columns). An output row begins with a number: twice that of its predicate, one more for an atom at a tick, or
-    `COUNTED` for the count of answer sets. The tick or the count follows, then the number of the answer set, from 1, if
-    all are wanted. Its values follow (`given_types`, `given`). `tick`: its length in microseconds.
+    An input row has the number of its relation, then its values. Their types are `asked_types`, and `asked` has the
+    places of each relation's columns. An output row has four parts:
+
+    - a number: twice that of its predicate, plus one for an atom at a tick; or `COUNTED` for the count of answer sets
+    - the tick, or the count
+    - the number of the answer set, from 1, if all are wanted
+    - the values, with `given_types` and `given` as for input rows
+
+    `tick`: the length of a tick in microseconds.
     """
 
     asked_types: tuple[str, ...]
@@ -120,7 +125,7 @@ class AnswerSetTables:
 
 
 COUNTED = -1
-"""The number of the output row with the count of answer sets."""
+"""The first number of an output row that contains the count of answer sets."""
 GIVEN_FIRST = 3
 """The number of columns before the values in an output row."""
 

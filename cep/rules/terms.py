@@ -28,7 +28,8 @@ class Constant:
     """A constant. `type`: int, float, string, bool, iri, time or duration.
 
     `value` is int, float, str, bool or Iri; times and durations are whole microseconds. A lower-case name is the string
-    of that name, and a prefixed name its Iri. `parameter`: the parameter's name if the program has that instead.
+    of that name, and a prefixed name its Iri. `parameter`: its name, if the program writes a parameter instead of the
+    constant.
     """
 
     value: int | float | str | bool | Iri
@@ -86,7 +87,7 @@ class Call:
 
 
 DIVIDED = "/ of whole numbers"
-"""The division `//` if both operands are ints, and `/` otherwise."""
+"""The operator that means `//` if both operands are ints, and `/` otherwise."""
 
 Expression = Variable | Constant | Call
 
@@ -261,7 +262,7 @@ def disjunctive_normal_form(conditions: tuple[Condition, ...]) -> Iterator[tuple
 
 
 def without_alternatives(rule: StaticRule) -> list[StaticRule]:
-    """Expand a rule with alternatives into equivalent rules without."""
+    """Expand a rule with alternatives into equivalent rules without alternatives."""
     return [replace(rule, conditions=conditions) for conditions in disjunctive_normal_form(rule.conditions)]
 
 
@@ -286,7 +287,7 @@ def rename_expression(expression: Expression, names: Mapping[str, str]) -> Expre
 
 
 def rename_result(result: AggregateResult, names: Mapping[str, str], variable: str) -> AggregateResult:
-    """Rename the result and the variables of its argument."""
+    """Rename the variable of a result, and those of its argument."""
     argument = None if result.argument is None else rename_expression(result.argument, names)
     return replace(result, variable=variable, argument=argument)
 

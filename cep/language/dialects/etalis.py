@@ -69,8 +69,8 @@ def lower(
     """Lower a program.
 
     `policy` is the default consumption policy, instead of unrestricted. `types`: argument types of undeclared input
-    events, where known. `tables`: predicates whose rows come from outside the program. Mistakes are in the result's
-    `errors`; it lacks the rules that have mistakes.
+    events, where known. `tables`: predicates whose rows come from outside the program. The result's `errors` contain
+    the mistakes; rules with mistakes are omitted.
     """
     return _Lowering(program, types, tables).lowered(policy or UNRESTRICTED)
 
@@ -364,8 +364,8 @@ class _Lowering:
         return self.fluents.atom(atom, made) if fluent else made
 
     def inhibitions(self, alerts: Mapping[str, Alerting], rules: list[Rule]) -> list[Alert]:
-        """Add to each alert its inhibitor. Return all alerts, also the hidden ones on inhibiting fluents, whose rules
-        go into `rules`."""
+        """Return all alerts with their inhibitors, including hidden alerts on fluents, whose rules are added to
+        `rules`."""
         found = {name: each.alert for name, each in alerts.items()}
         written = [each for each in self.program.statements if isinstance(each, ast.AlertStatement)]
         by: dict[str, str] = {}
@@ -399,7 +399,7 @@ class _Lowering:
         alerts: Mapping[str, Alerting],
         written: frozenset[str],
     ) -> Alerting | None:
-        """Return the alert that inhibits another: a hidden one if the inhibitor is a fluent, None after a mistake."""
+        """Return the alert that inhibits another, or None after a mistake. For a fluent it is a hidden alert."""
         name = pattern.name
         alert, fluent = name in written, name in self.fluents.declared
         if alert and fluent:

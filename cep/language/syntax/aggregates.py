@@ -43,8 +43,7 @@ def group(cursor: Cursor) -> Variable:
 
 
 def _window(cursor: Cursor) -> tuple[int | None, int | None, Over | None]:
-    """Read a window. Return the events or the microseconds of `LAST`, and another form of window; the others are
-    None."""
+    """Read a window. Return its number of events, its microseconds, and its form. Those that do not apply are None."""
     if cursor.accept("EACH"):
         return None, None, _each(cursor)
     if cursor.accept("SESSION"):

@@ -253,7 +253,7 @@ class PolicyStatement:
 
 @dataclass(frozen=True, slots=True)
 class EventRule:
-    """`label: name(arguments) <- body.` `names`: the attribute names of a head that has them."""
+    """`label: name(arguments) <- body.` `names`: the attribute names in the head, or None."""
 
     name: str
     arguments: tuple[Expression, ...]

@@ -230,7 +230,7 @@ class Cursor:
         self.stop(f"expected {expected}, found {messages.token_name(token)}", self._spaced() or hint)
 
     def _spaced(self) -> str | None:
-        """Return the hint for a time of day after a blank, where one word is needed. None: it is not that."""
+        """Return a hint if a blank separates a date from a time of day, or None."""
         day = self.previous
         clock = CLOCK.match(self.source.text, day.end) if day.kind == "time" and len(day.text) == 10 else None
         return f"a time is one word, with a `T` before the hour: `{joined(day.text, clock[1])}`" if clock else None

@@ -24,7 +24,7 @@ It is a keyword only here, because events have attributes called `key`.
 """
 _PARTS = ("%Y", "%m", "%d", "%H", "%M", "%S")
 DISTINCT = "DISTINCT"
-"""The word by which equal records are one event."""
+"""The word that makes equal records one event."""
 RANGED = ("int", "float", "time", "duration")
 
 RangeEnd = int | float | None
@@ -112,8 +112,7 @@ def declaration(cursor: Cursor) -> ast.EventDeclaration:
 def record_clauses(
     cursor: Cursor, name: str, attributes: tuple[ast.AttributeTree, ...], sources: list[tuple[str, Token]], first: Token
 ) -> ast.EventDeclaration:
-    """Read the clauses of a declaration about its records. `sources`: its attributes' columns, to which others are
-    added."""
+    """Read the clauses of a declaration about its records. Columns that they name are appended to `sources`."""
     key = when = None
     if cursor.accept("WHEN"):
         when = record_tests(cursor, attributes, sources)

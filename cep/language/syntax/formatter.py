@@ -1,8 +1,8 @@
 """Formatter: rewrites program text in the usual layout without changing its meaning.
 
 It keeps the author's line breaks, and single blank lines. It changes spaces, indentation and the case of reserved
-words, but keeps text aligned that the author aligned in columns. A statement begins on a new line, and a line that is
-too long is broken. Graph patterns stay unchanged.
+words. Text that the author aligned in columns stays aligned. A statement begins on a new line, and a line that is too
+long is broken. Graph patterns stay unchanged.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def _items(
 
 
 class _Places:
-    """Lines and columns of offsets. Only `\n` ends a line."""
+    """Lines and columns of offsets. Only a line feed ends a line."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -1,4 +1,4 @@
-"""Messages and hints for usual mistakes: how they look, and what to write instead."""
+"""Messages and hints for common mistakes: what the mistake is, and what to write instead."""
 
 from __future__ import annotations
 

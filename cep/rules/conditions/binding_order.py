@@ -47,12 +47,11 @@ def arrange(
     relations: Mapping[str, Arrangeable],
     source: Source | None = None,
 ) -> tuple[Condition, ...]:
-    """Return the conditions in an order in which every variable is bound before it is needed. `bound`: bound at the
-    start.
+    """Return the conditions in an order in which every variable is bound before it is needed.
 
-    Of the conditions that are ready, the first of the lowest rank is next: binds nothing or is an `=`; a predicate with
-    a bound argument; any other. Raises CepError: `unsafe` if there is no order, and also for unknown predicates and
-    wrong numbers of arguments.
+    `bound`: the variables that are bound at the start. The next condition is always the first ready one of the lowest
+    rank (`_rank`). Raises CepError for unknown predicates and wrong numbers of arguments, and with the code `unsafe` if
+    there is no order.
     """
     errors = Mistakes()
     for condition in conditions:
@@ -149,7 +148,7 @@ def _missing_inputs(expression: Expression, known: Collection[str]) -> Iterator[
 def _rank(condition: Condition, known: Collection[str], relations: Mapping[str, Arrangeable]) -> int | None:
     """Return the rank of a condition, or None if it is not ready.
 
-    0: binds nothing or one value; 1: a predicate with a bound argument; 2: any other.
+    Rank 0 binds nothing or one value. Rank 1 is a predicate with a bound argument. Rank 2 is any other condition.
     """
     if isinstance(condition, Comparison):
         wait = [*_missing_inputs(condition.left, known), *_missing_inputs(condition.right, known)]

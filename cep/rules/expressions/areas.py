@@ -153,8 +153,8 @@ def _polygon(ring: Shape) -> Shape:
 
 
 def _crossing(points: Floats) -> NDArray[np.bool_]:
-    """Return a mask of the edges that cross the antimeridian. An edge of exactly 360 degrees is a parallel and does
-    not."""
+    """Return a mask of the edges that cross the antimeridian. An edge of exactly 360 degrees is a parallel, not a
+    crossing."""
     steps = np.abs(np.diff(points[:, 0]))
     return (steps > _HALF) & (steps < _ROUND)
 
@@ -171,8 +171,7 @@ def _goes_round(points: Floats) -> bool:
 
 
 def _continued(points: Floats) -> tuple[Floats, bool]:
-    """Unwrap the longitudes of points beyond 180 degrees. Return also True if the last one differs from the first
-    then."""
+    """Unwrap longitudes beyond 180 degrees. Return also True if the last point then differs from the first."""
     turns = np.cumsum(np.where(_crossing(points), -np.sign(np.diff(points[:, 0])), 0.0))
     moved = points.copy()
     moved[1:, 0] += _ROUND * turns
@@ -246,10 +245,9 @@ class Known:
 
 
 def containment(type: str, pool: Pool) -> Callable[[Operand, Operand, Operand], Operand]:
-    """Return `inside(Lat, Long, Area)` for columns. `type`: that of areas. The result is missing without a point or
-    area.
+    """Return `inside(Lat, Long, Area)` for columns. The result is missing without a point or area.
 
-    Raises CepError if the knowledge contains an invalid geometry.
+    `type`: the type of the areas. Raises CepError if the knowledge contains an invalid geometry.
     """
     known = Known(pool)
     if type != "string" and pool.areas is not None:

@@ -100,7 +100,7 @@ BEGIN: dict[str, Callable[[Ints], Ints]] = {
     "quarter": lambda local: _begin_of_months(local, 3),
     "year": lambda local: _begin_of_months(local, 12),
 }
-"""The local time at which a calendar unit begins."""
+"""Functions that return the local time at which the current calendar unit began."""
 _OF_A_DAY = ("second", "minute", "hour")
 
 

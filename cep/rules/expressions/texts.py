@@ -47,7 +47,7 @@ class Memo:
     __slots__ = ("_compute", "_generation", "_known", "_missing", "_pool")
 
     def __init__(self, compute: Callable[[Ints], Operand], pool: Pool) -> None:
-        """Create an empty cache. `compute`: the function of distinct codes, none missing."""
+        """Create an empty cache. `compute`: a function of distinct codes, none of which is missing."""
         self._compute = compute
         self._pool = pool
         self._generation = -1

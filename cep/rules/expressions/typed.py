@@ -36,10 +36,14 @@ class TypedConstant:
 class TypedCall:
     """A call of a function whose arguments have exactly the types that it takes.
 
-    Besides the functions of the language there are conversions: `to_float` (from int or any), `to_any`, `seconds` (a
-    number to a time or duration), `as_string as_iri as_bool as_int` (from any; missing for another type), `exact_int`
-    (from float; missing if not whole) and `exact_float` (from int or any; missing if no float is equal). There are also
-    comparisons and `or and not`, which return bool.
+    Comparisons and `or and not` are functions that return bool. Besides the functions of the language there are
+    conversions:
+
+    - `to_float` from int or any, and `to_any`
+    - `seconds` from a number to a time or duration
+    - `as_string as_iri as_bool as_int` from any; missing for another type
+    - `exact_int` from float; missing if not whole
+    - `exact_float` from int or any; missing if no float is equal
     """
 
     function: str

@@ -139,8 +139,7 @@ def shown(iri: str) -> str:
 
 
 def mistakes(source: str | None, target: str | None) -> Iterator[tuple[int, str, str]]:
-    """Yield the errors of a conversion between two units as (argument, message, hint). None: the unit is not
-    constant."""
+    """Yield the errors of a conversion between two units as (argument, message, hint). None: a unit is not constant."""
     for place, iri in ((1, source), (2, target)):
         if iri is not None and unit_of(iri) is None:
             meant = nearest_unit(iri)

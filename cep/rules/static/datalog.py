@@ -1,5 +1,7 @@
-"""Evaluation of static rules. Most predicates become tables by semi-naive evaluation, stratum by stratum; others are
-called."""
+"""Evaluation of static rules, stratum by stratum.
+
+Most predicates become tables by semi-naive evaluation. The rules of others run when they are called.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,8 @@ DEEPEST = 50
 class Statics:
     """All static predicates.
 
-    `types`: the type of each position, or None if the predicate accepts any. The owner keeps the pool's codes that the
-    tables contain alive.
+    `types`: the type of each position, or None if the predicate accepts any. The owner must keep the pool's codes in
+    these tables alive.
     """
 
     relations: Mapping[str, Relation]

@@ -1,9 +1,9 @@
 """Incremental maintenance of static rules: after a change of the input tables, only affected rows are derived again.
 
-A rule that is not recursive is joined with the rows removed from each table it uses, in the old state, and with the
-added rows, in the new state. Each result may have changed; the engine checks whether it is derivable now (delete and
-rederive, Gupta, Mumick, Subrahmanian 1993). Recursive predicates, predicates with facts and rules, and predicates that
-call others are computed anew when one of their inputs changes.
+A rule that is not recursive runs on the changed rows of each table that it uses. On removed rows it sees the old state
+of the other tables, on added rows the new state. Its results may have appeared or disappeared, so the engine checks
+which are derivable now (delete and rederive, Gupta, Mumick, Subrahmanian 1993). Recursive predicates, predicates with
+facts and rules, and predicates that call others are computed anew when one of their inputs changes.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class _EditEntry:
 
 
 class _Wider(Exception):
-    """A sign that a rule would derive values that its table's types cannot hold."""
+    """The error for a rule that would derive values outside its table's types."""
 
 
 class _Single:

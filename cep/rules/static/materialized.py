@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cep.rules.static.row_edits import Edits
 
 ALWAYS, NEVER = -(2**63), 2**63 - 1
-"""Bounds for rows that hold since ever, or for ever."""
+"""Bounds of validity for rows that have always held, or hold for ever."""
 CountedColumns = tuple[Sequence[Column], int]
 """Columns and their number of rows."""
 TableRows = tuple["KeySet", Ints | None, "Edits | None"]
@@ -27,7 +27,8 @@ TableRows = tuple["KeySet", Ints | None, "Edits | None"]
 
 
 def words(columns: Sequence[Column], rows: int) -> Ints:
-    """Return columns as a matrix of 64-bit words. Equal values have equal words, and so have missing ones."""
+    """Return columns as a matrix of 64-bit words. Equal values have equal words, and all missing values the same
+    word."""
     matrix: Ints = np.zeros((rows, max(1, len(columns))), dtype=np.int64)
     for i, column in enumerate(columns):
         if column.dtype == np.float64:
@@ -49,8 +50,8 @@ def present(columns: Sequence[Column], rows: int) -> tuple[list[Column], int]:
 class MaterializedRelation:
     """Rows in insertion order. Rows may be added during a query; its answers do not change.
 
-    A `timed` table has a period of validity per row, compared with the end of an occurrence. An edited table can also
-    lose rows, and answers in the order of values (`cep.rules.static.row_edits`).
+    In a `timed` table each row has a period of validity, and a query asks for the end of an occurrence. An edited table
+    can also lose rows, and returns answers in the order of values (`cep.rules.static.row_edits`).
     """
 
     def __init__(self, name: str, types: Sequence[str]) -> None:
@@ -186,7 +187,8 @@ class MaterializedRelation:
         return column.view(np.float64) if self.types[position] == "float" else column
 
     def codes(self) -> list[Ints]:
-        """Return the columns of codes of the pool, including removed rows whose space is not reclaimed."""
+        """Return the columns that contain codes of the pool, including removed rows whose space is not reclaimed
+        yet."""
         return [np.ascontiguousarray(self._rows.rows[:, i]) for i, type in enumerate(self.types) if type in CODED]
 
     def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...], former: bool = False) -> TableProbe:
@@ -228,7 +230,7 @@ class TableProbe:
 
 
 class _Index:
-    """An index of the distinct (bound, wanted) parts of rows by the bound part. It is updated at each query."""
+    """An index from the bound columns to the wanted columns of distinct rows. It is updated at each query."""
 
     def __init__(
         self,
@@ -307,7 +309,7 @@ class _Index:
         return found
 
     def _edited(self, bound: Sequence[Column], rows: int, edits: Edits, former: bool) -> tuple[Ints, Ints]:
-        """Return the current answers, or those before the last edits if `former`, in the order of values."""
+        """Return the answers in the order of values. `former`: the answers before the last edits."""
         if self.bound:
             index, found = self.chains.expand(self.groups.find(words(bound, rows)))
             there = np.flatnonzero(edits.there(found, former))
@@ -360,7 +362,7 @@ def series_of(column: Column, type: str, pool: Pool) -> pl.Series:
 
 
 def type_of(dtype: pl.DataType) -> str | None:
-    """Return our type of a polars type, or None for a column without values."""
+    """Return our type for a polars type, or None for a column without values."""
     if dtype == pl.Null:
         return None
     if dtype == pl.Boolean:

@@ -90,14 +90,14 @@ class Edits:
                 self.labels[self._order] = np.arange(len(self._order), dtype=np.int64) * _GAP
 
     def there(self, rows: Ints, former: bool = False) -> NDArray[np.bool_]:
-        """Return a mask of the rows that are present, or that were at the last `settle` if `former`."""
+        """Return a mask of the present rows. `former`: of those present at the last `settle`."""
         found: NDArray[np.bool_] = self._times[rows] > 0
         if former and self.flipped:
             found ^= np.isin(rows, list(self.flipped))
         return found
 
     def ordered(self, former: bool = False) -> Ints:
-        """Return the rows that are present, or that were at the last `settle` if `former`, in the order of values."""
+        """Return the present rows in the order of values. `former`: those present at the last `settle`."""
         found: Ints = self._order[self.there(self._order, former)]
         return found
 

@@ -118,7 +118,8 @@ class RulePredicate:
 def order_of(
     rule: StaticRule, entry: GivenArguments, relations: Mapping[str, Relation], source: Source | None
 ) -> tuple[tuple[Condition, ...], set[str]]:
-    """Return a rule's conditions in binding order after such a call, and all variables that are bound then."""
+    """Return a rule's conditions in binding order for a call with these arguments, and all variables bound after
+    them."""
     known = set(entry.names.values())
     order = arrange(entry.conditions + rule.conditions, known, relations, source)
     for condition in order:

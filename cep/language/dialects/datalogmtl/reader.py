@@ -39,7 +39,7 @@ OPERATORS = {
     "Boxplus": "ALWAYS",
 }
 SIGNED = {"SOMETIME": ("ONCE", "EVENTUALLY"), "ALWAYS": ("HISTORICALLY", "ALWAYS")}
-"""Operators for the past and for the future, by MeTeoR's operator. The signs of the interval decide between them."""
+"""Our operators for the past and the future, for each of MeTeoR's operators. The signs of its interval select one."""
 NEGATIONS = ("not", "~", "\\+")
 BINARY = {"Since": "SINCE", "Until": "UNTIL"}
 WORDS = (*OPERATORS, *SIGNED, *BINARY, "Top", "Bottom")
@@ -168,8 +168,10 @@ class _ProgramReader:
         return [ast.Box(operator, within) for operator, within in found]
 
     def meets(self, name: str, arguments: tuple[Expression, ...], span: Span, own: bool = False) -> None:
-        """Check that all atoms of a predicate have the same number of arguments. `own`: the reader made the name
-        itself."""
+        """Check the name of a predicate, and that all its atoms have the same number of arguments.
+
+        `own`: the reader created the name, so it may be a reserved one.
+        """
         if not own and (name in WORDS or (name.startswith(BOTTOM) and name[len(BOTTOM) :].isdigit())):
             raise CepError(f"`{name}` names no predicate", self.source, span, ATOM, "syntax")
         known = self.arities.setdefault(name, (len(arguments), span))

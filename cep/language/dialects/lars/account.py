@@ -10,7 +10,7 @@ from cep.language.syntax.ast import EventDeclaration
 from cep.rules.static.typed_facts import FactDeclaration
 
 LONGEST = 4
-"""The maximum number of rules that are shown of a cycle."""
+"""The maximum number of rules shown per cycle."""
 
 
 def circles(program: LarsProgram, source: Source) -> list[str]:

@@ -16,7 +16,7 @@ from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import Call, Comparison, Expression, Graph, Variable, expression_variables
 
 COMPARED = {"leq": "<=", "lt": "<", "geq": ">=", "gt": ">", "eq": "=", "neq": "!="}
-"""Comparison operators for the comparison predicates of older files."""
+"""Comparison operators that replace the comparison predicates of older files."""
 CALCULATED = {"plus": "+", "minus": "-", "times": "*", "sum": "+"}
 
 

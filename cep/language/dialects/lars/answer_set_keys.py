@@ -1,8 +1,8 @@
 """Keys of an answer set program: columns by which its rules split into independent programs.
 
-A column is a key if every rule has the same variable there in all its derived atoms. Then the atoms with one value of
-the key depend only on each other. An answer set of the program is the union of one answer set per value. Source:
-Lifschitz and Turner, *Splitting a logic program* (1994).
+One column of each derived predicate forms a key if, in every rule, all derived atoms have the same variable there. Then
+the atoms with one value of the key depend only on each other. An answer set of the program is the union of one answer
+set per value. Source: Lifschitz and Turner, *Splitting a logic program* (1994).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class KeyedRule:
         return first if all(name == first for name in others) else None
 
     def bound(self, names: Sequence[str]) -> bool:
-        """Return True if derived atoms and inputs that are partitioned by `names` bind all of `names`."""
+        """Return True if derived atoms, and inputs that are partitioned by `names`, together bind all of `names`."""
         dealt = [known for number, known in self.inputs.items() if number not in self.denied and set(names) <= {*known}]
         derived = [each.atom for each in self.asked if not each.negated and each.modality != EVERY]
         known = {name for each in dealt for name in each}
@@ -58,7 +58,7 @@ def keys_of(rules: Sequence[KeyedRule], predicates: Sequence[str], inputs: int) 
 
 
 def _singles(rules: Sequence[KeyedRule], predicates: Sequence[str]) -> Iterator[Places]:
-    """Yield, for each column of the first predicate that can be a key by itself, the key columns of all predicates."""
+    """Yield a key for each suitable column of the first predicate: the key columns of all predicates."""
     arity = {atom.predicate: len(atom.arguments) for rule in rules for atom in rule.atoms}
     for column in range(arity.get(predicates[0], 0)):
         places = _spread(rules, {predicates[0]: column})

@@ -146,8 +146,8 @@ class _Writer:
         return tuple(each.name for each in head.arguments if isinstance(each, Variable))
 
     def asked(self, variables: Sequence[str], body: Sequence[BodyLiteral], rule: LarsRule) -> str:
-        """Create an input relation with these columns for the values that satisfy `body`. Return its name in the
-        solver's text."""
+        """Create an input relation for the values of `variables` that satisfy `body`. Return its name in the solver's
+        text."""
         head = LarsAtom(f"{ASKED}{len(self.widths)}", tuple(Variable(name) for name in variables), rule.span)
         self.asking.append(LarsRule(head, None, tuple(body), rule.span))
         self.widths.append(len(variables))
@@ -161,7 +161,7 @@ class _Writer:
 
 
 class _RuleText:
-    """The text of one rule while it is written."""
+    """Builder for the solver's text of one rule."""
 
     def __init__(self, writer: _Writer, rule: LarsRule) -> None:
         self.writer, self.rule = writer, rule
@@ -216,8 +216,10 @@ class _RuleText:
 
     @staticmethod
     def _home(groups: list[list[BodyLiteral]], each: BodyLiteral) -> list[BodyLiteral] | None:
-        """Return the group that binds all variables of `each`, or all from which `each` calculates one. None: no group
-        does."""
+        """Return the group that binds all variables of `each`, or None.
+
+        For an equation with a variable alone on one side, it suffices to bind the variables of the other side.
+        """
         needed = [set(variables_of(each))]
         if isinstance(each, Comparison) and each.operator == "=":
             sides = ((each.left, each.right), (each.right, each.left))
@@ -229,8 +231,10 @@ class _RuleText:
         return None
 
     def _calls_apart(self, positive: list[BodyLiteral], known: set[str]) -> tuple[list[BodyLiteral], list[Comparison]]:
-        """Replace calculations over variables that the literals do not bind by fresh variables. Return their equations,
-        too."""
+        """Replace calculations by fresh variables if the literals do not bind the variables in them.
+
+        Return the literals, and the equations of the fresh variables.
+        """
         made: list[BodyLiteral] = []
         equal: list[Comparison] = []
         for each in positive:
@@ -294,7 +298,7 @@ class _RuleText:
         self.body.append(f"{self._calculated(each)} = 1")
 
     def _denied(self, each: LarsLiteral | Graph) -> None:
-        """Add a negated literal or graph pattern over the input whose variables the solver binds."""
+        """Add `not` of an input relation, for a negated literal or graph pattern whose variables the solver binds."""
         if isinstance(each, Graph):
             asked: BodyLiteral = replace(each, negated=False)
             names = list(dict.fromkeys(each.variables))
@@ -322,7 +326,7 @@ class _RuleText:
         return list(values.values()), plain
 
     def _own(self, each: LarsLiteral) -> None:
-        """Add a literal over a predicate that the solver derives: as an atom, or as an auxiliary atom with its own
+        """Add a literal over a predicate that the solver derives. It becomes an atom, or an auxiliary atom with its own
         rule."""
         plainly = not each.negated and each.modality != EVERY
         if plainly and each.atom.predicate not in self.writer.given:

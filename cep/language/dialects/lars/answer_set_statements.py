@@ -32,8 +32,7 @@ class Placed:
 
 
 def placed(relations: Sequence[Sequence[str]]) -> Placed:
-    """Lay out relations in one table. They share columns of the same type, as far as one row needs each column only
-    once."""
+    """Lay out relations in one table. They share columns of the same type; one row uses each column at most once."""
     types: list[str] = []
     made = []
     for columns in relations:
@@ -150,7 +149,7 @@ def _rule(name: str, arguments: Sequence[Expression], formula: Formula, span: Sp
 
 
 def _filler(type: str) -> Constant:
-    """Return the value of a column that a row does not use."""
+    """Return the value for unused columns of a type."""
     match type:
         case "string":
             return Constant("", "string")

@@ -13,8 +13,11 @@ from cep.language.syntax import ast
 from cep.rules.terms import Comparison, Expression, Graph
 
 NOW, SOME, EVERY, AT = "now", "some", "every", "at"
-"""Modalities of a literal: now (no window), at some tick of the window (`in`, ◇), at every tick (`always in`, □), or at
-tick T (`at T in`, @)."""
+"""Modalities of a literal.
+
+NOW: no window. SOME: at some tick of the window (`in`, ◇). EVERY: at every tick of the window (`always in`, □). AT: at
+the tick T (`at T in`, @).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +61,8 @@ class LarsAtom:
 class LarsLiteral:
     """A literal, `not p(X) at T in [5 sec]`.
 
-    `modality`: NOW, SOME, EVERY or AT. `at`: the tick expression of AT; a single variable is bound by it. `window` is
-    None with NOW, and for `p at T`, which reaches back to the first tick.
+    `modality`: NOW, SOME, EVERY or AT. `at`: the tick expression of AT; if it is a variable, the literal binds it.
+    `window`: None with NOW, and for `p at T`, which reaches back to the first tick.
     """
 
     atom: LarsAtom
@@ -92,10 +95,11 @@ class LarsRule:
 
 @dataclass(frozen=True, slots=True)
 class LarsProgram:
-    """A program. `tick`: its length in microseconds; `declarations`: the statements `event`, `fact` and `PREFIX`.
+    """A program.
 
-    For one of several files: `elsewhere` are the names declared here that other files declare or derive, too; `made`
-    are the events that rules of other files derive.
+    `tick`: the length of a tick in microseconds. `declarations`: the statements `event`, `fact` and `PREFIX`. In a
+    program of several files, `elsewhere` has the names declared here that other files also declare or derive. `made`
+    has the events that their rules derive.
     """
 
     rules: tuple[LarsRule, ...]

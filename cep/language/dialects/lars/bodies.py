@@ -29,8 +29,10 @@ def bound(each: BodyLiteral) -> list[str]:
 
 
 def assigned(compared: Iterable[Comparison], known: set[str]) -> list[Comparison]:
-    """Order comparisons so that each one that binds a variable comes after the variables it needs. Add these to
-    `known`."""
+    """Order comparisons. One that binds a variable comes after those that bind the variables it needs.
+
+    The variables that they bind are added to `known`.
+    """
     waiting = list(compared)
     ordered: list[Comparison] = []
     while True:

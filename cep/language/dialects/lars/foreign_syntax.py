@@ -52,7 +52,7 @@ def behind_element(cursor: LarsCursor, missing: bool = False) -> str | None:
 
 
 def compared(text: str, left: str) -> str:
-    """Return a hint for the text in place of a comparison operator."""
+    """Return a hint for text that should be a comparison operator."""
     meant = COMPARED.get(text.lower())
     return f"`{left} {meant} ..`" if meant else COMPARISON
 

@@ -58,7 +58,7 @@ MATH = "`MATH(+, S, T, 1)`, which is S = T + 1"
 def read_laser(source: Source, tick: int = SECOND, *, counted: bool = False) -> LarsProgram:
     """Read a program and check that its variables have values. Raises CepError with all mistakes.
 
-    `tick`: its length in microseconds. `counted`: a window of n ticks has n ticks, not n + 1.
+    `tick`: the length of a tick in microseconds. `counted`: a window of n ticks has n ticks, not n + 1.
     """
     program = parsed_laser(source, tick, counted)
     refuse_unsafe(program, source)

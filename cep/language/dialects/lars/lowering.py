@@ -2,7 +2,8 @@
 
 Time is evaluation time: tick k is an interval of it (`cep.core.evaluation_ticks`). For a derived predicate `b`, the
 fluent `b` holds while `b` is true now. The fluent `b at` has one more column, a tick, and holds while `b` is true at
-that tick. A window over input holds for the ticks that see an atom. Rules join these fluents; `not` subtracts.
+that tick. A literal with a window over input holds for the ticks whose window contains the atom. Rules join these;
+`not` subtracts.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from cep.rules.terms import (
 def lowered(program: LarsProgram, source: Source, options: AnswerSetOptions | None = None) -> ast.SyntaxTree:
     """Lower a program to a tree of fluents. Undefined predicates are permitted. Raises CepError with all mistakes.
 
-    `options`: those of answer sets.
+    `options`: the options of the solver.
     """
     return _Lowering(program, source, options or AnswerSetOptions()).tree()
 
@@ -259,8 +260,10 @@ def joined(parts: Sequence[Formula], conditions: Sequence[Condition], span: Span
 
 
 def condition_is_ready(condition: Condition, known: set[str], last: bool) -> bool:
-    """Return True if all variables of a condition are known, or it calculates the only unknown one. `last`: no formula
-    is left."""
+    """Return True if all variables of a condition are known, or it calculates the only unknown one.
+
+    `last`: all formulas have been joined.
+    """
     if not isinstance(condition, Comparison):
         return last
     missing = [name for name in dict.fromkeys(condition_variables(condition)) if name not in known]

@@ -26,7 +26,7 @@ from cep.rules.terms import DIVIDED, Comparison, Expression, Graph
 
 _BEFORE_REMAINDER = re.compile(r".*[\w)]", re.ASCII | re.DOTALL)
 _AFTER_REMAINDER = re.compile(r"\(|(?:[0-9]+(?:\.[0-9]+)?|[A-Z_]\w*)(?: [-+*/%^]|\Z)", re.ASCII)
-"""The text that may follow a `%` which is a remainder, not a comment."""
+"""A pattern for the text after a `%` that is the remainder operator, not a comment."""
 NOTATION = Notation(
     {DIVIDED: "/", "//": "/", "mod": "%", "**": "^"},
     frozenset(("TRUE", "FALSE", "NOT")),

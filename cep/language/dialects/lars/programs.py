@@ -16,8 +16,8 @@ from cep.rules.parameters import Parameters
 def program_of(source: Source, dialect: str, tick: int = SECOND) -> LarsProgram:
     """Read a program and check it. Raises CepError with all mistakes.
 
-    `dialect`: `lars` or `laser`. With the suffix `/n`, a window of n ticks has n ticks, not n + 1. `tick`: its length
-    in microseconds.
+    `dialect`: `lars` or `laser`. With the suffix `/n`, a window of n ticks has n ticks, not n + 1. `tick`: the length
+    of a tick in microseconds.
     """
     read = laser.read_laser if dialect.startswith("laser") else reader.read
     return read(source, tick, counted=dialect.endswith("/n"))
@@ -32,8 +32,8 @@ def parsed_of(source: Source, dialect: str, tick: int = SECOND, parameters: Para
 def lars_tree(
     dialect: str, source: Source, tick: int = SECOND, options: AnswerSetOptions | None = None
 ) -> ast.SyntaxTree:
-    """Read and lower a program. If it declares no event, it infers declarations of its input from the rules.
+    """Read and lower a program. If it declares no event, declarations of its input are inferred from the rules.
 
-    `options`: those of answer sets.
+    `options`: the options of the solver.
     """
     return lowered(with_inputs(program_of(source, dialect, tick)), source, options=options)

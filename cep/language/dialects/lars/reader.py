@@ -56,7 +56,7 @@ PLACES = "`a [10]`, `a always in [10]` or `a at T in [10]`"
 def read(source: Source, tick: int = SECOND, *, counted: bool = False) -> LarsProgram:
     """Read a program and check that its variables have values. Raises CepError with all mistakes.
 
-    `tick`: its length in microseconds. `counted`: a window of n ticks has n ticks, not n + 1.
+    `tick`: the length of a tick in microseconds. `counted`: a window of n ticks has n ticks, not n + 1.
     """
     program = parsed(source, tick, counted)
     refuse_unsafe(program, source)

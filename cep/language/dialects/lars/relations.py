@@ -93,7 +93,7 @@ class Relations:
         return [rule.head.predicate for rule in self.program.rules if rule.head is not None]
 
     def now(self, name: str) -> str:
-        """Return the fluent of a predicate's atoms that are true now. Constraints are not applied to it yet."""
+        """Return the fluent of a predicate's atoms that are true now, before constraints are applied."""
         return f"{name}{UNCONSTRAINED}" if self.constrained else name
 
     def at(self, name: str) -> str:
@@ -121,7 +121,7 @@ class Relations:
         return tuple(made), conditions
 
     def is_tick(self, rule: LarsRule, at: Expression) -> bool:
-        """Return True if an expression is certainly a tick of the timeline: one at which the body finds an atom."""
+        """Return True if an expression is certainly a tick of the timeline: the body contains an atom at that tick."""
         if not isinstance(at, Variable):
             return False
         return any(
@@ -160,7 +160,8 @@ class Relations:
         return own, [Comparison("=", own, literal.at, literal.span)]
 
     def atom(self, literal: LarsLiteral, name: str | None = None, *more: Expression) -> FormulaAtom:
-        """Return the atom of a literal. `name`: the fluent to use instead; `more`: further arguments."""
+        """Return the atom of a literal. `name`: the fluent to use instead of the predicate; `more`: further
+        arguments."""
         own = literal.atom
         if name is None:
             name = self.now(own.predicate) if own.predicate in self.predicates else own.predicate
@@ -172,10 +173,7 @@ class Relations:
         return replace(literal, atom=replace(literal.atom, arguments=arguments))
 
     def window(self, literal: LarsLiteral, first: int = 0) -> WindowTicks:
-        """Return the ticks at which an atom is in the window of a literal, relative to the atom's tick.
-
-        `first`: the smallest distance in ticks.
-        """
+        """Return the ticks whose window contains an atom, relative to the atom's tick. `first`: the least distance."""
         if literal.modality == NOW:
             return WindowTicks(self.tick, 0, 0)
         match literal.window:
@@ -291,7 +289,7 @@ class Relations:
         return Comparison("=", number, Call("+", (Call("-", (last, first)), Constant(1, "int"))))
 
     def _counted(self, literal: LarsLiteral, rows: Formula, number: Variable) -> Formula:
-        """Return the formula that counts the rows with the values of a literal."""
+        """Return the formula that counts rows for each combination of values of a literal's variables."""
         by = tuple(dict.fromkeys(each for each in literal.atom.arguments if isinstance(each, Variable)))
         return AggregatedFormula(rows, (AggregateResult(number.name, "count", None),), by, literal.span)
 

@@ -1,7 +1,7 @@
 """Checks of a LARS program: variables without a value, and inconsistent uses of predicates.
 
-A variable gets its value from an atom that is not negated (as an argument or as the tick after `at`), from a graph
-pattern that is not negated, or from `=`: `S = T + 1` gives S a value if T has one.
+A variable gets its value from an atom without `not`, as an argument or as the tick after `at`, or from a graph pattern
+without `not`. It also gets one from `=`: `S = T + 1` gives S a value if T has one.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class _RuleChecker:
 
 
 def _defined(comparison: Comparison) -> list[str]:
-    """Return the variables that stand alone on a side of an equation with variables on the other."""
+    """Return the variables that are alone on one side of an equation whose other side contains variables."""
     if comparison.operator != "=":
         return []
     sides = ((comparison.left, comparison.right), (comparison.right, comparison.left))

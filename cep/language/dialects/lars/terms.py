@@ -1,8 +1,9 @@
 """Reader of LARS terms: constants, variables, arithmetic, and the arguments of atoms.
 
-expression = product { ( "+" | "-" ) product } product    = signed { ( "*" | "/" | "%" ) signed } signed     = "-"
-signed | operand [ "^" signed ] operand    = VARIABLE | name | NUMBER | TIME | STRING | IRI | PREFIXED | "(" expression
-")"
+expression = product { ( "+" | "-" ) product }
+product    = signed { ( "*" | "/" | "%" ) signed }
+signed     = "-" signed | operand [ "^" signed ]
+operand    = VARIABLE | name | NUMBER | TIME | STRING | IRI | PREFIXED | "(" expression ")"
 """
 
 from __future__ import annotations

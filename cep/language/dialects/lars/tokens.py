@@ -1,6 +1,6 @@
 """Lexer of LARS: tokens, a cursor over them, and durations as ticks.
 
-`//` begins a comment, and so does `%`, except as the remainder operator. It is that between two values on one line.
+`//` begins a comment, and so does `%`, unless it is the remainder operator between two values on one line.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _REMAINDER = re.compile(
     r"%[ \t]*(?:\(|(?:[0-9]+(?:\.[0-9]+)?|[A-Z_]\w*)[ \t]*(?:[-+*/%^,.)<>=!\[:]|(?:not[ \t]+)?in[ \t]*\[|$))",
     re.MULTILINE,
 )
-"""The text after a value where `%` is the remainder operator, not a comment."""
+"""A pattern for the text from a `%` on that is the remainder operator, not a comment."""
 _COMMENT = re.compile(rf"[%#][^{_BREAKS}]*+")
 _HEAD = r"at\s+[-A-Z0-9_]|at\s*\((?!\s*(?:\)|[^\W\d]\w*\s*:(?!-)))"  # `event at T :- ...` declares nothing
 _DECLARATION = re.compile(

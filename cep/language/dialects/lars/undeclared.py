@@ -15,7 +15,7 @@ from cep.rules.terms import Call, Comparison, Constant, Expression, Variable
 def with_inputs(program: LarsProgram) -> LarsProgram:
     """Add declarations of input predicates to a program that declares no events.
 
-    They are instants, and have positional arguments whose types are inferred from the rules.
+    The declared events are instants. The types of their positional arguments are inferred from the rules.
     """
     made = [
         ast.EventDeclaration(

@@ -58,7 +58,7 @@ def _found(pair: Term, goals: list[Term]) -> Durations | None:
 
 
 def lasting(formula: Formula, operator: str, length: int, span: Span) -> Formula:
-    """Return a formula that holds in the intervals of `formula` with such a duration. `length` is in microseconds."""
+    """Return a formula that holds in the intervals of `formula` whose duration compares with `length` microseconds."""
     if operator in (">", ">="):
         return LastingFormula(formula, length, operator == ">", span)
     return And((formula, LastingFormula(formula, length, operator == "=<", span)), (False, True), span)

@@ -80,8 +80,10 @@ class Signatures:
     terms: dict[tuple[str, int, int], str] = field(default_factory=dict)
 
     def meet(self, kind: str, term: Compound, value: Term | None = None) -> tuple[str, tuple[Term, ...]]:
-        """Check one use of an event, fluent or predicate against earlier uses. Return our name and arguments. Raises
-        CepError."""
+        """Check one use of an event, fluent or predicate against earlier uses. Raises CepError.
+
+        Return its name and arguments in our syntax.
+        """
         for at, each in enumerate(term.arguments):
             inner = each.name if isinstance(each, Compound) and each.arguments else ""
             shape = "a term" if inner else "a value"
