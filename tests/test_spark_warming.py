@@ -294,20 +294,34 @@ def test_a_changed_fluent_is_cut_where_the_new_program_takes_over(here: Path) ->
     day("2.jsonl", (30, "loft", 1.0), (60, "attic", 1.0))
     cep(after, "--migrate")
     cut = 7.999999
-    assert written("out", "warm") == [(1.0, 5.0), (cut, 30.0)]
+    assert written("out", "warm") == [(1.0, 5.0), (6.0, cut), (cut, 30.0)]
     day("3.jsonl", (61, "loft", 80.0), (90, "attic", 1.0))
     cep(after + "some(R) <- heat(R, _) SEQ heat(R, _) WITHIN 1 s.\n", "--migrate")
     day("4.jsonl", (100, "loft", 1.0), (190, "attic", 1.0))
     cep(after + "some(R) <- heat(R, _) SEQ heat(R, _) WITHIN 1 s.\n")
-    assert written("out", "warm") == [(1.0, 5.0), (cut, 30.0), (61.0, 100.0)], "it is the same in the third program"
+    all = [(1.0, 5.0), (6.0, cut), (cut, 30.0), (61.0, 100.0)]
+    assert written("out", "warm") == all, "it is the same in the third program"
 
 
-def test_fluents_by_their_changes_start_empty(here: Path) -> None:
-    day("1.jsonl", (1, "loft", 60.0), (9, "attic", 1.0))
+def test_fluents_by_their_changes_end_and_begin_where_the_new_program_takes_over(here: Path) -> None:
+    day("1.jsonl", (1, "loft", 60.0), (2, "hall", 60.0), (4, "hall", 10.0), (6, "hall", 60.0), (9, "attic", 1.0))
     cep(RULES + WARM + COOL, "--changes")
-    said = told(cep(RULES + WARM + COOL.replace("20", "5"), "--migrate", "--changes"))
-    assert "with `--changes`, a new fluent that holds by then would end without having begun" in said
-    assert "new rules have not seen the input until 1970-01-01T00:00:07.999999Z" in said
+    day("2.jsonl", (30, "loft", 1.0), (60, "attic", 1.0))
+    cep(RULES + WARM.replace("50", "40") + COOL.replace("20", "5"), "--migrate", "--changes")
+    lines = [line for file in sorted(Path("out").glob("part-*")) for line in file.read_text().splitlines()]
+    rows = sorted((_ticks(row["time"]), row["@edge"], row["room"], row["bounds"]) for row in map(json.loads, lines))
+    cut = 7_999_999
+    both = [
+        (cut, edge, room, "[" if edge == "begins" else ")") for edge in ("begins", "ends") for room in ("hall", "loft")
+    ]
+    before = [
+        (1, "begins", "loft", "("),
+        (2, "begins", "hall", "("),
+        (4, "ends", "hall", "]"),
+        (6, "begins", "hall", "("),
+    ]
+    expected = [*((time * 1_000_000, *rest) for time, *rest in before), *both, (30_000_000, "ends", "loft", "]")]
+    assert rows == expected
 
 
 def test_what_came_live_is_not_kept(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from cep.connectors.inputs import Input
 from cep.connectors.records.times import ISO, iso
 from cep.connectors.tables.names import is_table, table_name
 from cep.connectors.writing.time_format import form, number_size
+from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.knowledge.growing_files import there
@@ -33,7 +34,7 @@ from cep.spark.driver import session
 from cep.spark.job import Job
 from cep.spark.mirror import STATE, Mirror
 from cep.spark.program import PlannedRules, ShippedProgram
-from cep.spark.resuming import bucket_count, opened
+from cep.spark.resuming import bucket_count, former, opened
 from cep.spark.rules import Rules
 from cep.spark.sink import file_sink
 from cep.spark.sink.changelog import changelog_schemas
@@ -251,14 +252,14 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
         carried = {"on": moved.on, "new": moved.new, "gone": moved.gone}
         options.log("migrate", f"carried over: {moved}" if str(moved) else "nothing to carry over", "info", **carried)
     if (start := query.generation.start) is not None and not query.generation.begun(folder):
-        why = ""
-        if reads.live:
-            why = f"; what came from {', '.join(bare(one.path) for one in reads.live.values())} is not kept"
-        elif request.program.changes and start.time in query.generation.cuts.values():
-            why = "; with `--changes`, a new fluent that holds by then would end without having begun"
-        if not why:
+        try:
+            query = replace(query, former=former(request.engine, query))
+        except CepError as error:
+            options.log("cut", f"warning: {error.message}", "warning")
+        if not reads.live:
             query = replace(query, earlier=EarlierInput.of(request.engine, start))
         elif moved is not None:
+            why = f"; what came from {', '.join(bare(one.path) for one in reads.live.values())} is not kept"
             _tell_lacking(options, request.engine, start, f"have not seen the input until {iso(start.time)}", why)
     if options.spark.compact is not None:
         check_writable("--compact", Path(options.spark.compact))

@@ -15,6 +15,7 @@ from cep.connectors.ahead_limits import LIVE, AheadLimits
 from cep.spark import handover
 from cep.spark.disk import HANDED, OUTGOING, holder
 from cep.spark.foreach_batch import Each, GivenBatches, Receiver
+from cep.spark.former_fluents import FormerFluents
 from cep.spark.keepalive import keep_awake
 from cep.spark.key_lateness import KeyRule
 from cep.spark.micro_batch import MicroBatches
@@ -59,6 +60,7 @@ class Job:
     - `mirror`: keeps the folders in an object store. None: they stay in local or shared folders.
     - `run`: the name by which workers know their engines.
     - `earlier`: input from earlier files for new rules. None: there is none.
+    - `former`: the query before a migration. None: none of its fluents end.
     """
 
     program: ShippedProgram
@@ -87,6 +89,7 @@ class Job:
     each: Each | None = None
     forwarding: Forwarding | None = None
     earlier: EarlierInput | None = None
+    former: Former | None = None
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
@@ -117,6 +120,20 @@ class Job:
         return None if self.dead_letters is None else os.path.join(self.dead_letters, self.mark)
 
 
+@dataclass(frozen=True, slots=True)
+class Former:
+    """The query before a migration, and its `fluents` that end where the new program takes over."""
+
+    job: Job
+    fluents: frozenset[str]
+
+    def ending(self, generation: Generation) -> FormerFluents:
+        """Return the fluents as they are written at the start of the new program's generation."""
+        assert generation.start is not None, "it follows a query"
+        states = self.job.generation.states(Path(self.job.checkpoint))
+        return FormerFluents(_work(self.job, states, None, None), generation.start, self.fluents)
+
+
 def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery:
     """Start the query. It processes the existing input or, with `follow`, runs until it is stopped."""
     closing, folder = job.closing and not follow, Path(job.checkpoint)
@@ -141,7 +158,8 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     given: Receiver | None = job.forwarding
     if job.each is not None:
         given = GivenBatches(job.each, work.sink, notes, job.dead, job.generation)
-    batches = MicroBatches(spark, work, own, notes, job.mirror, given)
+    ending = None if job.former is None else job.former.ending(job.generation)
+    batches = MicroBatches(spark, work, own, notes, job.mirror, given, ending)
     writer = stream.writeStream.foreachBatch(batches)
     writer = writer.option("checkpointLocation", f"file://{own}")  # whatever the cluster's own file system is
     if follow:

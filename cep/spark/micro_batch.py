@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from cep.spark.foreach_batch import Receiver
+    from cep.spark.former_fluents import FormerFluents
     from cep.spark.mirror import Mirror
 
 TRIES = 3
@@ -57,6 +58,7 @@ class MicroBatches:
 
     `spark`: the folder of Spark's own files, with the watermark of each micro-batch. `mirror`: uploads each
     micro-batch; None: not needed. `given`: receives each committed micro-batch, possibly twice, with its session.
+    `ending`: the fluents of a former program that end with the first micro-batch.
     """
 
     def __init__(
@@ -67,7 +69,9 @@ class MicroBatches:
         notes: BatchNotes,
         mirror: Mirror | None = None,
         given: Receiver | None = None,
+        ending: FormerFluents | None = None,
     ) -> None:
+        self.ending = ending
         self.context, self.work, self.spark, self.notes = session.sparkContext, work, spark, notes
         self.mirror, self.given = mirror, given
         self.slots = Slots(self.context)
@@ -128,6 +132,7 @@ class MicroBatches:
         self.load()
         if self.given is not None:
             self.given.begins(batch)
+        ended = () if self.ending is None or batch else self.ending.write(self.context, self.work.sink)
         done = self._shuffled(stream, batch) if self.work.handed is None else self._handed(stream, batch)
         note = self.notes.after(batch - 1).after(done.versions, done.calls, done.reports)
         clocks = None
@@ -135,7 +140,7 @@ class MicroBatches:
             note = replace(note, watermark=done.watermark, reached=max(done.watermark, done.judged.reached))
             clocks = done.judged.clocks
         self.notes.write(batch, note, clocks)
-        self.writer.commit(done.files, batch)
+        self.writer.commit([*done.files, *ended], batch)
         self._tell(batch, done.reports)
         if self.work.handed is not None:
             handover.clear(Path(self.work.handed))

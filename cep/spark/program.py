@@ -12,7 +12,7 @@ import polars as pl
 
 from cep.compile import CompiledProgram, CompileOptions, compiled
 from cep.connectors.records.revised import with_changes
-from cep.core.fluents import EDGES, HOLDS
+from cep.core.fluents import EDGES, HOLDS, beside
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.plan.dependencies import Dependencies
@@ -158,6 +158,17 @@ class ShippedProgram:
     def changes(self) -> bool:
         """True if fluents are written as beginnings and ends, and not as intervals."""
         return any(name != table for table, name in self.written.items())
+
+    def edges(self, name: str, held: pl.DataFrame, time: int, kind: int) -> tuple[str, pl.DataFrame]:
+        """Return the changes of this kind of a fluent at a time (microseconds), and the table that they belong to.
+
+        `held`: the intervals that hold then, as `held_now` returns them. Only with `changes`.
+        """
+        table = next(table for table, written in self.written.items() if written == name)
+        fluent, attributes = self.schemas[table].fluent, [each.name for each in self.outputs[name].attributes]
+        late = 0 if fluent is None else fluent.late
+        kinds = pl.lit(kind, pl.Int64).alias(beside("what", attributes))
+        return table, held.with_columns(kinds, end=pl.lit(time + late, pl.Int64))
 
     def count(self, stage: Stage) -> int:
         """Return the number of buckets in which a stage runs."""

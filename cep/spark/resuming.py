@@ -9,14 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from cep.compile import compiled
-from cep.connectors.records.times import ISO
+from cep.connectors.records.times import ISO, iso
 from cep.core.errors import CepError
 from cep.core.private_files import private_folder
+from cep.core.time import BEGINNING
 from cep.engine import Engine
 from cep.spark import disk, spark_files
 from cep.spark.dead_letters import remove_uncounted
 from cep.spark.disk import remove_hidden
-from cep.spark.job import Job
+from cep.spark.job import Former, Job
 from cep.spark.program import ShippedProgram
 from cep.spark.sink import file_sink
 from cep.spark.state import bucket_states, migration
@@ -145,22 +146,52 @@ def _settle(now: ShippedProgram, was: checkpoints.CheckpointInfo, states: Path, 
     CepError: that program had other facts or knowledge than this one.
     """
     if some := logged(states, versions):
-        settle(_earlier(now, was, states), str(states), some)
+        program = _earlier(now, was)
+        if program is None:
+            raise CepError(
+                f"--checkpoint: a killed run has left what came last in {states}, to be stepped again, and it had "
+                "other facts, knowledge or options",
+                hint="go on as it was begun, with `--once`; then with what is to be now",
+                code="checkpoint",
+            )
+        settle(program, str(states), some)
 
 
-def _earlier(now: ShippedProgram, was: checkpoints.CheckpointInfo, states: Path) -> ShippedProgram:
-    """Return the program of a checkpoint, with the facts and knowledge of `now`. CepError: it had others."""
+def former(engine: Engine, query: Job) -> Former | None:
+    """Return the query before a migration, and its fluents that end where the `engine`'s program takes over.
+
+    None: none end, or the migration is over. Raises CepError if the former program cannot be made any more.
+    """
+    generation, folder = query.generation, Path(query.checkpoint)
+    start = generation.start
+    if start is None or start.time <= BEGINNING or generation.begun(folder):
+        return None
+    file = checkpoints.former_file(generation, folder)
+    if not (file.exists() and start.ended(engine)):
+        return None
+    was = checkpoints.CheckpointInfo.read(file)
+    ended = start.ended(engine).intersection(was.only)
+    if not ended:
+        return None
+    program = _earlier(query.program, was)
+    if program is None:
+        names = ", ".join(f"`{name}`" for name in sorted(ended))
+        message = "the former program had other facts, knowledge or options"
+        raise CepError(f"{names}: what holds at {iso(start.time)} is not written: {message}", code="checkpoint")
+    output = replace(query, output=was.output, format=was.format, wanted=tuple(was.only), times=was.times)
+    return Former(replace(output, program=program, generation=was.generation), ended)
+
+
+def _earlier(now: ShippedProgram, was: checkpoints.CheckpointInfo) -> ShippedProgram | None:
+    """Return the program of a checkpoint, with the facts and knowledge of `now`. None: it had others."""
     files = now.options.compiling.files if was.text == now.text else ()
     compiling = replace(now.options.compiling, policy=was.policy, files=files, params=was.params)
-    running = replace(now.options.running, revise=was.revise, final=was.final, lateness_by=was.lateness_by)
+    running = replace(
+        now.options.running, revise=was.revise, final=was.final, lateness_by=was.lateness_by, changes=was.changes
+    )
     options = replace(now.options, compiling=compiling, running=running)
     with suppress(CepError):
         engine = Engine(compiled(was.text, now.name, options.unpacked), running)
         if engine.program == was.program:
             return ShippedProgram.of(engine, was.text, now.name, options, was.buckets)
-    raise CepError(
-        f"--checkpoint: a killed run has left what came last in {states}, to be stepped again, and it had other facts, "
-        "knowledge or options",
-        hint="go on as it was begun, with `--once`; then with what is to be now",
-        code="checkpoint",
-    )
+    return None

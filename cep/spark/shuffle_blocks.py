@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from cep.connectors.arrow_bytes import pack, unpack
+from cep.core.fluents import EDGE
 from cep.core.schema import ARRIVAL, NUMBER, TIE
 from cep.plan.partition import Stage
 from cep.runtime.buckets import KeyCounter, buckets
@@ -156,7 +157,8 @@ def for_world(
     rows = clipped(_as_written(program, derived), program.outputs, *stretch)
     for event, time in (cuts or {}).items():
         if event in rows:
-            rows |= clipped({event: rows[event]}, program.outputs, time, None)
+            some = {event: rows[event]}
+            rows |= {event: _from(rows[event], time)} if program.changes else clipped(some, program.outputs, time, None)
     for event, table in rows.items():
         if event not in wanted or not table.height:
             continue
@@ -169,6 +171,16 @@ def for_world(
         numbers = pl.Series("bucket", buckets(table, program.outputs[event], "whole", program.buckets))
         for number in numbers.unique().sort().to_list():
             yield WorldRows(number, event, place, table.filter(numbers == number))
+
+
+def _from(changes: pl.DataFrame, time: int) -> pl.DataFrame:
+    """Return the changes of a fluent from a time on (microseconds). What begins earlier begins then."""
+    early = (pl.col("time") < time).fill_null(value=True)
+    begins = changes.filter(~early | (pl.col(EDGE) == "begins"))
+    return begins.with_columns(
+        pl.when(early).then(time).otherwise(pl.col("time")).alias("time"),
+        pl.when(early).then(pl.lit("[")).otherwise(pl.col("bounds")).alias("bounds"),
+    )
 
 
 def _as_written(program: ShippedProgram, derived: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:

@@ -18,6 +18,7 @@ import polars as pl
 from cep.connectors.arrow_bytes import unpack
 from cep.connectors.records.batch import DeadLetter
 from cep.core.errors import CepError
+from cep.core.fluents import BEGINS_AT
 from cep.core.schema import ARRIVAL, TIE
 from cep.core.time import FARTHEST
 from cep.engine import Engine
@@ -41,6 +42,7 @@ from cep.spark.shuffle_blocks import (
     ShuffleBlock,
     Stepped,
     Stretch,
+    WorldRows,
     for_world,
     from_stage,
     report_block,
@@ -138,6 +140,7 @@ class StageTask:
         `version`: that of the bucket's state; 0: it has none. `batch`: the number of the micro-batch.
         """
         engine = self.engine(bucket, version)
+        begun = self.begun(engine) if not version and self.program.changes else {}
         before = engine.revision_stats, engine.late_rows
         if self.warms:
             self.taken(engine, bucket, version, rows, 0)
@@ -163,8 +166,20 @@ class StageTask:
             version + 1,
             watermark + 1 if waits else None,
             [*from_stage(self.program, self.stage, bucket, derived), report_block(report)],
-            list(for_world(self.program, self.stage, bucket, derived, self.wanted, self.stretch, self.cuts)),
+            [rows for tables in (begun, derived) for rows in self.for_world(bucket, tables)],
         )
+
+    def for_world(self, bucket: int, tables: Mapping[str, pl.DataFrame]) -> Iterable[WorldRows]:
+        """Return the results of a bucket that are written."""
+        return for_world(self.program, self.stage, bucket, tables, self.wanted, self.stretch, self.cuts)
+
+    def begun(self, engine: Engine) -> dict[str, pl.DataFrame]:
+        """Return the beginnings of fluents that hold when their program takes over from one that lacks them or defines
+        them differently."""
+        start = None if self.beginning is None else self.beginning.start
+        held = {} if start is None else engine.held_now()
+        cut = [name for name in held if start is not None and self.cuts.get(name) == start.time]
+        return dict(self.program.edges(name, held[name], self.cuts[name], BEGINS_AT) for name in cut)
 
     def taken(
         self, engine: Engine, bucket: int, version: int, rows: Sequence[ShuffleBlock], watermark: int

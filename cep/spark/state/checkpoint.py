@@ -196,9 +196,16 @@ def _migrated(
         _empty(now.output, f"{before.output} has what was derived before")
         finish_batches(Path(before.output))
         generation = replace(generation, first=0)
+    if start is not None and start.number == before.generation.number:
+        before.write(former_file(generation, folder))
     migrated_info = replace(now, generation=generation, name=before.name, times=before.times)
     migrated_info.write(folder / CHECKPOINT)
     return migrated_info, moved
+
+
+def former_file(generation: Generation, folder: Path) -> Path:
+    """The file of the program before a generation, which is beside its states."""
+    return Path(generation.before(folder), CHECKPOINT)
 
 
 def _empty(output: str, why: str) -> None:

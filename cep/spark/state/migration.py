@@ -130,6 +130,11 @@ class StartingPoint:
         remember = {rule: horizon for rule, horizon in new.items() if horizon.length or not horizon.bounded}
         return {rule: self.time + one.length if one.bounded else None for rule, one in remember.items()}
 
+    def ended(self, engine: Engine) -> frozenset[str]:
+        """Return the fluents that the program of an engine lacks or defines differently."""
+        now, known = engine.meanings(), self.laid.fluents or {}
+        return frozenset(name for name, meaning in known.items() if now.get(name) != meaning)
+
     def waiting(self, folder: str) -> Iterator[tuple[str, list[str]]]:
         """Yield the states in which input events wait, and the names of these events.
 

@@ -1,0 +1,104 @@
+"""The last intervals of fluents that a migration changes or removes: they end where the new program takes over.
+
+The states of the former program say which intervals are open. These are written with the first micro-batch of the new
+program, and count when it does. A run that is killed before writes them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from cep.core.fluents import ENDS_AT
+from cep.core.schema import CHANGE
+from cep.spark.handed_blocks import HandedBlock, rows_of
+from cep.spark.outbox import Outbox
+from cep.spark.program import ShippedProgram
+from cep.spark.shuffle_blocks import WorldRows, for_world
+from cep.spark.sink.commit_log import OutputFile
+from cep.spark.sink.file_sink import FileSinkOptions, FileWriter
+from cep.spark.state.migration import StartingPoint
+from cep.spark.tasks import PackedWork, QueryWork
+
+if TYPE_CHECKING:
+    from pyspark import Broadcast, SparkContext
+
+_State = tuple[int, int, int]
+"""The stage, the bucket, and the version of a state."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormerFluents:
+    """The `fluents` that end where a program takes over.
+
+    `work`: that of the former program. `start`: the end of its states.
+    """
+
+    work: QueryWork
+    start: StartingPoint
+    fluents: frozenset[str]
+
+    def write(self, context: SparkContext, sink: FileSinkOptions) -> Sequence[OutputFile]:
+        """Write the intervals that are still open, and return the files that count with the first micro-batch of
+        `sink`.
+
+        If the former program wrote to another folder, they are written and count there. Raises CepError if a state is
+        missing or damaged, or a file cannot be written, and Spark's errors.
+        """
+        found = [WorldRows.of(block) for block in rows_of(self._collected(context))]
+        rows = sorted(found, key=lambda one: (one.event, one.place, one.bucket))
+        tables = [(one.event, one.table) for one in rows]
+        mine = self.work.sink
+        if mine.folder == sink.folder:
+            return FileWriter(replace(mine, first=sink.first)).write(tables, 1, 0) if tables else ()
+        if tables and Path(mine.folder).is_dir():
+            writer, batch = FileWriter(replace(mine, checkpoint=None, keep=None)), self.start.last + 1
+            writer.commit(writer.write(tables, 1, batch), batch)
+        return ()
+
+    def _collected(self, context: SparkContext) -> Sequence[HandedBlock]:
+        """Return the rows from all buckets that may have some."""
+        stages = self.work.stages[0].program.stages
+        names = {name: tuple(map(int, name.split("-"))) for name in self.start.versions}
+        derive = {stage.number for stage in stages if self._tables.intersection(stage.outputs)}
+        states = [(*place, self.start.versions[name]) for name, place in names.items() if place[0] in derive]
+        if not states:
+            return ()
+        sent, count = context.broadcast(self.work.packed()), min(len(states), context.defaultParallelism)
+        ended = partial(_ended, sent, self.fluents, self.start.time)
+        return context.parallelize(states, count).mapPartitions(ended).collect()
+
+    @property
+    def _tables(self) -> frozenset[str]:
+        """Return the tables in which the fluents are derived."""
+        program = self.work.stages[0].program
+        return frozenset(table for table, name in program.written.items() if name in self.fluents)
+
+
+def _ended(
+    sent: Broadcast[PackedWork], fluents: frozenset[str], until: int, states: Iterable[_State]
+) -> Iterator[HandedBlock]:
+    """Yield the open intervals of buckets as they are written, each ending at `until` (microseconds)."""
+    work, outbox = sent.value.work(), Outbox(None, 0)
+    for number, bucket, version in states:
+        stage = work.stages[number - 1]
+        held = stage.task().engine(bucket, version).held_now()
+        tables = dict(_closed(stage.program, name, table, until) for name, table in held.items() if name in fluents)
+        some = (stage.program, stage.program.stages[number - 1], bucket, tables, sorted(fluents), stage.stretch)
+        for rows in for_world(*some, stage.cuts):
+            outbox.add(rows.block())
+    yield from outbox.close()
+
+
+def _closed(program: ShippedProgram, name: str, table: pl.DataFrame, until: int) -> tuple[str, pl.DataFrame]:
+    """Return intervals that end at `until` without it, or their ends, and the table in which the program has them."""
+    if program.changes:
+        return program.edges(name, table, until, ENDS_AT)
+    begun = table.filter((pl.col("start") < until).fill_null(value=True))
+    begun = begun.with_columns(end=pl.lit(until, pl.Int64))
+    return name, begun if program.window is None else begun.with_columns(pl.lit(1, pl.Int8).alias(CHANGE))
