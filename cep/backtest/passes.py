@@ -88,7 +88,7 @@ def _in_processes(
     search: Search, pieces: Sequence[Sequence[Point]], workers: int, seen: Seen
 ) -> Iterator[tuple[int, PassResult]]:
     context = get_context("spawn")  # threads of libraries do not survive a fork
-    done = context.Array("d", len(pieces) + 1, lock=False)  # the part of each piece; the last one: whether to stop
+    done = context.Array("d", len(pieces) + 1, lock=False)  # the progress of each piece, and last a flag to stop
     interrupt = Interrupt()
     pool = ProcessPoolExecutor(workers, context, _begin, (type(search).of, search.options, done))
     with interrupt.listening():

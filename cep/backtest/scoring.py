@@ -147,7 +147,7 @@ def _hits(episodes: Episodes, labels: Sequence[Label], scoring: Scoring) -> tupl
     by_key: dict[Key | None, list[Label]] = {}
     for label in labels:
         by_key.setdefault(label.key, []).append(label)
-    marked = np.zeros(len(episodes.firsts) + 1, np.int64)  # where stretches of hits begin and end
+    marked = np.zeros(len(episodes.firsts) + 1, np.int64)  # +1 where hits of a label begin, -1 behind them
     found = []
     for key, own in by_key.items():
         if key is not None:

@@ -430,7 +430,7 @@ class Search:
     def _estimate(self, number: int) -> str:
         """Estimate the duration of a grid in one process, from a trial run of one point and one of several points."""
         several = [_point(self.axes, place * number // TIMED) for place in range(TIMED)]
-        self._seconds(several)  # compiles kernels
+        self._seconds(several)  # compile the kernels first
         one, together = self._seconds(several[:1]), self._seconds(several)
         further = max((together - one) / (TIMED - 1), 0.0)
         return _about(number * further + -(-number // AT_ONCE) * max(one - further, 0.0))

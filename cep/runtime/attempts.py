@@ -102,7 +102,7 @@ class Attempts:
         goal, found, worked = part.goal, [empty(part.width)] * 2, False
         if part.is_due(before, back):
             found[0], worked = goal.step(before, back), True
-        goal.evict(back)  # after it nothing moves what the checkpoint has
+        goal.evict(back)  # later, rows that the checkpoint refers to do not move
         self._keep(part.unit, goal)
         if part.is_due(after, frontier):
             self._tried.append((goal, goal.checkpoint(after, frontier)))

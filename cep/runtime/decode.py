@@ -39,9 +39,9 @@ def frames(
         return {}
     whole: dict[str, Sequence[Table]] = {}
     for name, tables in derived.items():
-        few = len(tables) > 1 and sum(map(rows, tables)) <= FEW  # a frame costs more than to copy what it is made of
+        few = len(tables) > 1 and sum(map(rows, tables)) <= FEW  # creating a frame costs more than copying so few rows
         if few or any(attribute.type == "any" for attribute in schemas[name].attributes):
-            tables = [concat(tables)]  # a column of any has the type of all its values
+            tables = [concat(tables)]  # the type of an `any` column depends on all its values
         whole[name] = tables
     cells = Cells([table for tables in whole.values() for table in tables])
 

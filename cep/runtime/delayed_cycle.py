@@ -91,7 +91,7 @@ class IntervalRounds:
                     return False
                 self._grow(outputs, first, last, END_OF_TIME)
         settled = {unit: goal.settled() for unit, goal in self.fixpoints.items()}
-        seen = ChainMap(settled, outputs)  # the goals of its fluents are given what these come to
+        seen = ChainMap(settled, outputs)  # the other goals read the settled rows of the fixpoints
         for single in self.singles:
             outputs[single.unit] = single.goal.step(single.taken({}, seen), frontier)
         for single in self.singles:

@@ -145,7 +145,7 @@ def admit(
         plain = columns.integers.get(name) if attribute.type in ("int", "time", "duration") else None
         if plain is not None:
             values: Numbers = plain
-            wrong = _missing(plain)  # -2**63 stands for what is missing
+            wrong = _missing(plain)  # -2**63 stands for a missing value
         else:
             values, wrong = _values(columns.series(name), attribute, pool)
         if wrong is not None:
@@ -244,7 +244,7 @@ def _plain(table: Table, point: bool) -> bool:
 def _odd_times(table: Table, schema: Schema) -> list[tuple[Mask, str, str]]:
     start, end = table[START], table[END]
     beyond: Mask = (start < -FARTHEST) | (start > FARTHEST) | (end < -FARTHEST) | (end > FARTHEST)
-    if schema.fluent is not None:  # an earlier stage made it
+    if schema.fluent is not None:  # these rows come from an earlier stage
         beyond &= start != SINCE_EVER
     faults: list[tuple[Mask, str, str]] = [(beyond, "time", FAR)]
     if schema.point:
@@ -304,7 +304,7 @@ def _missing(values: Numbers) -> Mask | None:
     if values.dtype == np.float64:
         missing: Mask = np.isnan(values)
         return missing if missing.any() else None
-    return values == MISSING if len(values) and int(values.min()) == MISSING else None  # the least number of all
+    return values == MISSING if len(values) and int(values.min()) == MISSING else None  # MISSING is the least integer
 
 
 def _bound(value: int | float | None, type: str) -> str:

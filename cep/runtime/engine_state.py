@@ -194,7 +194,7 @@ def take_on_segments(
     values, window = segments[:count], segments[count:]
     same = take_on(parts, {**header, "values": count}, [*values, *batches], window)
     assert parts.revision is not None, "a window is in segments"
-    if same:  # else what is held is no longer what segments are
+    if same:  # otherwise, the values in memory differ from the segments
         blocks = value_blocks.blocks(parts.pool)
         for (first, last), name, batch in zip(blocks, names, values) if len(blocks) == count else ():
             settled = batch.num_rows == last - first and value_blocks.settled(parts.pool, first, last)

@@ -275,7 +275,7 @@ class OccurrenceHistory:
         demand(bool(np.isin(inputs, np.concatenate([np.empty(0, np.int64), *known])).all()))
 
 
-_RECORDS, _DERIVED, _TURNS = "<", ">", "|"  # before an event's name in a snapshot: what its rows are
+_RECORDS, _DERIVED, _TURNS = "<", ">", "|"  # in a snapshot, a prefix of event names for each kind of rows
 
 
 def _listed(count: int, roots: Ints, names: Ints, texts: Mapping[int, Piece]) -> list[str]:
@@ -324,7 +324,7 @@ class StageHistory(OccurrenceHistory):
         if CONSTITUENTS in table.columns:
             for name, text in enumerate(table[CONSTITUENTS].to_list(), first):
                 rules, pieces = json.loads(text)
-                if event in self.hidden or not rules:  # of a record of the input, itself
+                if event in self.hidden or not rules:  # a row without rules is an input record
                     self.parts[name] = json.dumps(pieces)
 
     def because(self, table: Table, schemas: Mapping[str, Schema], pool: Pool) -> pl.Series:

@@ -119,7 +119,7 @@ class KeyedStage:
         made = []
         for part, child in enumerate(parts):
             if part == properties.negated and part not in properties.waits:
-                if properties.meeting is Meeting.PAIRS:  # else what comes there is not kept
+                if properties.meeting is Meeting.PAIRS:  # otherwise, the goal does not keep negated rows
                     made.append(self._absent(unit, child, ways))
                 continue
             places = [found.nodes[child] for found in ways]

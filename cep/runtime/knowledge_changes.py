@@ -84,7 +84,7 @@ class KnowledgeTables:
         """Forget the last state, because the next change does not build on it."""
         self._follows = False
         self._maintained: Maintained | None = None
-        self._whole: dict[str, tuple[Answers, CountedColumns]] = {}  # of what was last asked anew
+        self._whole: dict[str, tuple[Answers, CountedColumns]] = {}  # the tables that were last queried anew
         self._offers: Mapping[str, Relation] = {}
         self._areas: Areas | None = None
 
@@ -95,7 +95,7 @@ class KnowledgeTables:
         if not follows or areas != self._areas:
             self._offers, self._areas = background.relations(self.pool), areas
             follows = follows and not self.rules.statics
-        self._follows = False  # until all has gone well
+        self._follows = False  # until the change has succeeded
         if not follows:
             made = self._anew(background)
             edits: dict[str, Edit] = {}
@@ -225,7 +225,7 @@ def refitted(column: Column, type: str, wanted: str, pool: Pool) -> Column | Non
     if wanted == "float" and type == "int":
         exact = absent | (np.abs(column) <= 2**53)
         return np.where(absent, np.nan, column.astype(np.float64)) if exact.all() else None
-    if wanted == "int" and type == "float":  # 4.0 among whole numbers is 4
+    if wanted == "int" and type == "float":  # in an `int` column, 4.0 is 4
         exact = absent | ((np.floor(column) == column) & (np.abs(column) <= 2**53))
         return np.where(absent, MISSING, np.where(absent, 0, column).astype(np.int64)) if exact.all() else None
     if wanted != "any":
@@ -260,14 +260,14 @@ class KnowledgePast:
     statics: Statics
     facts: Mapping[str, pl.DataFrame]
     pool: Pool
-    touched: set[str] = field(default_factory=set)  # tables that are not what they were at first
+    touched: set[str] = field(default_factory=set)  # the tables that have changed since the start
     past: list[PastChange] = field(default_factory=list)
     late: int | None = None
-    kept_since: int | None = None  # what was known from then on may be asked again; None: `_remember` alone counts
-    _times: list[int] = field(default_factory=list)  # of changes that goals may still ask for
-    _seen: dict[int, tuple[KnowledgeSource, PreparedChange]] = field(default_factory=dict)  # of the past, by place
+    kept_since: int | None = None  # the earliest time that may be queried again; None: only `_remember` counts
+    _times: list[int] = field(default_factory=list)  # the times of changes that goals may still query
+    _seen: dict[int, tuple[KnowledgeSource, PreparedChange]] = field(default_factory=dict)  # by index in `past`
     _remember: int = 0
-    _shown: int | None = None  # which of `past` the tables are of, None: of the last
+    _shown: int | None = None  # the index in `past` of the tables in use; None: the last
     _tables: KnowledgeTables = field(init=False)
 
     def __post_init__(self) -> None:
@@ -352,7 +352,7 @@ class KnowledgePast:
         if not self.past:
             return
         self._seen.clear()
-        if time == MISSING:  # a snapshot's: of what was before it only the sum is known
+        if time == MISSING:  # a snapshot has only the sum of earlier changes
             self.past = [PastChange(_FIRST, change)]
             return
         self.past.append(PastChange(time, change))
@@ -371,7 +371,7 @@ class KnowledgePast:
         for each in self.past[:-TABLES]:
             each.whole = None
 
-    # --- what was known otherwise ---
+    # --- another history ---
 
     @contextmanager
     def going_by(self, past: list[PastChange]) -> Iterator[None]:
@@ -457,12 +457,12 @@ class KnowledgeChanges(KnowledgePast):
     over: dict[str, TimedTable] | None = None
     given_by: list[PastChange] | None = None
     come_late: list[tuple[int, bytes]] = field(default_factory=list)
-    _ahead: KnowledgeSource | None = None  # as it is after all pending changes
-    _before: KnowledgeSource | None = None  # as it was when pending ones were put into `over`
-    _tries: int = 0  # to have them `over` since this went well
-    _since: list[bytes] = field(default_factory=list)  # those of them whose time came
+    _ahead: KnowledgeSource | None = None  # the knowledge after all pending changes
+    _before: KnowledgeSource | None = None  # the knowledge when `over` was filled
+    _tries: int = 0  # attempts to fill `over` since the last success
+    _since: list[bytes] = field(default_factory=list)  # the changes in `over` that have taken effect
 
-    # --- changes come ---
+    # --- new changes ---
 
     def add(self, time: int, change: bytes) -> None:
         """Add a change that takes effect at `time`. CepError: it cannot be applied; nothing has changed then."""
@@ -475,7 +475,7 @@ class KnowledgeChanges(KnowledgePast):
             background = self.loaded.fork(apart=True)
             background.apply(self.loaded.merge([*self.applied, *(moment.change for moment in self.pending[:place])]))
             self._tables.forget()
-        self._ahead = None  # until all has gone well
+        self._ahead = None  # until the change has succeeded
         made = self.pending[:place]
         for when, each in [(time, change), *later]:
             background.apply(each)
@@ -490,7 +490,7 @@ class KnowledgeChanges(KnowledgePast):
         if len(every) > 1 and self._add_over(every):
             return
         before = self.pending, self.over, self._ahead, self._before
-        if self.over is not None:  # one after the other from now on
+        if self.over is not None:  # from now on, changes are added one by one
             self.pending, self.over, self._ahead, self._before = [], None, None, None
             changes = every
         try:
@@ -498,7 +498,7 @@ class KnowledgeChanges(KnowledgePast):
                 self.add(time, change)
         except CepError:
             self.pending, self.over, ahead, self._before = before
-            self._ahead = None if self.over is None else ahead  # the one before may have changed
+            self._ahead = None if self.over is None else ahead  # without `over`, it may have been changed
             raise
 
     def _add_over(self, changes: Sequence[tuple[int, bytes]]) -> bool:
@@ -506,7 +506,7 @@ class KnowledgeChanges(KnowledgePast):
         self._tries += 1
         if (
             self.late is not None or self.rules.statics or self._tries & (self._tries - 1)
-        ):  # tried ever more rarely while it is in vain
+        ):  # tried ever more rarely after failures
             return False
         before = self._now()
         found = before.over(changes, self.rules.asked, self.pool)
@@ -539,7 +539,7 @@ class KnowledgeChanges(KnowledgePast):
             background.apply(self.loaded.merge(changes))
         return background
 
-    # --- their time comes ---
+    # --- changes take effect ---
 
     def due(self, watermark: int) -> list[int]:
         """Return the times up to `watermark` at which pending changes take effect, in ascending order."""
@@ -552,7 +552,7 @@ class KnowledgeChanges(KnowledgePast):
         assert self.over is not None, "tables have times"
         for name, each in self.over.items():
             self.known.tables[name].replace_timed(each.columns, each.since, each.until)
-        yield  # an exception within ends the engine
+        yield  # after an exception in the block, the engine is not used any more
 
     def reach(self, time: int) -> None:
         """Apply all changes up to `time`."""
@@ -585,7 +585,7 @@ class KnowledgeChanges(KnowledgePast):
         put = self.loaded.merge if place else self.loaded.net
         self.applied[place:] = [put(self.applied[place:])]
 
-    # --- changes come late ---
+    # --- late changes ---
 
     def add_late(self, changes: Sequence[tuple[int, bytes]], watermark: int) -> None:
         """Add changes, of which some take effect at a time in the past. CepError: one cannot be applied.
@@ -696,7 +696,7 @@ class KnowledgeChanges(KnowledgePast):
         changed = bool(self.touched or self.applied)
         self.pending, self.applied, self._ahead, self.over, self._before = [], [], None, None, None
         self._times, self.given_by, self.come_late = [], None, []
-        if changed and (not applied or applied[0][0] != MISSING):  # back to what was loaded
+        if changed and (not applied or applied[0][0] != MISSING):  # first return to the loaded knowledge
             applied = [(MISSING, self.loaded.merge([])), *applied]
         for time, change in applied:
             self.add(time, change)

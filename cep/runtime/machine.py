@@ -30,8 +30,8 @@ from cep.runtime.machine_part import GivenTables, MachinePart, SingleGoal
 from cep.runtime.run_stats import Count
 from cep.runtime.schedule import Schedule
 
-# Rows a slice: small enough that what waits and what arrives stay in the processor's cache, and enough that a hundred
-# rules, each of which looks at what waits in each slice, take twice as many at once.
+# The number of rows in a slice. It is small enough that waiting and arriving rows stay in the processor's cache. It is
+# large, because each rule looks at its waiting rows in every slice.
 SLICE = 131_072
 
 

@@ -45,7 +45,7 @@ def refuse_impossible(tables: Mapping[str, pl.DataFrame], impossible: Mapping[st
             continue
         first = tables[name].sort("start", "end", nulls_last=False).row(0, named=True)
         start, end, bounds = first.pop("start"), first.pop("end"), first.pop("bounds", "[]")
-        first.pop("what", None)  # of a table of its beginnings and ends
+        first.pop("what", None)  # a column of tables of beginnings and ends
         opening = "-inf" if start is None else write_time(start)
         closing = "inf" if end is None else write_time(end)
         when = opening if start == end and start is not None else f"{bounds[0]}{opening}, {closing}{bounds[1]}"
@@ -181,7 +181,7 @@ def _written(
 
 def _said(name: str, words: Sequence[str], which: Ints) -> pl.Series:
     """Return a column of words, given their numbers."""
-    if len(which) <= FEW_WORDS:  # a column of some words takes less than to gather them
+    if len(which) <= FEW_WORDS:  # for so few rows, this is faster than `gather`
         return pl.Series(name, [words[number] for number in which.tolist()], dtype=pl.String)
     return pl.Series(name, words, dtype=pl.String).gather(which)
 
@@ -319,7 +319,7 @@ class EngineOutput:
         if name not in self._identities:
             self._identities[name] = TableIdentities(self.schemas[name], meanings[name])
         fluent = self.schemas[name].fluent is not None
-        if fluent and (self.plan.changes or self.plan.begins):  # frames have other rows
+        if fluent and (self.plan.changes or self.plan.begins):  # then the rows of frames differ from those of tables
             return [identities(frame, self.schemas[name], meanings[name])]
         ids = self._identities[name].of(tables[name], frame)
         return [told_apart(ids, numbers(tables[name], self._lineage)) if name in self._several else ids]

@@ -260,7 +260,7 @@ class _Search:
         which = np.repeat(np.arange(len(waiting)), sizes)
         row = _joined([np.arange(size) for size in sizes])
         order = np.lexsort(columns[::-1])
-        if 0 < limit < len(order):  # of those of one rank the values decide
+        if 0 < limit < len(order):  # values decide among rows of equal rank
             last = np.logical_and.reduce([column[order] == column[order[limit - 1]] for column in columns])
             order = order[: int(np.flatnonzero(last)[-1]) + 1]
         order = order[: len(order) if limit else 0]
@@ -281,7 +281,7 @@ class _Search:
         columns = [map(str, self._decoded(column, type)) for column, type in zip(rows.arguments, types, strict=True)]
         return zip(*columns, strict=True) if columns else iter([()] * len(rows.end))
 
-    # --- what is asked ---
+    # --- the query ---
 
     def _wanted(self, head: Head, key: Key) -> dict[int, Value] | None:
         """Return the values that columns of a rule's node must have; None if the rule always has another value."""
@@ -301,11 +301,11 @@ class _Search:
                     return None
             elif argument is None:
                 if name not in names:
-                    return None  # a variable of another rule
+                    return None  # the variable belongs to another rule
                 found[names.index(name)] = value
         return found
 
-    # --- what waits ---
+    # --- waiting rows ---
 
     def _waiting(self, event: str, key: Key) -> list[tuple[_Place, WaitingRows]]:
         """Return the waiting rows, by goal and input."""
@@ -320,9 +320,7 @@ class _Search:
             for turn, place in enumerate(replace(each, rule=rule) for each in places):
                 place = replace(place, turn=turn)
                 same = place.number, place.side, tuple(place.names), place.lacks, place.within
-                rows = (
-                    None if same in known else self._rows(place)
-                )  # a part may be there twice: `(a SEQ b) OR (a SEQ b)`
+                rows = None if same in known else self._rows(place)  # a part may occur twice: `(a SEQ b) OR (a SEQ b)`
                 known.add(same)
                 if rows is not None and len(rows.end):
                     found.append((place, rows))
@@ -341,7 +339,7 @@ class _Search:
         within = within if properties.within is None else min(within, properties.within)
         below = self._below(number, names)
         goals_wanted = self._wanted_below(number, wanted)
-        if properties.kind == FLUENT:  # whose transitions have its columns
+        if properties.kind == FLUENT:  # its transitions have the same columns
             below, goals_wanted = [list(names)], [dict(wanted)]
         for part in properties.constituents:
             others = 0 if properties.kind == UNION else self._size(number) - self._size(parts[part])
@@ -393,7 +391,7 @@ class _Search:
             np.full(len(rows.end), END_OF_TIME, np.int64) if place.within >= END_OF_TIME else rows.start + place.within
         )
         if self.rendering.properties[place.number].kind == DEADLINE:
-            keep &= rows.until <= last  # else the UNLESS stands too late for the WITHIN around it
+            keep &= rows.until <= last  # otherwise, the UNLESS ends too late for the WITHIN around it
             last = rows.until
         last = np.minimum(rows.until, last)
         keep &= last > self.watermark
@@ -418,7 +416,7 @@ class _Search:
         table[FIRST] = column
         return values(table, 0, type, self.pool)
 
-    # --- how it is told ---
+    # --- texts ---
 
     def _matches(self, place: _Place, rows: WaitingRows) -> Iterator[PartialMatch]:
         part = self._part(place)
@@ -475,7 +473,7 @@ class _Search:
                 if mine is not None and set(pair) & set(places):
                     shown[own] = texts[mine]
         below = self._below(place.number, shown)
-        if place.side not in properties.waits:  # it comes by time alone
+        if place.side not in properties.waits:  # this side waits for a time, not for an event
             if (after := node.after(texts)) is not None:
                 return f"{self._text(node.parts[place.side], texts)} {after}"
             sides = [Text(self._text(part, own)) for part, own in zip(node.parts, below, strict=True)]
@@ -496,7 +494,7 @@ class _Search:
             asked, names = places_of(properties.conditions), self.rendering.names[number]
             shown = [names[at] if text == "_" and at in asked else text for at, text in enumerate(shown)]
             (part,) = node.parts
-            if not properties.conditions and self.plan.points[part]:  # whose WITHIN says nothing
+            if not properties.conditions and self.plan.points[part]:  # a WITHIN around an instant has no effect
                 return self._text(part, self._below(number, shown)[0])
             return node.text(self.rendering, number, [Text(self._text(part, self._below(number, shown)[0]))]).text
         written = excerpt(self.plan.source, self.plan.spans[number], LONGEST)

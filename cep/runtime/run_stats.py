@@ -61,7 +61,7 @@ class RevisionStats:
         )
 
 
-REASONS = {  # the codes of dead letters in words, where the code is not one
+REASONS = {  # the codes of dead letters in words, unless the code itself is a word
     "ahead": "ahead of the clock",
     "args": "with wrong arguments",
     "change": "with a wrong `@change`",
@@ -160,7 +160,7 @@ class RunStats:
         ]
         derived = count(self.derived.total(), "derived event")
         written = self.derived if self.written is None else self.written
-        if written.total() > self.derived.total():  # what holds is written at each tick
+        if written.total() > self.derived.total():  # fluents that hold are written at each tick
             derived += f", {count(written.total(), 'row')} written"
         elif written.total() != self.derived.total():
             derived = f"{written.total():,} of {derived} written"

@@ -23,7 +23,7 @@ VERSION = 3
 IN_PARTITIONS = " in partitions"
 """The suffix of a program's fingerprint in a snapshot of an engine with workers."""
 
-_LENGTH = 8  # bytes of the header's own length
+_LENGTH = 8  # the size in bytes of the header's length
 
 
 def save(header: Mapping[str, Any], batches: Sequence[pa.RecordBatch], program: str) -> bytes:

@@ -120,7 +120,7 @@ class StateByKey:
         if not tables:
             return empty(len(schema.attributes)), []
         table = concat(tables)
-        if route == "whole":  # no goal that remembers takes it
+        if route == "whole":  # no goal with state reads it
             mine = np.zeros(rows(table), np.bool_)
             if isinstance(keys, HashedKeys):
                 mine = keys.whole(table_frame(table, schema, self.parts.pool), schema)
@@ -239,7 +239,8 @@ def deal_groups(
             if keys is not None and isinstance(route, tuple):
                 keys.take(event, [schemas[event].attributes[place].name for place in route], table, hashed)
             numbers = partition_of(groups_of(hashed), count)
-            numbers = numbers.astype(np.uint16) if count <= 1 << 16 else numbers  # those are sorted in linear time
+            # Numpy sorts 16-bit numbers in linear time.
+            numbers = numbers.astype(np.uint16) if count <= 1 << 16 else numbers
             order = np.argsort(numbers, kind="stable")
             table, stops = table[order], np.searchsorted(numbers[order], np.arange(count + 1)).tolist()
             for number, (first, last) in enumerate(zip(stops, stops[1:])):

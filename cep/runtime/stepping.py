@@ -75,7 +75,7 @@ def step(parts: EngineParts, watermark: int) -> dict[str, list[Table]]:
     if watermark >= END_OF_TIME and not ended and not parts.plan.changes:
         _extend(made, parts.machine.open())
     if parts.history is not None:
-        edges = parts.plan.edges  # when fluents begin and end is known from what it was made of
+        edges = parts.plan.edges  # beginnings and ends of fluents have no history of their own
         parts.history.add_derived({name: tables for name, tables in made.items() if name not in edges})
         parts.history.add_transitions(transitions)
     return made

@@ -54,7 +54,7 @@ class Claims:
         for number in sorted(range(len(kept)), key=lambda number: (-kept[number], (number - task) % len(kept))):
             try:
                 Path(self.folder, f"{self.job}-{number}").rename(mine)
-            except FileNotFoundError:  # another has it
+            except FileNotFoundError:  # another task has claimed it
                 continue
             return self._read(mine)
         return None
@@ -62,7 +62,7 @@ class Claims:
     def _read(self, path: Path) -> TaskInput:
         try:
             return _task_input(checksum.content(path.read_bytes(), of=self.job.encode()))
-        except (ValueError, TypeError, LookupError, RecursionError, struct.error):  # Broken is one of these
+        except (ValueError, TypeError, LookupError, RecursionError, struct.error):  # `checksum.Broken` is one of these
             raise lost_file(str(path)) from None
 
 

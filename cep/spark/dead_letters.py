@@ -121,7 +121,7 @@ def record_lines(table: pl.DataFrame, schema: Schema, declared: Schema, times: s
         return []
     plain = table.drop(CHANGE, strict=False)
     written = json_lines({schema.name: plain}, {schema.name: schema}, times, False).decode().split("\n")
-    order = np.lexsort((table["start"].to_numpy(), table["end"].to_numpy()))  # as it is written
+    order = np.lexsort((table["start"].to_numpy(), table["end"].to_numpy()))  # the order in which rows are written
     withdraws = (table[CHANGE] < 0).to_list() if CHANGE in table.columns else [False] * table.height
     found = [""] * table.height
     for row, line in zip(order.tolist(), written):
@@ -140,7 +140,7 @@ def _as_declared(record: dict[str, Any], declared: Schema) -> dict[str, Any]:
     for each in declared.attributes:
         value = record[_OF_INTERVAL.get(each.name, each.name)]
         if each.name == RECORD_BOUNDS and value == "[]":
-            continue  # nothing need be said of it
+            continue  # the default is omitted
         *above, last = path(source_of(each))
         place = found
         for step in above if EACH not in above else ():

@@ -113,7 +113,7 @@ def check_writable(option: str, folder: Path) -> None:
         try:
             put(probe, _PROBE)
         finally:
-            for left in (probe, *inner.glob(f"{PROBES[0]}*")):  # also by runs that were killed here
+            for left in (probe, *inner.glob(f"{PROBES[0]}*")):  # also files of runs that were killed
                 left.unlink(missing_ok=True)
 
 

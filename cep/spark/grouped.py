@@ -87,7 +87,7 @@ def derived(
     packed = PackedProgram.of(program)
     blocks = dealt(spark, program, frames)
     for stage in program.stages:
-        blocks = blocks.repartition(program.count(stage), "bucket")  # a task has its price, whatever it does
+        blocks = blocks.repartition(program.count(stage), "bucket")  # each task has a cost, even without rows
         blocks = blocks.groupBy("bucket").applyInArrow(_stepping(packed, stage.number), BLOCKS)
     return *parted(program, blocks), blocks
 

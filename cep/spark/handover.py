@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from cep.spark.disk import writing_to
 
-if TYPE_CHECKING:  # which has those who plan load no polars, and no numpy
+if TYPE_CHECKING:  # processes that only plan load no polars and no numpy
     import pyarrow as pa
 
     from cep.spark.outbox import Outbox

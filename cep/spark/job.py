@@ -148,8 +148,8 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     records = spark.readStream.format(found.name()).load()
     for frame, one in reversed(job.frames):
         rows = provided(frame(spark), one, job.program, job.dead, handed, job.generation.first)
-        records = rows.union(records)  # our own stays the last in Spark's log, where it is looked for
-    late = -(-(job.lateness or 0) // 1000)  # Spark would cut what is less than a millisecond
+        records = rows.union(records)  # our own source must be the last one in Spark's log
+    late = -(-(job.lateness or 0) // 1000)  # rounded up, because Spark drops fractions of a millisecond
     stream = records.withWatermark("time", f"{late} milliseconds")
     own, states = job.generation.spark(folder), job.generation.states(folder)
     begin(states, job.mark)
@@ -161,7 +161,8 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     ending = None if job.former is None else job.former.ending(job.generation)
     batches = MicroBatches(spark, work, own, notes, job.mirror, given, ending)
     writer = stream.writeStream.foreachBatch(batches)
-    writer = writer.option("checkpointLocation", f"file://{own}")  # whatever the cluster's own file system is
+    # The checkpoint is local, even if the cluster's default file system is another one.
+    writer = writer.option("checkpointLocation", f"file://{own}")
     if follow:
         batches.load()
         query = writer.trigger(processingTime=f"{job.every // 1000} milliseconds").start()

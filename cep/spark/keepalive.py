@@ -29,8 +29,8 @@ def keep_awake(context: SparkContext, query: StreamingQuery, touch: Callable[[],
 
 
 def _while_it_runs(context: SparkContext, query: StreamingQuery, touch: Callable[[], None]) -> None:
-    with suppress(Exception):  # who runs the query says what has failed; PySpark raises anything where Java has ended
+    with suppress(Exception):  # others report failures of the query; PySpark raises any error if Java has ended
         context.setJobDescription("workers are kept while nothing comes")
         while not query.awaitTermination(EVERY):
-            with suppress(Exception):  # a worker that is lost is not missed here
+            with suppress(Exception):  # a lost worker does not matter here
                 touch()

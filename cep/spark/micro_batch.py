@@ -77,7 +77,7 @@ class MicroBatches:
         self.slots = Slots(self.context)
         self.sent: Broadcast[PackedWork] = self.context.broadcast(work.packed())
         self.writer = FileWriter(work.sink)
-        self._loads = work.handed is not None  # else each task has a worker of its own (`cep.spark.task_affinity`)
+        self._loads = work.handed is not None  # otherwise, each task has its own worker (`cep.spark.task_affinity`)
         self._running, self._ended = Lock(), monotonic()
 
     def load(self) -> None:
@@ -90,7 +90,7 @@ class MicroBatches:
         self._loads = False
 
     def _loaded(self) -> None:
-        with suppress(Exception):  # the first task says what is wrong; or all is over, and PySpark raises anything
+        with suppress(Exception):  # the first task reports the error; PySpark raises any error if Java has ended
             self.load_now()
 
     def load_now(self) -> None:
@@ -110,7 +110,7 @@ class MicroBatches:
             self.context.parallelize(range(count), count).mapPartitions(drained).collect()
         elif monotonic() - self._ended > IDLE and self._running.acquire(blocking=False):
             try:
-                tasks = self.slots.nothing().mapPartitions(drained)  # of those who read, behind those who step
+                tasks = self.slots.nothing().mapPartitions(drained)  # in processes that read, after those that step
                 assert tasks._jrdd is not None, "it is made while no micro-batch sets what lane processes are of"
             finally:
                 self._running.release()
@@ -123,7 +123,8 @@ class MicroBatches:
 
     def _run(self, stream: DataFrame, batch: int) -> None:
         if self.writer.counts(batch):
-            stream.selectExpr("CAST(time AS LONG)").collect()  # what the watermark follows; dates end earlier
+            # The watermark follows the column. It is cast, because Python's dates end earlier.
+            stream.selectExpr("CAST(time AS LONG)").collect()
             self.writer.commit([], batch)
             self._tell(batch, self.notes.after(batch).reports)
             self._ship()
@@ -164,7 +165,7 @@ class MicroBatches:
         try:
             done.run(self.slots, self.sent, stream)
         except Exception:
-            mirror.refuse_overtaken()  # then what tasks have not found is no longer there
+            mirror.refuse_overtaken()  # if another run has taken over, files that tasks need are gone
             raise
         self.writer.stand_in(done.files)
         mirror.coming(folder, done.states, done.written)

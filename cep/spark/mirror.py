@@ -84,7 +84,7 @@ class Mirror:
             self._restore()
 
     def folder(self, name: str) -> Path:
-        """Return the local folder."""
+        """Return the path of the local folder with this name."""
         return self.root / name
 
     @contextmanager
@@ -127,7 +127,7 @@ class Mirror:
             if f"{os.path.dirname(name)}/{state_of(os.path.basename(name))}" not in gone
         }
         self._coming |= {f"{below}/{name}": one for files in states.values() for name, one in files.items()}
-        self._put = {name: one for name, one in self._put.items() if name in self._files}  # has no address yet
+        self._put = {name: one for name, one in self._put.items() if name in self._files}  # not copied yet
         self._put |= {f"{place}/{name}": one for place, files in written.items() for name, one in files.items()}
 
     def ship(self) -> None:
@@ -203,12 +203,13 @@ class Mirror:
         if not create(address, checksum.seal(text.encode(), of=_name(number))):
             raise self._taken_over()
         self.number = number
-        self.refuse_overtaken()  # a run that is far ahead has removed its manifest of this number
+        # A run that is far ahead has removed the manifest of this number, so it could be created.
+        self.refuse_overtaken()
         self._files = dict(there)
         self._packs.append({one.pack for one in there.values()})
         before = set[str]().union(*self._packs)
         del self._packs[:-KEPT]
-        with suppress(StorageError):  # it counts, whatever is left of others; the next run removes it
+        with suppress(StorageError):  # old files may stay: the next run removes them
             if number >= KEPT:
                 remove(_manifest(self.places[STATE], number - KEPT))
             objects.remove([self.packs.place(pack) for pack in sorted(before.difference(*self._packs))])
@@ -273,7 +274,7 @@ class Mirror:
                     if whole and not (own == STATE and one in _OWN):
                         yield f"{own}/{one}", Path(folder, one)
 
-    # --- the beginning ---
+    # --- the start ---
 
     def _restore(self) -> None:
         checkpoint = self.places[STATE]
@@ -299,15 +300,15 @@ class Mirror:
         log = joined(self.places[OUTPUT], SINK_LOG)
         last = max((_batch(name) for name in self._files if name.startswith(_LOG)), default=-1)
         names = (one.name for one in files.listed(log) if not one.folder)
-        # What is beyond the last of this manifest counts already for another run, which has gone on meanwhile.
+        # Entries after the last one of this manifest belong to another run, which has continued meanwhile.
         self._told = {f"{_LOG}{name}": "" for name in names if _batch(name) <= last}
         if not self._overtaken():
             self._publish()
-        with suppress(StorageError):  # one that may not remove goes on
+        with suppress(StorageError):  # a run that may not remove files continues
             for number in numbers:
                 if number <= self.number - KEPT:
                     remove(_manifest(checkpoint, number))
-            for one in files.listed(joined(checkpoint, PACKS)):  # of runs that were killed, or came too late
+            for one in files.listed(joined(checkpoint, PACKS)):  # packs of runs that were killed or overtaken
                 if one.name not in self._packs[0] and int(one.name.partition("-")[0]) <= self.number:
                     remove(one.address)
 

@@ -44,7 +44,7 @@ class KeptWays:
                 ways = self.states.opened(
                     bucket, version, lambda state, has: made.restore(state, has.names, has.fetch, program)
                 )
-        _known[self.run, self.states.stage, bucket] = -1, ways  # until the version is kept
+        _known[self.run, self.states.stage, bucket] = -1, ways  # -1 until `keep` stores a version
         return ways
 
     def keep(self, bucket: int, version: int, batch: int) -> None:

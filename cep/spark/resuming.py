@@ -89,7 +89,7 @@ def opened(
     with checkpoints.checkpoint_errors(folder):
         mine = _info(engine, query, ISO if checkpoints.depends_on_input(folder) else times())
         if not (folder / disk.CHECKPOINT).exists():
-            checkpoints.vacant(folder, query.output)  # before anything is put there
+            checkpoints.vacant(folder, query.output)  # check this before anything is written there
         private_folder(folder)
         locks.enter_context(disk.locked(folder, patience))
         state, moved = checkpoints.claim(

@@ -132,7 +132,7 @@ class StageTask:
         for key, (known, _) in list(_engines.items()):
             run, stage, bucket = key
             if run != self.run or (stage == self.stage.number and not self.states.newest(bucket, known)):
-                del _engines[key]  # of a run that has ended, or of a bucket that other workers have gone on with
+                del _engines[key]  # its run has ended, or another worker has continued its bucket
 
     def step(self, bucket: int, version: int, rows: Sequence[ShuffleBlock], watermark: int, batch: int) -> Stepped:
         """Step a bucket with its rows, up to the watermark (milliseconds; 0: there is none yet).
@@ -203,7 +203,7 @@ class StageTask:
         tables = self.counted(bucket, version, tables, stable)
         made: list[Mapping[str, pl.DataFrame]] = []
         if self.recorded.intersection(tables) and engine.watermark < until <= FARTHEST:
-            made.append(engine.advance(until))  # which of their records are late is known to the engine alone
+            made.append(engine.advance(until))  # only the engine knows which records are late
         if tables:
             engine.receive(tables)
             dead += self.refused_rows(engine, tables, bucket, rows)
@@ -227,7 +227,7 @@ class StageTask:
         )
         for number, one in enumerate(came, whole):
             self.taken(engine, bucket, number, one.rows, one.watermark)
-        engine.take_counts()  # they were told before
+        engine.take_counts()  # these counts were reported before
         return engine
 
     def settle(self, bucket: int, version: int) -> None:
@@ -324,7 +324,7 @@ class StageTask:
             if timely:
                 engine.learn([(time, change.encode()) for time, change, _, _ in timely])
             timely = []
-        except CepError:  # one of them cannot be: then each is taken alone
+        except CepError:  # one of them is not possible: apply each one alone
             pass
         late = KNOWN if self.program.known else "the update is late: the watermark has passed it"
         for time, change, file, line in changes:
@@ -346,7 +346,7 @@ class StageTask:
         keys = LateKeys(self.program, rows)
         for row in sorted(rows, key=lambda row: (row.event, row.place, row.source or "")):
             if row.event in ("", LATE):
-                continue  # a call, or of none
+                continue  # these blocks have no rows of an event
             table = unpack(row.rows)
             if row.event in self.stage.outside and row.event not in self.recorded:
                 ends, until = table["end"].to_numpy(), keys.until(row.event, table, stable)
@@ -394,7 +394,8 @@ class StageTask:
             order = int(tables[event][ARRIVAL][dead.row])
             text = "".join(self.records(tables[event][dead.row : dead.row + 1], event))
             number = file_of(order)
-            source = sources.get(number, sources.get(number >> FILE_BITS << FILE_BITS))  # of a DataFrame: by its input
+            # Rows of a DataFrame have the number of its input.
+            source = sources.get(number, sources.get(number >> FILE_BITS << FILE_BITS))
             dead_letters.append(DeadLetter(source, line_of(order), dead.reason, dead.code, text or None, dead.type))
         return dead_letters
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cep.spark.stage_task import StageTask
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-_FEW = 8  # of so many too many stores nobody is warned
+_FEW = 8  # with up to twice as many stores, there is no warning
 _STORES = "spark.sql.shuffle.partitions"
 _ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -74,7 +74,7 @@ def streamed(
         )
     timed = f"{BLOCKS}, {TIMED} timestamp"
     every = [frame(spark).mapInArrow(dealing(program, one, timed=True), timed) for frame, one in frames]
-    late = -(-lateness // 1000)  # Spark would cut what is less than a millisecond
+    late = -(-lateness // 1000)  # rounded up, because Spark drops fractions of a millisecond
     blocks = reduce(DataFrame.unionAll, every).withWatermark(TIMED, f"{late} milliseconds").drop(TIMED)
     packed = PackedProgram.of(program)
     for stage in program.stages:
@@ -146,7 +146,7 @@ class Buckets(StatefulProcessor):
         if engine is not None and known == version:
             return engine
         for key in [each for each in _engines if each[0] != self._run]:
-            del _engines[key]  # of runs that have ended, or that load it again
+            del _engines[key]  # of runs that have ended, or that will load the state again
         assert self._task is not None, "it is made first"
         engine = self._task.program.engine(self._number)
         if version:

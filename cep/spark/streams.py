@@ -157,9 +157,9 @@ class Stream:
 def _let_go(query: StreamingQuery, locks: ExitStack, output: Path) -> None:
     """Wait for the end of a query, then finish committed micro-batches and release its checkpoint."""
     with locks:
-        with suppress(Exception):  # who awaits the query is told why it failed
+        with suppress(Exception):  # whoever awaits the query receives the error
             query.awaitTermination()
-        with suppress(CepError):  # the next run does it
+        with suppress(CepError):  # otherwise, the next run does it
             file_sink.finish_batches(output)
 
 

@@ -93,7 +93,7 @@ class Slots:
     def clear(self) -> None:
         """Remove the data of the shuffles now, and not only when Java collects its garbage."""
         java: Any = self._context._jsc
-        with suppress(Py4JError):  # Java has ended, which is told where it matters
+        with suppress(Py4JError):  # Java has ended; others report this
             cleaner = java.sc().cleaner()
             for shuffle in self._shuffles if cleaner.isDefined() else ():
                 cleaner.get().doCleanupShuffle(shuffle, False)

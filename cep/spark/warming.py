@@ -99,7 +99,7 @@ class _Seen:
         start, end = table["start"].min(), table["end"].min()
         self.start = min(self.start, start) if isinstance(start, int) else self.start
         self.end = min(self.end, end) if isinstance(end, int) else self.end
-        late = pl.col("end") < stretch.since  # where a row has no end, another may go by its key
+        late = pl.col("end") < stretch.since  # rows without an end stay: they may withdraw others by key
         gone = late if stretch.until is None else late | (pl.col("end") > stretch.until)
         return table.filter(~gone.fill_null(value=False))
 

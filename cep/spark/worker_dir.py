@@ -106,7 +106,7 @@ class Home:
         self._sweep(versions)
         self._forget(asked)
         self._bring_cold(asked)
-        for folder in (self.dead, CommitLog(self.output).coming("").parent):  # of a task that failed
+        for folder in (self.dead, CommitLog(self.output).coming("").parent):  # files of a failed task
             shutil.rmtree(folder, ignore_errors=True)
         self.dead.mkdir()
         for piece in sorted(letters, key=lambda piece: (piece.event, piece.place)):
@@ -203,7 +203,7 @@ def _remove_left(local: Path) -> None:
             os.kill(int(pid), 0)
         except ProcessLookupError:
             shutil.rmtree(path, ignore_errors=True)
-        except (ValueError, PermissionError):  # it is another's
+        except (ValueError, PermissionError):  # the folder belongs to others
             continue
 
 

@@ -24,7 +24,7 @@ def working_folder() -> Iterator[Path]:
     try:
         with (root / f".{_LOCK}").open("wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            os.rename(lock.name, root / _LOCK)  # nobody else sees it without its lock
+            os.rename(lock.name, root / _LOCK)  # so no other process sees it unlocked
             (root / _FOLDER).mkdir()
             yield root / _FOLDER
     finally:

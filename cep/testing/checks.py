@@ -182,7 +182,7 @@ class Checker:
         for each in matched.missing:
             near = nearest(each, free)
             if near is not None:
-                free.remove(near)  # it is shown with what it is nearest to
+                free.remove(near)  # it is shown with the nearest expectation
             yield self._missing(each, near or nearest(each, rows))
         if not more:
             for row in free[:MOST]:
@@ -205,7 +205,7 @@ class Checker:
         details = (f"derived  {word} {self.row_text(row, self.engine.outputs[word])}", *self._why(word, row))
         return Failure(name, f"`{word}` is derived, and {why}", details)
 
-    # --- why ---
+    # --- explanations ---
 
     @cached_property
     def explainer(self) -> Explainer:
@@ -252,7 +252,7 @@ class Checker:
         elif isinstance(start := wanted.values.get(0), int):
             since = until = start
         answer = self.explainer.why_not(EventQuestion(schema.name, fixed, since, until))
-        if answer["exists"]:  # with other times: the nearest says which
+        if answer["exists"]:  # it exists at another time, which the nearest row shows
             return []
         lines = _cut(["why not", *(f"  {line}" for line in refusals(answer, 72))])
         if self.prepared.until is not None and any(each["failure"]["kind"] == "whole" for each in answer["rules"]):

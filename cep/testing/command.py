@@ -137,7 +137,7 @@ def test(options: TestOptions) -> int:
         try:
             result = session.run(each)
         except CepError as error:
-            if str(error) not in told_errors:  # a program that is wrong is wrong in each of its tests
+            if str(error) not in told_errors:  # an error in a program recurs in each of its tests
                 complain(error)
             told_errors.add(str(error))
             refused = True

@@ -82,7 +82,7 @@ def coverage_of(file: RuleTestFile, programs: Programs) -> list[CoverageItem]:
             probed[key] = _probed(prepared)
         program, probes = probed[key]
         outcome = replace(prepared, program=program).run()
-        ended = replace(prepared, program=program, until=None).run()  # what UNLESS waits for is known
+        ended = replace(prepared, program=program, until=None).run()  # at its end, every UNLESS is decided
         for probe in probes:
             item = items.setdefault(
                 (probe.kind, probe.text, probe.span), CoverageItem(probe.kind, probe.text, probe.span)

@@ -156,7 +156,7 @@ def _kept_in_window(records: Records, revise: int, random: Random) -> NDArray[np
     by_end: dict[int, list[int]] = {}
     for number, (_, place) in enumerate(arrivals):
         by_end.setdefault(ends[place], []).append(number)
-    for numbers in by_end.values():  # a correction comes after what it corrects
+    for numbers in by_end.values():  # a correction arrives after the record that it corrects
         times = sorted(arrivals[number][0] for number in numbers)
         for number, time in zip(numbers, times):
             arrivals[number] = (time, arrivals[number][1])

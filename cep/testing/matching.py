@@ -167,7 +167,7 @@ class Matched:
 def match(wanted: Sequence[Wanted], rows: Sequence[Row]) -> Matched:
     """Match as many expectations and rows as possible, one to one (augmenting paths; Berge 1957)."""
     fits = [[place for place, row in enumerate(rows) if each.matches(row)] for each in wanted]
-    owner: dict[int, int] = {}  # by row the expectation that has it
+    owner: dict[int, int] = {}  # by row, the expectation that is matched with it
     for number in range(len(wanted)):
         _augment(number, fits, owner)
     having = set(owner.values())

@@ -153,7 +153,7 @@ def mutants_of(read: ReadProgram, options: CompileOptions) -> Iterator[Mutant]:
                 read.tree, statements=(*read.tree.statements[:place], changed, *read.tree.statements[place + 1 :])
             )
             where = statement.span if span == NOWHERE else span
-            if where == NOWHERE:  # nobody wrote it
+            if where == NOWHERE:  # it is not in the text of the program
                 continue
             try:
                 yield Mutant(where, change, lowered(tree, options))
@@ -161,7 +161,7 @@ def mutants_of(read: ReadProgram, options: CompileOptions) -> Iterator[Mutant]:
                 continue
     for place, rule in enumerate(rules.rules):
         for body, span, change in mutations(rule.body, read.parameters):
-            if span == NOWHERE:  # nobody wrote it
+            if span == NOWHERE:  # it is not in the text of the program
                 continue
             other = replace(rule, body=body)
             yield Mutant(span, change, replace(rules, rules=(*rules.rules[:place], other, *rules.rules[place + 1 :])))

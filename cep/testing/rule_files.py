@@ -218,7 +218,8 @@ def _test(file: RuleTestFile, place: Value, tolerance: float) -> RuleTest:
         if "name" not in says:
             place.fail("the test has no name", "`- name: a warm fridge is reported`")
         name = says["name"].word("the name of the test")
-        if not any(key in says and says[key].filled for key in CHECKS) and not wrong:  # the one may be misspelt
+        # After a mistake, the check may be there but misspelt.
+        if not any(key in says and says[key].filled for key in CHECKS) and not wrong:
             listed = ", ".join(f"`{key}`" for key in CHECKS)
             hint = f"say what comes out with one of {listed}"
             wrong.append(says["name"].error(f"the test `{name}` checks nothing", hint))
@@ -286,7 +287,7 @@ def _expectations(value: Value, example: str, wrong: Mistakes) -> list[Expectati
 
 
 def _expectation(value: Value, example: str) -> Expectation:
-    if value.mapping is None:  # a bare name expects any of its type
+    if value.mapping is None:  # a bare name expects any occurrence of this event
         value.word(f"`{example}`")
         return Expectation(value, value, {})
     name, values = value.only_entry(f"`{example}`")

@@ -214,7 +214,7 @@ class Incremental:
         ends = (table[END] for each in late.values() for table in (each.going, each.coming) if rows(table))
         first = min((int(table.min()) for table in ends), default=END_OF_TIME)
         self.since = min(self.since, first)
-        if first < since:  # not of the latest instant alone
+        if first < since:  # some changes lie before the latest instant
             self.used = frontier.watermark
         return found, ahead
 

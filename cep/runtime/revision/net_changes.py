@@ -29,7 +29,7 @@ def net_changes(
     several = equal_records(plan).several if numbered else frozenset[str]()
     for event in sorted((old.keys() | new.keys()) & set(plan.derived)):
         none = empty(len(plan.schemas[event].attributes))
-        if not any(map(rows, old.get(event, ()))):  # what comes in order was not there before
+        if not any(map(rows, old.get(event, ()))):  # rows that arrive in order replace no others
             change = RowChanges(none, concat([*new.get(event, ())] or [none]))
         else:
             before = concat(old[event])
@@ -93,7 +93,8 @@ class RevisionLineage:
 
     def __init__(self, history: OccurrenceHistory, spare: Machine, plan: Plan, transitions: Iterable[str]) -> None:
         self.history, self.spare, self.transitions = history, spare, frozenset(transitions)
-        self._derived = frozenset(plan.derived) - plan.edges  # what makes fluents begin and end is known of these
+        # Beginnings and ends of fluents have no history of their own.
+        self._derived = frozenset(plan.derived) - plan.edges
         self._records: list[Ints] = []
         self._made: list[Ints] = []
 
@@ -114,7 +115,7 @@ class RevisionLineage:
                     before, now = concat(tables), made.get(name)
                     if now is None:
                         self._made.append(before[IDENTITY])
-                        continue  # what came in as well has the name of its record in both
+                        continue  # an occurrence that was also received has its record's identity before and now
                     self._made.append(np.setdiff1d(before[IDENTITY], now[IDENTITY]))
                     made[name] = contiguous(now[:, ~np.isin(now[IDENTITY], before[IDENTITY])])
             add({name: [table] for name, table in made.items()})

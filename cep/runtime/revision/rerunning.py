@@ -173,7 +173,7 @@ class StageReplay(Region):
                 sides = [found.sides(unit) if not isinstance(unit, str) or unit in chained else () for unit in units]
                 self.inputs = {event: found.taken(event) for event in stage.inputs}
                 self.outputs = {event: found.given(event) for event in self.gives if event not in stage.merged}
-            except CepError:  # something in it is held of no key
+            except CepError:  # some state in it belongs to no key
                 self.keyed = False
         super().__init__(stage.number, own, [places[unit] for unit in units], sides, KeyNumbers(pool), alone)
 
@@ -304,7 +304,7 @@ class GoingBack:
         """Rerun a stage where its input has changed. Return the changes of its output."""
         replay, made = self._replay(stage), dict[str, list[RowChanges]]()
         due = self._due(replay, changes, window)
-        to_the_end = self.knowledge.reaches(stage)  # what is known later may differ, too
+        to_the_end = self.knowledge.reaches(stage)  # the knowledge may differ at later times, too
         if to_the_end:
             due[window.place(self.knowledge.reached(stage, np.empty(0, np.int64))[0])] = None
 

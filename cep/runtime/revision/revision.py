@@ -69,13 +69,14 @@ class Revision:
         self.plan, self.machine, self.window = plan, machine, window
         self.length = window.length
         self.watermark = BEGINNING
-        self.floor = BEGINNING  # what ends at or before it is final, whatever the length of the window
+        self.floor = BEGINNING  # rows that end at or before it are final, even within the window
         self.stretches = [Stretch(BEGINNING, KeptState(copied(machine.states())))]
         self.waiting: Windows = {}
         self.late: dict[str, list[RowChanges]] = {}
         self.merges = any(stage.merged for stage in partition(plan))
         """True if several keys or stages may derive the same occurrence."""
-        whole = self.merges or (history is not None and len(partition(plan)) > 1)  # each stage is told of all origins
+        # With a history, occurrences of several stages are revised together, so that each stage sees all origins.
+        whole = self.merges or (history is not None and len(partition(plan)) > 1)
         self.going_back = GoingBack(plan, machine, build, pool, changes, history is not None, whole)
         self.stats = RevisionStats()
         self.late_rows: Counter[str] = Counter()
@@ -126,7 +127,7 @@ class Revision:
         late = []
         for table, come in ((changes.going, False), (changes.coming, True)):
             before = table[END] <= self.watermark
-            if not before.any():  # so it is where all comes in order
+            if not before.any():  # the usual case: rows arrive in order
                 self._window(self.waiting, event).change(table, come)
                 late.append(self._none(event))
                 continue
@@ -170,7 +171,7 @@ class Revision:
                     self._revise(old, new, at)
             self.stats += RevisionStats(revisions=1, seconds=(perf_counter_ns() - began) / 1e9)
         since = self.watermark
-        if since == BEGINNING:  # nothing is held, and all that comes ends later
+        if since == BEGINNING:  # there is no state yet, and all rows end later
             since = max(since, min(at.first, watermark) - 1)
         tries = self.latest.expected > 0 and watermark < END_OF_TIME and not self._changes_begun
         for until in cuts_between(since, watermark, self.length):
@@ -190,7 +191,7 @@ class Revision:
             extend(new, made)
             self.watermark = until
             self._begin_stretch(until, at)
-        if not self.length:  # nothing goes back
+        if not self.length:  # nothing is ever revised
             self.stretches[-1].inputs = {}
         while len(self.stretches) > 1 and self.stretches[1].since <= self.stable:
             self.stretches.pop(0)
@@ -206,7 +207,7 @@ class Revision:
             self.lineage.made(old, new)
         found = dict(net_changes(self.plan, old, new, self.window.handed is not None, self.lineage is None))
         self.stats += RevisionStats(withdrawn=sum(rows(each.going) for each in found.values()))
-        return found if self.lineage is None else dict(all_changes(self.plan, old, new))  # of that it may change, too
+        return found if self.lineage is None else dict(all_changes(self.plan, old, new))  # the lineage may change, too
 
     def _keep(self, inputs: Mapping[str, Table], made: Given, until: int) -> None:
         """Add input and output up to a time to the last stretch.
@@ -304,7 +305,7 @@ class Revision:
     def _states(self) -> list[list[pa.RecordBatch]]:
         return [[to_arrow(state) for state in each.state.base] for each in self.stretches]
 
-    # --- what changes before the watermark ---
+    # --- changes before the watermark ---
 
     def _revise(self, old: Given, new: Given, at: Frontier) -> None:
         """Rerun the stages that late changes affect."""
@@ -338,7 +339,7 @@ class Revision:
             tables = [table for each in late.values() for table in (each.going, each.coming)]
             if not self.merges:
                 if all((table[END] >= self.watermark).all() for table in tables):
-                    return False  # the latest instant goes on, which nothing is late for
+                    return False  # only the latest instant continues; nothing is late
                 changes.cost(late)
                 if changes.spent < sum(window.size for each in self.stretches for window in each.inputs.values()):
                     return False

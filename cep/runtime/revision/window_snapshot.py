@@ -104,7 +104,7 @@ def restore(
         state = []
         for goal in goals:
             state.append(next(rest))
-            goal.restore(state[-1])  # it says what is wrong; the state of now is restored after it
+            goal.restore(state[-1])  # this checks the state; the current state is restored afterwards
         inputs, given = held[1 + 2 * number : 3 + 2 * number]
         revision.stretches.append(Stretch(since, KeptState([from_arrow(each) for each in state]), inputs, given))
 

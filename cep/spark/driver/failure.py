@@ -23,12 +23,12 @@ LONGEST = 10_000_000
 """The size in bytes at which another log file begins."""
 
 _RAISED = re.compile(r"^(?:\w+\.)*(\w+): ", re.MULTILINE)
-_JAVA = re.compile(r"^: (?:[\w$]+\.)+[\w$]+: (.+)$", re.MULTILINE)  # in a traceback of a call of Java
+_JAVA = re.compile(r"^: (?:[\w$]+\.)+[\w$]+: (.+)$", re.MULTILINE)  # in the traceback of a call to Java
 _OWN = "cep.core.errors.CepError"
 _STATE = re.compile(r"\s+SQLSTATE: \w{5}$")
 _HINT = "\nhint: "
 _MOMENT = 2.0  # seconds
-_STARTED = "PYSPARK_GATEWAY_PORT"  # in the environment of what spark-submit starts
+_STARTED = "PYSPARK_GATEWAY_PORT"  # in the environment of processes that spark-submit starts
 _CHATTER = re.compile(rb"\s*$")
 _CLASS = re.compile(r"^(?:Exception in thread \"[^\"]*\" |Caused by: )?(?:[\w$]+\.)+[\w$]+: ")
 _LOGGED = re.compile(r"^[\d/\-]+ [\d:.]+ (?:WARN|ERROR) \S+: ")
@@ -117,7 +117,7 @@ def redirected(folder: Path) -> Iterator[None]:
         os.dup2(before, 2)
         os.close(before)
         if failed:
-            copying.join(_MOMENT)  # so that the reason, which was written last, can be found
+            copying.join(_MOMENT)  # so that the log has the reason, which was written last
 
 
 def silence_gateway(server: Any) -> None:

@@ -56,8 +56,8 @@ _PLAIN = re.compile(r"[\w./+@-]+", re.ASCII)
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 _KEPT = 2
 """The number of archives to keep per PySpark, for different versions of Java."""
-_LONGEST = 120.0  # seconds that Java may take to write
-_LEAVING = 2.0  # seconds in which it removes its own files
+_LONGEST = 120.0  # seconds that Java may take to write the archive
+_LEAVING = 2.0  # seconds that Java may take to remove its files
 _POLL = 0.1
 
 
@@ -100,16 +100,16 @@ class JavaStart:
         came: list[int] = []
         with stops.listening(came.append):
             if SparkContext._active_spark_context is not None:
-                with suppress(Py4JError, OSError):  # it may have ended by itself
+                with suppress(Py4JError, OSError):  # Java may have ended by itself
                     SparkContext._active_spark_context.stop()
-            gateway.proc.stdin.close()  # Java ends when nobody speaks to it
+            gateway.proc.stdin.close()  # Java ends when its input is closed
             until = time.monotonic() + (_LONGEST if self.well else _LEAVING)
             while gateway.proc.poll() is None and not came and time.monotonic() < until:
                 time.sleep(_POLL)
         over = gateway.proc.poll() is not None
         gateway.proc.kill()
         gateway.proc.wait()
-        SparkContext._gateway = SparkContext._jvm = None  # another run of this process starts its own
+        SparkContext._gateway = SparkContext._jvm = None  # the next run in this process starts its own Java
         with suppress(OSError):
             if over and self.well:
                 size = self.written.stat().st_size
@@ -140,7 +140,7 @@ def java_start(java: Path | None, master: str, settings: Mapping[str, str], keep
     lock = _locked(folder / _LOCK) if keep and not others else None
     if lock is None:
         return JavaStart(environment)
-    for left in (*folder.glob(f"*{_WRITTEN}"), *folder.glob(f"{made}-*{_ARCHIVE}")):  # killed; damaged
+    for left in (*folder.glob(f"*{_WRITTEN}"), *folder.glob(f"{made}-*{_ARCHIVE}")):  # of killed runs; damaged
         left.unlink(missing_ok=True)
     written = folder / f"{made}{_WRITTEN}"
     return JavaStart(environment, f"-XX:ArchiveClassesAtExit={written} {_QUIET}", written, _lock=lock)
@@ -173,10 +173,10 @@ def _folder(installed: Path) -> Path | None:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / _ORIGIN).write_text(str(installed), encoding="utf-8")
             for other in folder.parent.glob(f"*/{_ORIGIN}"):
-                if not os.path.isdir(other.read_text(encoding="utf-8")):  # here: it may be there on another machine
+                if not os.path.isdir(other.read_text(encoding="utf-8")):  # but another machine may have it
                     for archive in other.parent.glob(f"*{_ARCHIVE}"):
                         archive.unlink(missing_ok=True)
-        return None if others_may_write(folder, installed.stat().st_uid) else folder  # Java runs what is there
+        return None if others_may_write(folder, installed.stat().st_uid) else folder  # Java runs code from this folder
     return None
 
 

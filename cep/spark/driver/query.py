@@ -46,8 +46,8 @@ TRIES = 5
 """The maximum number of starts of a query in a row without a finished micro-batch."""
 
 _TIMEOUT = 10.0  # seconds that the last event of a query may take
-_POLL = 0.2  # seconds between two looks at the request
-_LOOK = 2.0  # seconds between two looks at what is done
+_POLL = 0.2  # seconds between two checks for a stop request
+_LOOK = 2.0  # seconds between two calls of `working`
 _PASSING = ("failed to connect back", "worker to connect back", "Python worker exited unexpectedly")
 _LOST = ("java.io.EOFException", "Connection reset", "Broken pipe")
 """The messages of Java if the planning process dies during a request."""
@@ -165,7 +165,7 @@ class StopRequest:
     def wait(self, query: StreamingQuery, endless: bool) -> None:
         """Wait until the query has ended, by itself or on request. CepError: it has failed; the error gives the
         reason."""
-        last: int | None = None  # micro-batch that had ended when the request was passed on
+        last: int | None = None  # the last micro-batch that had ended when the request was passed on
         looked = monotonic()
         try:
             while not query.awaitTermination(_POLL):  # type: ignore[arg-type]
@@ -173,7 +173,8 @@ class StopRequest:
                     query.stop()
                 elif self._file.exists():
                     last = _last(query) if last is None else last
-                    if endless and not query.status["isTriggerActive"]:  # a micro-batch that begins now has no rows
+                    # A micro-batch that begins now would have no rows.
+                    if endless and not query.status["isTriggerActive"]:
                         query.stop()
                     elif self._beside and _last(query) > last:
                         query.stop()

@@ -40,7 +40,7 @@ class InputRemarks:
         """Take the reports of a micro-batch. Return the warnings that cannot wait for the end."""
         for one in reports:
             self._told |= dict.fromkeys(one.remarks)
-            reached = one.watermark  # which an earlier run may have moved
+            reached = one.watermark  # an earlier run may have moved it
             if one.stage == READING:
                 reached = None if self._by_key else one.latest
             if reached is not None and (self._reached is None or reached > self._reached):

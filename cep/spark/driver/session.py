@@ -33,7 +33,7 @@ from cep.spark.driver.sockets import unix_sockets
 NEEDED: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "false",
-    "spark.speculation": "false",  # a task that runs twice does the same work twice
+    "spark.speculation": "false",  # a task that runs twice would do its work twice
 }
 """Required settings. With others, a query would be wrong or would not run."""
 
@@ -44,9 +44,9 @@ CHOSEN: Mapping[str, str] = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
-    "spark.cleaner.periodicGC.interval": "10min",  # what jobs leave behind stays until then
+    "spark.cleaner.periodicGC.interval": "10min",  # data of finished jobs stays until then
     "spark.python.authenticate.socketTimeout": "60s",  # workers start slowly on a busy machine
-    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",  # else what reads has workers of its own
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",  # else readers have own workers
 }
 """Settings for a run on one machine. User options and those of spark-submit override them."""
 
@@ -79,7 +79,7 @@ _MASTER = re.compile(
 )
 _WORDS = ("local", "local-cluster", "spark://", "yarn", "k8s://")
 _TIMEOUT = 3.0  # seconds that a master may take to answer
-_STOPPED = "stopped SparkContext"  # by what the log says
+_STOPPED = "stopped SparkContext"  # a message in the log
 
 
 def java_program() -> Path | None:
@@ -95,7 +95,7 @@ def java() -> int | None:
     if program is None:
         return None
     found = None
-    with suppress(OSError, ValueError):  # to start Java and ask it takes a third of a second
+    with suppress(OSError, ValueError):  # a file is faster: starting Java takes a third of a second
         about = program.resolve().parents[1] / "release"
         found = re.search(r'^JAVA_VERSION="(\d+)', about.read_text(encoding="utf-8"), re.MULTILINE)
     if found is None:
@@ -173,7 +173,7 @@ def beginning(master: str | None, options: Mapping[str, str], keep: bool = False
     runs."""
     try:
         return java_start(java_program(), _named(_or_local(master, options), options), options, keep)
-    except OSError:  # a full disk, say: Java begins later then
+    except OSError:  # e.g. the disk is full: Java then starts later
         return JavaStart()
 
 
@@ -199,7 +199,7 @@ def session(master: str | None, options: Mapping[str, str], begins: JavaStart | 
     os.environ.setdefault("PYSPARK_PYTHON", options.get("spark.pyspark.python", sys.executable))
     home = str(Path(__file__).resolve().parents[3])
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if home not in paths:  # run from its source: workers need it as well
+    if home not in paths:  # it runs from a source tree: workers need the path as well
         os.environ["PYTHONPATH"] = os.pathsep.join([home, *filter(None, paths)])
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     builder = SparkSession.builder.appName("semcep")
@@ -363,6 +363,6 @@ def _let_go(context: SparkContext) -> None:
     Java would do so a moment later. But in a container with only this process, Java would be killed first, and
     executors on Kubernetes would stay until someone removes them.
     """
-    with warnings.catch_warnings(), suppress(PySparkException, Py4JError, OSError):  # Java has ended
+    with warnings.catch_warnings(), suppress(PySparkException, Py4JError, OSError):  # Java may have ended
         warnings.simplefilter("ignore")
         context.stop()

@@ -271,7 +271,7 @@ class CommitLog:
         path = self._folder / f"{NOTE}.{batch}"
         try:
             data = path.read_bytes()
-        except FileNotFoundError:  # nothing yet, or long ago
+        except FileNotFoundError:  # not written yet, or removed
             return {}
         try:
             found: dict[str, Any] = json.loads(_proven(path, data))

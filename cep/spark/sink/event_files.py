@@ -23,7 +23,7 @@ from cep.spark.disk import writing_to
 from cep.spark.sink.changelog import as_changelog, changelog_schemas
 from cep.spark.sink.commit_log import WITHDRAWN, CommitLog, OutputFile
 
-if TYPE_CHECKING:  # which has tasks call this module
+if TYPE_CHECKING:  # `file_sink` imports this module in tasks
     from cep.spark.sink.file_sink import FileSinkOptions
 
 Rows = Iterable[tuple[str, pl.DataFrame]]
@@ -44,7 +44,7 @@ def write_event_files(options: FileSinkOptions, rows: Rows, name: str, first: bo
     with writing_to("--output", log.files):
         log.coming(name).parent.mkdir(parents=True, exist_ok=True)
         if options.format == "jsonl":
-            if options.passing and options.meanings is not None:  # what is withdrawn is sent first
+            if options.passing and options.meanings is not None:  # withdrawals are sent first
                 gone, come = (_changed(found, word) for word in (WITHDRAW, ADD))
                 return [
                     *_lines(options, gone, log, f"{name}{WITHDRAWN}"),

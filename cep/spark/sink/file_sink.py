@@ -20,7 +20,7 @@ from cep.spark.disk import BACK, SINK_LOG, SPARK, exclusive, remove_hidden, writ
 from cep.spark.sink.commit_log import WITHDRAWN, CommitLog, OutputFile, file_name
 from cep.spark.spark_files import last, plan_hash, sync_batch
 
-if TYPE_CHECKING:  # loaded only where files are written: the process that commits does without
+if TYPE_CHECKING:  # loaded only where files are written, not in the process that commits
     import polars as pl
 
 

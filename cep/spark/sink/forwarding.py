@@ -35,7 +35,7 @@ NOTE = "table.json"
 PATIENCE = 60.0
 """The seconds for which a run over finite input retries an unreachable destination."""
 
-_PAUSE, _LONGEST, _LOOK = 1.0, 30.0, 0.1  # seconds between two tries, and between two looks whether to end
+_PAUSE, _LONGEST, _LOOK = 1.0, 30.0, 0.1  # seconds: first and longest pause before a retry, and between checks
 _BYTES = 1 << 22  # bytes that are sent at once
 _ROWS = 1 << 17
 _TYPE = "type"
@@ -87,7 +87,7 @@ class Table:
     def __init__(self, name: TableName, job: str, checkpoint: Path) -> None:
         self._name, self._job, self._note = name, job, checkpoint / NOTE
         self._table = KINDS[name.kind]
-        self._small = 0  # commits since small files were put together
+        self._small = 0  # commits since the last compaction
 
     def take(self, files: Sequence[Path], number: int) -> None:
         """See `Destination`. CepError: also if another table may already have these rows."""
@@ -99,7 +99,7 @@ class Table:
         for path in files:
             path.unlink()
         if self._name.compact is not None and self._small >= self._name.compact:
-            with suppress(CepError):  # it is tried again behind the next rows, and told at the end
+            with suppress(CepError):  # it is repeated after the next rows; the last failure is reported
                 self._table.compact(self._name)
                 self._small = 0
 
@@ -217,7 +217,7 @@ def forwarding(
     finally:
         try:
             to.close()
-        except (CepError, OSError) as error:  # the rows are there
+        except (CepError, OSError) as error:  # the rows have arrived; only compaction failed
             why = error.message if isinstance(error, CepError) else reason_of(error)
             warn(f"{why}; small files stay as they are")
 

@@ -109,7 +109,8 @@ class HeldFluents:
         schema, open = self._schemas[name], self._open[name]
         begins = table[EDGE] == "begins"
         closed = table[BOUNDS].is_in(["[", "]"])
-        place = 2 * table["end"] + (begins != closed).cast(pl.Int64)  # where it begins, or first does not hold
+        # In half ticks: where the fluent begins, or no longer holds.
+        place = 2 * table["end"] + (begins != closed).cast(pl.Int64)
         table = table.with_columns(begins.alias("begins"), place.alias("place")).sort("place", maintain_order=True)
         columns = [table[each.name].to_list() for each in schema.attributes]
         arguments = list(zip(*columns, strict=True)) if columns else [()] * table.height
@@ -121,7 +122,7 @@ class HeldFluents:
             if what:
                 open[key] = time, bound
                 begun[key] = None
-            elif key in open:  # else files have left the folder
+            elif key in open:  # otherwise, the file with its beginning has left the folder
                 start, first = open.pop(key)
                 begun.pop(key, None)
                 rows.append((key, start, time, first + bound))

@@ -35,8 +35,8 @@ PAUSE = 0.5
 """The seconds between two looks at the log."""
 
 _TYPE = "type="
-_OWN = ("type", "start", "end")  # columns that attributes never share
-_ROWS = 1 << 17  # of Parquet, that are read at once
+_OWN = ("type", "start", "end")  # columns that are never attributes
+_ROWS = 1 << 17  # rows of Parquet that are read at once
 
 
 class SinkReader:
@@ -56,7 +56,7 @@ class SinkReader:
             raise CepError(f"{path}: there is no log of a sink, `{SINK_LOG}`", hint=hint, code="input")
         fluents = {name: schema for name, schema in schemas.items() if schema.fluent is not None}
         self._held = HeldFluents(path, fluents, edges or {})
-        self._times: dict[str, str] = {}  # of files that say it
+        self._times: dict[str, str] = {}  # the format of times by file, if stated
         self._batches: dict[str, int] = {}  # the micro-batch of each file
         self._readers: dict[str | None, ReadsLines] = {None: self._reader(None)}
         self._last = -1
@@ -97,14 +97,14 @@ class SinkReader:
         path = there.get(str(number)) or there[f"{number}.compact"]
         try:
             entries = entry(path)
-        except FileNotFoundError:  # just compacted
+        except FileNotFoundError:  # the entry was just compacted
             return None
         found = {file_name(line): json.loads(line) for line in entries}
         self._times = {name: times for name, known in found.items() if (times := known.get("times"))}
         self._batches = {name: known["batch"] for name, known in found.items()}
         files = [name for name in found if name not in self._seen]
         if path.suffix == ".compact":
-            self._seen = set(found)  # what has left the log does not come again
+            self._seen = set(found)  # files that have left the log do not return
         else:
             self._seen.update(files)
         self._last = number
@@ -152,7 +152,7 @@ class SinkReader:
         except FileNotFoundError as error:
             if name in map(file_name, CommitLog(self.path).lines()):
                 raise CepError(f"{path}: {reason_of(error)}", code="input") from None
-            return  # the job keeps files for a while, and this one's is over
+            return  # the job keeps files only for a while, and has removed this one
         except OSError as error:
             raise CepError(f"{path}: {reason_of(error)}", code="input") from None
 

@@ -14,7 +14,7 @@ from cep.connectors.records.times import SECOND
 from cep.spark import spark_files
 from cep.spark.source.work_item import WorkItem
 
-if TYPE_CHECKING:  # loaded only where files are read: processes that plan are started often
+if TYPE_CHECKING:  # loaded only where files are read, because processes that plan start often
     from cep.spark.program import ShippedProgram
     from cep.spark.shuffle_blocks import ShuffleBlock
 

@@ -29,7 +29,7 @@ from cep.spark.spark_files import ends_sent, last_ended, moved, next_watermark
 from cep.spark.state.batch_notes import BatchNotes
 from cep.spark.state.migration import Generation
 
-if TYPE_CHECKING:  # loaded only where files are read: processes that plan are started often
+if TYPE_CHECKING:  # loaded only where files are read, because processes that plan start often
     import pyarrow as pa
 
     from cep.spark.job import Job
@@ -172,7 +172,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._changes = FileChangeLog(self._folder, files.updates)
         self._target: int | None = None
         self._ended: int | None = None  # how often the end was sent before this run
-        self._over = False  # whether it was sent: what came since would be late
+        self._over = False  # True if the end was sent: later rows would be late
         self._opened: dict[str, LiveInput] | None = None
         self._idle_watermark: IdleWatermark | None = None
 
@@ -190,7 +190,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._opened
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"files": self.files, "_folder": self._folder}  # workers only read
+        return {"files": self.files, "_folder": self._folder}  # workers only need these, to read
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         if self.files.generation.start is not None:
@@ -339,7 +339,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def discover(self) -> int:
         """Add new files to the list. Return the number of files in it. CepError: see `cep.connectors.inputs`."""
         now: list[tuple[int, Input]] = []
-        known, absent = self._journal.known, ("no-file", "no-files")  # perhaps none yet, or any more
+        known, absent = self._journal.known, ("no-file", "no-files")  # a file may not exist yet, or no longer
         with chdir(self.files.folder):
             for place, spec in enumerate(self.files.specs):
                 if place in self.files.live:

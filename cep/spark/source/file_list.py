@@ -121,7 +121,7 @@ class ListedFile:
         return self.input.path
 
     def fields(self) -> dict[str, Any]:
-        """Return the line of the list."""
+        """Return the fields of the file's line in the list."""
         one, stamp = self.input, self.stamp
         times = {"size": None, "written": None} if stamp is None else {"size": stamp.size, "written": stamp.written}
         own = {"path": one.path, "format": one.format, "type": one.type, "bound": one.bound}

@@ -37,7 +37,7 @@ FORMAT = "kafka"
 EACH = 100_000
 """The maximum number of messages per task."""
 
-_TIMEOUT = 10.0  # seconds in which a broker has to answer
+_TIMEOUT = 10.0  # seconds that a broker may take to answer
 _PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _BESIDE = {
     "org.apache.kafka.clients.consumer.KafkaConsumer": "kafka-clients",

@@ -88,7 +88,7 @@ class FileChangeLog:
                 data = self._new(file, known, last)
             except OSError as error:
                 if known is not None or not strict:
-                    continue  # it is gone again, or cannot be read yet
+                    continue  # the file is gone again, or cannot be read yet
                 reason = reason_of(error)
                 raise CepError(f"{file} cannot be read: {reason}", code="knowledge") from None
             if data is None:
@@ -183,7 +183,7 @@ def _again(file: str, parts: Sequence[dict[str, Any]]) -> _Known:
                 if known.growing is not None:
                     known.growing.read(data)
     except FileNotFoundError:
-        known.growing = None  # what it held is in the checkpoint, and nothing more will come
+        known.growing = None  # its content is in the checkpoint, and it will not grow
     return known
 
 

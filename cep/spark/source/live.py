@@ -27,11 +27,11 @@ from cep.spark.source.message_ranges import LoggedMessages, MessageRange, Offset
 Offset = Any
 """A JSON value: a number of messages, or one for each partition of a topic."""
 
-_EACH = 100_000  # messages of a work item
-_LINES, _BYTES = 20_000, 1 << 23  # messages and bytes of a work item that a worker reads from the log
+_EACH = 100_000  # the maximum number of messages per work item
+_LINES, _BYTES = 20_000, 1 << 23  # the same for a log: messages, and bytes
 _POLL = 0.1  # seconds
-_LONGEST = 10.0  # seconds, or ten times `quiet`: how long a run with an end listens where messages never pause
-_END = 10.0  # seconds that writing may still take when a run stops
+_LONGEST = 10.0  # seconds, or ten times `quiet` if longer: then a finite run stops even if messages never pause
+_END = 10.0  # seconds that writing may take when a run stops
 
 
 class LiveInput(Protocol):
@@ -135,12 +135,12 @@ class LoggedInput(_Counted):
         self._listen(lasting=False)
         quiet, stop = self._address.number("quiet", 1.0), self._folder.parent / STOP
         seen, since = -1, time.monotonic()
-        last = since + max(10 * quiet, _LONGEST)  # a stream that never pauses has no end of its own
+        last = since + max(10 * quiet, _LONGEST)  # otherwise, a stream that never pauses would not end
         while (at := time.monotonic()) < min(since + quiet, last) and self._thread.is_alive() and not stop.exists():
             if self._log.end != seen:
                 seen, since = self._log.end, at
             time.sleep(0.01)
-        self._stop()  # what was not taken stays with the broker
+        self._stop()  # messages that were not acknowledged stay with the broker
         self._target = self._log.end
 
     def work_items(self, start: Offset, end: Offset) -> list[MessageRange]:
@@ -153,7 +153,7 @@ class LoggedInput(_Counted):
         try:
             self._stop()
         finally:
-            self._log.close()  # the next run waits for it
+            self._log.close()  # the next run waits for its lock
 
     def _listen(self, lasting: bool) -> None:
         """Start to listen, once. `lasting`: connect again if a connection ends."""
@@ -183,7 +183,7 @@ class LoggedInput(_Counted):
                 if arrived:
                     self._log.append(arrived)
                     sender.done()
-        except Exception as error:  # whatever it is: else nothing more would come, and nobody would notice
+        except Exception as error:  # any error: otherwise, the input would stop unnoticed
             self._failure = error
 
 
@@ -206,7 +206,7 @@ class TopicInput:
                 for number, end in now.items()
             }
         if self._target is None and _named(now) == start:
-            time.sleep(_POLL)  # Spark asks again at once, and this asks the brokers
+            time.sleep(_POLL)  # Spark asks again at once, and each answer queries the brokers
         return _named(now)
 
     def target(self) -> None:

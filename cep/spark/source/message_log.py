@@ -25,9 +25,9 @@ from cep.spark.disk import BACK, locked, put
 _HEAD = struct.Struct("<HB")
 """The packet identifier (`mid`) and QoS of a message, before its topic."""
 
-_FULL = 1 << 24  # bytes of a segment
-_MIDS = 1 << 16  # packet identifiers that a broker has
-_GONE = "known"  # of removed segments: a check sum, then `mid` and digest of each message
+_FULL = 1 << 24  # the size in bytes at which a segment is full
+_MIDS = 1 << 16  # the number of packet identifiers of a broker
+_GONE = "known"  # a file about removed segments: a checksum, then `mid` and digest of each message
 _PAIR = struct.Struct("<HI")
 
 
@@ -119,7 +119,7 @@ class MessageLog:
         except BaseException:
             self._lock.close()
             raise
-        self._current: RecordLog | None = None  # what messages are added to
+        self._current: RecordLog | None = None  # the segment to which messages are added
 
     @property
     def end(self) -> int:

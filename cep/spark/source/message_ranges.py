@@ -44,7 +44,7 @@ class LoggedMessages(MessageRange):
 
     def __init__(self, number: int, input: Input, there: LoggedRange) -> None:
         assert input.address is not None, "messages are received from an address"
-        named = replace(input.address, options={}, user=None, password=None)  # workers only say where they are from
+        named = replace(input.address, options={}, user=None, password=None)  # workers only name the input
         super().__init__(number, replace(input, address=named), there.first)
         self.there = there
 

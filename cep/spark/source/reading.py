@@ -52,7 +52,7 @@ from cep.spark.worker import freeze_garbage
 FILE = "file"
 """The code of a dead letter for a whole file."""
 
-_BEFORE = -1  # the place of what came before a migration
+_BEFORE = -1  # the place of rows from before a migration
 
 ANY_TIME = None, None
 """A value for `ahead` that accepts records with any time."""

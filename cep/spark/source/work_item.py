@@ -15,7 +15,7 @@ from cep.core.storage.urls import is_url
 from cep.spark.handover import FEW
 from cep.spark.source.file_list import ListedFile
 
-if TYPE_CHECKING:  # loaded only where files are read: processes that plan are started often
+if TYPE_CHECKING:  # loaded only where files are read, because processes that plan start often
     from cep.spark.program import ShippedProgram
     from cep.spark.shuffle_blocks import ShuffleBlock
 

@@ -27,7 +27,7 @@ from cep.spark.state.delta_log import HEAD, Came, LogPlace
 from cep.spark.state.remote import present
 from cep.spark.state.segment_files import PREFIX, Segments, missing_file
 
-if TYPE_CHECKING:  # which loads Arrow, and a process that only plans does without
+if TYPE_CHECKING:  # it loads Arrow, which processes that only plan do without
     from cep.runtime.snapshot import SegmentedState
 
 Opened = TypeVar("Opened")
@@ -36,7 +36,7 @@ Opened = TypeVar("Opened")
 RUN = "run"
 """The file, in the folder of the states, with the name of the checkpoint."""
 
-_BATCH = 8  # bytes of the number of a micro-batch
+_BATCH = 8  # the size in bytes of the number of a micro-batch
 _BEFORE = checksum.HEAD + _BATCH + checksum.SIZE
 
 KEPT = 3
@@ -256,7 +256,7 @@ def _read(path: Path) -> bytes:
 
 def state_header(path: Path) -> dict[str, Any]:
     """Return the header of the snapshot in a state. CepError: it is damaged."""
-    from cep.runtime import snapshot  # loads Arrow, which a process that only plans does without
+    from cep.runtime import snapshot  # it loads Arrow, which processes that only plan do without
 
     try:
         return snapshot.header(read_state(path))

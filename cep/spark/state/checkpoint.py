@@ -123,13 +123,13 @@ def claim(
         if before == now:
             return before, None
         if None not in (before.revise, now.revise) and replace(before, revise=now.revise) == now:
-            before = replace(before, revise=now.revise)  # what was final stays so
+            before = replace(before, revise=now.revise)  # final results stay final
             before.write(file)
             return before, None
         spark_files.remove_spoilt(before.generation.spark(folder))
         resized = replace(before, buckets=now.buckets) == now and migratable and now.revise is None
         if resized and spark_files.ends_sent(before.generation.spark(folder)):
-            return before, None  # nothing more comes
+            return before, None  # no more input will arrive
         if before.frames or not (migrate or resized):
             raise _another(folder, before, now, migratable and not before.frames)
         return _migrated(
@@ -137,7 +137,7 @@ def claim(
         )
     vacant(folder, now.output)
     private_folder(folder)
-    for name in (FILES, CHANGES):  # of a first run that began nothing
+    for name in (FILES, CHANGES):  # of a first run that was killed before it began
         (folder / name).unlink(missing_ok=True)
     made = replace(now, name=uuid4().hex[:12])
     made.write(file)
@@ -149,7 +149,7 @@ def vacant(folder: Path, output: str) -> None:
     there = [one.name for one in folder.iterdir()] if folder.exists() and not (folder / CHECKPOINT).exists() else []
     if any(
         name not in (LOCK, TURN) and not name.startswith(f".{CHECKPOINT}") for name in there
-    ):  # left by a killed run
+    ):  # a killed run may leave these
         raise CepError(
             f"--checkpoint: {folder} is not empty, and no checkpoint of this command",
             hint="name an empty folder, or one that is not there yet",

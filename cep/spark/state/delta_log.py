@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # which loads polars, and a process that only plans does without
+if TYPE_CHECKING:  # it loads polars, which processes that only plan do without
     from cep.spark.shuffle_blocks import ShuffleBlock
 
 MARK = b"\x00came\x02"

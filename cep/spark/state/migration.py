@@ -26,7 +26,7 @@ from cep.spark.sink.file_sink import agree
 from cep.spark.state import bucket_states
 from cep.spark.state.batch_notes import BatchNotes
 
-if TYPE_CHECKING:  # loaded only where a migration begins: processes that plan are started often
+if TYPE_CHECKING:  # loaded only where a migration begins, because processes that plan start often
     from cep.engine import Engine
     from cep.plan.input_horizon import InputHorizon
     from cep.plan.partition import Stage
@@ -309,7 +309,7 @@ def next_generation(
     done = max((int(file.name) for file in spark.glob(before.done)), default=-1)
     last = max(
         done, CommitLog(output).last - before.first
-    )  # what the sink has counts, also where Spark was killed then
+    )  # a micro-batch in the sink counts, even if Spark was killed right after it
     made = Generation(before.number + 1, before.first + last + 1)
     for folder in (made.spark(checkpoint), made.states(checkpoint), made.warm(checkpoint)):
         shutil.rmtree(folder, ignore_errors=True)
@@ -324,7 +324,8 @@ def next_generation(
     notes = BatchNotes(folder)
     note = notes.after(last)
     every, stages = note.versions, len(laid.stages)
-    versions = {name: version for name, version in every.items() if int(name.partition("-")[0]) <= stages}  # of engines
+    # Only the states of engines, which have the stages' numbers.
+    versions = {name: version for name, version in every.items() if int(name.partition("-")[0]) <= stages}
     settle(folder, versions)
     heads = {name: bucket_states.state_header(folder / f"{name}-{version:08}") for name, version in versions.items()}
     latest = max(heads, key=lambda name: int(heads[name]["watermark"]), default=None)

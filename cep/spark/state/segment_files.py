@@ -19,7 +19,7 @@ from cep.core.errors import CepError
 from cep.spark.disk import damaged_file, put
 from cep.spark.state.remote import present
 
-if TYPE_CHECKING:  # which loads Arrow, and a process that only plans does without
+if TYPE_CHECKING:  # it loads Arrow, which processes that only plan do without
     from cep.runtime.snapshot import SegmentedState
 
 MARK = b"\x00segment\x01"
@@ -28,7 +28,7 @@ MARK = b"\x00segment\x01"
 PREFIX = "w"
 """The prefix of the names of segment files."""
 
-_LENGTH = 8  # bytes of the length of what says where the segments are
+_LENGTH = 8  # the size in bytes of the length of the table of segments
 
 Place = tuple[str, int, int]
 """The file, offset and length of a segment."""
@@ -58,7 +58,7 @@ class Segments:
             return cls(folder)
         length = int.from_bytes(state.read(_LENGTH), "little")
         at, end = state.tell(), state.seek(0, os.SEEK_END)
-        if length > end - at:  # nobody has looked at its hash yet
+        if length > end - at:  # the hash is not verified yet
             raise ValueError
         state.seek(at)
         found = json.loads(state.read(length))
@@ -103,7 +103,7 @@ class Segments:
         written: dict[str, bytes] = {}
         for name in state.names:
             if name not in kept:
-                if name not in state.new:  # the state before is not the one that this one goes on from
+                if name not in state.new:  # this state does not continue the previous one
                     raise missing_file(self.folder / f"{bucket}-{version - 1:08}")
                 written[name] = state.new[name]
             elif kept[name][0] in poor:
