@@ -28,7 +28,7 @@ from cep.rules.terms import Constant
 DEEPEST = 3
 """The depth to which missing fluents and events are explained by other missing ones."""
 SOME = 60
-"""The number of occurrences in the tree of the reason why a fluent ended."""
+"""The greatest number of occurrences in the tree that explains why a fluent ended."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Explain why an atom is in an answer stream, or is not: by a derivation in the reduct.
 
-Negated atoms are false in the answer, and positive ones are derived before, so no atom supports itself.
+The negated atoms of a derivation are false in the answer. Its positive atoms are derived earlier, so no atom supports
+itself.
 
 Source: Beck, Eiter and Folie, Ticker (2017), Definition 4; Faber, Leone and Pfeifer (2004).
 """

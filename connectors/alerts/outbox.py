@@ -306,7 +306,7 @@ class Outbox:
         return self._entries("where alert = ? and number < ? order by number desc limit ?", alert, until, most)[::-1]
 
     def loud(self, alert: str, before: int) -> Iterator[OutboxEntry]:
-        """Yield those changes of an alert before a revision that receivers were sent, latest first."""
+        """Yield the changes of an alert that receivers were sent before a revision, latest first."""
         loud = "json_extract(body, '$.silenced') is null and json_extract(body, '$.inhibited') is null"
         where = f"where alert = ? and revision < ? and {loud} order by revision desc limit 100"
         while entries := self._entries(where, alert, before):

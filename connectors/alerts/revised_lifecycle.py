@@ -360,8 +360,8 @@ class RevisedLifecycle:
 
 
 def _placed(changes: Iterable[AlertChange]) -> Iterator[tuple[tuple[int, bool], AlertChange]]:
-    """Yield the changes of one key with sort keys that order the changes of all keys: by time, and endings after
-    beginnings."""
+    """Yield each change of a key with a sort key for the changes of all keys. These are sorted by time, with endings
+    after beginnings."""
     place = (BEGINNING, False)
     for change in changes:
         if not change.withdrawn:

@@ -358,8 +358,8 @@ class Sender:
     def _last_told(
         self, change: AlertChange, before: int, has: Callable[[int], bool] = lambda number: True
     ) -> OutboxEntry | None:
-        """Return the last change of an alert before a revision that the receiver was sent. `has` returns True for entry
-        numbers that it has."""
+        """Return the last change of an alert that the receiver was sent before a revision, or None. `has` returns True
+        for entry numbers that it has."""
         for entry in self.outbox.loud(change.alert, before):
             if has(entry.number) and self._wanted(entry.change):
                 return entry
