@@ -58,7 +58,7 @@ def hundred_rules() -> str:
 
 
 def value(number: int) -> int:
-    """Return the value of a reading, the same in each run."""
+    """Return the value of a reading. It is the same in each run."""
     return random.Random(number).randrange(SPAN)
 
 

@@ -283,7 +283,7 @@ def engine_of(application: Application, dialect: str, keys: int) -> Any:
 
 
 def renamed(engine: Any, batch: Batch) -> Batch:
-    """Rename the columns to those of the program. Raise KeyError if the program does not read an event."""
+    """Rename the columns to the program's names. Raise KeyError if the program does not read an event."""
     out = {}
     for name, table in batch.items():
         every = (attribute.name for attribute in engine.inputs[name].attributes)

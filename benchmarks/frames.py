@@ -1,7 +1,6 @@
 """`python -m benchmarks.frames`: `detect` over tables in memory, compared with `cep run` over the same rows in Parquet.
 
-Each run is a separate process. It reports the CPU seconds after loading, and the growth of memory beyond that of the
-data.
+Each run is a separate process. It reports the CPU seconds and the growth of memory after the data was loaded.
 """
 
 from __future__ import annotations

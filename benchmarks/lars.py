@@ -1,4 +1,4 @@
-"""LARS programs: those of Ticker (A1, A2, B1, B2), the windows of Laser (diamond, join, box), and many rules.
+"""LARS programs from Ticker (A1, A2, B1, B2) and Laser (diamond, join, box), and programs with many rules.
 
 Ticker's programs run tick by tick and many ticks at once. B is compared with clingo, which starts from scratch at each
 tick. Sources: Beck, Eiter, Folie, *Ticker* (2017), section 6; *Laser* (2017).

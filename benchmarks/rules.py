@@ -81,7 +81,7 @@ def by_kind(keys: int) -> str:
 
 
 def by_kind_loop(events: Rows, keys: int) -> list[Row]:
-    """Find the rules by the kind of the reading."""
+    """Evaluate the rules on kinds in Python. A dictionary finds the rules for the kind of a reading."""
     within = KINDED * keys
     levels, jumps = kind_rules()
     waits: defaultdict[tuple[str, Any], deque[tuple[int, int]]] = defaultdict(deque)

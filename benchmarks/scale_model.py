@@ -32,7 +32,7 @@ PROBES = (Shape(FEW), Shape(FEW, files=16), Shape(FEW, buckets=64), Shape(FEW, f
 GRID = tuple(Shape(160_000, files=files, buckets=buckets) for files in (2, 128) for buckets in (1, 128))
 """Micro-batches with so many files and buckets that the cost of blocks becomes visible.
 
-This cost is what the last shape takes beyond the others.
+This cost is the additional cost of the last shape.
 """
 WARMING, EACH, PASSES = 100, 10, 5
 """The number of micro-batches before the first load, of each load per pass, and the number of passes.

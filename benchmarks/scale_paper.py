@@ -102,7 +102,7 @@ def on_paper(costs: Costs) -> Iterator[str]:
 
 
 def by_the_day(costs: Costs) -> Iterator[str]:
-    """Yield a table of what numbers of events per day need at their peak."""
+    """Yield a table of the resources that a number of events per day needs at its peak."""
     heads = "state | every | cores | machines by memory | read and written, MB/s"
     yield f"| events a day | at the peak, a second | keys | {heads} |"
     yield "|--:|--:|--:|--:|--:|--:|--:|--:|"

@@ -75,7 +75,7 @@ def _hot(count: int, equal: bool) -> list[Rule]:
 
 
 def one(number: int) -> str:
-    """Return the same type for each rule."""
+    """Return the type of a rule, which is the same for all rules."""
     return "reading"
 
 
@@ -128,7 +128,8 @@ def _tables(readings: Sequence[Reading]) -> dict[str, pl.DataFrame]:
 
 
 def loop(case: Case) -> tuple[list[float], int]:
-    """Return the same for a Python loop."""
+    """Run a case in a Python loop. Return the seconds of each push except the first, and the number of derived
+    events."""
     rules: defaultdict[str, list[tuple[float, float, int | None, defaultdict[int, deque[int]]]]] = defaultdict(list)
     for type, low, high, room in case.rules:
         rules[type].append((low, high, room, defaultdict(deque)))

@@ -188,7 +188,7 @@ def write(folder: Path, number: int, rows: int, keys: int, seconds: float) -> No
 
 
 def held(root: int) -> tuple[int, int, int, int, float]:
-    """Return what a process and those below it use.
+    """Return the resources of a process and its descendants.
 
     The values are the bytes of memory of Java and of all others, the number of threads, of open files, and CPU seconds.
     """

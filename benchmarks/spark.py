@@ -205,8 +205,8 @@ def busy() -> float:
 
 
 def flink(python: str, load: Load, folder: Path) -> dict[str, float]:
-    """Return the events per second that Flink matches, and that it only scans, in the second run of the same Java
-    process."""
+    """Return the events per second of Flink: for the match, and for a scan. The first run in a Java process is
+    ignored."""
     milliseconds = pl.col("time").dt.epoch("ms")
     for event in ("a", "b"):
         with (folder / f"{event}.csv").open("wb") as file:
@@ -220,10 +220,9 @@ def flink(python: str, load: Load, folder: Path) -> dict[str, float]:
 
 
 def stored(load: Load, out: Path) -> tuple[int, int, int]:
-    """Return bytes in the checkpoint.
+    """Return three sizes in bytes: an engine's snapshot, the states of all buckets, and the whole checkpoint.
 
-    They are those of one engine's snapshot after the last micro-batch, of the states of all buckets, and of all files,
-    which include earlier states and logs.
+    They are measured after the last micro-batch. The checkpoint includes earlier states and logs.
     """
     engine = Engine.from_text(load.text, lateness=None)
     for number, found in enumerate(load.tables()):

@@ -1,7 +1,7 @@
 """The bytes that a bucket on Spark writes per micro-batch, if the input is small and the state is large.
 
-`python -m benchmarks.spark_checkpoint` prints them with those of the whole state, and the CPU time of writing. It uses
-a state of 100,000 keys, and input that is revised, with an hour of events in the window.
+`python -m benchmarks.spark_checkpoint` prints them, the bytes of the whole state, and the CPU time of writing. One case
+has a state of 100,000 keys. Another revises its input, with an hour of events in the window.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ CORES = 2
 STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 COLUMNS = "id long, x long, time timestamp"
 MOST = 3.0
-"""The maximum ratio of the time of `frame()` to that of `start()`."""
+"""The maximum time of `frame()`, relative to `start()`."""
 
 
 def stream(spark: SparkSession, load: Load, folder: Path) -> Stream:

@@ -27,7 +27,7 @@ class Stream:
     tables: Batch
 
     def rows(self) -> Rows:
-        """Return the same as lists of tuples."""
+        """Return the events as lists of tuples."""
         lists: Rows = {}
         for name, table in self.tables.items():
             columns = [table[column].to_list() for column in table.columns if column != "end"]

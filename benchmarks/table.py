@@ -21,7 +21,7 @@ as fast as with integers; facts*1.5: at most 1.5 times the cost with static fact
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A target in few letters, and True if it was reached."""
+    """A target as a short text, and True if it was reached."""
 
     text: str
     reached: bool

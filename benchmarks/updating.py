@@ -81,7 +81,7 @@ def run(
 ) -> float:
     """Return CPU seconds. `every`: updates between pushes.
 
-    One more update, before the others, is not measured. After it, the engine knows on what its tables depend.
+    A first update is not measured. After it, the engine knows which tables depend on what.
     """
     engine = Engine.from_text(PREFIX + rules, knowledge=known)
     change_list, read = changes(count, stations), events(count, stations)

@@ -123,7 +123,7 @@ def spent(process: int) -> float:
 
 
 def measured(name: str, first: Path, source: Path, target: Path, workers: int) -> Measured:
-    """Measure the same in its own process."""
+    """Measure a steady run (see `run`) in its own process."""
     asked = map(str, (name, first, source, target, workers))
     command = [sys.executable, "-m", "benchmarks.workers", "--here", *asked]
     done = subprocess.run(

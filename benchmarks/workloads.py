@@ -39,7 +39,7 @@ def pairs(keys: int) -> int:
 
 
 def many(keys: int) -> int:
-    """Return the WITHIN with about a hundred candidates per event, of which a condition leaves about one."""
+    """Return the WITHIN with about a hundred candidates per event. A condition then leaves about one of them."""
     return 50 * pairs(keys)
 
 

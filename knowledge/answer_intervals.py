@@ -37,8 +37,11 @@ if TYPE_CHECKING:
 class Stretch:
     """Knowledge before, during and after some changes.
 
-    `whole`: the triples that exist at any time. `rest`: those that exist throughout. `after`: the knowledge after the
-    changes. `spans`: the changing triples with their valid times, as written. `seen`: the same, as patterns see them.
+    - `whole`: the knowledge with all triples that exist at any time.
+    - `rest`: the knowledge with the triples that exist throughout.
+    - `after`: the knowledge after the changes.
+    - `spans`: the changing triples with their valid times, as written.
+    - `seen`: the changing triples with their valid times, as patterns see them.
     """
 
     whole: Knowledge

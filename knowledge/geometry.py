@@ -50,8 +50,7 @@ class Geometries:
 
     @cached_property
     def features(self) -> Features:
-        """The IRIs of things at points, with these points. The points of a geometry count as those of the thing that
-        has it."""
+        """The IRIs of things at points, with these points. A thing has the points of its geometries."""
         points, links = self._points, self._links
         shapes = self._shapes.filter(pl.col("kind").is_in(_OF_POINTS))
         ends, row = shapely.get_coordinates(shapes["shape"].to_list(), return_index=True)
@@ -107,7 +106,7 @@ class Geometries:
 
     @cached_property
     def _links(self) -> pl.DataFrame:
-        """The things whose place is that of another thing.
+        """The things whose place is defined by another thing.
 
         Columns: thing, place, geometry (True if the other thing is only a geometry).
         """

@@ -199,7 +199,8 @@ class Knowledge(KnowledgeSource):
         return unmatched_patterns.why_no_answers(pattern, self, source, schemas)
 
     def triples(self, fixed: Fixed, pool: Pool) -> Answers:
-        """Return the answers to `triple(S, P, O)` with some positions given: one column for each of the others."""
+        """Return the answers to `triple(S, P, O)` in which some positions are given. The columns are the other
+        positions."""
         ids = [None if term is None else self.terms.id_of(str(term)) for term in fixed]
         wanted = [i for i, id in enumerate(ids) if id is None]
         columns = self.closed.match(*ids) if NONE not in ids else TripleSet.empty().columns
@@ -268,11 +269,10 @@ class Knowledge(KnowledgeSource):
     # --- change ---
 
     def fork(self, with_answers: bool = True, apart: bool = False) -> Knowledge:
-        """Return the same knowledge in its present state, which can then be changed separately. Data is shared until
-        then.
+        """Return a copy of the knowledge that changes separately. The copies share their data until one changes.
 
-        `with_answers`: take the answers along, because the same patterns will be evaluated again. `apart`: give the
-        fork its own dictionary, from which unused terms are dropped (`forget`).
+        `with_answers`: copy the answers too, because the same patterns will be evaluated again. `apart`: give the copy
+        its own dictionary, from which unused terms are dropped (`forget`).
         """
         made = object.__new__(Knowledge)
         made.__dict__.update(self.__dict__)

@@ -1,7 +1,7 @@
 """Changes of knowledge in files that arrive one by one, and in files of N-Quads that grow. Each look reads what is new.
 
-A graph is read as far as it is written. A graph without a time waits for one. If a graph grows, the change at its time
-is issued again with the new triples. Its end may be written later.
+A named graph is read as far as it is written. If it has no time yet, its triples wait. If it grows later, its change is
+issued again with the new triples. Its end may be written later too.
 """
 
 from __future__ import annotations

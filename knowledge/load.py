@@ -201,7 +201,7 @@ def read_quads(path: Path) -> list[ox.Quad]:
 
 
 def subjects(path: Path | str, wanted: AbstractSet[str]) -> tuple[set[str], dict[str, str]]:
-    """Return those of the terms in `wanted` that are subjects in an RDF file, and the prefixes of the file.
+    """Return the terms in `wanted` that are subjects in an RDF file, and the prefixes of the file.
 
     Terms are written as in N-Triples. Blank nodes are never found, because the knowledge gives them other labels. Raise
     CepError if the file cannot be read.

@@ -56,8 +56,8 @@ def gazetteer(name: str | Path) -> Gazetteer:
 
 
 def read_places(name: str | Path, terms: Terms) -> TripleColumns:
-    """Return the same as triples. Their terms are added to the dictionary only after everything was read
-    successfully."""
+    """Return the places of a source as triples. Their terms are added to the dictionary only after everything was
+    read."""
     return gazetteer(name).triples(terms)
 
 

@@ -30,9 +30,11 @@ class StoreFollower:
         return written
 
     def begin_again(self, changes: Sequence[bytes]) -> tuple[bytes, bytes]:
-        """Do the same if `changes` are all changes since the beginning, because a late one belongs before others.
+        """Start again from the loaded knowledge, and apply all changes since the beginning. Return the quads removed
+        and added.
 
-        All quads are written for the comparison, because the two states have different dictionaries.
+        This is needed if a change was late and belongs before others. All quads are compared as text, because the two
+        states have different dictionaries.
         """
         before = self._all()
         self._known = self._loaded.fork(with_answers=False, apart=True)

@@ -147,7 +147,7 @@ def _lines(quads: list[ox.Quad]) -> frozenset[str]:
 
 
 def _wkt(place: Entity) -> str | None:
-    """Return a GeoJSON geometry, or that of a feature, as well-known text; None for anything else."""
+    """Return the geometry of a GeoJSON geometry or feature as well-known text; None for anything else."""
     if place.get("type") == "Feature":
         return _wkt(_members(place.get("geometry")))
     kind, numbers = place.get("type"), place.get("coordinates")

@@ -62,7 +62,7 @@ def why_no_answers(
 def unknown_names(sparql: str, prefixes: Mapping[str, str], knowledge: Knowledge, name: str) -> list[Warning]:
     """Return warnings about names in a SELECT or ASK query that the knowledge lacks, although an answer needs them.
 
-    `prefixes`: those of the files; the query's own prefixes are added.
+    `prefixes`: the prefixes declared in files; the query may declare others.
     """
     head, brace, _ = sparql.partition("{")
     if not brace or re.search(r"\b(construct|describe)\b", head, re.IGNORECASE):
@@ -88,7 +88,7 @@ def _of_triples(pattern: Triples, knowledge: Knowledge, source: Source, schemas:
 
 
 def _names(text: str, prefixes: Mapping[str, str]) -> Iterator[tuple[SparqlToken, str]]:
-    """Yield the IRIs that an answer needs, in order, without those of functions and datatypes."""
+    """Yield the IRIs that an answer needs, in order. IRIs of functions and datatypes are left out."""
     found = tokens(text)
     after = dict(zip(found, [*(token.text for token in found[1:]), ""]))
     before = dict(zip(found[1:], (token.text for token in found)))

@@ -1,4 +1,4 @@
-"""Ports for test servers that must know theirs before they listen, or that release it for a while."""
+"""Ports for test servers. A server may need to know its port before it listens, or release it for a while."""
 
 from __future__ import annotations
 

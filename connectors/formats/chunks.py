@@ -33,7 +33,7 @@ class FoundInChunk:
     lines: int
 
     def placed(self, line: int, first: int) -> FoundInChunk:
-        """Return the same contents, renumbered for the file: lines start at `line`, and records at `first`."""
+        """Return the contents renumbered for the file: lines start at `line`, and records at `first`."""
         tables = {
             name: table.with_columns(pl.col(ARRIVAL) + first) if first and table.height else table
             for name, table in self.tables.items()

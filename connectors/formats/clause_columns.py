@@ -104,7 +104,8 @@ class ClauseColumns:
         return PlainLines({name: pl.concat(each).sort(ARRIVAL) for name, each in tables.items()}, read)
 
     def _forms(self, name: str, rows: pl.DataFrame) -> list[_Found]:
-        """Return the rows of an event, or those of a fluent: lines with a single tick, then lines with two."""
+        """Return the rows of an event or a fluent. For a fluent, there are two groups: lines with one tick, and lines
+        with two."""
         wanted = len(self.schemas[name].attributes)
         if name not in self.fluents:
             fields = self._fields(rows, wanted + 2, (2,))

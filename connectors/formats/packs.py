@@ -40,7 +40,7 @@ _Scan = Callable[[str, int], tuple[Any, int]]
 _scan: _Scan = decoder.scan_once  # type: ignore[attr-defined]
 """A function that parses the JSON value at a position, and returns it with its end."""
 _plain: _Scan = json.JSONDecoder(parse_float=Real).scan_once  # type: ignore[attr-defined]
-"""The same, but a duplicate key keeps its last value.
+"""A variant of `_scan` for which a duplicate key keeps its last value.
 
 The reader of lines reports duplicate keys and non-finite numbers.
 """
@@ -295,8 +295,8 @@ def _is_document(line: bytes) -> bool:
 def elements(text: str, at: int, pages: str | None) -> tuple[list[Any], list[tuple[int, int]], int]:
     """Parse the document at a position. Return its elements, the span of each, and the document's end.
 
-    The elements are those of its list, of the list at the key `pages` of its object, or the document itself. Raise
-    Unreadable if it is not JSON.
+    The elements come from the document's list, or from the list at the key `pages` of its object. Otherwise the
+    document is the only element. Raise Unreadable if it is not JSON.
     """
     scan = _scan if pages is None else _plain
     try:
@@ -343,7 +343,7 @@ def _list(text: str, place: int, scan: _Scan) -> tuple[list[Any], list[tuple[int
 
 
 def _page(text: str, place: int, wanted: str) -> tuple[list[Any], list[tuple[int, int]], int] | None:
-    """Return the same for the list at the key `wanted` of an object; None if there is no such list."""
+    """Parse the list at the key `wanted` of an object. Return the same as `elements`; None if there is no such list."""
     page: tuple[list[Any], list[tuple[int, int]]] | None = None
     place = _past_blanks(text, place + 1)
     while text[place : place + 1] == '"':

@@ -54,7 +54,7 @@ class PlainRecords:
     empty: Bools
 
     def there(self, label: str, *kinds: int) -> Bools:
-        """Return a mask of the records that have the member; if `kinds` are given, with a value of one of them."""
+        """Return a mask of the records that have the member. `kinds`: count only values of these kinds."""
         found = self.kind[self.labels.index(label)]
         return np.isin(found, kinds) if kinds else found != ABSENT
 

@@ -181,7 +181,7 @@ def _plain(quoted: str) -> str:
 
 
 def _micros(time: str) -> str:
-    """Convert a timestamp to microseconds. Raise ValueError if it is not one.
+    """Convert a timestamp to microseconds. Raise ValueError if the text is not a timestamp.
 
     A timestamp with a fraction, or below `_SECONDS`, is in seconds; others are in milliseconds.
     """

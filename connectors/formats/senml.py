@@ -219,8 +219,8 @@ def _no_record(record: Mapping[str, Any]) -> str:
 
 
 def _inherited(records: PlainRecords, label: str) -> tuple[Ints, Ints]:
-    """Return the base field that applies to each record: that of the last record of its pack, up to itself, that has
-    one.
+    """Return the base field that applies to each record. It comes from the last record of its pack, up to itself, that
+    has one.
 
     Length 0: no base field applies.
     """

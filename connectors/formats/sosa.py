@@ -82,7 +82,7 @@ class Documents:
         return self._table("", found, first, lambda row: documents[row].decode("utf-8", "replace"))
 
     def one(self, file: str, text: bytes, first: int) -> tuple[pl.DataFrame, list[DeadLetter], NDArray[np.int64]]:
-        """Read a file that is one document. Return the same, with the line of each record."""
+        """Read a file that is one document. Return its events, dead letters, and the line of each record."""
         return self._table(file, self._records(text), first, lambda line: None)
 
     def _records(self, text: bytes) -> list[_Found]:

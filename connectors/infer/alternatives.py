@@ -137,7 +137,7 @@ def _said(records: Records, rows: Sequence[int]) -> Iterator[str]:
 
 
 def _objects(records: Records, keys: Sequence[str]) -> list[str]:
-    """Return objects such that almost each record has exactly one of them; empty if there are none."""
+    """Return objects of which almost every record has exactly one; empty if there are none."""
     present = {key: [record.get(key) is not None for record in records] for key in keys}
     some = [
         key

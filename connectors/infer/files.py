@@ -162,7 +162,7 @@ def _by_test(table: RecordSample) -> list[RecordSample]:
 
 
 def _alternative(sample: RecordSample, name: str, test: RecordTest) -> RecordSample:
-    """Turn the sample into that of an event whose records pass a test."""
+    """Turn the sample into one for an event whose records pass a test."""
     sample.name, sample.when = name, ((test,),)
     if test.values:
         sample.columns.pop(test.source, None)

@@ -142,7 +142,7 @@ def _of_kinds(value: Any, kinds: frozenset[str]) -> bool:
 
 
 def _without_bad(found: Guess, bad: int, count: int, examples: Sequence[str] = ()) -> Guess:
-    """Add a note on a few bad values to the guess that was made from all others."""
+    """Add a note on a few bad values to a guess about the other values."""
     if not found.type:
         return found
     what = {"int": "numbers", "float": "numbers", "time": "times", "bool": "booleans"}.get(found.type, "texts")
@@ -209,8 +209,8 @@ def _mixed(name: str, present: Sequence[Any], kinds: Counter[str], optional: boo
 
 
 def _in_quotes(texts: Sequence[str]) -> str:
-    """Return a remark if all texts are numbers. Return an empty text if one of them has a leading zero, as only names
-    have."""
+    """Return a remark if all texts are numbers, else an empty text. A leading zero suggests a name rather than a
+    number."""
     plain = [text.strip(" \t").lstrip("+-") for text in texts]
     if not all(map(is_number, plain)) or any(text[:1] == "0" and text[1:2].isdigit() for text in plain):
         return ""
@@ -219,7 +219,7 @@ def _in_quotes(texts: Sequence[str]) -> str:
 
 
 def _quoted(name: str, numbers: Sequence[Any], texts: Sequence[str], quoted: Sequence[str], optional: bool) -> Guess:
-    """Guess the type of a column of numbers of which some are in quotes.
+    """Guess the type of a column of numbers, some of which are in quotes.
 
     If there are more than a few other texts, the column has no type.
     """

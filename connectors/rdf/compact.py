@@ -76,7 +76,8 @@ class _Document:
         return self.node(term) if term in self.within else {"@id": self.name(term)}
 
     def members(self, term: Any) -> list[Any] | None:
-        """Return the members of a list, or None if the term is not a list or another node refers to a part of it."""
+        """Return the members of a list. Return None if the term is not a list, or another node refers to a part of
+        it."""
         found: list[Any] = []
         while term != _NIL:
             parts = self.nodes.get(term, {})

@@ -33,8 +33,10 @@ class Derivations:
     _activities: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def events(self, tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema]) -> str:
-        """Describe derived occurrences, which have an `@id`. If they have `constituents` (`cep.runtime.history`),
-        describe also from what each was derived."""
+        """Describe derived occurrences, which have an `@id`.
+
+        If they have `constituents` (`cep.runtime.history`), describe their derivation too.
+        """
         led = [name for name, table in tables.items() if CONSTITUENTS in table.columns]
         derived = [
             triples.Derived(table, schemas[name], None if name in led else self._activity_of(name))
@@ -59,8 +61,10 @@ class Derivations:
         return own or [number for number, rule in enumerate(self.plan.rules.rules) if rule.event == event]
 
     def _activity_of(self, event: str) -> str:
-        """Return the activity of an occurrence whose rule was not recorded: that of the event's only rule, else of any
-        rule."""
+        """Return the activity for an occurrence whose rule was not recorded.
+
+        It is the activity of the event's only rule, or else of an unknown rule.
+        """
         if event not in self._activities:
             rules = self.rules_of(event)
             self._activities[event] = self.activity(event, rules if len(rules) == 1 else [])

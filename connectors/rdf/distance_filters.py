@@ -1,9 +1,8 @@
 """Filters by distance: a comparison of latitudes excludes distant places before their distance is computed.
 
-Computing a distance calls Python; comparing numbers does not. A path on the ellipsoid is at least as long as the same
-difference in latitude at the most curved point of a meridian. So the solutions of `FILTER(distance(..) < 20000)` differ
-by a few degrees of latitude at most. These are compared first, and no row is lost. Queries that are not clearly
-understood remain unchanged.
+Computing a distance calls Python, while a comparison of numbers is fast. On the ellipsoid, a degree of latitude has a
+minimum length. So the places in `FILTER(distance(..) < 20000)` differ by at most a certain angle of latitude, which is
+compared first. No row is lost. Queries that are not clearly understood remain unchanged.
 """
 
 from __future__ import annotations

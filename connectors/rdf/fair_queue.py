@@ -26,8 +26,7 @@ class FairQueue:
         return True
 
     def next(self) -> int | None:
-        """Assign a slot to a query and return its number, or None. Its client's next turn comes after those of the
-        others."""
+        """Assign a slot to a query and return its number, or None. The client then moves to the end of the queue."""
         if self._running.total() >= PLACES:
             return None
         for client, mine in self._waiting.items():

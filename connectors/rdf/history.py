@@ -31,9 +31,11 @@ StoreObserver = Callable[[Sequence[str] | None], None]
 class StoreListener:
     """A listener that stores what a service derives.
 
-    `keep`: the microseconds for which an event is kept after its end, measured by the watermark and rounded up to a
-    full minute; None: for ever. `readings`: input records are stored too. `again`: everything derived before this start
-    will be derived again. `keep_history`: withdrawn events are kept, each revision in its own graph.
+    `keep`: the microseconds for which an event is kept after its end; None: for ever. Time is measured by the
+    watermark, and events are removed when their minute is over.
+
+    `readings`: input records are stored too. `again`: everything derived before this start will be derived again.
+    `keep_history`: withdrawn events are kept, each revision in its own graph.
     """
 
     def __init__(
@@ -72,10 +74,10 @@ class StoreListener:
         service.written.append(store.written)
 
     def begin(self, knowledge: Knowledge | None, before: StoreListener | None = None) -> None:
-        """Replace knowledge and rules; events stay. From then on, the stored knowledge follows that of the engine.
+        """Replace knowledge and rules; events stay. From then on, the stored knowledge follows the engine's knowledge.
 
-        If everything is derived again, remove the events that will not be: their rules, or the knowledge of their
-        rules, have changed. `before`: the listener of the previous program, if it had the same knowledge.
+        If everything is derived again, remove the events that will not be derived again: their rules, or the knowledge
+        in these, have changed. `before`: the listener of the previous program, if it had the same knowledge.
         """
         if before is None:
             filled, name = (ox.Store, "") if knowledge is None else (knowledge.store, knowledge.fingerprint)
@@ -151,7 +153,8 @@ class StoreListener:
         return texts
 
     def _revise(self, one: Round, text: str, come: Sequence[str]) -> Future[None] | None:
-        """Write a round, its withdrawals before its new events. Return None if all of it had been written before."""
+        """Write a round: first its withdrawals, then its new events. Return None if the round had been written
+        before."""
         reached = one.watermark if _finite(one.watermark) else self._service.engine.latest
         self._time = max(self._time, reached)
         gone = tuple(id for table in one.withdrawn.values() for id in table[ID].to_list())

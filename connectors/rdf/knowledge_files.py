@@ -15,7 +15,7 @@ HASH = "hash:"
 
 
 class Damaged(Exception):
-    """An error for a file whose contents differ from what was written."""
+    """An error for a file that was changed from outside or is damaged."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path} is damaged: bring the folder back from a copy, or begin anew with another one")
@@ -45,8 +45,7 @@ class StoreChangeLog:
     def append(self, gone: bytes, come: bytes) -> None:
         """Append a change; it is on disk when this returns.
 
-        Raise Damaged, and append nothing, if the log's contents differ from what was written. Raise OSError if it
-        cannot be written.
+        Raise Damaged, and append nothing, if the log is damaged. Raise OSError if it cannot be written.
         """
         if self._log is None:
             log = RecordLog(self.path)

@@ -1,8 +1,8 @@
-"""An index of places by latitude, with which a query for nearby things starts from the things nearby.
+"""An index of places by latitude, so that a query for nearby things starts from the right places.
 
-Oxigraph cannot search for numbers in a range. To find what is within 20 km of three stations, it would try everything
-that has a place. Here the places are sorted by latitude, and the query receives the candidates as `VALUES`. There may
-be more candidates than solutions, never fewer.
+Oxigraph cannot search for numbers in a range. To find everything within 20 km of three stations, it would try every
+thing that has a place. Here the places are sorted by latitude, and the query receives the candidates as `VALUES`. There
+may be more candidates than solutions, never fewer.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Places:
 
 @dataclass(frozen=True, slots=True)
 class _Origins:
-    """The points around which to search, each with the terms of these variables at the point.
+    """The points around which to search. `points`: each with the terms of the `variables` at this point.
 
     Without variables, points have no names.
     """
@@ -54,8 +54,7 @@ class _Origins:
 
 
 class PlaceIndex:
-    """The index of a store's places. It may be read while others write: `changed` marks what was read before as
-    outdated."""
+    """The index of a store's places. Others may write meanwhile: `changed` marks the index as outdated."""
 
     def __init__(self, store: ox.Store) -> None:
         self._store = store

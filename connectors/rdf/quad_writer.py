@@ -73,14 +73,14 @@ class QuadWriter:
         self._count(len(quads))
 
     def replace(self, path: str) -> None:
-        """Replace all quads by those of a file of N-Quads. This cancels a rebuild."""
+        """Replace all quads by the contents of an N-Quads file. This cancels a rebuild."""
         self.log = None
         self.files.removed += len(self.store)
         self.store.clear()
         self.store.bulk_extend(ox.parse(path=path, format=ox.RdfFormat.N_QUADS, lenient=True))
 
     def flush(self) -> None:
-        """Write data in memory to files, and record the hashes of these."""
+        """Write data in memory to files, and record the hashes of the files."""
         self._in_memory = 0
         self.store.flush()
         self.files.note()

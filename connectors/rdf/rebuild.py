@@ -1,4 +1,4 @@
-"""Rebuild of a store: what is left in it is loaded into a new store, which replaces it.
+"""Rebuild of a store: its remaining quads are loaded into a new store, which replaces it.
 
 Oxigraph never deletes a text, such as the IRI of an event, from its files, and RocksDB keeps an index of them in
 memory. When most quads have been removed, a fork of the store's process dumps the rest, and another process loads the

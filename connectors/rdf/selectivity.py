@@ -1,8 +1,8 @@
 """Selectivity: a query starts from variables with few values, and reaches events through these.
 
-A query may want those of a million events that belong to the ten stations whose place is known. Oxigraph does not know
-how frequent a property is, and may start from the events. If it receives the possible values of a variable, it starts
-from these.
+For example, only ten stations may have a known place, and a query wants the events of these stations. Oxigraph does not
+know how frequent a property is, and may start from a million events. If it receives the possible stations, it starts
+from them.
 """
 
 from __future__ import annotations

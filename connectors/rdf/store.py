@@ -209,8 +209,8 @@ class EventStore:
         A span is an hour, a minute or a second (`2013-02-08T21:05:30`). Only a second has more than one page; `number`
         counts from 1. Raise QueryRefused after `seconds`.
 
-        The cost grows with the number of events that end in the span, up to a bound. For a second, those of its minute
-        count.
+        The cost grows with the number of events that end in the span, up to a bound. A page of a second costs as much
+        as one of its minute.
         """
         until = time.monotonic() + seconds
         within, whole = self.vocabulary.event(), len(span) < len("2013-02-08T21:05:30")

@@ -37,7 +37,7 @@ An empty text means any boot.
 
 
 class Corruption(Exception):
-    """An error for a file of the store whose contents differ from what was written."""
+    """An error for a damaged file of the store."""
 
 
 class StoreFiles:
@@ -69,7 +69,7 @@ class StoreFiles:
                 self._verify(name, size, hash)
 
     def note(self) -> None:
-        """Save the hashes of what was written since the last call. Nothing may write to logs meanwhile.
+        """Save the hashes of files written since the last call. Nothing may write to logs meanwhile.
 
         Raise OSError if this fails.
         """

@@ -154,7 +154,7 @@ class StoreProcess:
         return self._written("revise", one, len(one.text))
 
     def revised(self) -> tuple[str, int] | None:
-        """Call EventStore.revised, for what was written before this start."""
+        """Call EventStore.revised. The result is from before this start."""
         found: tuple[str, int] | None = self._command("revised").result()
         return found
 
@@ -359,7 +359,7 @@ class StoreProcess:
                 self._refuse(number, self._late(request))
 
     def _end(self) -> None:
-        """Kill the process and those of its queries."""
+        """Kill the process and its queries."""
         self._process.kill()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)

@@ -66,8 +66,7 @@ def main(descriptor: str, path: str, base: str, memory: str) -> None:
 
 
 class _Worker:
-    """The server of requests. One thread writes, one merges files, and each of the others waits for the fork of a
-    query."""
+    """The server of requests. One thread writes, and one merges files. Each other thread waits for a query's fork."""
 
     def __init__(self, path: str, store: EventStore, connection: Connection, memory: int) -> None:
         self.path, self.connection, self.memory = path, connection, memory
@@ -236,7 +235,8 @@ class _Worker:
         return self.rebuild
 
     def _loaded(self, rebuild: Rebuild) -> bool:
-        """Dump what is left and load it into the new store, while the old one is in use. Return True on success."""
+        """Dump the remaining quads and load them into the new store, while the old one is in use. Return True on
+        success."""
         try:
             self._forked(lambda: self.store.store.dump(rebuild.dump, ox.RdfFormat.N_QUADS))
             self.store.files.verify()  # otherwise the hashes of the new files would hide damage

@@ -1,4 +1,4 @@
-"""The vocabulary of derived events in RDF: IRIs declared by AS, those of standards, and further ones under a base
+"""The vocabulary of derived events in RDF: IRIs declared by AS, IRIs of standards, and further ones under a base
 IRI."""
 
 from __future__ import annotations

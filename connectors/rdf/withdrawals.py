@@ -1,8 +1,8 @@
 """Withdrawal of events from the store: their triples are removed, and tombstones remain, which pages of events show.
 
-Each revision has its own graph, so that the default graph contains only what holds. In the graph, each withdrawn event
-has an activity of the class `as:Delete`, and each event that came back one of the class `as:Create`. If history is
-kept, the graph also contains the triples of withdrawn events.
+Each revision has its own graph, so that the default graph contains only valid events. In the graph, each withdrawn
+event has an activity of the class `as:Delete`. An event that is added again has one of the class `as:Create`. If
+history is kept, the graph also contains the triples of withdrawn events.
 """
 
 from __future__ import annotations

@@ -47,13 +47,16 @@ def says_change(text: bytes) -> bool:
 class Block:
     """The position in a file of `count` consecutive records, numbered from `first`.
 
-    `lines`: the line of each record; None if they are on consecutive lines from `line` on. `starts`: the position where
-    each record starts, and where the last one ends, relative to `position`; None if there is no text. `data`: the bytes
-    of the file from `position` on; None if they can be read again. `times`: the form of the first record's times
-    (`cep.connectors.records.times`); None if there are no records. `rows`: the index of each record's text in `starts`;
-    None if each record has its own text. `plain`: the file contains these bytes as they are, neither compressed nor in
-    another encoding. `said`: the text contained `@change`, and has been dropped since. `unmatched`: the number of
-    further records that match no event of the program. `first_unmatched`: the first of them, if it is JSON.
+    - `lines`: the line of each record; None if they are on consecutive lines from `line` on.
+    - `starts`: the position where each record starts, and where the last one ends, relative to `position`; None if
+      there is no text.
+    - `data`: the bytes of the file from `position` on; None if they can be read again.
+    - `times`: the form of the first record's times (`cep.connectors.records.times`); None if there are no records.
+    - `rows`: the index of each record's text in `starts`; None if each record has its own text.
+    - `plain`: the file contains these bytes as they are, neither compressed nor in another encoding.
+    - `said`: the text contained `@change`, and has been dropped since.
+    - `unmatched`: the number of further records that match no event of the program.
+    - `first_unmatched`: the first of them, if it is JSON.
     """
 
     file: str
@@ -100,8 +103,7 @@ class Block:
         return self._line(self.count - 1) + 1
 
     def without_data(self) -> Block:
-        """Return the block without its text. The text of a `plain` file can be read again; that of a compressed file is
-        lost."""
+        """Return the block without its text. Only the text of a `plain` file can be read again."""
         starts = self.starts if self.plain else None
         return replace(self, data=None, starts=starts, said=self.says_changes)
 
@@ -147,15 +149,20 @@ class Block:
 class Batch:
     """Tables by event type: Int64 `start` and `end` (microseconds), `@order`, then the attributes.
 
-    `watermark`: all events of the input that end at or before this time are in this or earlier batches; None if
-    unknown. `silence`: the microseconds for which nothing has arrived; 0 if the batch contains something. `bytes_read`:
-    how many of the `total_bytes` have been read; 0 if unknown. `place`: the position in the input `source` after this
-    batch, if it has positions (`cep.connectors.brokers.messages`). `remarks`: suspicious properties of an input,
-    reported at its end. `held`: intervals of fluents that were derived elsewhere; engines ignore them. `together`: the
-    rows have no order, so none of them can be late relative to another. `handover`: another program takes over after
-    this batch. This text has the last triples of the earlier program, and `held` has the intervals that begin now.
-    `beside`: tables of events that only a second program reads, such as a shadow. `knowledge`: a change of the
-    knowledge (`KnowledgeSource.change`) that takes effect before the records of the batch.
+    - `watermark`: all events of the input that end at or before this time are in this or earlier batches; None if
+      unknown.
+    - `silence`: the microseconds for which nothing has arrived; 0 if the batch contains something.
+    - `bytes_read`: how many of the `total_bytes` have been read; 0 if unknown.
+    - `place`: the position in the input `source` after this batch, if it has positions
+      (`cep.connectors.brokers.messages`).
+    - `remarks`: suspicious properties of an input, reported at its end.
+    - `held`: intervals of fluents that were derived elsewhere; engines ignore them.
+    - `together`: the rows have no order, so none of them can be late relative to another.
+    - `handover`: another program takes over after this batch. The text has the last triples of the earlier program, and
+      `held` has the intervals that begin now.
+    - `beside`: tables of events that only a second program reads, such as a shadow.
+    - `knowledge`: a change of the knowledge (`KnowledgeSource.change`) that takes effect before the records of the
+      batch.
     """
 
     tables: dict[str, pl.DataFrame]

@@ -47,10 +47,12 @@ Buffer = NDArray[np.uint8]
 class Cells:
     """The positions of the cells of n rows, as matrices with a row per column: the `time_keys`, then the attributes.
 
-    `textual`: the cells are text fields (CSV) rather than JSON. Then a STRING may be a number, and ESCAPED cells have
-    doubled quotes. `texts`: columns beside JSON that are text fields, because they come from the message around the
-    record. `point`: the decimal mark; `quote`: the quote that text fields double; `thousands`: the mark between
-    thousands.
+    - `textual`: the cells are text fields (CSV) rather than JSON. Then a STRING may be a number, and ESCAPED cells have
+      doubled quotes.
+    - `texts`: columns beside JSON that are text fields, because they come from the message around the record.
+    - `point`: the decimal mark.
+    - `quote`: the quote that text fields double.
+    - `thousands`: the mark between thousands.
     """
 
     buffer: Buffer

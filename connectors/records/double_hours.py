@@ -58,7 +58,7 @@ class OrderedTimes:
         self.falls = self.steps = self.doubtful = 0
 
     def settled(self, times: Ints) -> Ints:
-        """Assign the times of further records, which were read as those of the first pass, to their pass."""
+        """Move times to their pass. The input has the times of further records, all read as if in the first pass."""
         if not len(times):
             return times
         rows, hours = _within(times, self._begins, self._ends)
@@ -101,7 +101,8 @@ class OrderedIntervals:
         self.falls = self.steps = self.doubtful = self.undecided = 0
 
     def settled(self, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
-        """Assign starts and ends of further records, which were read as those of the first pass, to their pass."""
+        """Move starts and ends to their pass. The input has those of further records, all read as if in the first
+        pass."""
         if not len(starts):
             return starts, ends
         by_end, by_start = starts >= FIXED, ends >= FIXED
@@ -138,7 +139,7 @@ class OrderedIntervals:
         self._end = int(ends[-1])
 
     def _one(self, start: int, end: int, hour: int, fixed: bool, by_end: bool) -> tuple[int, int]:
-        """Return start and end of the next record, one of which is in a double hour."""
+        """Return start and end of the next record, at least one of which is in a double hour."""
         begin, over = int(self._begins[hour]), int(self._ends[hour])
         again = over - begin
         inside = begin <= (end if by_end else start) < over

@@ -144,7 +144,7 @@ def cut(
 ) -> dict[str, pl.DataFrame]:
     """Restrict changes to the time between `since` and `until` (see `clipped`), and drop changes that cancel out.
 
-    The ids of intervals of fluents are computed anew from what is left of them.
+    Intervals of fluents that are cut get new ids.
     """
     if since is None and until is None:
         return dict(tables)

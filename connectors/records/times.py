@@ -200,7 +200,7 @@ def _others(pattern: str) -> tuple[str, ...]:
 
 
 def form(format: TimeFormat | None, number: bool) -> str:
-    """Return the output form for times of an input format: the same form, but ISO 8601 in place of a pattern."""
+    """Return the form in which to write times of an input format: in the same form, or ISO 8601 if it is a pattern."""
     if format is not None and format.unit is not None:
         return SECONDS if format.unit == "s" else format.unit
     return SECONDS if number and (format is None or format.pattern is None) else ISO
@@ -219,8 +219,7 @@ def unit_of(times: str) -> tuple[int, int]:
 
 
 def count_size(times: str) -> Fraction:
-    """Return the microseconds that the number 1 means in a form; for ISO 8601, which has no numbers, those of a
-    second."""
+    """Return the microseconds that the number 1 means in a form. ISO 8601 has no numbers; for it, return a second."""
     unit, zeros = unit_of(times)
     return Fraction(unit or SECOND, 10**zeros)
 
@@ -234,7 +233,7 @@ def of_iso(text: str) -> int:
 
 
 def of_iso_clock(text: str) -> tuple[int, bool]:
-    """Return the same, and True if the text contains an offset."""
+    """Convert an ISO 8601 time as `of_iso` does. Return microseconds, and True if the text contains an offset."""
     match = _ISO.fullmatch(text)
     if match is None:
         declared = '; other forms are declared, `FORMAT "%d.%m.%Y %H:%M"`: `cep infer FILE` finds which'

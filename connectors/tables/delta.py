@@ -1,7 +1,7 @@
 """Delta tables, through the library delta-rs.
 
-A commit carries an application transaction, `semcep:NAME` with a number, in the same log entry as the files. After a
-crash, it tells whether the rows were added.
+A commit carries an application transaction, `semcep:NAME` with a number, in the same log entry as its files. After a
+crash, the transaction shows whether the rows were added.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def is_added(name: TableName, number: int = 1) -> bool:
 
 
 def added(name: TableName, there: DeltaTable | None, number: int = 1) -> bool:
-    """Return the same for a table that was loaded before."""
+    """Return the same as `is_added`, for a table that was loaded before."""
     if there is None or name.append is None:
         return False
     with _explaining(name):

@@ -81,7 +81,7 @@ def avwx() -> Gazetteer:
 
 
 def avwx_stations(file: Path) -> Gazetteer:
-    """Return the same from the package's file.
+    """Read the file of avwx-engine.
 
     Heliports have the code AIRH, even those of hospitals: only their names would distinguish them.
     """

@@ -99,7 +99,7 @@ def refuse_products(graph: Graph, store: ox.Store, source: Source, most: int) ->
 
 
 def _factors(text: str, group: GroupPattern, without: GroupElement | None = None) -> list[_Factor]:
-    """Return the parts of a group, and what it is linked with, combined where they share variables."""
+    """Return the parts of a group and its links, combined where they share variables."""
     made = [_Factor(set(link.variables), list(link.texts), linked=True) for link in group.links]
     for element in group.elements:
         if element.kind in _JOINED and element.variables and element is not without:

@@ -43,7 +43,7 @@ def first_error(text: str, prefixes: Collection[str], at: int) -> Diagnostic:
 
 
 def first_query_error(text: str, prefixes: Collection[str], at: int) -> Diagnostic:
-    """Return the same for a query. `prefixes`: those that it need not declare."""
+    """Return the first mistake in a query that SPARQL refuses. `prefixes`: those that it need not declare."""
     found = tokens(text)
     declared = [
         name.text[:-1] for word, name in zip(found, found[1:]) if word.text.lower() == "prefix" and name.kind == "name"

@@ -158,7 +158,7 @@ def touching(
 
 
 def _of_few(pattern: EncodedPattern, columns: TripleColumns, fits: NDArray[np.bool_]) -> Bindings:
-    """Return the bindings of a pattern to the triples in the mask that fit its constants."""
+    """Return the bindings with which a pattern matches triples in the mask `fits`."""
     found: dict[str, Ints] = {}
     for slot, column in zip(pattern, columns):
         if isinstance(slot, str) and slot in found:

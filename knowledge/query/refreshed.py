@@ -33,10 +33,11 @@ _MANY = 1 << 12  # query all again after this many new terms, and at least as ma
 class Refreshed:
     """The distinct rows of a pattern: one column of ids for its key and one for each other variable.
 
-    `terms`: a separate dictionary, because a pattern may compute terms that the knowledge lacks. `first`: the initial
-    number of its terms. `by_key`: the rows with columns `names`, the key first, sorted. `by_value`: the same rows with
-    columns `variables` and, unless it is one of them, the key; sorted. `gone`, `new`: the rows of `variables` that the
-    last change removed and added.
+    - `terms`: a separate dictionary, because a pattern may compute terms that the knowledge lacks.
+    - `first`: the initial number of terms in it.
+    - `by_key`: the rows, sorted, with columns `names`; the key is the first.
+    - `by_value`: the rows, sorted, with columns `variables`, followed by the key if it is not one of them.
+    - `gone`, `new`: the rows of `variables` that the last change removed and added.
     """
 
     of: Locality

@@ -42,8 +42,10 @@ class TooMany(Exception):
 
 
 def distinct_solutions(solutions: ox.QuerySolutions, most: int, most_read: int) -> tuple[Terms, list[Ints]]:
-    """Return the same for the distinct rows. Raise TooMany for more than `most` distinct rows, or more than `most_read`
-    in all."""
+    """Return the distinct rows of solutions as columns of ids, with the dictionary of their terms.
+
+    Raise TooMany for more than `most` distinct rows, or more than `most_read` rows in all.
+    """
     rows = _SolutionRows(most, most_read)
     solutions.serialize(cast("IO[bytes]", rows), format=ox.QueryResultsFormat.TSV)
     return _columns(rows.close(), len(solutions.variables))

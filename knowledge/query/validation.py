@@ -78,7 +78,7 @@ def check_pattern(graph: Graph, source: Source) -> None:
 
 
 def too_large(found: Sequence[SparqlToken]) -> tuple[SparqlToken, str] | None:
-    """Return the first token at which a query is too large for a parser's stack, and what there is too much of."""
+    """Return the first token at which a query is too large for a parser's stack, and the reason."""
     depth, parts = 0, 0
     for token in found:
         if token.kind == "mark":

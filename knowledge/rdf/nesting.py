@@ -15,9 +15,7 @@ DEEPEST = 500
 
 TOO_DEEP = f"more than {DEEPEST} levels of nesting"
 
-_STRING = re.compile(
-    rb'"(?:[^"\\]|\\.)*+"|("(?:[^"\\]|\\.)*+\\?\Z)', re.DOTALL
-)  # in the group: a string that is cut off
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"|("(?:[^"\\]|\\.)*+\\?\Z)', re.DOTALL)  # in the group: a cut-off string
 _TRIPLE = b"<<("
 _LONGEST_LINE = 1 << 24
 _MARKUP = (b"<!--", b"-->"), (b"<![CDATA[", b"]]>")

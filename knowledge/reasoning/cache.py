@@ -52,10 +52,10 @@ def folder() -> Path:
 def close_once(
     terms: Terms, triples: TripleSet, reasoning: Reasoning, prefixes: Mapping[str, str] | None = None
 ) -> Closure:
-    """Return the result of `compute_closure`, from the cache if the same was closed before.
+    """Return the result of `compute_closure`, from the cache if these triples were closed before.
 
-    A file that cannot be read is created anew; a folder that cannot be written is not used. Inconsistent knowledge is
-    not cached, nor are fewer than LEAST triples.
+    A cached file that cannot be read is replaced; a folder that cannot be written is not used. Neither inconsistent
+    knowledge nor fewer than LEAST triples are cached.
     """
     if reasoning == "none" or len(triples) < LEAST:
         return compute_closure(terms, triples, reasoning, prefixes)
@@ -156,7 +156,7 @@ def _write(path: Path, closed: Closure) -> None:
 
 
 def _prune(kept: Path) -> None:
-    """Delete the least recently used files until the others have at most MOST bytes, and old incomplete files.
+    """Delete old incomplete files, and the least recently used files until the rest has at most MOST bytes.
 
     `kept` is never deleted. Another process may delete the same files.
     """

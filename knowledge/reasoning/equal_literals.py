@@ -59,7 +59,7 @@ def _literals(terms: Terms, facts: PredicateRelations) -> Ints:
 
 
 def _used(facts: PredicateRelations, literals: Ints) -> Ints:
-    """Return those of a few literals that are objects."""
+    """Return the literals, of the few given ones, that are the object of some triple."""
     there = np.zeros(len(literals), dtype=np.bool_)
     for predicate in facts if len(literals) else ():
         within = facts[predicate].backward
@@ -94,8 +94,8 @@ def _standing(values: Ints, ids: Ints) -> Ints:
 def standing_for(terms: Terms, ids: Ints) -> Ints:
     """Return the representative of each literal, which must be well-formed: itself if no other form is known.
 
-    Values are equal if OWL 2 says that they are identical. Numbers of xsd:decimal and its subtypes are one value space,
-    those of xsd:double and of xsd:float two others. The same moment in another time zone is another value.
+    Values are equal if OWL 2 says that they are identical. There are three separate spaces of numbers: xsd:decimal with
+    its subtypes, xsd:double, and xsd:float. The same moment in another time zone is another value.
     """
     standing, sorts = ids.copy(), terms.sort_of(ids)
     for index in np.unique(sorts).tolist():

@@ -56,8 +56,8 @@ class ConsistencyCheck:
     rules: Sequence[TripleRule]
 
     def contradiction(self, facts: PredicateRelations, new: PredicateRelations | None) -> Contradiction | None:
-        """Return a contradiction from the first rule that finds one. `new`: facts of which one must be involved; None:
-        all."""
+        """Return a contradiction from the first rule that finds one. It must involve a fact in `new`; None: any
+        facts."""
         for rule in self.rules:
             if triples := self._instance(rule, facts, new):
                 return rule.name, triples

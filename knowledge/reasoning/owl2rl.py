@@ -2,10 +2,13 @@
 
 Source: https://www.w3.org/TR/owl2-profiles/#Reasoning_in_OWL_2_RL_and_RDF_Graphs_using_Rules, tables 4 to 9.
 
-`?l has ?m`: the list has this member. `holds` means the same, but is only tested when both are bound. `twice`: the list
-has the member at two places. `?y a every ?l`: y is of every class in the list. `?y value ?v`: v is the representative
-of the literals with the value of y. `1` is any literal of an integer type with this value. `?x != ?y` avoids results
-that another rule derives, or says which two members of a list, or literals of a value, are meant.
+- `?l has ?m`: the list has this member. `holds` means the same, but is only tested when both are bound.
+- `?l twice ?m`: the list has this member at two places.
+- `?y a every ?l`: y is of every class in the list.
+- `?y value ?v`: v is the representative of all literals with the value of y.
+- `1`: any literal of an integer type with this value.
+- `?x != ?y`: the two differ. This avoids results that another rule derives, or selects two different members of a
+  list, or two literals of one value.
 
 The tables lack some rules. eq-ref, dt-type1 and prp-ap are left out, see docs/decisions/2026-11-21-reasoning.md.
 prp-spo2 and prp-key have one instance per list (lists.py). The other dt- rules are in literals.py and

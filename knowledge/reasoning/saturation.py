@@ -70,18 +70,21 @@ class Saturation:
     def run(
         self, first: Sequence[TripleRule], rules: Sequence[TripleRule], new: PredicateRelations | None
     ) -> Iterator[PredicateRelations]:
-        """Apply `first` to facts of which `new` are new (None: all), then `rules`. Yield the results of each round."""
+        """Apply the rules `first`, then `rules`, in rounds, and yield the results of each round.
+
+        `new`: the facts that are new to the rules `first`; None: all facts.
+        """
         yield from rounds(self._round(first, new), lambda found: self._round(rules, found))
 
     def _round(self, rules: Sequence[TripleRule], new: PredicateRelations | None) -> PredicateRelations:
-        """Apply rules to facts of which `new` are new, and return the results."""
+        """Apply rules to the facts, at least one of which must be in `new`, and return the results."""
         heads = DerivedFacts()
         for rule in rules:
             self.apply(rule, new, heads)
         return self._take(heads)
 
     def apply(self, rule: TripleRule, new: PredicateRelations | None, heads: DerivedFacts, linked: bool = True) -> None:
-        """Derive everything that follows by the rule from facts of which at least one is new.
+        """Derive everything that follows by the rule from the facts, at least one of which must be new.
 
         For a rule with twins, `linked` derives only enough pairs to make the same terms equal.
         """
@@ -228,8 +231,8 @@ def delta_bodies(
 ) -> Iterator[list[BodyAtom]]:
     """Yield the bodies of a rule for one round of semi-naive evaluation.
 
-    In each body, another atom is looked up in the new facts, and the others in all facts. A test of a whole list is
-    never that atom, because the triples of its members are atoms of the body too.
+    In each body, one atom is looked up in the new facts, and the others in all facts. A test of a whole list is never
+    looked up in new facts, because the triples of its members are atoms of the body too.
     """
     if new is None:
         yield [BodyAtom(atom, facts) for atom in body]

@@ -47,8 +47,10 @@ DIFFERENCES = {
     "R3": "a triple again in another form of its literal",
     "R": "what follows from these in owlrl",
 }
-"""The known differences in docs/decisions/2026-11-21-reasoning.md. A single letter stands for what follows from
-them."""
+"""The known differences, as in docs/decisions/2026-11-21-reasoning.md.
+
+The keys `D`, `O` and `R` without a number stand for consequences of the numbered differences.
+"""
 
 Side = Either["semcep", "owlrl"]
 

@@ -40,8 +40,8 @@ class TripleSample:
 def sample(terms: Terms, triples: TripleSet, subjects: int) -> TripleSample:
     """Return the schema of some triples, and all triples of at most `subjects` subjects.
 
-    It starts from the first subject of each class and property, the rarest of these first. Then come the subjects that
-    these refer to or that refer to them, and so on. "First" means in the order of loading.
+    It starts from the first subject of each class and property, the rarest class or property first. Then it follows
+    references from and to these subjects, and so on. "First" means in the order of loading.
     """
     schema = _of_schema(terms, triples)
     facts = TripleSet(tuple(column[~schema] for column in triples.columns))  # type: ignore[arg-type]
@@ -90,7 +90,7 @@ def _connected(terms: Terms, facts: TripleSet, most: int) -> Ints:
 
 
 def _seeds(terms: Terms, facts: TripleSet) -> Iterator[int]:
-    """Return the first subject of each class and property, the rarest of these first."""
+    """Return the first subject of each class and property, the rarest class or property first."""
     kind = terms.id_of(RDF_TYPE)
     of_class = facts.match(p=kind) if kind != NONE else TripleSet.empty().columns
     groups: list[tuple[int, int]] = []
