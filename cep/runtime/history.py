@@ -125,8 +125,9 @@ class OccurrenceHistory:
     ) -> tuple[list[list[int]], Ints, Ints, dict[int, Piece]]:
         """Return the direct constituents of occurrences.
 
-        Return the rules of each occurrence, then pairs (place of an occurrence, handle of a constituent) as two arrays,
-        and then the constituents as texts, by handle. `handed`: the events that other stages derived.
+        The result has three parts: the rules of each occurrence; pairs (place of an occurrence, handle of a
+        constituent) as two arrays; and the constituents as texts, by handle. `handed`: the events that other stages
+        derived.
         """
         names = table[IDENTITY]
         roots, parts = self._parts(names)

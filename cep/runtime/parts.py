@@ -86,7 +86,8 @@ class EngineParts:
         return [*self.machine.names(), *([] if self.revision is None else self.revision.names())]
 
     def sweep(self) -> None:
-        """Drop history and values that nothing needs, once there is twice as much as after the last time."""
+        """Drop history and values that nothing needs. Values are dropped once their number has doubled since the last
+        time."""
         history, pool = self.history, self.pool
         if history is not None:
             history.forget(self.names, min(self.buffer.watermark, self.buffer.latest))

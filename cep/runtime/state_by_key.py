@@ -1,7 +1,7 @@
 """State by key: the state of an engine for selected keys, as bytes.
 
-The complete state of a key in a stage (`cep.runtime.keyed_stage`) can be extracted and put back, into the same engine
-or into another one of the same stage.
+The complete state of a key in a stage (`cep.runtime.keyed_stage`) can be extracted. It can be put back into an engine
+of the same stage, also into another one.
 """
 
 from __future__ import annotations

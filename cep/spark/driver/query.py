@@ -1,9 +1,9 @@
-"""Run a query to its end: report its progress after each micro-batch, stop it on a signal, and restart it if only a
-Python process failed.
+"""Control of a running query: reports after each micro-batch, stops on signals, and restarts.
 
-Spark gives a Python process 10 seconds to start and connect, and no setting changes this. A busy machine sometimes
-takes longer. A process that plans may be killed for lack of memory, and Spark does not restart it as it restarts those
-of tasks. The query then fails, and continues from its checkpoint as after any failure.
+A query is restarted if only a Python process failed. Spark gives a Python process 10 seconds to start and connect, and
+no setting changes this. A busy machine sometimes takes longer. A process that plans may be killed for lack of memory,
+and Spark does not restart it as it restarts those of tasks. The query then fails, and continues from its checkpoint as
+after any failure.
 """
 
 from __future__ import annotations

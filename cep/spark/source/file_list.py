@@ -1,6 +1,6 @@
 """The files of a checkpoint in the order in which they are read, each with a fixed number.
 
-A search for new files costs no more than listing a folder: known files are recognised by name, and only new ones are
+A search for new files costs no more than listing a folder. Known files are recognised by name, and only new ones are
 opened and recorded.
 """
 

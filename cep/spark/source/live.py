@@ -273,7 +273,7 @@ def read_or_make(file: Path, make: Callable[[], Any]) -> Any:
 
 
 def now() -> int:
-    """Return the current time in microseconds, for rates."""
+    """Return the current time in microseconds."""
     return time.time_ns() // 1000
 
 
