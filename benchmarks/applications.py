@@ -133,7 +133,7 @@ def velocity(draws: Draws) -> Columns:
 class Application:
     """An event description, its events, and its facts for a number of keys.
 
-    `together`: pairs (event, other). The event occurs at a part of the instants of the other one. `a_second`: rows per
+    `together`: pairs (event, other). The event occurs at some of the instants of the other one. `a_second`: rows per
     second of event time.
     """
 

@@ -18,8 +18,10 @@ from benchmarks.streams import Stream
 from benchmarks.workload import K, M, Workload
 
 CLASSES, FEATURES, PLACES, REACH, CALM = 1000, 20_000, 200_000, 6_000, 0.0
-"""The number of classes of observations, of features of a gazetteer, and of places; a radius in metres that contains a
-few places; and a mean wind (mph) at which storms are rare."""
+"""Sizes of the workloads: classes of observations, features of a gazetteer, and places.
+
+REACH is a radius in metres that contains a few places. CALM is a mean wind in mph at which storms are rare.
+"""
 
 PREFIXES = """\
 PREFIX om-owl: <http://knoesis.wright.edu/ssw/ont/sensor-observation.owl#>

@@ -128,7 +128,7 @@ def but_not(p: Spans, q: Spans) -> Spans:
 
 
 def since(p: Spans, q: Spans, far: int) -> Spans:
-    """Return where q holds, and as long after as p does, up to `far`."""
+    """Return the times at which q holds, and those after them for as long as p holds, at most `far` later."""
     out: Spans = []
     i = 0
     for start, end in q:

@@ -20,8 +20,10 @@ def changes_of(held: Intervals) -> Changes:
 
 
 def intervals_of(changes: Changes) -> Intervals:
-    """Return the maximal intervals from all changes of some tuples, from the first one on. An open one lasts for
-    ever."""
+    """Return the maximal intervals of some tuples. `changes`: all their changes, from the first one on.
+
+    An interval without an end lasts for ever.
+    """
     order = stable_order(changes.key)
     key, code, begins = (column[order] for column in changes)
     starts = np.flatnonzero(begins)

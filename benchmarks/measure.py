@@ -30,7 +30,7 @@ THREADS = (
 ONE_CORE = dict.fromkeys(THREADS, "1")
 
 WRAP = 2**64
-"""Sums of times are compared modulo 64 bits, as polars adds them."""
+"""The modulus for comparing sums of times, because polars adds them in 64 bits."""
 
 WARM_UP = 2000
 """The number of events in the run that loads the kernels before the measurement."""

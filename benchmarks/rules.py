@@ -36,7 +36,7 @@ def by_type(keys: int) -> str:
 
 
 def by_type_loop(events: Rows, keys: int) -> list[Row]:
-    """Find the rules by the type of the event."""
+    """Evaluate the rules on types in Python. A dictionary finds the rules for the type of an event."""
     within = TYPED * keys
     begins: defaultdict[str, list[tuple[int, Waiting]]] = defaultdict(list)
     ends: defaultdict[str, list[tuple[int, Waiting]]] = defaultdict(list)

@@ -49,7 +49,7 @@ Growth within two standard errors of zero counts as none.
 COLLECTIONS = 12
 """The number of full collections of Java during the run."""
 WORK = 1_000_000
-"""How many numbers are added up to measure the machine's speed; this takes some hundredths of a second."""
+"""The count of numbers that are added up to measure the machine's speed. This takes some hundredths of a second."""
 Works: TypeAlias = Sequence[tuple[float, float]]
 """The wall and CPU seconds of pieces of work."""
 

@@ -33,7 +33,7 @@ from cep.spark.program import ProgramOptions, ShippedProgram
 WARM = 6
 """The number of micro-batches that are ignored, while workers start and kernels load."""
 TURNS = 3
-"""How often each query runs, in turn. The last run counts.
+"""The number of times that each query runs, in turn. The last run counts.
 
 Java keeps compiling while it runs, so the first query would be measured with less compiled code.
 """
@@ -44,7 +44,7 @@ SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # with it, Spark writes a third faster
 }
 BUCKETS_OF_KEYS = 2
-"""As many as there are cores."""
+"""The number of key buckets, which is the number of cores."""
 MANY = 100
 """The number of rules in the case of many rules."""
 COLUMNS = "id long, x long, time timestamp"

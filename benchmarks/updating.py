@@ -50,7 +50,8 @@ def knowledge(stations: int = STATIONS) -> str:
 
 
 def changes(count: int, stations: int = STATIONS) -> list[tuple[int, str, str]]:
-    """Return changes of the levels of stations: microseconds, the added and the removed triple."""
+    """Return changes of the levels of stations. Each has a time in microseconds, and the added and the removed
+    triple."""
     random = np.random.default_rng(1)
     level = {}
     made = []

@@ -97,7 +97,7 @@ def closure(keys: int) -> str:
 
 
 def closure_loop(keys: int) -> Baseline:
-    """Return the loop with everything that each id leads to."""
+    """Return the Python loop of the workload, with a table of everything that each id leads to."""
     reached: dict[int, list[int]] = {0: []}
     for child, parent in tree(keys):
         reached[child] = [parent, *reached[parent]]

@@ -31,7 +31,7 @@ def missing_imports(knowledge: Knowledge) -> list[str]:
 
 
 def import_warnings(knowledge: Knowledge) -> list[Warning]:
-    """Return a warning that names them, if there are any."""
+    """Return a warning that names the missing imports, if there are any."""
     found = missing_imports(knowledge)
     if not found:
         return []

@@ -131,7 +131,7 @@ def _term(value: ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple) -> Observ
 
 
 def _lines(text: bytes) -> dict[str, int]:
-    """Return the first line of each subject."""
+    """Return the number of the line in which each subject first appears."""
     found: dict[str, int] = {}
     for number, line in enumerate(text.split(b"\n"), 1):
         words = line.split(None, 1)

@@ -25,7 +25,7 @@ _PIECE = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class FoundInChunk:
-    """The contents of a chunk. Its records and lines are numbered from 0, and `lines` line ends are in it."""
+    """The contents of a chunk. Its records and lines are numbered from 0. `lines`: the number of its line ends."""
 
     tables: dict[str, pl.DataFrame]
     dead: list[DeadLetter]

@@ -26,8 +26,8 @@ _Parts = Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]
 def in_lines(head: bytes, whole: bool) -> bool | None:
     """Return True if a file with this beginning has one record per line; None if more of the file is needed to decide.
 
-    A file has no record per line if it begins with a list of objects, or with an object that spans several lines.
-    `whole`: the text is the whole file.
+    Return False if it begins with a list of objects, or with an object that spans several lines. `whole`: the text is
+    the whole file.
     """
     text = head.removeprefix(BOM).lstrip(_BLANK)
     if text.startswith(b"["):

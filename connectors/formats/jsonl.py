@@ -240,9 +240,9 @@ class LineReader:
         scanned: Any,
         beside: Mapping[str, Sequence[str | None]] | None,
     ) -> list[_LineRows]:
-        """Add the rows of events with WHEN, which is tested on each line, to the rows of events that name their type.
+        """Add the rows of events with WHEN to the rows of events that name their type. WHEN is tested on each line.
 
-        A line that is odd for one event is read one by one for all of them.
+        A line that cannot be read as columns for one event is read separately for all events.
         """
         every = list(found)
         lines = np.flatnonzero(types > ODD)
@@ -344,7 +344,7 @@ class LineReader:
         return lines[kept], [cells[:, kept] for cells in matrix], good[kept]
 
     def _settle(self, types: NDArray[np.int32]) -> None:
-        """Give lines without a type the default type. Mark lines as odd if their type is unknown."""
+        """Give lines without a type the default type. Mark lines with an unknown type as ODD."""
         names = [schema.name for schema in self._names.schemas]
         if self._tested:  # a line may be an event with WHEN
             for number, schema in enumerate(self._names.schemas):

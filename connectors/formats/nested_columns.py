@@ -64,8 +64,8 @@ def leaves(schema: pa.Schema, name: str) -> list[Path]:
 def flattened(
     batch: pa.RecordBatch, plain: Sequence[str], nested: Mapping[str, Path], reasons: Reasons
 ) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
-    """Return plain columns, the nested values under the names of their sources, and the batch's row for each row
-    returned.
+    """Return the plain columns and the nested values, named after their sources. Return also the row of the batch for
+    each returned row.
 
     If the list of a row is missing, the row stays, and a reason is recorded.
     """

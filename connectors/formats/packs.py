@@ -181,8 +181,10 @@ class PackReader:
     def batch(
         self, file: str, text: str, data: bytes, position: int, line: int, rows: DocumentLines, first: int
     ) -> tuple[pl.DataFrame | None, list[DeadLetter], Block]:
-        """Read rows generated from `text` as occurrences. The text is `data` in a file, at byte `position` and line
-        `line`."""
+        """Read rows generated from `text` as occurrences.
+
+        `data`: the bytes of the text in a file. They begin at byte `position` and in line `line`.
+        """
         table, dead, index, times, unmatched = self.tables(rows, first)
         spans = np.stack([_bytes(text, data, rows.first), _bytes(text, data, rows.beyond)], axis=1)
         breaks = np.flatnonzero(np.frombuffer(data, np.uint8) == 10)

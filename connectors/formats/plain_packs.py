@@ -34,9 +34,10 @@ _NO_KEYS = ["\0", "\1"]  # in place of the keys `type` and `args`
 class PlainRecords:
     """Records in a buffer.
 
-    For each record: its span `first` to `beyond`, the number `of` its span of text, and the first record `head` of its
-    document. The cells `offset`, `length` and `kind` have a row per label and a column per record. `good`: no member
-    appears twice. `known`: all members are known. `empty`: there are no members. `spans`: the number of spans of text.
+    For each record: its span `first` to `beyond`, the number of the span of text that contains it (`of`), and the first
+    record `head` of its document. The cells `offset`, `length` and `kind` have a row per label and a column per record.
+    `good`: no member appears twice. `known`: all members are known. `empty`: there are no members. `spans`: the number
+    of spans of text.
     """
 
     buffer: NDArray[np.uint8]

@@ -55,7 +55,7 @@ _EXAMPLE = "`event temp(sensor: string FROM n, value: float FROM v) FORMAT senml
 
 
 class Packs:
-    """Converts the records of packs to lines of JSON, with the fields that the event reads."""
+    """A converter of the records of packs to lines of JSON, with the fields that the event reads."""
 
     pages = None
     labels = (*_OWN, *_BASE)

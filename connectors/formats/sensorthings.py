@@ -37,7 +37,7 @@ _KEY = re.compile(r"\(([^()]+)\)$")
 
 
 class Pages:
-    """Converts observations to lines of JSON, to which it adds derived values: both ends of the time, and the ids of
+    """A converter of observations to lines of JSON. It adds derived values: both ends of the time, and the ids of
     linked entities."""
 
     pages = "value"

@@ -34,7 +34,7 @@ from cep.knowledge.rdf.namespaces import PROV
 
 SOSA = "http://www.w3.org/ns/sosa/"
 INVALIDATED = tuple(f"{PROV}{name}" for name in ("invalidatedAtTime", "wasInvalidatedBy"))
-"""The properties that mark an observation as the withdrawal of the one with the same values."""
+"""The properties that mark an observation as the withdrawal of another one with equal values."""
 _PATH = re.compile(r"<[^<>]+>(?:/<[^<>]+>)*")
 _HINT = (
     "say it as `temp: float AS sosa:hasSimpleResult`, or by a path, `temp: float FROM sosa:hasResult/qudt:numericValue`"

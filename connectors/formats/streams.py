@@ -30,7 +30,10 @@ LONGEST = 1 << 24
 """The maximum length in bytes of a line that is read as a record."""
 
 MOST = 1 << 28
-"""The maximum size of a block in bytes, without the line begun before it. Positions in a block are 32-bit numbers."""
+"""The maximum size of a block in bytes, because positions in it are 32-bit numbers.
+
+An incomplete line that precedes the block does not count.
+"""
 
 _LITTLE = 1 << 20  # wait briefly for more than this many bytes from a pipe
 _MOMENT = 0.01  # the total seconds of this wait

@@ -205,7 +205,10 @@ class StoreListener:
 
 
 def _recent(tables: Mapping[str, pl.DataFrame], oldest: int | None) -> dict[str, pl.DataFrame]:
-    """Return the rows that end at `oldest` or later, of tables that have such rows; None: all rows."""
+    """Return for each table its rows that end at `oldest` or later, without tables that have none.
+
+    `oldest`: None keeps all rows.
+    """
     found = {}
     for name, table in tables.items():
         least = table["end"].min()

@@ -17,7 +17,7 @@ _DERIVED = ox.NamedNode(PROV + "wasDerivedFrom")
 
 
 class Retention:
-    """Removes events by the minute of their end.
+    """A remover of events, by the minute of their end.
 
     A minute that has been processed needs no second look, because events older than the retention are never added.
     """

@@ -166,7 +166,7 @@ def _terms(columns: Sequence[tuple[pl.Series, str]]) -> list[list[str | None]]:
 
 
 def _stamps(columns: Sequence[pl.Series]) -> dict[int, str]:
-    """Return the form in IRIs of all times in the columns, in order of time."""
+    """Map each time in the columns to its text in IRIs, sorted by time."""
     times = sorted({time for column in columns for time in column.to_list() if time is not None})
     stamps = pl.Series("t", times, dtype=pl.Int64).to_frame().select(_stamp(pl.col("t"))).to_series().to_list()
     return dict(zip(times, stamps, strict=True))

@@ -88,7 +88,7 @@ class Cells:
         return replace(self, offset=self.offset[here], length=self.length[here], kind=self.kind[here])
 
     def column(self, c: int) -> Cells:
-        """Return the cells of one column; they are `textual` if it is in `texts`."""
+        """Return the cells of one column. They are `textual` if the column is one of `texts`."""
         here = slice(c, c + 1)
         own = self.offset[here], self.length[here], self.kind[here], self.textual or c in self.texts
         return Cells(self.buffer, *own, frozenset(), self.point, self.quote, self.thousands)

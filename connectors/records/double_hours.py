@@ -58,7 +58,10 @@ class OrderedTimes:
         self.falls = self.steps = self.doubtful = 0
 
     def settled(self, times: Ints) -> Ints:
-        """Move times to their pass. The input has the times of further records, all read as if in the first pass."""
+        """Move times in the second pass of a double hour to this pass.
+
+        `times`: the times of further records, all read as if in the first pass.
+        """
         if not len(times):
             return times
         rows, hours = _within(times, self._begins, self._ends)
@@ -101,8 +104,10 @@ class OrderedIntervals:
         self.falls = self.steps = self.doubtful = self.undecided = 0
 
     def settled(self, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
-        """Move starts and ends to their pass. The input has those of further records, all read as if in the first
-        pass."""
+        """Move starts and ends in the second pass of a double hour to this pass.
+
+        `starts`, `ends`: those of further records, all read as if in the first pass.
+        """
         if not len(starts):
             return starts, ends
         by_end, by_start = starts >= FIXED, ends >= FIXED

@@ -200,7 +200,10 @@ def _others(pattern: str) -> tuple[str, ...]:
 
 
 def form(format: TimeFormat | None, number: bool) -> str:
-    """Return the form in which to write times of an input format: in the same form, or ISO 8601 if it is a pattern."""
+    """Return the form in which to write times that were read in an input format.
+
+    It is the form of the input, or ISO 8601 if the format is a pattern.
+    """
     if format is not None and format.unit is not None:
         return SECONDS if format.unit == "s" else format.unit
     return SECONDS if number and (format is None or format.pattern is None) else ISO

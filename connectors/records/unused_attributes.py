@@ -18,7 +18,7 @@ FEW = 10
 """The minimum number of records of an event for which unused attributes are reported."""
 
 Lacking = Mapping[str, Mapping[str, str | None]]
-"""By event and attribute, a hint at where the value may be; None: nowhere."""
+"""For each event and attribute, a hint at where the value may be; None: no hint."""
 
 
 @dataclass(slots=True)

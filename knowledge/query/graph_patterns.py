@@ -58,8 +58,10 @@ def table_answers(
 
 
 def by_sparql(graph: Graph, store: ox.Store, pool: Pool, source: Source) -> Answers:
-    """Return the answers to any pattern that `triple_patterns_table` accepted, from a store of all triples. Raise
-    CepError."""
+    """Return the answers to any pattern from a store of all triples. Raise CepError.
+
+    `triple_patterns_table` must have checked the pattern before.
+    """
     if not graph.variables:
         refuse_products(graph, store, source, MOST_CELLS)
         return Answers((), (), int(bool(store.query("ASK\n" + graph.text, prefixes=dict(graph.prefixes)))))

@@ -57,9 +57,10 @@ Side = Either["semcep", "owlrl"]
 
 @dataclass(frozen=True, slots=True)
 class ClosureComparison:
-    """Counts of the triples in both closures, and of those in a single one by the known difference that explains them.
+    """Counts of triples: those in both closures and, for each known difference, those in one closure only.
 
-    `unexplained`: the other triples. `contradictions`: those that only one closure finds, with its name.
+    `unexplained`: the triples in one closure only that no known difference explains. `contradictions`: those that only
+    one closure finds, with its name.
     """
 
     both: int
