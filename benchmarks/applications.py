@@ -36,7 +36,7 @@ AT_LEAST = 20 * 160_000
 AT_LEAST_OF = {"fleet": 20 * 17_000, "contacts": 20_000}
 """The target rates of some applications.
 
-In `contacts`, each row has its own instant, at which events of one person depend on those of others.
+In `contacts`, each row has its own instant, at which events of one person depend on events of others.
 """
 
 Columns = dict[str, np.ndarray[Any, Any]]

@@ -1,8 +1,8 @@
 """The same jobs in hand-written Python: loops over tuples and dicts of deques, as one would write them for each job.
 
-Input and output are those of the engine, as tuples. Events of each type are sorted by time: (type, time, *attributes).
-Results are (type, start, end, *arguments). The loops follow the semantics of the language: events at the same time are
-not ordered, and identical events count once.
+Input and output have the contents of the engine's tables, as tuples. Events of each type are sorted by time: (type,
+time, *attributes). Results are (type, start, end, *arguments). The loops follow the semantics of the language: events
+at the same time are not ordered, and identical events count once.
 """
 
 from __future__ import annotations

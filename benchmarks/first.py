@@ -1,7 +1,8 @@
 """`python -m benchmarks.first`: the overhead of commands in CPU seconds, compared with a stated baseline.
 
-- A run over a CSV file before this user has compiled or cached anything (`first`), and again. In a third run, numba has
-  to compile every kernel (`compiled`), as it would in another version than the package's kernels were built with.
+- A run over a CSV file before this user has compiled or cached anything (`first`), and again. In a third run, numba
+  compiles every kernel (`compiled`). It also does so in a version for which the package has no
+  compiled kernels.
 - `cep check`, compared with a process that imports numba and polars.
 - 30,000 unreadable records of JSON Lines, all refused for the same reason, compared with as many good ones.
 """

@@ -170,7 +170,7 @@ class Visitor:
 
 
 class _Coming:
-    """Events that arrive at a steady rate, and how many of them the page shows per second."""
+    """Events that arrive at a steady rate. They measure the number of events per second that the page shows."""
 
     def __init__(self, page: Page, readings: IO[bytes], options: argparse.Namespace) -> None:
         self.page = page

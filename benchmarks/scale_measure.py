@@ -51,7 +51,8 @@ class Shape:
 
     @property
     def waiting(self) -> int:
-        """The events that wait in the state: half of those in a WITHIN, which are a millisecond apart."""
+        """The number of events that wait in the state: half of the events in a WITHIN, which are a millisecond
+        apart."""
         return self.load.within // 2
 
 

@@ -64,11 +64,17 @@ class Fixed:
 class Costs:
     """The coefficients of the model, in seconds of a core.
 
-    `driver`, `workers`: fixed costs. `read`, `deal`, `write`: per row. `step`: per row with up to a thousand keys.
-    `spread`: more per row for each further power of ten. `rule`: per row for each further rule. `hand`: per byte passed
-    on. `log`: per byte written to the log of a state. `whole`: per byte of a state that is written whole. `row_bytes`:
-    bytes of a row that is passed on. `waits`, `held`: bytes in the state of a row that waits for the watermark, or in a
-    goal.
+    - `driver`, `workers`: fixed costs.
+    - `read`, `deal`, `write`: per row.
+    - `step`: per row with up to a thousand keys.
+    - `spread`: additional cost per row for each power of ten by which there are more keys.
+    - `rule`: additional cost per row for each further rule.
+    - `hand`: per byte passed on.
+    - `log`: per byte written to the log of a state.
+    - `whole`: per byte of a state that is written whole.
+    - `row_bytes`: the bytes of a row that is passed on.
+    - `waits`: the bytes of state for an event that waits for the watermark.
+    - `held`: the bytes of state for an event that waits in a goal.
     """
 
     driver: Fixed
@@ -100,7 +106,10 @@ class Costs:
         return self.row_bytes * shape.events
 
     def every(self, shape: Shape) -> int:
-        """Return after how many micro-batches the state is written whole: when the input since has reached its size."""
+        """Return the number of micro-batches after which the state is written whole.
+
+        It is written when the input since the last time has reached its size.
+        """
         return min(LOGGED, int(self.kept(shape) / max(1.0, self.came(shape))) + 1)
 
     def keeping(self, shape: Shape) -> float:

@@ -10,7 +10,7 @@ from benchmarks.scale_measure import Shape
 from benchmarks.scale_model import Costs
 
 CORES = 8
-"""The cores of a machine."""
+"""The number of cores of a machine."""
 BUSY = 0.7
 """The maximum share of time for which cores and driver may work, so that a run can catch up."""
 EVERY = (10.0, 60.0)
@@ -46,7 +46,7 @@ class Paper:
         return min(self.cores, FEWEST[-1])
 
     def shape(self, rate: float) -> Shape:
-        """Return the micro-batch at this rate. `Shape.waiting` events wait, half of those in `WITHIN`."""
+        """Return the micro-batch at this rate. `Shape.waiting` events wait, half of the events in `WITHIN`."""
         return Shape(int(rate * self.every), max(10, int(rate * WITHIN / 4)), self.used, self.used)
 
     def state(self, rate: float) -> float:

@@ -115,7 +115,7 @@ def weather(events: int, keys: int, seed: int, wind: float = 14) -> Stream:
 
 
 def milliseconds(events: int, random: np.random.Generator) -> np.ndarray[Any, Any]:
-    """Return the times of about a thousand events per second, in whole milliseconds, like those of a clock."""
+    """Return the times of about a thousand events per second, in whole milliseconds like times of a clock."""
     return np.cumsum(random.integers(0, 2000, events)) // 1000 * 1000
 
 

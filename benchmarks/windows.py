@@ -30,7 +30,7 @@ def rule(function: str, window: str) -> Callable[[int], str]:
 
 
 def readings(events: int, keys: int) -> streams.Stream:
-    """Return values of ids, a thousand per second."""
+    """Return a stream of values, each with a random id, a thousand per second."""
     return streams.mixed({"a": "x"}, events, keys, seed=1)
 
 

@@ -29,7 +29,7 @@ from benchmarks.processes import ROOT, write
 READING = "event a(id: int, x: int) TIME time.\n"
 CORES = 2
 ROWS, CHUNK = 1 << 17, 1 << 22
-"""The rows and bytes that are read at a time, about the same number of events from Parquet and from text."""
+"""The rows and bytes that are read at a time. They contain about equally many events of Parquet and of text."""
 
 
 def rules(count: int) -> str:

@@ -1,7 +1,7 @@
 """Answers to a pattern over a stretch of time in which the knowledge changes often, each with its valid time.
 
-The triples that exist at any time of the stretch are collected once, and so are those that exist throughout. If
-reasoning infers nothing from the changing triples, an answer holds exactly while all its triples exist.
+Two sets of triples are collected once: triples that exist at any time of the stretch, and triples that exist
+throughout. If reasoning infers nothing from the changing triples, an answer holds exactly while all its triples exist.
 """
 
 from __future__ import annotations

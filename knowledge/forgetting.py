@@ -25,8 +25,10 @@ FEW = 1 << 12
 
 
 def forget(knowledge: Knowledge) -> None:
-    """Replace the dictionary of the knowledge, which must be its own, by one with only the loaded terms and those in
-    use."""
+    """Replace the dictionary of the knowledge by one that contains only the loaded terms and the terms in use.
+
+    No other knowledge may use the dictionary.
+    """
     seen, closed, asserted, closure = knowledge.seen, knowledge.closed, knowledge.asserted, knowledge.closure
     used = np.zeros(len(knowledge.terms), dtype=np.bool_)
     used[: knowledge.first] = True

@@ -309,8 +309,8 @@ class Knowledge(KnowledgeSource):
         closure: Closure | None,
         tables: Mapping[_Asked, PatternTable | None],
     ) -> None:
-        """Switch to another dictionary. `triples`: the asserted triples, the closed ones, and those that patterns
-        see."""
+        """Switch to another dictionary. `triples`: the asserted triples, the closed triples, and the triples that
+        patterns see."""
         self.terms, self.canonical, self.graphs, self.closure = terms, canonical, dict(graphs), closure
         self.asserted, self.closed, self._asked = triples
         self.tables, self._answers, self._last = dict(tables), {}, None

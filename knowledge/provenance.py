@@ -126,7 +126,7 @@ class Provenance:
 
 
 def _patterns(graph: Graph) -> Iterator[TriplePattern]:
-    """Yield the triple patterns of a pattern, also those in its groups, but not those that must be absent."""
+    """Yield the triple patterns of a pattern and of its groups, without patterns that must be absent."""
     prefixes = dict(graph.prefixes)
     whole = basic(graph.text, prefixes)
     if whole is not None:

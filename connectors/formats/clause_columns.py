@@ -204,8 +204,8 @@ _Found = tuple[pl.Series, Sequence[pl.Series], pl.Series, pl.Series | None, pl.S
 
 
 def _split(inside: pl.Series, mark: str, count: int, since: int) -> list[pl.Series]:
-    """Split texts at `mark` into `count` parts, and return those from `since` on. A text with another number of parts
-    becomes null."""
+    """Split texts at `mark` into `count` parts, and return the parts from number `since` on. A text with another number
+    of parts becomes null."""
     if not count:
         return []
     right = inside.str.count_matches(mark, literal=True) == count - 1

@@ -96,8 +96,8 @@ class KeyNames:
         return [(key, cell) for cell, key in enumerate(sources(schema, time_keys(schema)))]
 
     def _cells(self, schema: Schema) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-        """Return linked lists of an event's cells: for each name its first cell, and for each cell the next one of the
-        same name.
+        """Return linked lists of an event's cells: the first cell of each name, and for each cell the next cell of its
+        name.
 
         -1 ends a list. The third value is the number of cells.
         """
@@ -266,7 +266,7 @@ class LineReader:
         scanned: Any,
         beside: Mapping[str, Sequence[str | None]] | None,
     ) -> _LineRows:
-        """Return the cells of one event's lines. If it has WHEN, return those of the lines that pass the test."""
+        """Return the cells of one event's lines. If the event has WHEN, return only lines that pass the test."""
         names = self._names
         _, positional, begin, entries = scanned
         times, wanted = len(time_keys(schema)), self._names.width(schema)
@@ -384,7 +384,7 @@ class LineReader:
 class _LineRows:
     """Events of one type in a block of lines.
 
-    `lines` contain `counts` events each. `odd` lines have to be read one by one. For each event: `row` is its line,
+    `lines` contain `counts` events each. `odd`: lines that must be read one by one. For each event: `row` is its line,
     `place` its number in the line, `good` is True if its cells can be read as columns.
     """
 

@@ -59,7 +59,7 @@ class Resolver(MakesLines, Protocol):
     def schema(self) -> Schema: ...
 
     def lines(self, elements: Sequence[Any], text: Callable[[int], str]) -> list[str | Unreadable | None]:
-        """Return the JSON line of each element, the reason why it cannot have one, or None if it is not a record.
+        """Return the JSON line of each element; the reason if it cannot have one; None if it is not a record.
 
         `text`: a function that returns the text of an element. Raise Unreadable if the document cannot be used.
         """
@@ -69,8 +69,8 @@ class Resolver(MakesLines, Protocol):
 class DocumentLines:
     """JSON lines generated from documents.
 
-    For each line: its document, and the span of its record in the document's text, in characters. `refused`: why
-    records have no line, by row.
+    For each line: its document, and the span of its record in the document's text, in characters. `refused`: the
+    reasons of records without a line, by row.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -167,8 +167,8 @@ class PackReader:
     ) -> tuple[pl.DataFrame | None, list[DeadLetter], NDArray[np.int64], str | None, int]:
         """Read the rows as occurrences, numbered from `first`.
 
-        Return the occurrences; dead letters, whose line is a row; the row of each record; the form of times; and how
-        many rows match no event. `beside`: further values of each row from its message, by source.
+        Return the occurrences; dead letters, whose line is a row; the row of each record; the form of times; and the
+        number of rows that match no event. `beside`: further values of each row from its message, by source.
         """
         data = "\n".join([*rows.lines, ""]).encode("ascii" if all(map(str.isascii, rows.lines)) else "utf-8")
         tables, dead, block = self._lines.read("", data, 0, 0, first, beside)
@@ -345,7 +345,8 @@ def _list(text: str, place: int, scan: _Scan) -> tuple[list[Any], list[tuple[int
 
 
 def _page(text: str, place: int, wanted: str) -> tuple[list[Any], list[tuple[int, int]], int] | None:
-    """Parse the list at the key `wanted` of an object. Return the same as `elements`; None if there is no such list."""
+    """Parse the list at the key `wanted` of an object. Return a result like that of `elements`; None if there is no
+    such list."""
     page: tuple[list[Any], list[tuple[int, int]]] | None = None
     place = _past_blanks(text, place + 1)
     while text[place : place + 1] == '"':

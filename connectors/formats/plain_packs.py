@@ -1,7 +1,7 @@
 """Conversion of all records of plain documents to lines of JSON at once.
 
-The reader of single documents (`cep.connectors.formats.packs`) is the reference. It reads all documents that are not
-plain, and its results are the same for those that are.
+The reference is the reader of single documents (`cep.connectors.formats.packs`). Both give the same results for plain
+documents, and it reads all other documents.
 """
 
 from __future__ import annotations
@@ -95,10 +95,10 @@ class MakesLines(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlainDocuments:
-    """The documents of a text: which of them are plain, and the generated lines.
+    """The documents of a text: a mask of the plain ones, and the generated lines.
 
-    The lines of document `i` are those from `bounds[i]` to `bounds[i + 1]`. `first`, `beyond`: the span of each line's
-    record, in characters. A line that is None must be generated from its record alone.
+    Document `i` has the lines from `bounds[i]` to `bounds[i + 1]`. `first`, `beyond`: the span of each line's record,
+    in characters. A line that is None must be generated from its record alone.
     """
 
     plain: list[bool]

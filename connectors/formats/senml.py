@@ -85,7 +85,7 @@ class Packs:
         self._names: set[str] = set()
 
     def lines(self, elements: Sequence[Any], text: Callable[[int], str]) -> list[str | Unreadable | None]:
-        """Return the JSON line of each record, the reason why it cannot have one, or None if it has only base fields.
+        """Return the JSON line of each record; the reason if it cannot have one; None if it has only base fields.
 
         Raise Unreadable if the pack cannot be used.
         """

@@ -42,10 +42,12 @@ _MOMENT = 0.01  # the total seconds of this wait
 class ByteStream:
     """A stream of one input. It recognises gzip and zstd by the first bytes.
 
-    `position`: how many of the `size` stored bytes have been read; the size may be None. `idle`: the seconds without
-    data after which a pipe counts as silent; None: never. `silence`: how long no data has arrived. `encoding`: the
-    encoding of the text, which is converted to UTF-8. Bytes that are invalid in it stay as they are, and are invalid
-    UTF-8. `plain`: True if bytes are returned as they are stored.
+    - `position`: the number of stored bytes that have been read, of `size`, which may be None.
+    - `idle`: the seconds without data after which a pipe counts as silent; None: never.
+    - `silence`: the timer of the time without data.
+    - `encoding`: the encoding of the text, which is converted to UTF-8. Bytes that are invalid in it stay as they are,
+      and are invalid UTF-8.
+    - `plain`: True if bytes are returned as they are stored.
     """
 
     def __init__(
@@ -285,7 +287,7 @@ def whole_lines(
 
 
 def more_bytes(chunk: int, begun: int, longest: int = LONGEST) -> int:
-    """Return how many bytes to read after an incomplete line of `begun` bytes.
+    """Return the number of bytes to read after an incomplete line of `begun` bytes.
 
     This is up to the end of the first chunk, then a chunk at a time, up to one byte more than the longest line.
     """

@@ -27,9 +27,9 @@ def alternatives(records: Records) -> list[tuple[str, RecordTest, Records]]:
     """Return the events of a stream, each with a name, its test and its records; empty if the stream seems to be one
     event.
 
-    A field, perhaps inside an object, can name the event if it has few values, and most values have keys of their own.
-    Two other layouts also tell events apart. Either each record has exactly one of several objects, or the object under
-    one key has exactly one of several fields.
+    A field, perhaps inside an object, can name the event if it has few values, and records with most of these values
+    have keys that no others have. Two other layouts also tell events apart. Either each record has exactly one of
+    several objects, or the object under one key has exactly one of several fields.
 
     A text that means "missing" does not count as a value. Keys that never have a value are ignored.
     """
@@ -69,7 +69,8 @@ def _alternatives(records: Records) -> list[tuple[str, RecordTest, Records]]:
 def _by_value(
     records: Records, flat: Records, groups: Mapping[str, Mapping[str, Sequence[int]]]
 ) -> list[tuple[str, RecordTest, Records]]:
-    """Group the records by the best key: the one with the most values that have keys of their own."""
+    """Group the records by the field that best separates them: most of its values come with keys that other values
+    lack."""
     best, field = 0, ""
     for key, rows in groups.items():
         own = _having_own(flat, rows, key)
@@ -123,7 +124,7 @@ def _groups(records: Records, key: str) -> dict[str, list[int]]:
 
 
 def _having_own(records: Records, groups: Mapping[str, Sequence[int]], field: str) -> int:
-    """Count the groups that have a key of their own: almost all their records have it, and no other group has."""
+    """Count the groups that have a private key: almost all records of the group have it, and no other group has it."""
     counts = {name: Counter(_said(records, rows)) for name, rows in groups.items()}
     found = 0
     for name, some in groups.items():

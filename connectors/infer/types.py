@@ -59,7 +59,7 @@ _ISO_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """The guessed type of a column; it is empty if the column cannot be declared, and `note` says why.
+    """The guessed type of a column. It is empty if the column cannot be declared; `note` then has the reason.
 
     `format`: the format of times. `missing`: texts and numbers that mean "missing". `optional`: values are missing.
     `day`: the times have no time of day. `local`: they have no offset. `clock`: they are times of day without a date.
@@ -80,7 +80,7 @@ class Guess:
 
 
 def allowed(count: int) -> int:
-    """Return how many of `count` values may be invalid without changing the type of the column."""
+    """Return the number of values, out of `count`, that may be invalid without changing the type of the column."""
     return max(count // 50, int(count >= 20))
 
 

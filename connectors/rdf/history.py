@@ -142,7 +142,7 @@ class StoreListener:
             self.store.settle()
 
     def _described(self, events: Mapping[str, pl.DataFrame]) -> list[str]:
-        """Describe events. Those up to a change of the program are described by the former program's rules."""
+        """Describe events. Events up to a change of the program are described by the rules of the former program."""
         if self._former is None:
             return [self._derivations.events(events, self._service.outputs)]
         old = pl.col("end") <= self._since

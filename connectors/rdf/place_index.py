@@ -79,7 +79,7 @@ class PlaceIndex:
                     self._places[way] = places
 
     def among(self, query: QueryParts, few: Few, ask: Callable[[str], Iterable[Any]]) -> str | None:
-        """Return the query restricted to the things that are near enough, or to pairs of a point and such a thing.
+        """Return the query restricted to the things that are near enough, or to pairs of a point and a thing near it.
 
         Return None if these are unknown or too many. `ask`: a function that evaluates a query.
         """

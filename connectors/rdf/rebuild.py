@@ -87,7 +87,7 @@ class Rebuild:
 
 
 def worthwhile(left: int = 0) -> int:
-    """Return the number of removed quads from which on a rebuild pays. `left`: how many quads remain."""
+    """Return the number of removed quads from which on a rebuild pays. `left`: the number of quads that remain."""
     return max(_REMOVED, 3 * left - 2 * _REMOVED)
 
 
@@ -153,14 +153,14 @@ def _apply(writer: QuadWriter, changes: Path, place: int) -> int:
 
 
 def main(path: str, parent: str) -> None:
-    """Load a new store for the one at `path`, and print how many bytes of the changes it includes."""
+    """Load a new store for the store at `path`, and print the number of bytes of the changes that it includes."""
     end_with(int(parent))
     os.nice(_NICENESS)
     print(_load(path))
 
 
 def _load(path: str) -> int:
-    """Load the dump and the changes into the new store. Return how many bytes of the changes it includes."""
+    """Load the dump and the changes into the new store. Return the number of bytes of the changes that it includes."""
     new, dump = Path(f"{path}.new"), Path(f"{path}.new.quads")
     files = StoreFiles(str(new))
     writer = QuadWriter(ox.Store(new), files)

@@ -114,9 +114,9 @@ class Withdrawals:
         return self._store.quads_for_pattern(ox.NamedNode(change), None, None)
 
     def forget(self, instants: Iterable[Any]) -> None:
-        """Remove events with removed instants from the graphs of revisions.
+        """Remove events from the graphs of revisions if their instants were removed.
 
-        These are the events that ended at such an instant, and those that began at one and have no end.
+        These are events that ended at a removed instant, and events without an end that began at one.
         """
         for instant in instants:
             ended = [q for q in self._store.quads_for_pattern(None, END, instant) if q.graph_name != HERE]

@@ -211,7 +211,7 @@ class Batch:
 
     @property
     def whole(self) -> Mapping[str, pl.DataFrame]:
-        """All tables, including those of `beside`."""
+        """All tables, including the tables of `beside`."""
         return {**self.tables, **self.beside} if self.beside else self.tables
 
     @property

@@ -23,7 +23,7 @@ from cep.core.zones import zone
 Ints = NDArray[np.int64]
 _NEVER = 2**62
 _MOSTLY = 2 / 3
-"""The share of records with an earlier time than the one before, from which on times count as descending."""
+"""The share of records that are earlier than the preceding record, from which on times count as descending."""
 
 
 @lru_cache(maxsize=64)
@@ -92,8 +92,8 @@ class OrderedTimes:
 class OrderedIntervals:
     """The intervals of one event in one input, block by block, for `FOLD order`.
 
-    If possible, an interval begins where the one before ended, and has the same length. Otherwise the order of records
-    decides about its start, as about a time. An end that is written as a clock time lies after its start.
+    If possible, an interval begins at the end of the preceding one, and has an equal length. Otherwise the order of
+    records decides about its start, as about a time. An end that is written as a clock time lies after its start.
     """
 
     def __init__(self, name: str) -> None:

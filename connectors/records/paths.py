@@ -161,5 +161,5 @@ def _leaves(value: Any, above: Path, deep: int = 4) -> Iterator[tuple[Path, Any]
 
 
 def sources(schema: Schema, times: Sequence[str]) -> list[str]:
-    """Return the sources of the times, then those of the attributes, then those that WHEN tests."""
+    """Return the sources of the times, then of the attributes, then of the values that WHEN tests."""
     return [*times, *(source_of(attribute) for attribute in schema.attributes), *schema.tested]

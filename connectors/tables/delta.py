@@ -87,13 +87,12 @@ def _kind(type: pa.DataType) -> str:
 
 
 def is_added(name: TableName, number: int = 1) -> bool:
-    """Return True if the table already has the rows that are added under the name as number `number`, or a later
-    one."""
+    """Return True if the table has the rows of commit `number`, or of a later one, under the name `append`."""
     return name.append is not None and added(name, table(name), number)
 
 
 def added(name: TableName, there: DeltaTable | None, number: int = 1) -> bool:
-    """Return the same as `is_added`, for a table that was loaded before."""
+    """Return the result of `is_added` for a table that was loaded before."""
     if there is None or name.append is None:
         return False
     with _explaining(name):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 TRIES = 10
-"""How often to try to add rows while others change the table."""
+"""The number of times to try to add rows while others change the table."""
 
 _PAUSE, _LONGEST = 0.05, 2.0  # the first and the longest pause between tries, in seconds
 _SMALL = 1 << 25  # files with fewer bytes are merged
@@ -48,8 +48,7 @@ def check(name: TableName, schema: pa.Schema | None = None) -> None:
 
 
 def is_added(name: TableName, number: int = 1) -> bool:
-    """Return True if the table already has the rows that are added under the name as number `number`, or a later
-    one."""
+    """Return True if the table has the rows of commit `number`, or of a later one, under the name `append`."""
     return name.append is not None and _added(name, table(name), number)
 
 

@@ -18,11 +18,11 @@ class TableKind(Protocol):
         """Raise CepError if rows cannot be written to the table. `schema`: the schema of the rows, if it is known."""
 
     def is_added(self, name: TableName, number: int = 1) -> bool:
-        """Return True if the table already has the rows that are added under the name as number `number`, or a later
-        one."""
+        """Return True if the table has the rows of commit `number`, or of a later one, under the name `append`."""
 
     def write(self, name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int = 1) -> None:
-        """Replace the rows of a table, or add rows under the name as number `number`, in one commit."""
+        """Replace the rows of a table, or add rows under the name `append` as commit `number`. Both take a single
+        commit."""
 
     def compact(self, name: TableName) -> None:
         """Merge small files if the table has at least `name.compact` of them."""

@@ -44,7 +44,7 @@ class PatternComponent:
     def changed(
         self, before: TripleSet, after: TripleSet, added: TripleSet, removed: TripleSet, resolve: Resolve, most: int
     ) -> PatternComponent:
-        """Update the bindings from the triples `before` a change to those `after` it."""
+        """Update the bindings for a change of the triples from `before` to `after`."""
         patterns, wanted = self.resolved(resolve), self.wanted
         lost = touching(patterns, before, removed, wanted, most)
         won = touching(patterns, after, added, wanted, most)
@@ -182,7 +182,7 @@ def _connected(patterns: Sequence[sparql.TriplePattern]) -> list[tuple[sparql.Tr
 def _one_by_one(
     here: Bindings, gone: Bindings, still: Bindings, new: Bindings, names: Sequence[str]
 ) -> tuple[Bindings, Bindings, Bindings]:
-    """Update sorted bindings: remove those that are gone and do not hold otherwise, and add new ones.
+    """Update sorted bindings: remove rows of `gone` that are not in `still`, and add new ones.
 
     Return the result, the removed and the added bindings.
     """

@@ -81,8 +81,8 @@ class Refreshed:
     ) -> Refreshed | None:
         """Update the rows for a change; None if the pattern should be evaluated anew. Raise TooLarge.
 
-        `query`: the pattern's text and prefixes. `triples`: those before and after the change, the added and the
-        removed ones.
+        `query`: the pattern's text and prefixes. `triples`: all triples before the change, all triples after it, the
+        added and the removed ones.
         """
         before, after, new, gone = triples
         if (len(new) + len(gone)) * _LARGE > len(after) or len(self.terms) > 2 * self.first + _MANY:

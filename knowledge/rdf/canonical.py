@@ -77,7 +77,8 @@ class Canonical:
     def changed(
         self, before: TripleSet, closed: TripleSet, added: TripleSet, removed: TripleSet
     ) -> tuple[TripleSet, TripleSet, TripleSet]:
-        """Update the canonical triples. Return `triples(closed)`, the triples added to it, and those removed.
+        """Update the canonical triples. Return `triples(closed)`, and the triples that were added to it and removed
+        from it.
 
         `before`: the canonical triples before the change. `added`, `removed`: the changes to `closed`.
         """

@@ -45,7 +45,7 @@ def _kind(value: Value) -> tuple[bool, bool, bool]:
 
 
 def first_like(wanted: Term | Value, literals: Sequence[Term]) -> int | None:
-    """Return the index of the first literal that is `wanted`, or has the same value; None if there is none."""
+    """Return the index of the first literal that equals `wanted` or has its value; None if there is none."""
     if not isinstance(wanted, ox.Literal):
         assert not isinstance(wanted, ox.NamedNode | ox.BlankNode), "an IRI has one form"
         return next((place for place, each in enumerate(literals) if equal(each, wanted)), None)

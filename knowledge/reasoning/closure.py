@@ -124,7 +124,7 @@ class Closure:
         return less.plus(added) if len(added) else less
 
     def since(self, before: Closure) -> tuple[TripleSet, TripleSet]:
-        """Return the triples added and those removed since another closure. This is cheap if little has changed."""
+        """Return the triples that were added and removed since another closure. This is cheap if little has changed."""
         changed = [p for p in sorted({*self.facts, *before.facts}) if self.facts[p] is not before.facts[p]]
         here, there = (PredicateRelations({p: facts[p] for p in changed}) for facts in (self.facts, before.facts))
         return visible(self.terms, there.fresh(here)), visible(self.terms, here.fresh(there))

@@ -106,7 +106,7 @@ def _solve(
 
 
 def _cheapest(parts: list[BodyAtom], rows: Substitutions) -> BodyAtom:
-    """Choose the next atom: a test of bound variables first, then the one with fewest rows, if possible connected."""
+    """Choose the next atom: a test of bound variables first, then the atom with fewest rows. Prefer connected atoms."""
     ready = []
     for part in parts:
         s, p, o = (not isinstance(slot, str) or slot in rows.columns for slot in part.atom.slots)

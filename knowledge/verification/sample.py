@@ -25,7 +25,11 @@ _BACK = 3  # the maximum number of subjects to visit that refer to a subject
 
 @dataclass(frozen=True, slots=True)
 class TripleSample:
-    """A sample: its triples, the number of those in the `schema`, and the number of `subjects`, out of `among`."""
+    """A sample of triples.
+
+    `schema`: the number of its triples in the schema. `subjects`: the number of its subjects. `among`: the number of
+    all subjects.
+    """
 
     triples: TripleSet
     schema: int
@@ -55,7 +59,7 @@ def sample(terms: Terms, triples: TripleSet, subjects: int) -> TripleSample:
 
 
 def _of_schema(terms: Terms, triples: TripleSet) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return a mask of the triples of the schema: those in terms of RDFS and OWL, and lists."""
+    """Return a mask of the triples of the schema: lists, and triples in terms of RDFS and OWL."""
     predicates = np.unique(triples.p)
     texts = terms.texts(predicates)
     of_schema = (texts.str.starts_with(OWL) | texts.str.starts_with(RDFS)) & ~texts.is_in(_ABOUT_THINGS)
