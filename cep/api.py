@@ -83,8 +83,8 @@ def detect(
         policy: The policy of rules that name none.
         facts: Tables of static facts, `{predicate: table}`.
         knowledge: RDF knowledge for conditions in braces.
-        lateness: Process rows in the given order, and reject those later than this. Memory then holds only rows of
-            this time, so an iterator of tables may be larger than memory. By default, all rows are sorted first.
+        lateness: Process rows in the given order, and reject those later than this. Rows wait in memory no longer than
+            this, so an iterator of tables may be larger than memory. By default, all rows are sorted first.
         lateness_by: Judge lateness by the latest time of each value of this attribute, so that one wrong clock affects
             only itself.
         strict: Raise an error for a row that becomes no event, instead of listing it in `dead`.

@@ -172,8 +172,7 @@ class Engine(StatefulEngine):
         self._buffer.lateness = self._buffer.clocks = None
 
     def count_up_to(self, position: int) -> None:
-        """Raise the number of received records, including rejected ones, to `position`. Later records get higher
-        ones."""
+        """Count `position` records as received, including rejected ones. Later ones get higher positions."""
         self._parts.position = max(self._parts.position, position)
 
     @wholly()

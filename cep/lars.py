@@ -286,7 +286,7 @@ class _Run:
         return made if len(made) < 2 else sorted(made, key=sorted)[: self.models or None]
 
     def _held(self, name: str, table: pl.DataFrame) -> Iterator[tuple[Told, int, int | None]]:
-        """Yield the items of a table, each with the tick from which it is true, and the one from which it is not."""
+        """Yield the items of a table, each with the first tick at which it is true and the tick at which it ends."""
         assert self.first is not None, "there is a stream"
         predicate = predicate_of(name)
         columns = [table[each.name].to_list() for each in self.engine.outputs[name].attributes]

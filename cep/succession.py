@@ -150,7 +150,7 @@ class Successor(Engine):
         return _together(ended, begun)
 
     def _begin(self, former: Engine, since: int, texts: Mapping[str, str]) -> None:
-        """Follow an engine whose results that ended at or before `since` may still change."""
+        """Follow the former engine, whose results up to `since` may still change."""
         self.former, self.since, self.texts = former, since, texts
         old, new = former.meanings(), self.meanings()
         self._ended = {

@@ -1,1 +1,1 @@
-"""Columns and what they hold: occurrences, values, keys, names; nothing here knows a rule."""
+"""Columns and their contents: occurrences, values, keys and names. Nothing here depends on rules."""

@@ -1,9 +1,9 @@
-"""Logs on disk: entries are only ever added. An entry is read as it was written, or reported as damaged.
+"""Append-only logs on disk. An entry is read as written, or reported as damaged.
 
-The last entry may be torn, because the process or the machine ended while writing it. Nobody has relied on it, so it is
-cut off before the next one is added. Any other difference is damage, and nothing is cut off.
+The last entry may be torn, because the process or the machine stopped while writing it. Nothing depends on it yet, so
+it is cut off before the next one is added. Any other difference is damage, and nothing is cut off.
 
-Entries are records of bytes, each with its own hash, or lines of JSON, each with a hash of all lines up to it
+Entries are byte records, each with its own hash, or lines of JSON, each with a hash of all lines up to it
 (`cep.core.checksum`).
 """
 
@@ -28,10 +28,9 @@ RecordBytes: TypeAlias = tuple[bytes, bytes]
 
 
 class AppendLog(ABC, Generic[Logged]):
-    """The entries of a file, which need not exist yet.
+    """The entries of a file, which may not exist yet.
 
-    `places`: the bytes at which the entries that were read or added begin, and last the byte at which the next one
-    will.
+    `places`: the byte offset of each entry that was read or added, and the offset of the next entry.
     """
 
     MARK = b""
@@ -51,7 +50,7 @@ class AppendLog(ABC, Generic[Logged]):
         return self.places[-1]
 
     def unread(self) -> Iterator[Logged]:
-        """Yield the entries that anyone has added since the file was last read, up to a torn one.
+        """Yield the entries added since the file was last read, up to a torn one.
 
         During the loop, `len` is the number of the current entry. Raises Broken with the number of a damaged entry.
         """
@@ -69,14 +68,14 @@ class AppendLog(ABC, Generic[Logged]):
                 self.places.append(self.size + size)
 
     def read(self, first: int, beyond: int) -> list[Logged]:
-        """Return the entries from one number to before another. All must have been read or added before.
+        """Return the entries from `first` to before `beyond`. All must have been read or added before.
 
         Raises Broken with the number of an entry that is no longer complete. The hashes of lines are not checked again.
         """
         return self.read_at(self.places[first], self.places[beyond], first, beyond) if first < beyond else []
 
     def read_at(self, start: int, stop: int, first: int, beyond: int) -> list[Logged]:
-        """Return the entries from one number to before another, between two bytes of the file. Any process may have
+        """Return the entries from `first` to before `beyond`, which lie between two byte offsets. Any process may have
         added them.
 
         Raises Broken as `read` does.
@@ -108,7 +107,7 @@ class AppendLog(ABC, Generic[Logged]):
         """
 
     def _write(self, pieces: Sequence[bytes], sync: bool) -> None:
-        """Add entries after those that were read. A torn entry is cut off."""
+        """Write entries after those already read. A torn entry is cut off."""
         try:
             if self._file is None:
                 self._file = self._opened()

@@ -1,7 +1,8 @@
-"""Capacity of growing arrays: more than was asked for, so that they grow seldom.
+"""Capacity of growing arrays. They get more than needed, so they rarely grow.
 
-The checked run (`make checked`) compiles kernels with bounds checks and gives small arrays no spare capacity. A row
-that nobody reserved is then past the end, and a kernel that stops when an array is full stops as often as it can.
+The checked run (`make checked`) compiles kernels with bounds checks and gives small arrays no spare capacity. An access
+to a row that was not reserved is then out of bounds. A kernel that stops when an array is full stops as often as
+possible.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ SPARE = 0 if CHECKED else 2
 
 
 MANY = 4_000
-"""From so many rows on the checked run, too, makes room for an eighth more: to add them one by one takes the time of
-their square."""
+"""The number of rows from which the checked run also allocates an eighth more. Growing by one row at a time would be
+quadratic."""
 
 
 def roomy(needed: int, likely: int) -> int:
@@ -30,7 +31,7 @@ def roomy(needed: int, likely: int) -> int:
 
 
 def filled_room(array: NDArray[np.int64], needed: int, fill: int) -> NDArray[np.int64]:
-    """The array, or a larger one with its rows, so that `needed` rows fit; the new ones hold `fill`."""
+    """Return the array, or a larger copy with room for `needed` rows. The new rows contain `fill`."""
     if needed <= len(array):
         return array
     shape = (roomy(needed, 2 * len(array)), array.shape[1])

@@ -1,4 +1,4 @@
-"""BLAKE2b in kernels (RFC 7693): of 16 bytes and without a key, as `hashlib.blake2b(message, digest_size=16)` is."""
+"""BLAKE2b in kernels (RFC 7693), as `hashlib.blake2b(message, digest_size=16)` without a key."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from cep.core.kernels import njit
 Words = NDArray[np.uint64]
 
 BLOCK = 128
-"""Bytes that are taken in at once, which are 16 words."""
+"""The bytes of a block, which is 16 words."""
 
 _PARAMETERS = np.uint64(0x01010000 ^ 16)
-"""One block after the other, no key, a digest of 16 bytes."""
+"""The parameter block: sequential mode, no key, a digest of 16 bytes."""
 _BEGIN: Words = np.array(
     [
         0x6A09E667F3BCC908, 0xBB67AE8584CAA73B, 0x3C6EF372FE94F82B, 0xA54FF53A5F1D36F1,
@@ -34,7 +34,7 @@ _TURNS = (
     (10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0),
 )
 _ORDER: Words = np.array([*_TURNS, *_TURNS[:2]], np.uint64)
-"""In which order each of twelve rounds takes the words of a block; unsigned, so that none is counted from the end."""
+"""The order of the message words in each of twelve rounds. It is unsigned, so no index counts from the end."""
 
 
 @njit(_nrt=False, forceinline=True)
@@ -56,8 +56,10 @@ def _mixed(a, b, c, d, one, other):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def digest(words, length):  # type: ignore[no-untyped-def]
-    """The two words of the digest of the first `length` bytes of `words`, which are zero from there to the end of a
-    block. The state is h; what a round mixes are h and v."""
+    """Return the two words of the digest of the first `length` bytes of `words`.
+
+    The rest of the last block must be zero. h is the state; rounds mix h into v.
+    """
     h0, h1, h2, h3 = _BEGIN[0] ^ _PARAMETERS, _BEGIN[1], _BEGIN[2], _BEGIN[3]
     h4, h5, h6, h7 = _BEGIN[4], _BEGIN[5], _BEGIN[6], _BEGIN[7]
     blocks = max(1, (length + BLOCK - 1) // BLOCK)

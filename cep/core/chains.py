@@ -1,4 +1,4 @@
-"""Rows of groups, as chains: a group has its rows in the order in which they came."""
+"""Groups of rows as linked lists. The rows of a group keep their insertion order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cep.core.kernels import njit
 
 
 class Chains:
-    """For each group of rows the rows in the order they came: `next` links, so that rows may be added at any time."""
+    """The rows of each group in insertion order. Rows are linked by `next`, so they can be added at any time."""
 
     __slots__ = ("_first", "_last", "_next", "_size", "rows")
 
@@ -24,7 +24,7 @@ class Chains:
         self._next: Ints = np.empty(0, dtype=np.int64)
 
     def append(self, groups: Ints, count: int) -> None:
-        """Add rows `self.rows ...` with these groups, each below `count`."""
+        """Append rows, numbered from `self.rows`, to these groups. All group numbers are below `count`."""
         assert not len(groups) or (groups.min() >= 0 and groups.max() < count), "a row is of one of the groups"
         self._first = _grown(self._first, count, -1)
         self._last = _grown(self._last, count, -1)
@@ -34,7 +34,8 @@ class Chains:
         self.rows += len(groups)
 
     def expand(self, groups: Ints) -> tuple[Ints, Ints]:
-        """For each of `groups` (-1: none) its rows: positions in `groups` (ascending) and rows, side by side."""
+        """Return all rows of these groups (-1: no group) as two arrays: the position in `groups` (ascending), and the
+        row."""
         total = int(self._size[groups[groups >= 0]].sum())
         index: Ints = np.empty(total, dtype=np.int64)
         rows: Ints = np.empty(total, dtype=np.int64)

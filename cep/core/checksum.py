@@ -1,7 +1,7 @@
-"""Bytes with a hash: what a run goes on from is what was written, or the damage is reported before it is used.
+"""Content with a hash: it is read as written, or the damage is reported before anything uses it.
 
-Whole (`seal`): a mark and a hash stand before the content. One by one: records of bytes (`record`), of which the last
-may be torn, and lines of JSON (`Chain`), each with a hash of all until it.
+`seal` puts a mark and a hash before the whole content. `record` makes byte records, of which the last may be torn.
+`Chain` makes lines of JSON, each with a hash of all lines up to it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import BinaryIO, TypeAlias
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 
 MARK = b"semcep\x00\x02"
-"""The first bytes of sealed content; the last of them counts the forms there have been."""
+"""The first bytes of sealed content. The last byte is the version of the format."""
 
 SIZE = 16
-"""Bytes of a hash."""
+"""The bytes of a hash."""
 HEAD = len(MARK) + SIZE
 
 _SIZES, _CHECK = struct.Struct("<II"), 8
@@ -26,7 +26,7 @@ _HASH = re.compile(rb', "hash": "([0-9a-f]{32})"\}\n?$')
 
 
 class Broken(ValueError):
-    """Bytes are not what was sealed. `number`: of the record or line that is not."""
+    """The content differs from what was written. `number`: the index of the damaged record or line."""
 
     def __init__(self, number: int = 0) -> None:
         super().__init__(number)
@@ -34,7 +34,7 @@ class Broken(ValueError):
 
 
 def digest(*parts: BytesLike, size: int = SIZE) -> bytes:
-    """A hash of bytes in a row."""
+    """Return the hash of concatenated bytes."""
     found = blake2b(digest_size=size)
     for part in parts:
         found.update(part)
@@ -45,17 +45,20 @@ def digest(*parts: BytesLike, size: int = SIZE) -> bytes:
 
 
 def is_sealed(blob: BytesLike) -> bool:
-    """Return True if bytes begin as sealed ones do, by half of the mark at least: it may be damaged itself."""
+    """Return True if the bytes begin like sealed content. Half of the mark suffices, because it may be damaged."""
     return sum(one == other for one, other in zip(bytes(blob[: len(MARK)]), MARK)) * 2 >= len(MARK)
 
 
 def seal(*parts: BytesLike, of: bytes = b"") -> bytes:
-    """The parts in a row, sealed. `of`: what they belong to, as a file's name; it is not in them."""
+    """Return the parts with a mark and a hash before them.
+
+    `of`: what they belong to, such as a file name. It is part of the hash, not of the result.
+    """
     return b"".join([MARK, digest(MARK, of, *parts), *parts])
 
 
 def seal_header(file: BinaryIO, of: bytes = b"") -> bytes:
-    """Return the header that `seal` puts before the rest of this file."""
+    """Return the header that `seal` would put before the contents of a file."""
     found = blake2b(MARK + of, digest_size=SIZE)
     while part := file.read(1 << 20):
         found.update(part)
@@ -63,7 +66,7 @@ def seal_header(file: BinaryIO, of: bytes = b"") -> bytes:
 
 
 def content(blob: BytesLike, of: bytes = b"") -> memoryview:
-    """Return the sealed content. Broken: it is damaged, or does not belong to `of`."""
+    """Return the content of sealed bytes. Raises Broken if they are damaged, or do not belong to `of`."""
     rest = memoryview(blob)[HEAD:]
     if blob[: len(MARK)] != MARK or digest(MARK, of, rest) != blob[len(MARK) : HEAD]:
         raise Broken
@@ -71,7 +74,7 @@ def content(blob: BytesLike, of: bytes = b"") -> memoryview:
 
 
 def name(blob: BytesLike) -> bytes:
-    """Return the hash by which bytes are known: the one that sealed bytes carry, a hash of any others."""
+    """Return the hash that identifies bytes: the one in sealed bytes, or a hash of any others."""
     return bytes(blob[len(MARK) : HEAD]) if is_sealed(blob) else digest(blob)
 
 
@@ -79,14 +82,17 @@ def name(blob: BytesLike) -> bytes:
 
 
 def record(head: bytes, body: bytes) -> bytes:
-    """A record: sizes with a hash of their own, head, body, and a hash of it all."""
+    """Return a record: the sizes with their hash, the head, the body, and a hash of everything."""
     sizes = _SIZES.pack(len(head), len(body))
     return b"".join([sizes, digest(sizes, size=_CHECK), head, body, digest(sizes, head, body)])
 
 
 def read_records(data: bytes, place: int = 0) -> Iterator[tuple[bytes, bytes, int]]:
-    """Head, body, and where each record ends, up to what is torn: cut short, or of which the end is zeros, since a
-    machine has ended before it was on disk. Broken: one is damaged, or torn with more behind it."""
+    """Yield the head, the body and the end offset of each record, up to a torn one.
+
+    A torn record is cut short, or ends in zeros because the machine stopped before writing it. Raises Broken for a
+    damaged record, and for a torn one with data after it.
+    """
     number, start = 0, _SIZES.size + _CHECK
     while place < len(data):
         rest = memoryview(data)[place:]
@@ -113,20 +119,19 @@ def read_records(data: bytes, place: int = 0) -> Iterator[tuple[bytes, bytes, in
 
 
 class Chain:
-    """Lines of JSON objects, one after the other, each with a hash of all lines until it as its last field. `of`: what
-    the lines belong to."""
+    """Lines of JSON objects. The last field of each is a hash of all lines up to it. `of`: what the lines belong to."""
 
     def __init__(self, of: bytes = b"") -> None:
         self._last = digest(of)
         self.count = 0
 
     def add(self, line: bytes) -> bytes:
-        """The next line, `{...}`, sealed, with its end."""
+        """Return the next line, `{...}`, with its hash and a line break."""
         self._take(line)
         return line[:-1] + b', "hash": "%s"}\n' % self._last.hex().encode()
 
     def read(self, line: bytes) -> bytes:
-        """The next line without its hash and its end. Broken: it is not the one that was written there."""
+        """Return the next line without its hash and its end. Raises Broken if it differs from what was written."""
         hashed = _HASH.search(line)
         if hashed is None:
             raise Broken(self.count)
@@ -137,7 +142,7 @@ class Chain:
         return plain
 
     def copy(self) -> Chain:
-        """One that goes on from here."""
+        """Return a copy, which continues independently."""
         made = Chain()
         made._last, made.count = self._last, self.count
         return made

@@ -1,4 +1,4 @@
-"""The compiling of kernels that this process does, for whoever waits for it."""
+"""The compilation of kernels in this process, for display while a user waits."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from time import monotonic
 
 LIKELY = 30
-"""Seconds that the kernels of a program and of its input take to compile, about, on an idle machine."""
+"""The approximate seconds that compiling the kernels of a program takes on an idle machine."""
 
 
 class Compilation:
-    """`kernels`: how many were compiled. `listener` is called before the first and after each."""
+    """The state of compilation. `kernels`: the number compiled. `listener`: called before the first and after each."""
 
     def __init__(self) -> None:
         self.kernels = 0
@@ -21,12 +21,12 @@ class Compilation:
 
     @property
     def seconds(self) -> float:
-        """Return the time it has taken so far."""
+        """Return the seconds spent so far."""
         return self._before + (0.0 if self._began is None else monotonic() - self._began)
 
     @property
     def state(self) -> str | None:
-        """A description of the compiling under way; None while nothing is compiled."""
+        """Return a description of the current compilation, or None if nothing is being compiled."""
         if self._began is None:
             return None
         usual = f"usually about {LIKELY} s in all" if self.seconds < LIKELY else f"longer than the usual {LIKELY} s"
@@ -34,7 +34,7 @@ class Compilation:
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """The block compiles a kernel, and those that this calls."""
+        """Return a context in which a kernel, and the kernels that it calls, are compiled."""
         if outermost := self._began is None:
             self._began = monotonic()
         self._tell(self.kernels == 0)

@@ -1,4 +1,4 @@
-"""The strongly connected components of a graph: what depends on each other in a circle."""
+"""Strongly connected components of a graph: groups of nodes that depend on each other."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ T = TypeVar("T", bound=Hashable)
 
 
 def components(nodes: Iterable[T], needs: Callable[[T], Iterable[T]]) -> list[list[T]]:
-    """Strongly connected components, needed ones first (Tarjan 1972, without recursion); nodes keep their order. What
-    is needed and is none of the nodes is left out."""
+    """Return the strongly connected components, dependencies first (Tarjan 1972, without recursion).
+
+    Nodes keep their order. Dependencies that are not among `nodes` are ignored.
+    """
     position = {node: i for i, node in enumerate(nodes)}
     number: dict[T, int] = {}
     low: dict[T, int] = {}

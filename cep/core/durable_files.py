@@ -1,4 +1,4 @@
-"""Files, and their names, that outlive the end of the machine."""
+"""Files, and names of files, that survive a crash of the machine."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from cep.core.private_files import private_opener
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a private file. The file gets its name only when its content is complete and on disk.
+    """Write a private file. It gets its name only when its content is complete and on disk.
 
-    It replaces an older file with that name. Call `sync_names` if the name has to be on disk, too. Raises OSError if
-    the file cannot be written.
+    It replaces an older file of that name. Call `sync_names` if the name must be on disk, too. Raises OSError if the
+    file cannot be written.
     """
     part = path.with_suffix(".part")
     with open(part, "wb", opener=private_opener) as file:
@@ -23,7 +23,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def sync_names(folder: Path) -> None:
-    """Return when the names of the files in a folder are on disk."""
+    """Write the names of a folder's files to disk."""
     file = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(file)

@@ -15,7 +15,7 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Span:
-    """A stretch of program text: 1-based line and column of its first character and one past its last."""
+    """A range of program text: the 1-based line and column of its first character, and of one past its last."""
 
     line: int
     column: int
@@ -23,58 +23,60 @@ class Span:
     end_column: int
 
     def to(self, other: Span) -> Span:
-        """The stretch from the start of this one to the end of `other`."""
+        """Return the range from the start of this one to the end of `other`."""
         return Span(self.line, self.column, other.end_line, other.end_column)
 
 
 NOWHERE = Span(1, 1, 1, 1)
 
 MOST = 100
-"""Mistakes that are reported together."""
+"""The maximum number of mistakes reported together."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""The system's numbers of errors for want of room."""
+"""The error numbers of a full disk or an exhausted quota."""
 
 NO_ROOM = "No space left"
-"""Words of the error of a library that has no number, for want of room."""
+"""The text of a library's error for a full disk, if the error has no number."""
 
 
 Files = tuple[tuple[str, int], ...]
-"""The files that a text is put together of: the name of each, and its first line there."""
+"""The files whose texts were concatenated: the name of each, and its first line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A program text and the name to quote it by (a file name, or `<program>`); `files`: those that it is put together
-    of, where they are several."""
+    """A program text, and its name for messages (a file name, or `<program>`).
+
+    `files`: the files that the text consists of, if there are several.
+    """
 
     text: str
     name: str = "<program>"
     files: Files = ()
 
     def place(self, line: int) -> tuple[str, int]:
-        """The file that line `line` is of, and which of its lines it is."""
+        """Return the file that contains a line, and the line's number in it."""
         name, first = next((each for each in reversed(self.files) if each[1] <= line), (self.name, 1))
         return name, line - first + 1
 
     def spot(self, span: Span) -> str:
-        """`3:14`, of several files `policies.lars:3:14`: where something begins."""
+        """Return the position of a span: `3:14`, or `policies.lars:3:14` if there are several files."""
         name, line = self.place(span.line)
         return f"{name}:{line}:{span.column}" if self.files else f"{line}:{span.column}"
 
     def line_name(self, line: int) -> str:
-        """`line 3`, of several files `policies.lars:3`: what a rule without a label is called."""
+        """Return the name of a rule without a label: `line 3`, or `policies.lars:3` if there are several files."""
         name, number = self.place(line)
         return f"{name}:{number}" if self.files else f"line {number}"
 
     def line(self, number: int) -> str:
-        """Line `number` (1-based) without its end; empty past the last."""
+        """Return line `number` (1-based) without its line break, or an empty text past the last line."""
         lines = self.lines
         return lines[number - 1] if 1 <= number <= len(lines) else ""
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """All lines without their ends."""
+        """All lines without line breaks."""
         return _lines(self.text)
 
 
@@ -85,13 +87,13 @@ def _lines(text: str) -> tuple[str, ...]:
 
 
 UNREACHABLE = "unreachable"
-"""The code of an error that may be gone when it is tried again."""
+"""The code of an error that may not occur at a later attempt."""
 
 
 class CepError(Exception):
-    """An author's mistake. `str()` gives the position, the line, a caret under it, and a hint.
+    """An author's mistake. `str()` returns the position, the line, a caret under it, and a hint.
 
-    `code` is a short stable name (`syntax`, `unsafe`, `type`, ...), for tests and tools.
+    `code`: a short stable name (`syntax`, `unsafe`, `type`, ...), for tests and tools.
     """
 
     def __init__(
@@ -130,7 +132,7 @@ class CepErrors(CepError):
 
 
 class Mistakes(list[CepError]):
-    """Mistakes in the order in which they are found. Raised as soon as they are MOST."""
+    """A list of mistakes in the order in which they were found. It raises them once it contains MOST."""
 
     def append(self, error: CepError) -> None:
         super().append(error)
@@ -138,19 +140,19 @@ class Mistakes(list[CepError]):
             raise CepErrors(self)
 
     def add(self, error: CepError) -> None:
-        """One, or those of a group."""
+        """Add a mistake, or all of a group."""
         for one in error.errors if isinstance(error, CepErrors) else (error,):
             self.append(one)
 
     def attempt(self, read: Callable[[Text], Read], text: Text | None, otherwise: Read) -> Read:
-        """Return what is read of a text; where there is none, or it is wrong, the other value."""
+        """Return the result of `read`. Return `otherwise` if there is no text, or after adding a mistake."""
         with self.kept():
             return otherwise if text is None else read(text)
         return otherwise
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Add the mistake that the block raises; what follows the block is done all the same."""
+        """Add the mistake that the block raises, and continue after the block."""
         try:
             yield
         except CepError as error:
@@ -161,7 +163,7 @@ class Mistakes(list[CepError]):
 
 @contextmanager
 def mistakes_together() -> Iterator[Mistakes]:
-    """Collect mistakes while the block runs, also the one that ends it. CepErrors: there are some."""
+    """Collect mistakes in the block, including one that it raises. Raises CepErrors afterwards if there are any."""
     found = Mistakes()
     with found.kept():
         yield found
@@ -171,7 +173,7 @@ def mistakes_together() -> Iterator[Mistakes]:
 
 @dataclass(frozen=True, slots=True)
 class Warning:
-    """Something an author should know that is no mistake, e.g. a goal that never forgets."""
+    """A remark to the author about something that is not a mistake, such as a goal whose state never shrinks."""
 
     message: str
     source: Source | None = None
@@ -184,12 +186,12 @@ class Warning:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the `strerror` of an error, or else its text, in lower case."""
+    """Return the `strerror` of an error, or otherwise its text, in lower case."""
     return str(getattr(error, "strerror", None) or error).lower()
 
 
 def lacks_room(error: BaseException | None) -> bool:
-    """Return True if a full disk, or a quota, led to an error: it may succeed when there is room again."""
+    """Return True if a full disk or a quota caused an error. A later attempt may succeed."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in FULL:
             return True
@@ -203,7 +205,7 @@ def _position(error: CepError) -> tuple[int, int, str]:
 
 
 def render(message: str, source: Source | None, span: Span | None, hint: str | None) -> str:
-    """`name:line:column: message`, the line, a caret line, and `hint: ...`, each part where known."""
+    """Return `name:line:column: message`, the line, a caret line, and `hint: ...`, as far as known."""
     parts: list[str] = []
     if span is None:
         parts.append(message)

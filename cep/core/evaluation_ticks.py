@@ -1,7 +1,7 @@
-"""Evaluation ticks: whole numbers of a clock, each with the time from it to the next, as codes of intervals.
+"""Evaluation ticks: whole numbers of a clock, each with the time until the next tick, as codes of intervals.
 
-Tick k is [k * tick, (k + 1) * tick) in microseconds. A window of a LARS program is asked at a tick; what is in one is
-so for some ticks on (Beck, Eiter, Folie, *Ticker*, 2017, Definition 3).
+Tick k is [k * tick, (k + 1) * tick) in microseconds. A LARS program evaluates its windows at each tick. An atom is in a
+window for some consecutive ticks (Beck, Eiter, Folie, *Ticker*, 2017, Definition 3).
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class WindowTicks:
-    """For which evaluation ticks what is at tick k is in a window: from k + `first` to k + `last` (None: for ever);
-    `step`: the window is that of the last multiple of it. `tick`: microseconds of one."""
+    """The evaluation ticks whose window contains an atom of tick k: k + `first` to k + `last` (None: for ever).
+
+    `step`: windows move only at multiples of `step`. `tick`: the length of a tick in microseconds.
+    """
 
     tick: int
     first: int = 0
@@ -28,21 +30,21 @@ class WindowTicks:
 
     @property
     def late(self) -> int:
-        """The delay, in microseconds, until a tick is complete: at its end."""
+        """The delay until a tick is complete, in microseconds."""
         return self.tick - 1
 
     def opens(self, at: Ints) -> Ints:
-        """The codes from which on what is at these ticks is in the window."""
+        """Return the codes from which windows contain atoms of these ticks."""
         return self._code(at + self.first)
 
     def closes(self, at: Ints) -> Ints:
-        """The codes from which on it is no more."""
+        """Return the codes from which windows no longer contain atoms of these ticks."""
         if self.last is None:
             return np.full(len(at), INFINITE)
         return self._code(at + self.last + 1)
 
     def _code(self, at: Ints) -> Ints:
-        """The code of the first tick from these on at which the window is another."""
+        """Return the code of the first tick, at or after each of these, at which the window moves."""
         if self.step > 1:
             at = -(-at // self.step) * self.step
         far = FAR // 2 // self.tick

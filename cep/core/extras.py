@@ -1,6 +1,6 @@
-"""Commands that install what an optional feature needs.
+"""Installation commands for the packages of optional features.
 
-semcep is on no package index, so a hint must not name it to pip: anyone could register the name there.
+semcep is on no package index. Hints must not name it to pip, because anyone could register the name there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fluents, which hold for a time: what the tables of one have, and what their rows say."""
+"""Fluents, which hold in intervals: their tables, and the meaning of the rows."""
 
 from __future__ import annotations
 
@@ -9,62 +9,68 @@ from cep.core.time import BEGINNING as BEFORE_TIME
 from cep.core.time import END_OF_TIME
 
 SINCE_EVER = BEFORE_TIME + 1
-"""The start of what holds from before all times that there are."""
+"""The start of an interval that began before the earliest time."""
 
 FOREVER = END_OF_TIME
-"""How late, in microseconds, is what is known at the end of the input alone."""
+"""The delay, in microseconds, of results that are known only at the end of the input."""
 
 RECORDS_OF, TIMES_OF, TRANSITIONS_OF = "records of ", "times of ", "transitions of "
-"""The names of the tables of a fluent begin so; the fluent's follows: what comes in, when it begins and ends, and what
-rules initiate and terminate."""
+"""Prefixes of a fluent's tables: input records, beginnings and ends, and transitions that rules derive."""
 
 RECORDED = " recorded"
-"""The name of the records of a fluent that formulas define ends so; the fluent's precedes."""
+"""The suffix of a fluent's name for its input records, if formulas define the fluent, too."""
 
 LASTS = "what lasts in "
-"""The name of what the LASTING of a fluent asks begins so; the fluent's follows."""
+"""The prefix of the auxiliary fluent for a fluent that LASTING defines."""
 
 UNCONSTRAINED = " before constraints"
-"""The name of what a fluent is where constraints are broken, too, ends so; the fluent's precedes."""
+"""The suffix of a fluent's name before LARS constraints are applied."""
 
 AT_TICKS = " at"
-"""The name of what LARS derives at ticks ends so; the predicate precedes, and the tick is the last argument."""
+"""The suffix of a predicate's name for the atoms that LARS derives at ticks. The last argument is the tick."""
 
 FIRST_TICK, TICK_NOW = "first tick", "tick now"
-"""The fluents of the first tick of a stream of LARS, from it on, and of each tick while it is now."""
+"""Auxiliary fluents of LARS, with a tick as argument.
+
+FIRST_TICK holds from the stream's first tick on, with that tick. TICK_NOW holds at each tick, with the current one.
+"""
 
 INCONSISTENT = "answer streams"
-"""The fluent that holds at ticks at which a program of LARS has no answer, with their number, 0."""
+"""The fluent that holds at ticks at which a LARS program has no answer stream. Its argument is their number, 0."""
 
 OWN_END = -3
-"""The row of a table of records of a fluent that has their own ends, before their bounds and starts."""
+"""The row of a record's own end in a table of records. The rows of bounds and starts follow it."""
 
 HOLDS, TRANSITIONS, EDGES, CHANGES, RECORDS = "holds", "transitions", "edges", "changes", "records"
 
 EDGE = "@edge"
-"""The column that says whether a change of a fluent is that it `begins` or `ends`."""
+"""The column with the word `begins` or `ends` in changes of a fluent."""
 
 INITIATED, TERMINATED, ENDED_ALL = range(3)
 """Effects of a transition: it initiates a value, terminates one, or terminates whatever holds."""
 
 BEGINS, ENDS, WHOLE, HELD, BEFORE = range(5)
-"""Kinds of changes: a beginning; an end; a whole maximal interval; the end of one that held from before all time; and,
-at the first step, that it holds from before all time.
+"""Kinds of changes.
+
+BEGINS is a beginning, ENDS an end, and WHOLE a whole maximal interval. HELD is the end of an interval that began before
+the earliest time. BEFORE says, at the first step, that the fluent has held since before that.
 
 BEGINS and ENDS take effect just after the instant.
 """
 BEGINS_AT, ENDS_AT, BEGINNING, ENDING = range(5, 9)
-"""Kinds of changes of fluents that formulas define: it holds, or stops holding, from the instant itself. BEGINNING and
-ENDING are the instants as occurrences in patterns, whichever kind they are."""
+"""Kinds of changes of fluents that formulas define: BEGINS_AT and ENDS_AT take effect at the instant itself.
+
+BEGINNING and ENDING are the instants as occurrences in patterns, for either kind.
+"""
 GIVEN = 9
-"""A maximal interval as it is given: the column of the order of arrival says which ends belong to it."""
+"""The kind of a maximal interval for output. Its bounds (`BOUNDS`) are in the column of the arrival order."""
 KINDS = GIVEN + 1
 BOUNDS = ("()", "[)", "(]", "[]")
-"""By that number: 1 where the start belongs to an interval, 2 where the end does."""
+"""The brackets of an interval by its bounds: 1 if the start belongs to it, plus 2 if the end does."""
 
 
 def author_name(table: str) -> str:
-    """Return the name that the author knows a table by: `warm` for `times of warm`, an event's for itself."""
+    """Return the author's name for a table: `warm` for `times of warm`. The name of an event is unchanged."""
     name = table
     for prefix in (RECORDS_OF, TIMES_OF, TRANSITIONS_OF, LASTS):
         name = name.removeprefix(prefix)
@@ -74,19 +80,19 @@ def author_name(table: str) -> str:
 
 
 def beside(column: str, attributes: Collection[str]) -> str:
-    """The name of a column that the tables of a fluent have of their own, beside its attributes."""
+    """Return the name of an additional column in a fluent's table that differs from its attributes."""
     return f"{column}'" if column in attributes else column
 
 
 @dataclass(frozen=True, slots=True)
 class FluentTable:
-    """The contents of a fluent's table.
+    """The kind of a fluent's table.
 
-    `part`: its maximal intervals (HOLDS), the transitions that its rules derive (TRANSITIONS), its beginnings and ends
-    (EDGES), the same as written (CHANGES), or its input records (RECORDS). `name`: the fluent; `valued`: its last
-    attribute is its value. `defined`: formulas define it, or it is read from records, so that intervals have bounds of
-    their own. `late`: how many microseconds after an end all rows of its tables are known. `final`: for records, one
-    without an end holds for good, and no later one closes it.
+    `part`: the contents: maximal intervals (HOLDS), transitions that its rules derive (TRANSITIONS), beginnings and
+    ends (EDGES), the same as written (CHANGES), or input records (RECORDS). `name`: the fluent. `valued`: its last
+    attribute is its value. `defined`: formulas or records define it, so each interval has its own bounds. `late`: how
+    many microseconds after an end all rows are known. `final`: an interval of a record without an end lasts for ever,
+    and no later record closes it.
     """
 
     part: str
@@ -105,5 +111,8 @@ class FluentTable:
 RECORD_COLUMNS = ("start", "end", "bounds")
 """The default columns of a fluent's records."""
 RECORD_END, RECORD_BOUNDS, RECORD_START = "@end", "@bounds", "@start"
-"""Further columns of a fluent's record, which counts by its start: the end (null: it still holds), and which ends
-belong to it. A record that closes an earlier one counts by its end, and has the start of that one."""
+"""Additional columns of a fluent's record: the end (null: it still holds), and which ends belong to the interval.
+
+The time of a record is its start. A record that closes an earlier one has its end as time, and contains that one's
+start.
+"""

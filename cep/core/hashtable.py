@@ -1,10 +1,9 @@
-"""The one hash table: rows of 64-bit words get dense ids, in the order in which they came, and are found again.
+"""The hash table for rows of 64-bit words. Each distinct row gets the next id.
 
-It keeps every row itself, so no two are ever confused. `insert` and `find` take rows; the keys of joins and groups
-(`cep.operators.goals.keys`) come as columns of a table of occurrences. A kernel that meets its keys one by one asks
-`id_of`, or `id_of_two`, which enters what is new: the distinct values of windows. One table is not this one, since its
-keys are no words: the names of JSON members in `cep.connectors.formats.json_scan`, strings of bytes that are entered
-once.
+The table stores every row, so it never confuses two rows. `insert` and `find` take rows. Keys of joins and groups
+(`cep.operators.goals.keys`) are columns of a table of occurrences. Kernels that process keys one by one, such as the
+distinct values of windows, call `id_of`, or `id_of_two`, which also inserts. The only other hash table contains byte
+strings: the names of JSON members in `cep.connectors.formats.json_scan`.
 """
 
 from __future__ import annotations
@@ -23,22 +22,24 @@ Ints = NDArray[np.int64]
 MISSING = -(2**63)
 NAN = 0x7FF8000000000000  # a missing float's bits; the integer of these bits joins nothing either
 AHEAD = 24
-"""Rows: the index is asked for, half as many ahead the key."""
+"""The number of rows by which the index is prefetched. The key is prefetched half as many rows ahead."""
 CACHED = 1 << 14
-"""Places of an index: of so many all is in the processor's cache, and nothing is asked for ahead."""
+"""The size of an index, in slots, up to which it fits in the processor's cache, so nothing is prefetched."""
 FEW = 1 << 10
-"""Rows: for at most so many new ones room is made before any is seen, so that input full of repetitions does not make
-a table as large as itself."""
+"""The maximum number of new rows for which room is reserved before any is seen.
+
+So repetitive input does not create a table of its own size.
+"""
 NO_ROOM: Ints = np.empty(0, dtype=np.int64)
 
 
 class KeySet:
-    """Distinct rows of `width` int64 words, numbered from 0 in the order in which they came.
+    """Distinct rows of `width` int64 words, numbered from 0 in insertion order.
 
-    `table` holds them, the first `count` of its rows; a row never goes and its id never changes. `index`: ids by hash,
-    in a power of two of places, of which at most half are taken, the others -1. A key of one word is at the place that
-    its lowest bits name where that was free, and else by its hash: most such keys are numbers or codes that are close
-    together, and do not meet there.
+    `table`: the rows, of which the first `count` are in use. A row is never removed, and its id never changes. `index`:
+    ids by hash, -1 in free slots. Its size is a power of two, and at most half of its slots are used. A key of one word
+    goes to the slot of its lowest bits if that is free, and otherwise by its hash. Most such keys are close numbers or
+    codes, which do not collide.
     """
 
     __slots__ = ("_places", "count", "index", "table")
@@ -51,7 +52,7 @@ class KeySet:
 
     @classmethod
     def of(cls, table: Ints, count: int) -> Self:
-        """Just the first `count` rows of `table`, by these numbers."""
+        """Create a set of the first `count` rows of `table`, with their row numbers as ids."""
         made = cls(table.shape[1])
         made.become(table, count)
         return made
@@ -62,7 +63,7 @@ class KeySet:
 
     @property
     def rows(self) -> Ints:
-        """The keys by id: shape (count, width). A view: valid until the next insert."""
+        """The keys by id, shape (count, width). This view is valid until the next insert."""
         return self.table[: self.count]
 
     @property
@@ -81,7 +82,7 @@ class KeySet:
         self.index = reindex(table, count if table.shape[1] else 0, capacity_for(count))
 
     def insert(self, keys: Ints) -> tuple[Ints, Ints]:
-        """The id of each row of `keys` (shape (n, width)), and the positions of the rows that are new."""
+        """Return the id of each row of `keys` (shape (n, width)), and the positions of the new rows."""
         assert keys.ndim == 2 and keys.shape[1] == self.width, "a key has the width of its set"
         ids: Ints = np.empty(len(keys), dtype=np.int64)
         fresh: Ints = np.empty(len(keys), dtype=np.int64)
@@ -90,15 +91,14 @@ class KeySet:
         return ids, fresh[: self.count - before].copy()
 
     def find(self, keys: Ints) -> Ints:
-        """The id of each row of `keys`, -1 where the set does not have it."""
+        """Return the id of each row of `keys`, or -1 if the set does not contain it."""
         assert keys.ndim == 2 and keys.shape[1] == self.width, "a key has the width of its set"
         ids: Ints = np.empty(len(keys), dtype=np.int64)
         self._ids(_columns(keys), self._places, 0, False, False, ids, NO_ROOM)
         return ids
 
     def _enter(self, columns: Ints, places: Ints, joins: bool, ids: Ints, fresh: Ints) -> None:
-        """The id of each key into `ids`, and into `fresh`, if it has room at all, the positions of those that are
-        new."""
+        """Write the id of each key to `ids`, and the positions of new keys to `fresh` unless its size is 0."""
         before, done = self.count, 0
         self.reserve(roomy(min(1, len(ids)), min(FEW, len(ids))))
         while done < len(ids):
@@ -118,7 +118,7 @@ class KeySet:
         return int(made[0]), int(made[1])
 
     def reserve(self, more: int) -> None:
-        """Room for `more` new rows."""
+        """Make room for `more` new rows."""
         need = self.count + more
         if need > len(self.table):
             table: Ints = np.empty((roomy(need, 2 * len(self.table)), self.width), dtype=np.int64)
@@ -129,12 +129,12 @@ class KeySet:
 
 
 def _columns(keys: Ints) -> Ints:
-    """Keys that are rows, as the columns that `ids_of` is compiled for."""
+    """Return keys as contiguous columns, for which `ids_of` is compiled."""
     return np.ascontiguousarray(keys.T)
 
 
 def capacity_for(count: int) -> int:
-    """The size of an index of so many keys: a power of two, at most half full."""
+    """Return the size of an index for `count` keys: a power of two, at most half full."""
     capacity = 32
     while capacity < 2 * count:
         capacity *= 2
@@ -142,7 +142,7 @@ def capacity_for(count: int) -> int:
 
 
 def reindex(keys: Ints, count: int, capacity: int) -> Ints:
-    """A hash index of the first `count` keys; capacity a power of two."""
+    """Return a hash index of the first `count` keys. `capacity` is a power of two."""
     index = np.full(capacity, -1, np.int64)  # made by numpy, which asks for huge pages
     _reindex(keys, count, index)
     return index
@@ -150,7 +150,7 @@ def reindex(keys: Ints, count: int, capacity: int) -> Ints:
 
 @njit(inline="always")
 def mix(hashed, value):  # type: ignore[no-untyped-def]
-    """One round of a 64-bit mixer (murmur3's finaliser)."""
+    """Return the hash after one round of a 64-bit mixer (murmur3's finaliser)."""
     h = np.uint64(hashed) ^ np.uint64(value)
     h = (h ^ (h >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
     h = (h ^ (h >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
@@ -159,7 +159,7 @@ def mix(hashed, value):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _reindex(keys, count, index):  # type: ignore[no-untyped-def]
-    """Enter the first `count` keys into an empty index of a power of two, which is larger."""
+    """Insert the first `count` keys into an empty index. Its size is a power of two, and larger than `count`."""
     mask = np.uint64(index.shape[0] - 1)
     single = keys.shape[1] == 1
     for slot in range(count):
@@ -179,7 +179,7 @@ def _reindex(keys, count, index):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def ids_of_one(words, index, table, count, done, insert, joins, ids, fresh):  # type: ignore[no-untyped-def]
-    """Do as `ids_of` for keys of one word. Most keys have one word, and a small table fits in the cache."""
+    """Do the same as `ids_of` for keys of one word. Most keys have one word, and a small table fits in the cache."""
     n = ids.shape[0]
     known = count
     listed = fresh.shape[0] > 0
@@ -223,12 +223,12 @@ def ids_of_one(words, index, table, count, done, insert, joins, ids, fresh):  # 
 
 @njit()
 def ids_of(columns, places, index, table, count, done, insert, joins, ids, fresh):  # type: ignore[no-untyped-def]
-    """The id of each key from the `done`th on into `ids`, -1 where it is not known and not to `insert`; gives how many
-    keys are known then, and how many rows have their ids: not all where a new key has no room in `table`, or in
-    `index`, which is at most half full.
+    """Write the id of each key, from row `done` on, to `ids`; -1 for an unknown key, unless `insert` adds it.
 
-    A key's words are in the rows `places` of `columns`; what `joins` has no id where one of them is missing. The
-    positions of new keys go into `fresh` if it has room at all; then it has room for all of them.
+    Return the number of known keys, and the number of processed rows. It stops early if a new key has no room in
+    `table`, or in `index`, which is at most half full. The words of a key are in the rows `places` of `columns`. With
+    `joins`, a key with a missing word has no id. The positions of new keys go to `fresh`, which has size 0 or room for
+    all of them.
     """
     n = ids.shape[0]
     width = places.shape[0]
@@ -285,7 +285,7 @@ def ids_of(columns, places, index, table, count, done, insert, joins, ids, fresh
 
 @njit(_nrt=False)
 def id_of(key, index, table):  # type: ignore[no-untyped-def]
-    """The id of one key that joins (an int64 vector), or -1."""
+    """Return the id of one key of a join (an int64 vector), or -1."""
     hashed = np.uint64(0)
     for k in range(key.shape[0]):
         if key[k] == MISSING or key[k] == NAN:
@@ -313,9 +313,9 @@ def id_of(key, index, table):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def id_of_two(first, second, index, table, count):  # type: ignore[no-untyped-def]
-    """The id of the key of the first two columns of `table`, where a missing word is a word like others.
+    """Return the id of a key of two words, the first two columns of `table`. Missing words are ordinary words here.
 
-    A new one is entered as row `count`, for which there is room, and in the index, too; that it is, the caller counts.
+    A new key becomes row `count`. `table` and `index` must have room for it, and the caller must increment the count.
     """
     mask = np.uint64(index.shape[0] - 1)
     place = np.int64(mix(mix(np.uint64(0), first), second) & mask)

@@ -1,4 +1,5 @@
-"""Read JSON from a web service: the address is checked for each connection, and slow or wrong answers are refused."""
+"""A reader of JSON from web services. It checks the address of each connection, and refuses slow or malformed
+responses."""
 
 from __future__ import annotations
 
@@ -14,20 +15,20 @@ from cep.core.errors import reason_of
 from cep.core.ip import linked
 
 WAIT = 30.0
-"""Seconds for connecting, and for each step of an answer."""
+"""The timeout in seconds of a connection, and of each step of a response."""
 LONGEST = 120.0
-"""Seconds for a whole answer."""
+"""The timeout in seconds of a whole response."""
 MOST = 1 << 28
-"""Bytes of an answer."""
+"""The maximum bytes of a response."""
 
 _PIECE = 1 << 16
 _QUOTED = 160  # characters of an answer that an error quotes
 _LATER = frozenset((408, 425, 429))
-"""Answers of 4xx that ask to wait."""
+"""Status codes 4xx that ask the client to retry later."""
 
 
 class HttpFailure(Exception):
-    """A request failed. `passing`: it may succeed later without a change to the request."""
+    """A request failed. `passing`: the same request may succeed later."""
 
     def __init__(self, reason: str, hint: str | None = None, passing: bool = False) -> None:
         super().__init__(reason)
@@ -36,8 +37,11 @@ class HttpFailure(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server and its login. `private`: link-local addresses and those of a cloud's metadata are allowed. `login`: the
-    names of the environment variables for a login begin with this."""
+    """A server and its login.
+
+    `private`: link-local addresses and those of cloud metadata are allowed. `login`: the prefix of the environment
+    variables with the login.
+    """
 
     host: str
     port: int
@@ -53,10 +57,10 @@ class Server:
 
 
 class JsonReader:
-    """Reads JSON texts from one server, over a connection that is kept."""
+    """A reader of JSON texts from one server, over a persistent connection."""
 
     def __init__(self, server: Server) -> None:
-        """HttpFailure: a certificate cannot be read."""
+        """Prepare the connection. Raises HttpFailure if a certificate cannot be read."""
         self._server = server
         self._connection: http.client.HTTPConnection | None = None
         self._tls: ssl.SSLContext | None = None
@@ -69,9 +73,10 @@ class JsonReader:
                 raise HttpFailure(f"TLS: {reason_of(error)}", "`ca`, `cert` and `key` name PEM files") from None
 
     def get(self, target: str) -> str:
-        """Return the answer to a GET of a path with its query. HttpFailure: there is none, or it is not usable.
+        """Return the response to a GET of a path with its query. Raises HttpFailure if there is none, or it is
+        unusable.
 
-        No redirection is followed, since it could lead anywhere.
+        Redirects are not followed, because they could lead anywhere.
         """
         try:
             if self._connection is not None:
@@ -152,7 +157,8 @@ class JsonReader:
         return found
 
     def _connected(self) -> http.client.HTTPConnection:
-        """A new connection. OSError: there is no such host, or it does not answer. HttpFailure: it is not allowed."""
+        """Open a connection. Raises OSError if the host is unknown or does not answer, HttpFailure if it is not
+        allowed."""
         server, error = self._server, OSError("no address")
         connection = http.client.HTTPConnection(server.host, server.port, timeout=WAIT)
         places = socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM)
@@ -174,7 +180,7 @@ class JsonReader:
 
 
 def _plain(text: str) -> str:
-    """A text of another's on one line, without control characters, cut."""
+    """Return untrusted text on one line, without control characters, and truncated."""
     text = "".join(character if character.isprintable() else " " for character in text[: 4 * _QUOTED])
     text = " ".join(text.split())
     return text if len(text) <= _QUOTED else text[: _QUOTED - 1] + "…"

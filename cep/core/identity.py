@@ -1,5 +1,7 @@
-"""The identity of an occurrence: its name is the same in every run over the same input, however that is cut, and under
-all rules that mean the same."""
+"""Identities of occurrences. They are equal in every run over the same input, however it is divided into batches.
+
+Rules with the same meaning give the same identities.
+"""
 
 from __future__ import annotations
 
@@ -19,22 +21,24 @@ from cep.core.relation import END, FIRST, START, Table, contiguous, rows
 from cep.core.schema import NUMBER, Schema
 
 ID = "@id"
-"""The column that holds it."""
+"""The column of identities."""
 
 FEW = 16
-"""Rows: fewer are written and hashed one by one."""
+"""The number of rows below which each row is written and hashed by itself."""
 
 _KINDS = {"float": (FLOAT, NAN), "bool": (BOOL, MISSING)}
-"""Kinds of values of these types, and what stands for none; the others are whole numbers."""
+"""The kind of these types' values, and the value for missing. All other types are whole numbers."""
 
 _ESCAPED = r"[^ !#-\[\]-~]"
-"""Characters that JSON in ASCII escapes."""
+"""A pattern for characters that ASCII JSON escapes."""
 
 
 def identified(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.DataFrame:
-    """Derived occurrences with their `@id`: 32 hexadecimal digits, of what the event means (`Engine.meanings`), its
-    name, start, end (but of fluents), arguments, and of equal ones of how many come before it. A column `@number` says
-    that, and is left out; without it the table has all equal ones.
+    """Add the column `@id` to derived occurrences: 32 hexadecimal digits.
+
+    It is a hash of the event's meaning (`Engine.meanings`), its name, start, end (not for fluents), arguments, and the
+    number of equal occurrences before it. The column `@number` contains that number and is removed. Without it, the
+    table must contain all equal occurrences.
     """
     ids = identities(table, schema, meaning)
     if NUMBER in table.columns:
@@ -45,7 +49,7 @@ def identified(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.DataFram
 
 
 def told_apart(ids: pl.Series, numbers: NDArray[np.int64]) -> pl.Series:
-    """Identities of occurrences with so many equal ones before them: those of the first ones stay."""
+    """Change the identities of occurrences that have `numbers` equal ones before them. Those with 0 keep theirs."""
     places = np.flatnonzero(numbers)
     if not len(places):
         return ids
@@ -54,8 +58,10 @@ def told_apart(ids: pl.Series, numbers: NDArray[np.int64]) -> pl.Series:
 
 
 def identity(text: str, meaning: str, number: int) -> str:
-    """The `@id` of one occurrence, of its text as `occurrence_texts` writes it; `number`: how many equal ones are
-    before it."""
+    """Return the `@id` of one occurrence.
+
+    `text`: as in `occurrence_texts`. `number`: the number of equal occurrences before it.
+    """
     (id,) = identity_hashes([text], meaning)
     return identity_hashes([_numbered(id, number)], "")[0] if number else id
 
@@ -65,7 +71,7 @@ def _numbered(id: str, number: int) -> str:
 
 
 def identities(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.Series:
-    """That column."""
+    """Return the column `@id`, without distinguishing equal occurrences."""
     if table.height >= FEW:
         found = column_identities(_of_text(table, schema), _head(schema, meaning))
         if found is not None:
@@ -74,7 +80,7 @@ def identities(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.Series:
 
 
 class TableIdentities:
-    """Identify rows of engine tables (`cep.core.relation`) of one event, and of the frames made from them."""
+    """Identities for rows of engine tables (`cep.core.relation`) of one event, and for frames made of them."""
 
     def __init__(self, schema: Schema, meaning: str) -> None:
         self.schema, self.meaning = schema, meaning
@@ -96,7 +102,7 @@ class TableIdentities:
         self._rows = not changes and all(each.type != "any" for each in schema.attributes)
 
     def of(self, table: Table, frame: pl.DataFrame) -> pl.Series:
-        """Return the identities of occurrences, given as this frame."""
+        """Return the identities of occurrences. `frame`: the same rows as a frame."""
         if rows(table) < FEW or not self._rows:
             return identities(frame, self.schema, self.meaning)
         found = self._columns.identities(contiguous(table), [frame[name] for name in self._texts])
@@ -104,7 +110,7 @@ class TableIdentities:
 
 
 def _all_of(made: pl.Series, odd: NDArray[np.bool_], table: pl.DataFrame, schema: Schema, meaning: str) -> pl.Series:
-    """Identities of rows, with those of odd ones, which are made one by one."""
+    """Compute the identities of `odd` rows one by one, and insert them."""
     if odd.any():
         places = np.flatnonzero(odd)
         made = made.scatter(places, identity_hashes(occurrence_texts(table[places], schema), meaning))
@@ -117,8 +123,10 @@ def _head(schema: Schema, meaning: str) -> bytes:
 
 
 def occurrence_texts(table: pl.DataFrame, schema: Schema) -> list[str]:
-    """Occurrences as texts, which are equal if event, start, end and arguments are. An interval in which a fluent holds
-    is one from its start on, before its end is known."""
+    """Return occurrences as texts. Two are equal if their event, start, end and arguments are.
+
+    The text of a fluent's interval does not contain the end, because it is used before the end is known.
+    """
     columns = _of_text(table, schema)
     name = json.dumps(schema.name)
     if table.height < FEW:
@@ -128,7 +136,7 @@ def occurrence_texts(table: pl.DataFrame, schema: Schema) -> list[str]:
 
 
 def _of_text(table: pl.DataFrame, schema: Schema) -> list[pl.Series]:
-    """The columns whose values the texts have."""
+    """Return the columns whose values are in the texts."""
     times = ["start", "end"] if schema.fluent is None else ["start"]
     if schema.fluent is not None and schema.fluent.part == CHANGES:
         times = [EDGE, "time"]
@@ -136,7 +144,7 @@ def _of_text(table: pl.DataFrame, schema: Schema) -> list[pl.Series]:
 
 
 def _written(column: pl.Series) -> pl.Series:
-    """Values as JSON writes them: just as the library of Python does, value by value, which takes much longer."""
+    """Write values as JSON. The result equals that of Python's library, which is much slower."""
     type = column.dtype
     if type == pl.Null:
         return pl.Series(["null"]).new_from_index(0, len(column))
@@ -161,7 +169,7 @@ def _written(column: pl.Series) -> pl.Series:
 
 
 def identity_hashes(texts: Iterable[str], key: str) -> list[str]:
-    """Names for texts: 32 hexadecimal digits each."""
+    """Return a hash of each text: 32 hexadecimal digits."""
     begun = blake2b(key.encode(), digest_size=16)
     found = []
     for text in texts:

@@ -1,7 +1,7 @@
-"""Identities of many occurrences at once: a kernel writes the text of a row, hashes it, and goes on to the next.
+"""Identities of many occurrences at once. For each row, a kernel writes its text and hashes it.
 
-It writes what `json.dumps` writes of numbers, true and false, what is missing, and plain texts. A row with anything
-else is odd, and left to `json.dumps`.
+It writes the same as `json.dumps` for numbers, booleans, missing values, and plain texts. A row with anything else is
+odd, and left to `json.dumps`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ Bools = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
 
 DIGITS = 32
-"""Letters of an identity: two hexadecimal digits a byte."""
+"""The letters of an identity: two hexadecimal digits per byte."""
 
 WHOLE, OPTIONAL, BOOL, FLOAT, TEXT = 0, 1, 2, 3, 4
-"""Kinds of columns: whole numbers; whole numbers, 0 and 1, the bits of floats, each with a number that stands for none;
-texts."""
+"""Kinds of columns: whole numbers without and with missing values; 0 and 1; the bits of floats; texts.
+
+Each kind except WHOLE has a number that means missing.
+"""
 NONE = -1
-"""Marks a missing float among bits that are no JSON number; also the beginning of a missing text."""
+"""The value for missing: instead of a float's bits, where it would be NaN, or instead of a text's offset."""
 AROUND = 4
-"""Letters around a value, at most: comma, space and two quotes."""
+"""The maximum number of letters around a value: comma, space and two quotes."""
 
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _NULL, _TRUE, _FALSE = (np.frombuffer(word, np.uint8) for word in (b"null", b"true", b"false"))
@@ -40,8 +42,11 @@ _NULL, _TRUE, _FALSE = (np.frombuffer(word, np.uint8) for word in (b"null", b"tr
 
 @dataclass(frozen=True, slots=True)
 class IdentityColumns:
-    """Columns to take identities of: the `kinds` of them, the row of cells that has each, of texts its number among
-    texts (`places`), and what stands for none there (`nones`). `head`: what every message begins with."""
+    """The columns of an identity.
+
+    `kinds`: the kind of each. `places`: its row in the cells, or the number of a text column. `nones`: the number that
+    means missing. `head`: the beginning of every hashed message.
+    """
 
     head: bytes
     kinds: Ints
@@ -50,13 +55,15 @@ class IdentityColumns:
 
     @classmethod
     def of(cls, head: bytes, columns: Sequence[tuple[int, int, int]]) -> IdentityColumns:
-        """Each column as kind, place and what stands for none."""
+        """Create it from the kind, the place and the missing value of each column."""
         kinds, places, nones = np.array(columns, np.int64).reshape(-1, 3).T.copy()
         return cls(head, kinds, places, nones)
 
     def identities(self, cells: Ints, texts: Sequence[pl.Series]) -> tuple[pl.Series, Bools]:
-        """The digests of the head, the values of a row as JSON with commas between, and `]`; and which rows are odd,
-        whose digests are of something else."""
+        """Return the hash of each row's message, and a mask of the odd rows, whose hashes are invalid.
+
+        The message consists of the head, the row's values as JSON with commas, and `]`.
+        """
         n = cells.shape[1]
         spans, letters = np.empty((2 * len(texts), n), np.int64), _NULL
         room = len(self.head) + 1 + (AROUND + LETTERS) * len(self.kinds)
@@ -83,7 +90,10 @@ class IdentityColumns:
 
 
 def column_identities(columns: Sequence[pl.Series], head: bytes) -> tuple[pl.Series, Bools] | None:
-    """The same of the columns of a frame. None: one of them has other values, or there is none."""
+    """Return the hash of each row of a frame's columns, and a mask of the odd rows.
+
+    None: a column has another type, or there is no column.
+    """
     cells, texts = list[Ints](), list[pl.Series]()
     about = list[tuple[int, int, int]]()
     for column in columns:
@@ -113,7 +123,7 @@ def column_identities(columns: Sequence[pl.Series], head: bytes) -> tuple[pl.Ser
 
 
 def _letters(column: pl.Series) -> tuple[Bytes, Ints]:
-    """The texts of a column one after the other, and where each begins and ends."""
+    """Return the concatenated texts of a column, and the offsets of their ends."""
     array = column.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
     _, offsets, data = array.buffers()
     ends = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
@@ -123,7 +133,7 @@ def _letters(column: pl.Series) -> tuple[Bytes, Ints]:
 
 @njit(_nrt=False)
 def _word(letters, at, word):  # type: ignore[no-untyped-def]
-    """Write a word; gives where it ends."""
+    """Write a word. Return the offset after it."""
     for i in range(len(word)):
         letters[at + i] = word[i]
     return at + len(word)
@@ -131,7 +141,7 @@ def _word(letters, at, word):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _quoted(letters, at, texts, start, stop):  # type: ignore[no-untyped-def]
-    """Write a text in quotes; gives where it ends, and whether JSON would write it otherwise."""
+    """Write a text in quotes. Return the offset after it, and True if JSON would escape a character."""
     odd = False
     letters[at] = 34
     for i in range(stop - start):
@@ -145,9 +155,11 @@ def _quoted(letters, at, texts, start, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _identities(cells, kinds, places, nones, spans, texts, words, letters, head, made, odd):  # type: ignore[no-untyped-def]
-    """Into `made` the digest of each row, DIGITS letters, and into `odd` whether it is none. `words` and `letters` are
-    one memory, that of the message, whose first `head` letters are there. It has room for the longest row: LETTERS and
-    what is around it for each column, more for the longest text of a column, and whole blocks."""
+    """Write the hash of each row to `made` (DIGITS letters), and mark rows that it cannot write in `odd`.
+
+    `words` and `letters` are the same memory, that of the message, which begins with `head` letters. It has room for
+    the longest row: LETTERS and AROUND per column, the longest text of each text column, and padding to a whole block.
+    """
     for row in range(len(odd)):
         at = head
         for column in range(len(kinds)):

@@ -1,9 +1,9 @@
-"""Relations between two intervals, each written down once; whatever else is known of one follows from here.
+"""Relations between two intervals. Each is defined once; everything else about it follows from the definition.
 
-A relation holds between L = [a, b] and R = [c, d] where differences of their ends lie within bounds, so it is a simple
-temporal problem (Dechter, Meiri, Pearl, *Temporal constraint networks*, 1991), and what it implies is a shortest path:
-which side ends last, whether an instant can have it. The names are those of Allen (1983) where he has one. A pair's
-interval is [min(a, c), max(b, d)].
+A relation holds between L = [a, b] and R = [c, d] if the differences of their ends lie within bounds. So it is a simple
+temporal problem (Dechter, Meiri, Pearl, *Temporal constraint networks*, 1991). Its implications are shortest paths, for
+instance which side ends last, or if an instant can satisfy it. Names are those of Allen (1983) where he has one. The
+interval of a pair is [min(a, c), max(b, d)].
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import cache
 A, B, C, D = range(4)
 """The ends: L = [A, B], R = [C, D]."""
 UNBOUNDED = 2**62
-"""Microseconds; more than any two times differ by."""
+"""A number of microseconds above the difference of any two times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,12 @@ class Bound:
 
 
 def before(earlier: int, later: int) -> Bound:
-    """One end lies strictly before another. Times are whole microseconds."""
+    """Return the bound that one end is strictly before another. Times are whole microseconds."""
     return Bound(earlier, later, 1)
 
 
 def at_once(one: int, other: int) -> Bound:
-    """Two ends are the same instant."""
+    """Return the bound that two ends are the same instant."""
     return Bound(one, other, 0, 0)
 
 
@@ -43,8 +43,10 @@ LEFT_INSTANT, RIGHT_INSTANT = at_once(A, B), at_once(C, D)
 
 @dataclass(frozen=True, slots=True)
 class IntervalRelation:
-    """A relation by its name. `example`: how it is used. `of_instant`: why no instant has it, and what was likely meant
-    instead, where one cannot be on a side."""
+    """A named relation. `example`: its use in a rule.
+
+    `of_instant`: the reason why no instant can be on one side, and what was probably meant; None if an instant can.
+    """
 
     name: str
     bounds: tuple[Bound, ...]
@@ -52,8 +54,7 @@ class IntervalRelation:
     of_instant: tuple[str, str] | None = field(default=None, compare=False)
 
     def implies(self, fact: Bound, *given: Bound) -> bool:
-        """Return True if every pair with the relation and the given bounds satisfies the fact, and there is such a
-        pair."""
+        """Return True if every pair with the relation and the given bounds satisfies `fact`, and such a pair exists."""
         low, high = _spread((*self.bounds, *given), fact.earlier, fact.later)
         return low <= high and fact.low <= low and high <= fact.high
 
@@ -63,8 +64,10 @@ class IntervalRelation:
         return low <= high
 
     def misses(self, a: int, b: int, c: int, d: int) -> int | None:
-        """How far [a, b] and [c, d] are from it: by how much ends would have to move until they touch, at least. None
-        where they have it."""
+        """Return how far [a, b] and [c, d] are from satisfying the relation, or None if they do.
+
+        It is the least distance by which ends would have to move until they touch.
+        """
         ends = (a, b, c, d)
         gaps = [(ends[bound.later] - ends[bound.earlier], bound) for bound in self.bounds]
         if all(bound.low <= gap <= bound.high for gap, bound in gaps):
@@ -75,32 +78,33 @@ class IntervalRelation:
 
     @property
     def right_completes(self) -> bool:
-        """The right side ends strictly last, so that only left sides wait."""
+        """True if the right side always ends strictly last, so only left sides wait for partners."""
         return self.implies(before(B, D))
 
     @property
     def completing(self) -> tuple[int, ...]:
-        """The side (0: left, 1: right) that always ends last and so completes a match; both if either can."""
+        """The sides (0: left, 1: right) that can end last and so complete a match."""
         if self.right_completes:
             return (1,)
         return (0,) if self.implies(before(D, B)) else (0, 1)
 
     def ends_together(self, *given: Bound) -> bool:
-        """Both sides end at one instant, so that nothing waits for longer."""
+        """Return True if both sides end at the same instant, so neither waits longer."""
         return self.implies(at_once(B, D), *given)
 
     @property
     def right_waits_an_instant(self) -> bool:
-        """A right side waits at most for left sides of its own instant."""
+        """True if a right side waits at most for left sides of its own instant."""
         return self.implies(Bound(B, D, 0))
 
     @property
     def left_waits_an_instant(self) -> bool:
-        """A left side waits at most for right sides of its own instant."""
+        """True if a left side waits at most for right sides of its own instant."""
         return self.implies(Bound(D, B, 0))
 
     def meets_again(self, side: int) -> bool:
-        """Return True if every pair has the relation when it takes the place of this side (0: left, 1: right)."""
+        """Return True if every pair still satisfies the relation when its interval replaces a side (0: left, 1:
+        right)."""
         start, end = (A, B) if side == 0 else (C, D)
         for first in ((A, C), (C, A)):
             for last in ((B, D), (D, B)):  # the pair starts with first[0] and ends with last[1]
@@ -116,13 +120,15 @@ class IntervalRelation:
 
     @property
     def reach(self) -> int:
-        """Return how long after its end a left side can still match an instant; UNBOUNDED: there is no limit.
-        The right side completes."""
+        """The time after its end for which a left side can still match an instant on the right, or UNBOUNDED.
+
+        Only for relations in which the right side ends last.
+        """
         return _spread((*self.bounds, RIGHT_INSTANT), B, D)[1]
 
     @property
     def gap(self) -> tuple[int, int]:
-        """The least and the greatest time from the end of the left to the start of the right."""
+        """The least and the greatest time from the end of the left side to the start of the right side."""
         return _spread(self.bounds, B, C)
 
     def instant_if(self, *given: Bound) -> bool:
@@ -134,8 +140,11 @@ class IntervalRelation:
 
 @cache
 def _spread(bounds: tuple[Bound, ...], earlier: int, later: int) -> tuple[int, int]:
-    """The least and the greatest `later - earlier` that all bounds leave, (1, 0) where they leave nothing
-    (Floyd, Warshall 1962). No interval ends before it starts."""
+    """Return the least and the greatest `later - earlier` that all bounds permit, or (1, 0) if they contradict each
+    other.
+
+    No interval ends before it starts. Source of the algorithm: Floyd, Warshall (1962).
+    """
     most = [[0 if i == j else UNBOUNDED for j in range(4)] for i in range(4)]  # most[i][j]: the greatest j - i
     for bound in (*bounds, Bound(A, B, 0), Bound(C, D, 0)):
         most[bound.earlier][bound.later] = min(most[bound.earlier][bound.later], bound.high)
@@ -171,14 +180,17 @@ RELATIONS: Mapping[str, IntervalRelation] = {
 
 
 FOLLOWS = next(name for name, relation in RELATIONS.items() if relation.implies(before(B, C)))
-"""The relation in which the left side is over before the right one starts."""
+"""The relation in which the left side ends before the right side starts."""
 
 
 def sequence(low: int, high: int) -> IntervalRelation:
-    """`SEQ[low, high]`: the left side ends strictly before the right one starts, by `low` to `high` microseconds."""
+    """Return `SEQ[low, high]`: the right side starts `low` to `high` microseconds after the left one ends.
+
+    It starts strictly later, even if `low` is 0.
+    """
     return IntervalRelation("SEQ", (Bound(B, C, max(low, 1), high),), RELATIONS["SEQ"].example)
 
 
 def relation_named(name: str, gap: tuple[int, int] | None = None) -> IntervalRelation:
-    """The relation of a name; of a SEQ with bounds on the gap between the two."""
+    """Return the relation with a name. `gap`: the bounds of a SEQ, or None."""
     return RELATIONS[name] if gap is None else sequence(*gap)

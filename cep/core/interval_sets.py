@@ -1,9 +1,9 @@
-"""Sets of intervals for many keys at once: what holds, and for how long. The one place that knows open and closed ends.
+"""Sets of intervals for many keys at once. Only this module handles open and closed ends.
 
-Time is dense. One integer is enough for an end: the point t is the code 2t, the gap between t and t + 1 the code
-2t + 1, and every interval is a closed one of codes: [1, 2) is 2 to 3. Ends that are infinite are -INFINITE and
-INFINITE. The operators are those of DatalogMTL (Brandt et al., *Querying log data with metric temporal logic*, JAIR
-2018), asked of maximal intervals.
+Time is dense. One integer represents an end: the point t has the code 2t, the gap between t and t + 1 the code 2t + 1.
+Every interval is a closed interval of codes: [1, 2) is 2 to 3. Infinite ends are -INFINITE and INFINITE. The operators
+are those of DatalogMTL (Brandt et al., *Querying log data with metric temporal logic*, JAIR 2018), on maximal
+intervals.
 """
 
 from __future__ import annotations
@@ -18,18 +18,21 @@ from cep.core.kernels import njit
 from cep.core.time import FARTHEST
 
 INFINITE = 2**62 + 1
-"""The code of an end without end: odd, as such an end is open; no sum of finite codes and displacements comes near."""
+"""The code of an infinite end. It is odd because such an end is open. Sums of finite codes and displacements stay far
+below."""
 NOWHERE = INFINITE + 1
-"""Beyond every end: where nothing starts. Nothing ends at -NOWHERE."""
+"""A code beyond every end. Nothing starts at NOWHERE, and nothing ends at -NOWHERE."""
 FAR = 2 * FARTHEST
-"""The code of the last time there is; before -FAR there is none."""
+"""The code of the latest time. The code of the earliest is -FAR."""
 
 Codes = NDArray[np.int64]
 
 
 class Intervals(NamedTuple):
-    """Maximal intervals: int64 columns of one length, sorted by key, then start; codes of ends. Of one key no two
-    overlap or touch."""
+    """Maximal intervals: int64 columns of equal length, sorted by key and start. Ends are codes.
+
+    No two intervals of one key overlap or touch.
+    """
 
     key: Codes
     start: Codes
@@ -38,7 +41,7 @@ class Intervals(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Displacements in time from `low` to `high`, in codes: `[a, b]` of ONCE is `reach(a, b)`."""
+    """Displacements in time from `low` to `high`, in codes. The `[a, b]` of ONCE is `reach(a, b)`."""
 
     low: int
     high: int
@@ -50,7 +53,7 @@ class Reach:
 
 
 def reach(low: int, high: int | None = None, bounds: str = "[]") -> Reach:
-    """Displacements of `low` to `high` microseconds, None: however far. Raises ValueError where there are none."""
+    """Return displacements of `low` to `high` microseconds (None: unlimited). Raises ValueError if there are none."""
     lower = code(low, bounds[0] == "[", False)
     upper = INFINITE if high is None else code(high, bounds[1] == "]", True)
     if lower > upper:
@@ -59,18 +62,17 @@ def reach(low: int, high: int | None = None, bounds: str = "[]") -> Reach:
 
 
 def code(time: int, closed: bool, end: bool) -> int:
-    """The code of a finite end at a time in microseconds."""
+    """Return the code of a finite end at a time in microseconds."""
     return 2 * time + (0 if closed else -1 if end else 1)
 
 
 def first_reached(code: int, by: Reach) -> int:
-    """The first code that a dilation by this reach makes of a code: before it nothing depends on what comes from the
-    code on."""
+    """Return the first code that a dilation by this reach can produce from `code` or later codes."""
     return -INFINITE if by.low == -INFINITE else code + by.low - (code & by.low & 1)
 
 
 def coalesce(key: Codes, start: Codes, end: Codes) -> Intervals:
-    """The maximal intervals of rows in any order, codes; rows that end before they start are empty."""
+    """Return the maximal intervals of rows of codes in any order. Rows that end before they start are ignored."""
     some = start <= end
     key, start, end = key[some], start[some], end[some]
     order = np.lexsort((start, key))
@@ -93,19 +95,20 @@ def subtract(left: Intervals, right: Intervals) -> Intervals:
 
 
 def dilate(held: Intervals, by: Reach) -> Intervals:
-    """Return the times at which it held at some displacement back: ONCE, or EVENTUALLY with the mirrored reach."""
+    """Return the times that have a time in `held` at some displacement back: ONCE, or EVENTUALLY with the mirrored
+    reach."""
     return _cut(_dilated(*held, by.low, by.high))
 
 
 def erode(held: Intervals, by: Reach) -> Intervals:
-    """Return the times at which it held at every displacement back: HISTORICALLY, or ALWAYS with the mirrored reach."""
+    """Return the times with `held` at every displacement back: HISTORICALLY, or ALWAYS with the mirrored reach."""
     return _cut(_eroded(*held, by.low, by.high))
 
 
 def since(left: Intervals, right: Intervals, by: Reach) -> Intervals:
     """Return the times at which the right held at some displacement back, and the left at all times strictly between.
 
-    `by` reaches back from 0 or later.
+    `by` must not reach ahead.
     """
     pieces = _cut(_stretches(*left, *right, by.low, by.high))
     return union(pieces, right) if by.low == 0 else pieces
@@ -118,7 +121,7 @@ def until(left: Intervals, right: Intervals, by: Reach) -> Intervals:
 
 
 def lasting(held: Intervals, least: int, strictly: bool = False) -> Intervals:
-    """The maximal intervals that are at least (strictly: more than) so many microseconds long."""
+    """Return the maximal intervals that last at least `least` microseconds (strictly: more)."""
     infinite = (held.start == -INFINITE) | (held.end == INFINITE)
     some = infinite | (((held.end + 1) >> 1) - (held.start >> 1) >= least + int(strictly))
     return Intervals(held.key[some], held.start[some], held.end[some])
@@ -139,13 +142,13 @@ def _cut(rows: tuple[Codes, Codes, Codes, int]) -> Intervals:
 
 @njit()
 def _within(code):  # type: ignore[no-untyped-def]
-    """A finite code that lies within the times there are."""
+    """Return a finite code, limited to the range of times."""
     return min(max(code, -FAR), FAR)
 
 
 @njit()
 def dilated_start(start, low):  # type: ignore[no-untyped-def]
-    """An end of the sum is open where one of the two is."""
+    """Return the start of a dilated interval. It is open if `start` or `low` is open."""
     if start == -INFINITE or low == -INFINITE:
         return -INFINITE
     return _within(start + low - (start & low & 1))
@@ -153,7 +156,7 @@ def dilated_start(start, low):  # type: ignore[no-untyped-def]
 
 @njit()
 def dilated_end(end, high):  # type: ignore[no-untyped-def]
-    """The same of the end."""
+    """Return the end of a dilated interval. It is open if `end` or `high` is open."""
     if end == INFINITE or high == INFINITE:
         return INFINITE
     return _within(end + high + (end & high & 1))
@@ -161,7 +164,8 @@ def dilated_end(end, high):  # type: ignore[no-untyped-def]
 
 @njit()
 def eroded_start(start, high):  # type: ignore[no-untyped-def]
-    """It is open where it was and `high` is closed; NOWHERE: there is none."""
+    """Return the start of an eroded interval, or NOWHERE if it is empty. It is open if `start` is open and `high`
+    closed."""
     if start == -INFINITE:
         return -INFINITE
     return NOWHERE if high == INFINITE else _within(start + high + (~start & high & 1))
@@ -169,7 +173,7 @@ def eroded_start(start, high):  # type: ignore[no-untyped-def]
 
 @njit()
 def eroded_end(end, low):  # type: ignore[no-untyped-def]
-    """The same of the end; -NOWHERE: there is none."""
+    """Return the end of an eroded interval, or -NOWHERE if it is empty."""
     if end == INFINITE:
         return INFINITE
     return -NOWHERE if low == -INFINITE else _within(end + low - (~end & low & 1))
@@ -177,7 +181,7 @@ def eroded_end(end, low):  # type: ignore[no-untyped-def]
 
 @njit()
 def _coalesced(key, start, end):  # type: ignore[no-untyped-def]
-    """Rows sorted by key and start; as many rows at most."""
+    """Merge overlapping and touching intervals, sorted by key and start. There are at most as many as before."""
     keys, starts, ends = np.empty_like(key), np.empty_like(start), np.empty_like(end)
     count = 0
     for i in range(len(key)):
@@ -191,7 +195,7 @@ def _coalesced(key, start, end):  # type: ignore[no-untyped-def]
 
 @njit()
 def _dilated(key, start, end, low, high):  # type: ignore[no-untyped-def]
-    """Dilate intervals. Their order stays, and intervals that then touch are merged."""
+    """Dilate intervals. They keep their order; intervals that then touch are merged."""
     starts, ends = np.empty_like(start), np.empty_like(end)
     for i in range(len(key)):
         starts[i], ends[i] = dilated_start(start[i], low), dilated_end(end[i], high)
@@ -200,7 +204,7 @@ def _dilated(key, start, end, low, high):  # type: ignore[no-untyped-def]
 
 @njit()
 def _eroded(key, start, end, low, high):  # type: ignore[no-untyped-def]
-    """Erode intervals; those that are too short disappear."""
+    """Erode intervals. Those that are too short disappear."""
     keys, starts, ends = np.empty_like(key), np.empty_like(start), np.empty_like(end)
     count = 0
     for i in range(len(key)):
@@ -213,7 +217,7 @@ def _eroded(key, start, end, low, high):  # type: ignore[no-untyped-def]
 
 @njit()
 def _union(key, start, end, other_key, other_start, other_end):  # type: ignore[no-untyped-def]
-    """A merge of both; as many rows as both together at most."""
+    """Return the union, by a merge. It has at most as many rows as both together."""
     n, m = len(key), len(other_key)
     keys, starts, ends = np.empty(n + m, np.int64), np.empty(n + m, np.int64), np.empty(n + m, np.int64)
     i = j = count = 0
@@ -234,7 +238,8 @@ def _union(key, start, end, other_key, other_start, other_end):  # type: ignore[
 
 @njit()
 def _intersection(key, start, end, other_key, other_start, other_end):  # type: ignore[no-untyped-def]
-    """Each round passes one row of one side and writes one row at most: as many as both together."""
+    """Return the intersection. It has at most as many rows as both together, as each round consumes a row and writes at
+    most one."""
     n, m = len(key), len(other_key)
     keys, starts, ends = np.empty(n + m, np.int64), np.empty(n + m, np.int64), np.empty(n + m, np.int64)
     i = j = count = 0
@@ -258,8 +263,10 @@ def _intersection(key, start, end, other_key, other_start, other_end):  # type: 
 
 @njit()
 def _difference(key, start, end, other_key, other_start, other_end):  # type: ignore[no-untyped-def]
-    """A row is written before a row of the right that is then passed, or at the end of one of the left: as many as both
-    together at most."""
+    """Return the difference. It has at most as many rows as both together.
+
+    Each written row precedes a consumed row of the right side, or ends a row of the left side.
+    """
     n, m = len(key), len(other_key)
     keys, starts, ends = np.empty(n + m, np.int64), np.empty(n + m, np.int64), np.empty(n + m, np.int64)
     j = count = 0
@@ -285,8 +292,8 @@ def _difference(key, start, end, other_key, other_start, other_end):  # type: ig
 def _stretches(key, start, end, other_key, other_start, other_end, low, high):  # type: ignore[no-untyped-def]
     """Return the times at which the right held at a positive displacement back, and the left ever since.
 
-    The left with its ends is where the right may have held. Two of those share at most a point, at which one row of the
-    right lies at most: so no more rows than those of the right and twice those of the left.
+    The right may have held within the left, including its ends. Two such ranges share at most a point, which at most
+    one row of the right contains. So there are at most as many rows as in the right plus twice those of the left.
     """
     n, m = len(key), len(other_key)
     room = 2 * n + m

@@ -1,4 +1,4 @@
-"""IP addresses in canonical form: an address of IPv4 may be embedded in one of IPv6 in several ways."""
+"""IP addresses in canonical form. An IPv6 address may contain an IPv4 address in several ways."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from contextlib import suppress
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _AS_IT_IS = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "::ffff:0:0:0/96")))
-"""Networks of IPv6 whose last 32 bits are an address of IPv4: of NAT64 (RFC 6052) and of SIIT (RFC 2765); those that
-Python knows of are left out."""
+"""IPv6 networks whose last 32 bits are an IPv4 address: NAT64 (RFC 6052) and SIIT (RFC 2765).
+
+Networks that Python's library recognises are omitted.
+"""
 
 _ISATAP = (0x00005EFE, 0x02005EFE)
 """Prefixes of the IPv4 address in ISATAP addresses (RFC 5214), in any network."""
@@ -21,15 +23,15 @@ _METADATA = frozenset(
         ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254"),
     )
 )
-"""Addresses of metadata and credentials in clouds besides 169.254.0.0/16: Alibaba, Azure, Oracle, Amazon (machines and
+"""Addresses of cloud metadata and credentials besides 169.254.0.0/16: Alibaba, Azure, Oracle, Amazon (machines and
 pods) and Google."""
 
 _TRANSLATED = (ipaddress.IPv6Network("::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
-"""Networks whose last 32 bits may be an address of IPv4, too: of old (RFC 4291), and of local NAT64 (RFC 8215)."""
+"""Networks whose last 32 bits may also be an IPv4 address: deprecated ones (RFC 4291), and local NAT64 (RFC 8215)."""
 
 
 def inner(text: str) -> IpAddress:
-    """The address, or that of IPv4 which stands in it. ValueError: it is none."""
+    """Return an address, or the IPv4 address that it contains. Raises ValueError if it is not an address."""
     found = ipaddress.ip_address(text.partition("%")[0])
     if isinstance(found, ipaddress.IPv6Address):
         known = found.ipv4_mapped or found.sixtofour
@@ -42,7 +44,7 @@ def inner(text: str) -> IpAddress:
 
 
 def canonical_host(host: str) -> str:
-    """A host in its canonical form: in small letters, an address as short as possible."""
+    """Return a host in canonical form: in lower case, and an address in its shortest form."""
     name = host.strip("[]").rstrip(".").lower()
     try:
         return str(inner(name))
@@ -60,7 +62,7 @@ def here(text: str) -> bool:
 
 
 def known_linked(host: str) -> bool:
-    """Return True if a host is written as an address of this link, or of metadata; `2852039166` is one."""
+    """Return True if a host is written as a link-local or metadata address, also in another notation: `2852039166`."""
     name = host.rstrip(".")
     with suppress(OSError, ValueError):
         name = socket.inet_ntoa(socket.inet_aton(name))
@@ -71,8 +73,10 @@ def known_linked(host: str) -> bool:
 
 
 def linked(address: str) -> bool:
-    """Return True if an IP address is link-local, 169.254.0.0/16 or fe80::/10, or one at which a cloud has metadata.
-    ValueError: it is no IP address."""
+    """Return True if an IP address is link-local (169.254.0.0/16 or fe80::/10), or one of cloud metadata.
+
+    Raises ValueError if it is not an IP address.
+    """
     whole = inner(address)
     last = ipaddress.IPv4Address(int(whole) & 0xFFFFFFFF)
     every = (whole, last) if any(whole in network for network in _TRANSLATED) else (whole,)

@@ -1,14 +1,14 @@
-"""Load compiled kernels from the package, else from a cache; numba compiles the others, and the cache keeps them.
+"""Loading of compiled kernels from the package or a cache. numba compiles the others, and the cache stores them.
 
-**The package** holds kernels for some sorts of processors (`TARGETS`), which a wheel brings and `make run` makes
-(`build_kernels.py`). A process uses the best that its processor runs. They are code of the package like any other.
+**The package** contains kernels for some families of processors (`TARGETS`). They come with a wheel, or `make run`
+creates them (`build_kernels.py`). A process uses the best family that its processor supports.
 
-**The cache** is in a clone beside the sources, of an installed package in the user's cache, and where there is a
-`NUMBA_CACHE_DIR`, there. Numba would keep kernels beside their sources, where `pip uninstall` leaves them. Numba
-unpickles what is kept, so a folder that others may write to is not used.
+**The cache** is beside the sources in a clone, and otherwise in the user's cache, unless `NUMBA_CACHE_DIR` names a
+folder. numba would store kernels beside their sources, where `pip uninstall` leaves them behind. numba unpickles cached
+files, so a folder that others may write to is not used.
 
-Both are found for as long as nothing has changed that a kernel was made of: its own module, the kernels it calls,
-constants of other modules (a hash of all of them), numba, and numba's settings.
+Both are valid until something changes that a kernel depends on: its own module, the kernels that it calls, constants of
+other modules (all are hashed), numba, or numba's settings.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from cep.core.signals import stops
 from cep.core.user_cache import asked_cache, own_cache
 
 ROOT = Path(__file__).resolve().parents[2]
-"""The folder of our packages."""
+"""The folder of our Python packages."""
 COMPILED = ROOT / "cep" / "compiled"
-"""The folder of the kernels in the package, a folder for each target."""
+"""The folder of the kernels in the package, with a subfolder per target."""
 ORIGIN = "origin"
-"""The file beside kept kernels that names the folder of their packages: when that is gone, they are of no use."""
+"""The name of a file beside cached kernels with the folder of their sources. Without that folder they are useless."""
 
 config: Any = numbas
 unliteral: Any = types.unliteral  # numba's functions have no types of their own
@@ -56,14 +56,14 @@ _compile: Any = Dispatcher._compile_for_args  # type: ignore[attr-defined]
 
 @dataclass(frozen=True)
 class Target:
-    """A sort of processors: LLVM's name for it, `NUMBA_CPU_NAME`, and features that one of them has."""
+    """A family of processors: LLVM's name for it, as in `NUMBA_CPU_NAME`, and the features that it requires."""
 
     name: str
     needs: frozenset[str] = frozenset()
 
     @property
     def folder(self) -> Path:
-        """The kernels in the package for this target, on this system and in this Python."""
+        """The folder of the package's kernels for this target, operating system and Python version."""
         return COMPILED / f"{sys.platform}-{platform.machine().lower()}-{self.name}-{sys.implementation.cache_tag}"
 
     def magic_tuple(self) -> tuple[str, ...]:
@@ -79,33 +79,33 @@ TARGETS = {
     "aarch64": (Target("generic"),),
     "arm64": (Target("generic"),),
 }
-"""By machine, the fastest first."""
+"""The targets by machine type, the fastest first."""
 SETTINGS = ("BOUNDSCHECK", "DEBUGINFO_DEFAULT", "LOOP_VECTORIZE", "OPT", "SLP_VECTORIZE")
-"""Those of numba that change the code it makes."""
+"""The settings of numba that change compiled code."""
 
 _HOLDS_KERNELS = re.compile(r"\bnjit\b|^@(?:bare|inside)", re.MULTILINE)
 _IMPORT = re.compile(r"^from (cep(?:\.\w+)*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
 
 BUILDING = "SEMCEP_BUILD_KERNELS"
-"""The variable of the environment that names the target that processes compile kernels for, into the package."""
+"""The environment variable with the target for which processes compile kernels into the package."""
 
 
 @cache
 def _built() -> Target | None:
-    """The target that this process compiles for."""
+    """Return the target for which this process compiles kernels into the package, or None."""
     name = os.environ.get(BUILDING)
     return None if name is None else next(each for each in targets() if each.name == name)
 
 
 def targets() -> tuple[Target, ...]:
-    """The targets for machines like this one, the fastest first."""
+    """Return the targets for this type of machine, the fastest first."""
     return TARGETS.get(platform.machine().lower(), ())
 
 
 @cache
 def target() -> Target | None:
-    """The target whose kernels this process takes from the package; None: none fits, or numba is told what to make."""
+    """Return the target whose kernels this process loads, or None if none fits or numba's processor is configured."""
     if config.CPU_NAME is not None or config.CPU_FEATURES is not None:
         return None
     features = get_host_cpu_features()
@@ -113,7 +113,7 @@ def target() -> Target | None:
 
 
 def dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
-    """Numba's dispatcher of a kernel, whose compiled code is looked for and kept as said above."""
+    """Return numba's dispatcher of a kernel, with this module's cache."""
     kernel = numba.njit(**options)(function)
     called, compiled = kernel.get_call_template, kernel.compile
     kernel._cache = found = KernelCache(function)
@@ -163,7 +163,7 @@ class KernelCache(FunctionCache):
         return self._cache_file.folder
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The compiled code for a signature; None: numba is to compile it."""
+        """Return the compiled code for a signature, or None if numba must compile it."""
         target_context.refresh()
         fitting = target() if _built() is None else None
         if fitting is not None:
@@ -182,7 +182,8 @@ class KernelCache(FunctionCache):
 
     @contextmanager
     def compiling(self) -> Iterator[None]:
-        """Compile the kernel in the block, unless it is found: then other processes wait until the end of the block."""
+        """Compile the kernel in the block, unless it is found. Other processes that need it wait until the block
+        ends."""
         with ExitStack() as self._held:
             yield
 
@@ -190,19 +191,19 @@ class KernelCache(FunctionCache):
         return super()._index_key(sig, _built() or codegen)  # type: ignore[no-untyped-call]
 
     def _in_package(self, target: Target) -> KernelFile:
-        """Raises OSError."""
+        """Return the kernel's file in the package. Raises OSError."""
         name = f"{self._module}.{self._py_func.__qualname__}"
         return KernelFile(str(target.folder), name, stamp(self._module))  # type: ignore[no-untyped-call]
 
 
 def stamp(module: str) -> str:
-    """Return what a module's kernels depend on besides numba. Raises OSError."""
+    """Return everything except numba on which a module's kernels depend. Raises OSError."""
     settings = " ".join(f"{name}={int(getattr(config, name) or 0)}" for name in SETTINGS)
     return f"{made_of(module)} {settings}"
 
 
 class Locator(_CacheLocator):
-    """Find the kernels that are kept for one source file of ours."""
+    """numba's locator of the cached kernels of one of our source files."""
 
     def __init__(self, module: str, folder: Path) -> None:
         self._module, self._folder = module, folder
@@ -221,8 +222,10 @@ class Locator(_CacheLocator):
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> Locator | None:
-        """None: it is not ours, or there is no place for it; then numba looks for one. RuntimeError: others may write
-        to the places that there are."""
+        """Return the locator for a function. None: it is not ours, or no folder is available; numba then tries its own.
+
+        Raises RuntimeError if others may write to all available folders.
+        """
         path, module = Path(py_file).resolve(), str(py_func.__module__)
         if not path.is_relative_to(ROOT) or not module.startswith("cep."):
             return None
@@ -242,8 +245,11 @@ class Locator(_CacheLocator):
 
 @cache
 def made_of(module: str) -> str:
-    """A hash of the texts that the kernels of a module are made of: its own, those of the modules it takes kernels
-    from, and so on, and those of the modules that these take constants from. Raises OSError."""
+    """Return a hash of the texts on which a module's kernels depend. Raises OSError.
+
+    They are its own text and those of our modules that it imports. Imports of these count, too, if they contain
+    kernels.
+    """
     found: dict[str, str] = {}
     waiting = [module]
     while waiting:
@@ -259,7 +265,7 @@ def made_of(module: str) -> str:
 
 @cache
 def _read(module: str) -> tuple[str, list[str]]:
-    """The text of a module, and the modules of ours that it imports from where it holds kernels."""
+    """Return the text of a module and, if it contains kernels, our modules that it imports."""
     path = ROOT.joinpath(*module.split("."))
     package = path.is_dir()
     text = (path / "__init__.py" if package else path.with_suffix(".py")).read_text(encoding="utf-8")
@@ -272,7 +278,7 @@ def _read(module: str) -> tuple[str, list[str]]:
 
 
 def _places(source: Path, subpath: str) -> Iterator[Path]:
-    """The folders for the kernels of a file, the best first."""
+    """Yield the possible folders for the kernels of a file, the best first."""
     if given := getattr(config, "CACHE_DIR", None):
         yield Path(given, subpath)
         return
@@ -284,7 +290,7 @@ def _places(source: Path, subpath: str) -> Iterator[Path]:
 
 @cache
 def _kept() -> Path:
-    """The folder of the kernels of this installation, in the user's cache; those of others that are gone go."""
+    """Return the cache folder of this installation. Folders of installations that no longer exist are removed."""
     cached = asked_cache()
     if cached is None or (cached.exists() and not cached.is_dir()):
         cached = own_cache()  # also where it keeps nothing: each start would take half a minute
@@ -300,7 +306,7 @@ def _kept() -> Path:
 
 @cache
 def _is_own(folder: Path) -> bool:
-    """Make a folder, and return False if others may write to it who cannot write our sources. OSError: we cannot."""
+    """Create a folder. Return False if others, who cannot write our sources, may write to it. Raises OSError."""
     for place in (*reversed(folder.parents), folder):
         if not place.is_dir():
             place.mkdir(0o755, exist_ok=True)
@@ -309,7 +315,7 @@ def _is_own(folder: Path) -> bool:
 
 
 class _Kept(CompileResultCacheImpl):
-    """Numba's, which looks in our places first."""
+    """numba's cache, which tries our locator first."""
 
     _locator_classes = [  # noqa: RUF012
         Locator,
@@ -319,8 +325,7 @@ class _Kept(CompileResultCacheImpl):
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """To compile makes many objects that are in use, which Python would look through again and again: an eighth of the
-    time it takes."""
+    """Disable garbage collection during compilation, which saves an eighth of the time."""
     collecting = gc.isenabled()
     gc.disable()
     try:

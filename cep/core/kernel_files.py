@@ -1,8 +1,8 @@
-"""The files of a kernel: numba's index of signatures, and the compiled code of each.
+"""The files of a kernel: numba's index of signatures, and the compiled code of each signature.
 
-Any number of processes read and write them at once, and any of them may end at any moment. So compiled code is in a
-file that is named by the hash of what it is for (numba counts: two processes give the same number to different code),
-and it is whole before the index names it. Code begins with its checksum: a damaged file counts as missing.
+Any number of processes may read and write them, and each may end at any moment. Therefore a file of compiled code is
+named after the hash of its key (numba's own numbers collide between processes), and is complete before the index names
+it. It begins with a checksum; a damaged file counts as missing.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from cep.core.checksum import content, seal
 
 
 class KernelFile(IndexDataCacheFile):
-    """Numba's index and compiled code of one kernel."""
+    """The index and the compiled code of one kernel."""
 
     @property
     def folder(self) -> str:
-        """The folder of the files."""
+        """The folder of these files."""
         return str(self._cache_path)
 
     def save(self, key: Any, data: Any) -> None:
-        """Keep the compiled code for a key. Raises OSError."""
+        """Store the compiled code for a key. Raises OSError."""
         kept = self.index()
         name = self._data_name_of(key)
         if not kept:  # the files there are of other sources
@@ -42,14 +42,15 @@ class KernelFile(IndexDataCacheFile):
         self._save_index({**kept, key: name})  # type: ignore[no-untyped-call]
 
     def load(self, key: Any) -> Any:
-        """The compiled code for a key; None: there is none."""
+        """Return the compiled code for a key, or None."""
         with suppress(Exception):  # unpickling a damaged file raises anything
             name = self.index().get(key)
             return None if name is None else self._load_data(name)
         return None
 
     def index(self) -> dict[Any, str]:
-        """The names of files by key; empty where the index is missing, damaged, or of other sources or numba."""
+        """Return the file names by key. It is empty if the index is missing, damaged, or of other sources or another
+        numba."""
         with suppress(Exception):
             kept: dict[Any, str] = super()._load_index()  # type: ignore[no-untyped-call]
             return kept
@@ -57,7 +58,7 @@ class KernelFile(IndexDataCacheFile):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Wait while another process compiles this kernel, and let others wait while the block runs."""
+        """Wait until no other process compiles this kernel, and make others wait during the block."""
         with ExitStack() as held:
             with suppress(OSError):  # where nothing can be written nobody waits
                 file = held.enter_context(open(self._index_path.removesuffix("nbi") + "lock", "w"))

@@ -1,6 +1,6 @@
-"""Kernels: functions that numba compiles, each when it is first called. Until then numba is not even imported.
+"""Kernels: functions that numba compiles at their first call. numba itself is not imported before.
 
-A kernel that was compiled before is loaded: from the package, where a wheel or `make run` has put it, or from a cache
+A kernel that was compiled before is loaded from the package, if a wheel or `make run` put it there, or from a cache
 (`cep.core.kernel_cache`).
 """
 
@@ -18,8 +18,8 @@ _making = Lock()
 
 
 class Kernel:
-    """A function that is compiled for each tuple of argument types it is called with. Other attributes than these are
-    those of numba's dispatcher."""
+    """A function that is compiled for each combination of argument types. Other attributes are those of numba's
+    dispatcher."""
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         update_wrapper(self, function)
@@ -35,7 +35,7 @@ class Kernel:
 
     @property
     def _numba_type_(self) -> Any:
-        """The type numba gives the kernel where another kernel calls it."""
+        """The numba type of this kernel, for calls from other kernels."""
         return (self._dispatcher or self._made())._numba_type_
 
     def _made(self) -> Dispatcher:
@@ -48,7 +48,7 @@ class Kernel:
 
 
 class Intrinsic:
-    """A function that kernels call and LLVM instructions implement. `define` is as for `numba.extending.intrinsic`."""
+    """A function that kernels call and LLVM instructions implement. `define`: as for `numba.extending.intrinsic`."""
 
     def __init__(self, define: Callable[..., Any]) -> None:
         self._define = define
@@ -66,9 +66,9 @@ class Intrinsic:
 
 
 def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Decorate a kernel. `options` are those of `numba.njit`; it is always cached.
+    """Decorate a kernel. `options`: those of `numba.njit`. It is always cached.
 
-    A kernel that calls another with a constant uses the one compiled for numbers of that type.
+    If a kernel calls another one with a constant, it uses the code compiled for the constant's type.
     """
 
     def made(function: Callable[..., Any]) -> Any:

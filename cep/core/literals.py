@@ -1,4 +1,4 @@
-"""Constants: numbers, times, durations and strings read exactly, to the microsecond and the 64th bit."""
+"""Reader and printer of constants: numbers, times, durations and strings, exact to the microsecond and the 64th bit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", '"': '"', "'"
 
 
 LEAST = f"is -2**63, which stands for a missing value: integers begin at {-LARGEST}"
-"""Says why the least number of 64 bits is refused."""
+"""The reason for refusing the least 64-bit number."""
 
 
 def _refuse(message: str, hint: str | None = None) -> CepError:
@@ -38,7 +38,7 @@ def _refuse(message: str, hint: str | None = None) -> CepError:
 
 
 def read_number(text: str) -> int | float:
-    """An int where only digits are written, perhaps behind a `-`, else a finite float."""
+    """Return an int for digits with an optional `-`, and otherwise a finite float. Raises CepError."""
     if text.startswith("-"):
         return -read_number(text[1:])
     if text.isdigit():
@@ -55,7 +55,10 @@ def read_number(text: str) -> int | float:
 
 
 def read_ticks(text: str, unit: int | Fraction = SECOND) -> int:
-    """The microseconds of a decimal number of units, exactly; `unit` is one of them in microseconds."""
+    """Convert a decimal number of units to microseconds, exactly. Raises CepError.
+
+    `unit`: the microseconds of one unit.
+    """
     mantissa, _, exponent = text.lower().partition("e")
     whole, _, fraction = mantissa.partition(".")
     digits = (whole + fraction).lstrip("0")
@@ -78,7 +81,7 @@ def read_ticks(text: str, unit: int | Fraction = SECOND) -> int:
 
 
 def _small(exponent: str) -> int:
-    """The exponent, cut off far beyond where it matters."""
+    """Return an exponent, limited to 10**9 in size, which is far more than can matter."""
     digits = exponent.lstrip("+-").lstrip("0")
     size = int(digits or "0") if len(digits) < 9 else 10**9
     return -size if exponent.startswith("-") else size
@@ -89,13 +92,13 @@ def _too_fine() -> CepError:
 
 
 def too_long() -> CepError:
-    """Refuses what is beyond the range of times and durations."""
+    """Return the error for times and durations beyond their range."""
     hint = f"a duration is at most `{LONGEST}`, and a time as far from 1970; a bare number is seconds"
     return _refuse("this is more than 36 thousand years", hint)
 
 
 def read_duration(text: str) -> int:
-    """The microseconds of an ISO 8601 duration of weeks, days, hours, minutes and seconds: `P1DT2H`."""
+    """Return the microseconds of an ISO 8601 duration of weeks, days, hours, minutes and seconds: `P1DT2H`."""
     total = sum(read_ticks(number, _ISO_UNITS[unit]) for number, unit in _ISO_PART.findall(text))
     if total > FARTHEST:
         raise too_long()
@@ -103,9 +106,9 @@ def read_duration(text: str) -> int:
 
 
 def read_time(text: str) -> int:
-    """Return the microseconds since the epoch of an ISO 8601 time, in the forms in which records have it.
+    """Return the microseconds since the epoch for an ISO 8601 time, as in records. Raises CepError.
 
-    It is UTC where no offset is written, and midnight where no time of day is; `24:00` is the next midnight.
+    A time without an offset is UTC, and a day without a time of day means midnight. `24:00` is the next midnight.
     """
     form = "a time is written `2013-02-08T18:00:00Z`, with `+01:00` for an offset, or `2013-02-08` for a day"
     match = _TIME.fullmatch(text)
@@ -129,9 +132,10 @@ def read_time(text: str) -> int:
 
 
 def read_instant(text: str, unit: Fraction | None) -> int:
-    """Return the microseconds since the epoch of a time as options have it: `2013-02-08 18:00`, or a bare number.
+    """Return the microseconds since the epoch for a time in an option: `2013-02-08 18:00`, or a plain number.
 
-    `unit`: the microseconds of the number 1; None refuses bare numbers, since inputs count time in several units.
+    `unit`: the microseconds of the number 1. None refuses plain numbers, because inputs count time in several units.
+    Raises CepError.
     """
     written = text.strip()
     digits = written.removeprefix("-")
@@ -149,7 +153,8 @@ def read_instant(text: str, unit: Fraction | None) -> int:
 
 
 def read_clock(text: str) -> int:
-    """The microseconds since midnight of a time of day: `22:00`, `06:30:15.5`; `24:00` ends a day."""
+    """Return the microseconds since midnight for a time of day: `22:00`, `06:30:15.5`; `24:00` ends a day. Raises
+    CepError."""
     form = "a time of day is written `22:00`, or with seconds `06:30:15`"
     match = _CLOCK.fullmatch(text.strip())
     if match is None:
@@ -171,7 +176,7 @@ def is_clock(text: str) -> bool:
 
 
 def write_time(ticks: int) -> str:
-    """The ISO 8601 form in UTC, with as many decimals as needed; seconds, where no calendar holds it."""
+    """Write a time in ISO 8601 (UTC) with the necessary decimals. A time outside the calendar is written in seconds."""
     if ticks not in CALENDAR:
         return _decimal(ticks, "s").removesuffix(" s")
     moment = _EPOCH + timedelta(microseconds=ticks)
@@ -180,8 +185,7 @@ def write_time(ticks: int) -> str:
 
 
 def write_duration(ticks: int) -> str:
-    """Write a duration as in a program: a whole number of the largest unit that allows it, else decimals of a second or
-    of a millisecond."""
+    """Write a duration as in a program: a whole number of the largest possible unit, or decimals of s or ms."""
     for name in reversed(UNITS):
         if ticks % UNITS[name] == 0 and (ticks or name == "s"):
             return f"{ticks // UNITS[name]} {name}"
@@ -201,7 +205,7 @@ def say_duration(ticks: int) -> str:
 
 
 def _decimal(ticks: int, unit: str) -> str:
-    """A number of units, with the decimals that it takes."""
+    """Write a number of units with the necessary decimals."""
     sign, (whole, part) = "-" if ticks < 0 else "", divmod(abs(ticks), UNITS[unit])
     digits = str(part).zfill(len(str(UNITS[unit])) - 1).rstrip("0")
     return f"{sign}{whole}{'.' if digits else ''}{digits} {unit}"

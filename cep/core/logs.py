@@ -1,4 +1,4 @@
-"""Messages of a run on standard error: lines for people, or one JSON object per line."""
+"""Messages of a run on standard error: text for people, or one JSON object per line."""
 
 from __future__ import annotations
 
@@ -19,19 +19,22 @@ Format = Literal["text", "json"]
 Level = Literal["info", "warning", "error"]
 
 MOST = 10_000
-"""Lines that wait for a reader of standard error, at most."""
+"""The maximum number of lines that wait for a slow reader of standard error."""
 _ENDING = 2.0  # seconds in which the last lines are mostly read
 
 
 class Log(Protocol):
-    """`event` is a short name of what is said, `fields` its numbers, `text` the sentence for people, None: they have
-    the display instead."""
+    """A function that writes a message.
+
+    `event`: a short name of the message; `fields`: its values; `text`: a sentence for people, or None if a display
+    shows it.
+    """
 
     def __call__(self, event: str, text: str | None, level: Level = "info", /, **fields: object) -> None: ...
 
 
 def plain(event: str, text: str | None, level: Level = "info", /, **fields: object) -> None:
-    """The sentence; warnings in bold on a terminal."""
+    """Write the sentence. A warning is bold on a terminal."""
     if text is None:
         return
     if _background is None:
@@ -41,7 +44,7 @@ def plain(event: str, text: str | None, level: Level = "info", /, **fields: obje
 
 
 def objects(event: str, text: str | None, level: Level = "info", /, **fields: object) -> None:
-    """`{"time": "2026-11-21T08:00:00.000Z", "level": "info", "event": "start", "text": ..., ...}`."""
+    """Write `{"time": "2026-11-21T08:00:00.000Z", "level": "info", "event": "start", "text": ..., ...}`."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     record = {"time": now, "level": level, "event": event, **({} if text is None else {"text": text}), **fields}
     line = json.dumps(record, ensure_ascii=False, default=str)
@@ -53,8 +56,10 @@ def objects(event: str, text: str | None, level: Level = "info", /, **fields: ob
 
 
 class BackgroundWriter:
-    """Writes lines to a file descriptor in a thread of its own, so that nobody waits for a slow reader. While `MOST`
-    lines wait, more are left out, and `log` says how many."""
+    """A writer of lines to a file descriptor in its own thread, so no one waits for a slow reader.
+
+    While `MOST` lines wait, further lines are dropped, and `log` reports how many.
+    """
 
     def __init__(self, descriptor: int, log: Log) -> None:
         self._descriptor, self._log = os.dup(descriptor), log
@@ -66,7 +71,7 @@ class BackgroundWriter:
         self._thread.start()
 
     def add(self, line: str) -> None:
-        """Write a line soon."""
+        """Queue a line."""
         with self._changed:
             if len(self._lines) < MOST:
                 self._lines.append(line)
@@ -75,7 +80,7 @@ class BackgroundWriter:
                 self._left_out += 1
 
     def close(self) -> None:
-        """Write the lines that wait, unless nobody reads them."""
+        """Write the waiting lines, unless no one reads them."""
         with self._changed:
             self._ends = True
             self._changed.notify()
@@ -91,7 +96,7 @@ class BackgroundWriter:
         os.close(self._descriptor)
 
     def _next(self) -> list[str] | None:
-        """Return the lines that wait; None at the end."""
+        """Return the waiting lines, or None at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._lines or self._ends)
             lines = list(self._lines)
@@ -111,7 +116,7 @@ _background: BackgroundWriter | None = None
 
 @contextmanager
 def in_background(log: Log) -> Iterator[None]:
-    """Within the block no thread waits until its message is read. `log`: that of the run."""
+    """Write messages in a background thread during the block. `log`: the log of the run."""
     global _background
     try:
         descriptor = sys.stderr.fileno()
@@ -136,7 +141,7 @@ class RunWarning(RuntimeWarning):
 
 @contextmanager
 def logged_warnings(log: Log) -> Iterator[None]:
-    """Send the warnings of engines to the log within the block, also those of other threads."""
+    """Send warnings of engines, from all threads, to the log during the block."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", RunWarning)
         others = warnings.showwarning

@@ -1,8 +1,8 @@
-"""Temporal operators of formulas, each written down once; whatever else is known of one follows from here.
+"""Temporal operators of formulas. Each is one row of a table; everything else about it follows from the row.
 
-They are those of metric temporal logic (Koymans, *Specifying real-time properties with metric temporal logic*, 1990)
-as DatalogMTL has them (Brandt et al., *Querying log data with metric temporal logic*, 2018). The kernel does one of
-five things, so an operator that does one of them is a row.
+They are those of metric temporal logic (Koymans, *Specifying real-time properties with metric temporal logic*, 1990) in
+the form of DatalogMTL (Brandt et al., *Querying log data with metric temporal logic*, 2018). An operator uses one of
+five kernels, so a new operator for one of them is only a new row.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from enum import Enum
 
 DILATE, ERODE, LAST, SINCE, UNTIL = range(5)
-"""Kernels of operators on intervals: extend by the reach; shrink by the reach; keep those of a length; combine two,
-looking back; combine two, looking ahead."""
+"""Kernels of operators on intervals.
+
+DILATE extends intervals by the reach, and ERODE shrinks them. LAST selects them by length. SINCE and UNTIL combine two
+sets, looking back and ahead.
+"""
 
 
 class Place(Enum):
@@ -26,9 +29,11 @@ class Place(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TemporalOperator:
-    """An operator by its word. `kernel`: what it does; `ahead`: whether it looks ahead; `mirror`: what looks the other
-    way as far; `of_head`: what it makes of the formula where a head carries it, None: no head does. `example`: how it
-    is used."""
+    """A temporal operator.
+
+    `kernel`: its algorithm. `ahead`: True if it looks ahead. `mirror`: the operator for the other direction. `of_head`:
+    the operator that replaces it before a head (None: it must not be there). `example`: its use.
+    """
 
     word: str
     place: Place
@@ -40,21 +45,21 @@ class TemporalOperator:
 
     @property
     def inputs(self) -> int:
-        """The number of its operands."""
+        """The number of operands."""
         return 2 if self.place is Place.BETWEEN else 1
 
     @property
     def throughout(self) -> bool:
-        """True if it compares one value at several times, so that values must be distinguished."""
+        """True if it compares the same values at several times, so it needs every variable."""
         return self.kernel in (ERODE, LAST)
 
     @property
     def keeps(self) -> bool:
-        """True if a tuple that has held still counts for as long as the operator reaches back."""
+        """True if a tuple still counts after its end, for as long as the operator reaches back."""
         return self.kernel == DILATE and not self.ahead
 
     def same_way(self, kernel: int) -> TemporalOperator:
-        """The operator over one formula that does this and looks the same way."""
+        """Return the operator before one formula that has this kernel and looks in the same direction."""
         return next(
             each
             for each in TEMPORAL.values()
@@ -82,5 +87,5 @@ TEMPORAL: Mapping[str, TemporalOperator] = {each.word: each for each in _ROWS}
 
 
 def words(place: Place) -> tuple[str, ...]:
-    """The operators that stand there."""
+    """Return the operators with this position."""
     return tuple(each.word for each in _ROWS if each.place is place)

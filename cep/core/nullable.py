@@ -1,4 +1,4 @@
-"""Columns in which values are missing: int64 as the engine holds them, and series with nulls."""
+"""Columns with missing values: int64 columns of the engine, and series with nulls."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ MISSING: int = -(2**63)
 
 
 def or_none(column: NDArray[np.int64]) -> list[int | None]:
-    """The values of a column, None where one is missing."""
+    """Return the values of a column, with None for missing ones."""
     return [None if value == MISSING else value for value in column.tolist()]
 
 
 def nullable(values: NDArray[Any], missing: NDArray[np.bool_]) -> pl.Series:
-    """Values as a series, null where they are missing."""
+    """Return values as a series, null where `missing` is True."""
     series = pl.Series(values)
     if not missing.any():
         return series

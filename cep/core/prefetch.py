@@ -1,6 +1,6 @@
-"""A hint to the processor that a row will be read soon, which numba lacks.
+"""A prefetch instruction for kernels, which numba lacks.
 
-Waiting for memory is most of what a hash table does, and a goal with many keys.
+Hash tables, and goals with many keys, spend most of their time waiting for memory.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from cep.core.kernels import Intrinsic
 
 
 def _prefetch(typing_context: Any, array: Any, row: Any) -> Any:
-    """Start loading row `row` of a two-dimensional array; changes nothing, and any row number is safe."""
+    """Define the intrinsic that loads row `row` of a matrix into the cache. It changes nothing; any row number is
+    safe."""
     from llvmlite import ir
     from numba.core import cgutils, imputils, types
     from numba.np import arrayobj

@@ -1,4 +1,4 @@
-"""Files and folders that their owner alone may read (0600 and 0700 whatever the umask), or may write."""
+"""Files and folders that only their owner may read (0600, 0700, whatever the umask), and checks of who may write."""
 
 from __future__ import annotations
 
@@ -12,23 +12,27 @@ from pathlib import Path
 
 
 def private_folder(folder: Path) -> None:
-    """Make a folder, with those above it, unless it exists. OSError: it cannot be made."""
+    """Create a folder and its parents, unless it exists. Raises OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def private_opener(path: str, flags: int) -> int:
-    """An opener for `open`."""
+    """Open a file that only its owner may read; an opener for `open`."""
     return os.open(path, flags, 0o600)
 
 
 def private_file(path: Path | str) -> None:
-    """Make an empty file for others to fill, unless it exists. OSError: it cannot be made."""
+    """Create an empty private file that others will fill, unless it exists. Raises OSError."""
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
 
 
 def others_may_write(folder: Path, trusted: int = 0) -> bool:
-    """Return True if anyone but this user, root and the user `trusted` may change what is in a folder, or put another
-    in its place. The group that has a user's name and no other member is the user. OSError: it cannot be seen."""
+    """Return True if anyone except this user, root and the user `trusted` may change or replace the contents of a
+    folder.
+
+    A group with the user's name and no other member counts as the user. Raises OSError if the folder cannot be
+    inspected.
+    """
     for place in (folder := folder.resolve(), *folder.parents):
         status = place.stat()
         if status.st_uid not in (0, os.geteuid(), trusted):
@@ -49,7 +53,7 @@ def _is_own_group(number: int) -> bool:
 
 
 def make_private(folder: Path) -> None:
-    """Take from others what they may do in a folder and with all in it; what belongs to another user stays as it is."""
+    """Remove the permissions of others on a folder and its contents. Files of other users stay unchanged."""
     for path in (folder, *folder.rglob("*")):
         with suppress(OSError):  # it is not ours, or has gone
             mode = stat.S_IMODE(path.lstat().st_mode)

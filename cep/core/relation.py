@@ -1,9 +1,9 @@
-"""Occurrences as columns: one int64 matrix a relation, a row of the matrix a column of the table.
+"""Occurrences as columns: one int64 matrix per relation, with one matrix row per table column.
 
-`table[START]`, `table[END]` (microseconds), `table[ORDER]` (arrival, M2), `table[IDENTITY]` (for lineage: a handle in
-this engine, no name, see docs/decisions/2026-11-22-handles.md; 0 when not asked for), then one row an argument from
-`FIRST`: ints, times and durations as they are, floats as their bits (`column` views them), strings and other values as
-codes of the engine's value pool. A table is sorted by arrival: (end, start, order).
+`table[START]` and `table[END]` are in microseconds. `table[ORDER]` is the order of arrival. `table[IDENTITY]` is the
+handle for lineage in this engine (docs/decisions/2026-11-22-handles.md), or 0 without lineage. One row per argument
+follows, from `FIRST` on: ints, times and durations as they are, floats as their bits (`column` views them), strings and
+other values as codes of the engine's value pool. A table is sorted by (end, start, order).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from cep.core.kernels import njit
 
 Table = NDArray[np.int64]
 Column = NDArray[Any]
-"""Values of one type: float64 for floats, int64 for the rest (bool for what a test gives)."""
+"""Values of one type: float64 for floats, bool for results of tests, and int64 for all others."""
 
 START, END, ORDER, IDENTITY, FIRST = 0, 1, 2, 3, 4
 
 
 def empty(arguments: int) -> Table:
-    """No occurrence, of that many arguments."""
+    """Return a table without occurrences and with this number of arguments."""
     return np.empty((FIRST + arguments, 0), np.int64)
 
 
@@ -34,7 +34,7 @@ def rows(table: Table) -> int:
 
 
 def span(table: Table) -> tuple[int, int]:
-    """The first and the last end of occurrences, of which there are some."""
+    """Return the first and the last end of the occurrences. The table must not be empty."""
     ends = table[END]
     if len(ends) == 1:
         return int(ends[0]), int(ends[0])
@@ -44,7 +44,8 @@ def span(table: Table) -> tuple[int, int]:
 
 @njit(_nrt=False)
 def _bounds(values):  # type: ignore[no-untyped-def]
-    """The least and the greatest of some numbers: two passes of numpy take eight times as long for a few."""
+    """Return the least and the greatest of some numbers. For few numbers, two passes of numpy take eight times as
+    long."""
     least = greatest = values[0]
     for i in range(values.shape[0]):
         least, greatest = min(least, values[i]), max(greatest, values[i])
@@ -52,13 +53,13 @@ def _bounds(values):  # type: ignore[no-untyped-def]
 
 
 def column(table: Table, argument: int, type: str) -> Column:
-    """An argument's values, without a copy: float64 for floats, int64 for the rest."""
+    """Return an argument's values without a copy: float64 for floats, otherwise int64."""
     values: NDArray[np.int64] = table[FIRST + argument]
     return values.view(np.float64) if type == "float" else values
 
 
 def bits(values: Column) -> NDArray[np.int64]:
-    """A column as it is stored: the bits of floats (-0.0 as 0.0, one NaN), ints as they are."""
+    """Return a column as it is stored: ints unchanged, floats as their bits (-0.0 as 0.0, and a single NaN)."""
     if values.dtype == np.float64:
         canonical: NDArray[np.int64] = np.where(np.isnan(values), np.nan, values + 0.0).view(np.int64)
         return canonical
@@ -71,7 +72,8 @@ def contiguous(table: Table) -> Table:
 
 
 def narrowed(table: Table, count: int) -> Table:
-    """The first `count` occurrences of a whole table, which takes its memory where most are left."""
+    """Return the first `count` occurrences of a whole table. If most remain, the table's memory is reused and
+    overwritten."""
     width, n = table.shape
     if 2 * count < n:
         return contiguous(table[:, :count])
@@ -82,7 +84,7 @@ def narrowed(table: Table, count: int) -> Table:
 
 
 def concat(tables: Sequence[Table]) -> Table:
-    """The occurrences of all, in this order, not sorted again."""
+    """Concatenate tables in this order, without sorting."""
     if len(tables) == 1:
         return tables[0]
     return np.concatenate(tables, axis=1)

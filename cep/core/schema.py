@@ -1,4 +1,4 @@
-"""Schemas of events: attribute names, types, ranges, and the columns they come from."""
+"""Schemas of events: attribute names, types, ranges, and their input columns."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from dataclasses import dataclass, field, replace
 from cep.core.fluents import FluentTable
 
 CODED = ("string", "iri", "any")
-"""The types whose values are held as codes of the pool (`cep.core.values`); the others are their own bits."""
+"""The types whose values are codes of the pool (`cep.core.values`). Values of other types are stored directly."""
 ARRIVAL, TIE = "@order", "@tie"
-"""Columns of a table besides its attributes, whose names have no `@`: a row's position in the input, and its place
-among what one engine gave at once."""
+"""Columns of a table besides attributes, whose names contain no `@`.
+
+ARRIVAL is a row's position in the input, TIE its position among the rows that an engine output at once.
+"""
 NUMBER = "@number"
-"""In tables between stages: how many equal occurrences come before a row."""
+"""The column of the number of equal occurrences before a row, in tables between stages."""
 CHANGE = "@change"
-"""A further one: 1 where a row comes or is added, -1 where it is withdrawn."""
+"""The column of changes: 1 for an added row, -1 for a withdrawn one."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeFormat:
-    """The format of times: a `pattern` of strptime's directives, or as counts of a `unit` (`s` `ms` `us` `ns`)
-    since 1970; neither: in ISO 8601, or as numbers of seconds. Durations are counts of a unit.
+    """The format of times: a `pattern` of strptime directives, or counts of a `unit` (`s` `ms` `us` `ns`) since 1970.
 
-    `zone`: of times without an offset, None: UTC. `fold`: which one of a time that the zone has twice is meant:
-    `later`, `earlier` (None: likewise, and nobody has said so), or the one that follows from the order of the records
-    (`order`).
+    Without either, times are in ISO 8601 or numbers of seconds. Durations are counts of a unit. `zone`: that of times
+    without an offset (None: UTC). `fold` selects between the instants of a local time that occurs twice: `later`,
+    `earlier`, or the one that fits the order of the records (`order`). None means `earlier`, by default.
     """
 
     pattern: str | None = None
@@ -50,9 +51,11 @@ class RecordFormat:
 
 @dataclass(frozen=True, slots=True)
 class RecordTest:
-    """A test of the value that a record has at `source`. `operator`: `exists`, `not exists`, or a comparison with
-    `values`: `in` and `not in` with several, the others with one. A missing value only passes `not exists`; so does one
-    of `missing`."""
+    """A test of the value at `source` in a record.
+
+    `operator`: `exists`, `not exists`, or a comparison with `values`: `in` and `not in` with several, others with one.
+    A missing value passes only `not exists`. The values in `missing` count as missing.
+    """
 
     source: str
     operator: str
@@ -61,18 +64,17 @@ class RecordTest:
 
 
 When = tuple[tuple[RecordTest, ...], ...]
-"""Alternatives, each of tests that a record passes together."""
+"""Alternatives. A record passes one if it passes all its tests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """`type` is int float string bool iri time duration or any (of an undeclared event).
+    """An attribute. `type`: int, float, string, bool, iri, time, duration, or any (of an undeclared event).
 
-    `low` and `high` bound the value, both included; microseconds for times and durations. `source` is the column
-    it comes from, None: the one of its own name. `iri`: the property that it is in RDF. `format`: how a time or a
-    duration is written. `missing`: numbers and texts that stand for a missing value. `quoted`: numbers may stand in
-    quotes. How records are written is no part
-    of what an event is: it takes no part in equality.
+    `low` and `high` bound the value inclusively, in microseconds for times and durations. `source`: the input column
+    (None: the attribute's name). `iri`: the RDF property. `format`: the format of a time or a duration. `missing`:
+    numbers and texts that mean a missing value. `quoted`: numbers may be in quotes. The input format does not count for
+    equality.
     """
 
     name: str
@@ -88,7 +90,8 @@ class Attribute:
 
     @property
     def lacking(self) -> str:
-        """The message about a record without its value; it ends with the column or path if that has another name."""
+        """The message about a record without this value. It names the column or path if that differs from the
+        attribute."""
         where = "" if self.source is None or self.source == self.name else f": there is no value at `{self.source}`"
         return f"`{self.name}` is missing{where}"
 
@@ -97,12 +100,12 @@ class Attribute:
 class Schema:
     """An event's attributes in order. `point`: every occurrence is an instant.
 
-    `time`, or `start` and `end`, name the columns that hold the times, None: `time`, `start`, `end` themselves.
-    `iri`: the class of its occurrences in RDF. `further`: columns of the time that stand behind the first, with a blank
-    between them. `format`: how the times are written; `records`: how the records are. `fluent`: it is no event
-    but a fluent, or what is known of one. `key`: attributes of which a later record of the same values and time
-    replaces the earlier one. `when`: which records are this event, whatever else they are; None: a record says it.
-    `strict`: a record that is no event is a dead letter. `distinct`: equal records are one event.
+    `time`, or `start` and `end`: the input columns of times (None: columns of these names). `further`: further columns
+    of the time, joined with blanks. `iri`: the class of its occurrences in RDF. `format`: the format of times;
+    `records`: that of records. `fluent`: None for an event, otherwise the kind of a fluent's table. `key`: a later
+    record with the same values of these attributes and the same time replaces an earlier one. `when`: the tests for
+    records of this event (None: a record names its event). `strict`: a record of no event is a dead letter. `distinct`:
+    equal records are one event.
     """
 
     name: str
@@ -124,12 +127,12 @@ class Schema:
 
     @property
     def tested(self) -> tuple[str, ...]:
-        """The sources that WHEN tests, each once."""
+        """The distinct sources that WHEN tests."""
         return tuple(dict.fromkeys(test.source for tests in self.when or () for test in tests))
 
     @property
     def shown(self) -> tuple[Attribute, ...]:
-        """The attributes as people read them: of an event that nobody declared none is said to be missing."""
+        """The attributes for display. Those of an undeclared event are not shown as optional."""
         return self.attributes if self.declared else tuple(replace(each, optional=False) for each in self.attributes)
 
     @property

@@ -1,8 +1,8 @@
-"""Numbers as text in kernels: whole ones, and floats by the shortest digits that read back as the same float, as `repr`
-and JSON write them.
+"""Numbers as text in kernels, as `repr` and JSON write them. Floats have the shortest digits that read back as the same
+float.
 
-The digits of floats are those of Schubfach (R. Giulietti, "The Schubfach way to render doubles", 2020), which
-multiplies a float by the power of ten that leaves as many digits as are needed.
+The digits of floats are those of Schubfach (R. Giulietti, "The Schubfach way to render doubles", 2020). It multiplies a
+float by the power of ten that leaves the necessary number of digits.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import numpy as np
 from cep.core.kernels import Intrinsic, njit
 
 LETTERS = 24
-"""Letters of the longest number: -2.2250738585072014e-308."""
+"""The number of letters in the longest number: -2.2250738585072014e-308."""
 ENDLESS = 0x7FF0000000000000
-"""The bits of an infinite float; those of greater ones are no numbers."""
+"""The bits of the infinite float. Greater bits are NaN."""
 UNSIGNED = 2**63 - 1
-"""All bits but the sign."""
+"""All bits except the sign."""
 
 _LEAST, _MOST = -292, 324
 
 
 def _power(ten: int) -> tuple[int, int]:
-    """A power of ten as 128 bits of which the first is set, rounded up: the upper half and the lower one."""
+    """Return a power of ten as 128 bits, of which the first is set, rounded up: the upper and the lower half."""
     shift = 127 - (ten * 1741647 >> 19)  # log2 of it, as in the paper
     above, below = 10 ** max(ten, 0) << max(shift, 0), 10 ** max(-ten, 0) << max(-shift, 0)
     upper, lower = divmod(-(-above // below), 2**64)
@@ -42,7 +42,7 @@ _FRACTION = np.uint64(2**52 - 1)
 
 
 def _upper(typing_context: Any, one: Any, other: Any) -> Any:
-    """The upper 64 bits of a product, which numba has no type for."""
+    """Define the intrinsic for the upper 64 bits of a product. numba has no type for the whole product."""
     from llvmlite import ir
     from numba.core import types
 
@@ -60,7 +60,7 @@ upper: Callable[[Any, Any], Any] = cast(Any, Intrinsic(_upper))
 
 @njit(_nrt=False, forceinline=True)
 def _to_odd(power, by):  # type: ignore[no-untyped-def]
-    """The product with a power of ten without its last 128 bits; odd where these say that it is no whole number."""
+    """Return the product with a power of ten without its last 128 bits. It is made odd if these are not zero."""
     lower = _POWERS[power, 0] * by
     total = lower + upper(_POWERS[power, 1], by)
     carried = _1 if total < lower else _0
@@ -69,8 +69,11 @@ def _to_odd(power, by):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _shortest(bits):  # type: ignore[no-untyped-def]
-    """The shortest digits of a positive float, and by which power of ten they are to be multiplied. The quarters of the
-    names of the paper: what reads back as the float lies between `low` and `high`, of which `middle` is nearest."""
+    """Return the shortest digits of a positive float, and the power of ten by which to multiply them.
+
+    Names as in the paper. All numbers between `low` and `high`, in units of a quarter, read back as the float; `middle`
+    is the nearest.
+    """
     fraction, exponent = np.uint64(bits) & _FRACTION, (bits >> 52) - 1075
     near = fraction == _0 and exponent > -1074  # the next lower float is nearer than the next higher one
     c = fraction | (_1 << _52)
@@ -100,7 +103,7 @@ def _shortest(bits):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def write_digits(letters, at, number):  # type: ignore[no-untyped-def]
-    """Write a number without a sign; gives where it ends: after LETTERS at most, as in all of these."""
+    """Write a number without a sign. Return the offset after it. Like all writers here it writes at most LETTERS."""
     end = at + 1
     for i in range(len(_TENS)):
         end += number >= _TENS[i]
@@ -119,7 +122,7 @@ def write_digits(letters, at, number):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def write_whole(letters, at, number):  # type: ignore[no-untyped-def]
-    """Write a whole number, but the least of all, which has no opposite."""
+    """Write a whole number, except the least one, which has no positive counterpart. Return the offset after it."""
     if number < 0:
         letters[at] = 45  # minus
         return write_digits(letters, at + 1, np.uint64(-number))
@@ -128,7 +131,7 @@ def write_whole(letters, at, number):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def write_float(letters, at, bits):  # type: ignore[no-untyped-def]
-    """Write the float of these bits, which is finite."""
+    """Write the finite float with these bits. Return the offset after it."""
     if bits < 0:
         letters[at] = 45
         at += 1
@@ -158,7 +161,7 @@ def write_float(letters, at, bits):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _with_exponent(letters, at, end, exponent):  # type: ignore[no-untyped-def]
-    """Put a point after the first digit, unless there is no other, and an exponent at the end."""
+    """Insert a point after the first of several digits, and append an exponent. Return the offset after it."""
     while end > at + 1 and letters[end - 1] == 48:
         end -= 1
     if end > at + 1:

@@ -1,9 +1,9 @@
-"""Ctrl-C and SIGTERM. A handler that raises does so in the midst of anything: of compiled code it makes a crash.
+"""Handling of Ctrl-C and SIGTERM. A handler that raised an exception inside compiled code would crash the process.
 
-So none does. While a command works, either signal ends it at once, without an exception, by its status. Where work in
-progress must end cleanly, somebody is `listening`: then the first is a request, granted where the work `looks` for it
-between two steps; the second ends the command at once. What waits for input waits here, and is woken. A step that takes
-long is left half done where it is `between` two of its parts.
+So no handler raises. Normally either signal ends a command at once, without an exception. If work must end cleanly, a
+caller is `listening`. The first signal is then only a request, which the work grants by calling `look` between two
+steps. A second signal ends the command at once. `wait` waits for input, and a signal wakes it. A long step may be
+abandoned where it calls `between`.
 """
 
 from __future__ import annotations
@@ -46,8 +46,10 @@ class Stops:
         self._breaking = False
 
     def begin(self) -> None:
-        """The process is a command's: its time counts, and both signals end it by 128 and their number, also while it
-        ends."""
+        """Start handling signals in a command's process, and measure its time from now.
+
+        Both signals end it with the status 128 plus their number, even during shutdown.
+        """
         self.began = perf_counter()
         atexit.register(self._end)  # the first registered is the last done
         for number in STOPS:
@@ -55,14 +57,17 @@ class Stops:
                 signal.signal(number, self._handle)
 
     def interrupt_reads(self) -> None:
-        """Before a read that may wait, after imports: a signal ends it. Polars puts a handler of its own before ours
-        when it is imported, and asks for system calls to be taken up again (SA_RESTART): ours would never run."""
+        """Let a signal end a read that waits. Call this after imports.
+
+        At its import, polars installs its own handler before ours, and asks the system to resume calls (SA_RESTART).
+        Our handler would then never run.
+        """
         for number in STOPS:
             signal.siginterrupt(number, True)
 
     @contextmanager
     def listening(self, on_request: Callable[[int], None]) -> Iterator[None]:
-        """The first signal that comes while the block runs is a request."""
+        """Treat the first signal during the block as a request."""
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         os.set_blocking(writing, False)
@@ -81,17 +86,17 @@ class Stops:
 
     @property
     def code(self) -> int:
-        """The exit status of who has granted the request."""
+        """The exit status after a request was granted."""
         return 128 + (self.requested or signal.SIGINT)
 
     def look(self) -> None:
-        """Between two steps of reading: KeyboardInterrupt where the request is granted here."""
+        """Raise KeyboardInterrupt between two steps of reading, if a request can be granted."""
         if self.requested and self.awaiting:
             raise KeyboardInterrupt
 
     @contextmanager
     def stepping(self) -> Iterator[None]:
-        """The block is a step that may be left half done: nobody goes on from there."""
+        """Mark the block as a step that may be abandoned, because no one continues from its state."""
         self._stepping = True
         try:
             yield
@@ -99,14 +104,18 @@ class Stops:
             self._stepping = False
 
     def between(self) -> None:
-        """Between two parts of a step, where nothing compiled is at work: KeyboardInterrupt where a request has waited
-        for some seconds, or the step is one of reading."""
+        """Raise KeyboardInterrupt between two parts of a step, outside compiled code.
+
+        It does so if a request has waited for some seconds, or the step reads input.
+        """
         if self.requested and (self.awaiting or (self._stepping and monotonic() > self._came + _STEP)):
             raise KeyboardInterrupt
 
     def wait(self, descriptor: int | None, seconds: float | None) -> bool:
-        """Until there is something to read, or the end; no longer than so many seconds, None: any. Whether there is.
-        KeyboardInterrupt: the request came first."""
+        """Wait until the descriptor has data or is at its end, or time is up. Return False if time is up.
+
+        `seconds`: the maximum time (None: unlimited). Raises KeyboardInterrupt if a request arrives first.
+        """
         until = None if seconds is None else monotonic() + seconds
         poll = select.poll()
         for each in (descriptor, self._woken):
@@ -127,7 +136,8 @@ class Stops:
 
     @contextmanager
     def breaking(self) -> Iterator[None]:
-        """While the block runs, which calls what waits by itself and is not compiled, a granted request ends it."""
+        """End the block at once when a request is granted. The block calls code that waits by itself and is not
+        compiled."""
         self._breaking = True
         try:
             self.look()
@@ -146,7 +156,8 @@ class Stops:
             self.look()
 
     def _end(self) -> None:
-        """The interpreter would take some time to end, in which it hears signals as it likes."""
+        """End the process at once. The interpreter's own shutdown takes time, in which its reaction to signals is
+        unpredictable."""
         if self.status is None:
             return
         for stream in (sys.stdout, sys.stderr):
@@ -160,7 +171,7 @@ class Stops:
 
 
 def _leave(number: int) -> None:
-    """End the process now. What is written is whole: `cep.connectors.writing.sinks` holds signals back while it
+    """End the process now. Output is complete, because `cep.connectors.writing.sinks` blocks signals while it
     writes."""
     with suppress(OSError, ValueError, AttributeError):
         if sys.stderr.isatty():  # a display has hidden it

@@ -1,4 +1,4 @@
-"""Near names: which of the known words was probably meant by one that is not known."""
+"""Similar names: the known word that an unknown one probably means."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from heapq import nlargest
 from pathlib import Path
 
 ALIKE, SURE = 0.65, 0.85
-"""How alike two words are that one may be meant by the other, of 1 for the same letters; and where it surely is."""
+"""The least similarity (at most 1) for a word that may be meant, and for one that surely is."""
 CLOSELY = 20
-"""Words of the same letters that are compared by the order of the letters too."""
+"""The maximum number of candidates with similar letters that are also compared by the order of letters."""
 LONGEST = 100
-"""Letters of the longest word that is compared: that takes the square of its letters."""
+"""The maximum length of a word, because comparisons take quadratic time."""
 
 
 def nearest(word: str, words: Iterable[str], alike: float = ALIKE) -> str | None:
-    """The word of `words` that comes nearest, whatever is a capital; None: none is near. A single letter is near to
-    nothing but itself."""
+    """Return the most similar of `words`, ignoring case, or None. A single letter is similar only to itself."""
     return _nearest(word, tuple(words), alike)
 
 
@@ -48,14 +47,13 @@ def _nearest(word: str, words: tuple[str, ...], alike: float) -> str | None:
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str | None:
-    """The nearest word as a hint; None: none is near."""
+    """Return a hint with the most similar word, or None."""
     meant = nearest(word, words)
     return meant and f"did you mean `{meant}`?"
 
 
 def astray(path: Path) -> str | None:
-    """Explain why a link is broken: it leads back to itself, or its target is missing. None: it is not a broken
-    link."""
+    """Explain why a link is broken: it refers to itself, or its target is missing. None: it is not a broken link."""
     if not os.path.islink(path):
         return None
     try:
@@ -68,7 +66,8 @@ def astray(path: Path) -> str | None:
 
 
 def missing(path: Path) -> str | None:
-    """A hint for a file that is not there: a near name in its folder, or that this is not there either."""
+    """Return a hint for a missing file: a similar name in its folder, or that the folder does not exist. None: no
+    hint."""
     folder = path.parent
     if folder.is_dir():
         near = beside(path)
@@ -80,7 +79,7 @@ def missing(path: Path) -> str | None:
 
 
 def beside(path: Path) -> Path | None:
-    """Return the file in the same folder with a similar name, for a file that does not exist."""
+    """Return the file in the same folder with the most similar name to a missing file, or None."""
     names = sorted(each.name for each in path.parent.iterdir()) if path.parent.is_dir() else []
     near = nearest(path.name, (name for name in names if name != path.name))
     return None if near is None else path.with_name(near)

@@ -1,4 +1,4 @@
-"""Times in ticks of a clock, as dialects write them: a tick is as many microseconds as the program is given."""
+"""Times in ticks of a dialect's clock. The program's options determine a tick's length in microseconds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COARSER = (("1s", SECOND), ("1min", 60 * SECOND), ("1h", 3600 * SECOND), ("1d",
 
 
 def ticks(text: str, tick: int) -> int:
-    """The microseconds of a number of ticks, `3`, `1.5` or `3/2`, exactly. Raises CepError."""
+    """Convert a number of ticks, `3`, `1.5` or `3/2`, to microseconds, exactly. Raises CepError."""
     if text.isascii() and text.isdigit() and len(text) < 12:
         found = Fraction(int(text))
     elif _NUMBER.fullmatch(text):

@@ -1,27 +1,30 @@
-"""Time: microseconds UTC from 1970, how far they go, and how far the time of a run has come."""
+"""Time: microseconds UTC since 1970, their range, and the progress of a run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 FARTHEST = 2**60
-"""Times lie within so many microseconds of 1970, 36 thousand years, and no duration is longer: what is added to them
-never overflows."""
+"""The maximum distance of times from 1970 in microseconds (36 thousand years), and the maximum duration.
+
+Sums of times and durations therefore never overflow.
+"""
 
 BEGINNING = -(2**62)
-"""Before every time: the watermark of a run that nothing has come to."""
+"""A time before all others: the watermark of a run without input."""
 
 END_OF_TIME = 2**62
-"""After every time: the watermark that the end of the input brings."""
+"""A time after all others: the watermark at the end of the input."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """How far time has come, in microseconds. Nothing that ends at or before `watermark` is still to come, but for what
-    revises; nothing that ends at or before `stable` ever changes. Without revision the two are one. At the end of the
-    input what goes on by itself goes to `latest`, and what goes back by itself to `earliest`. `first`: the time at
-    which the first of the input counts, END_OF_TIME before it comes. `half`: what is so from just after the watermark
-    on is still to come.
+    """The progress of time, in microseconds.
+
+    `watermark`: events that end at or before it no longer arrive, except as revisions. `stable`: results that end at or
+    before it never change; without revision, it equals the watermark. `latest`, `earliest`: at the end of the input,
+    the times at which results stop that would continue for ever, or reach back for ever. `first`: the first time of the
+    input, or END_OF_TIME before any. `half`: changes that take effect just after the watermark are still to come.
 
     The watermark is that of Akidau et al., The Dataflow Model, PVLDB 8(12), 2015.
     """
@@ -37,9 +40,9 @@ class Frontier:
     def at(
         cls, watermark: int, latest: int = END_OF_TIME, first: int = BEGINNING, earliest: int = BEGINNING
     ) -> Frontier:
-        """Make a frontier for an engine that does not revise."""
+        """Return the frontier of an engine without revision."""
         return cls(watermark, watermark, latest, first, earliest=earliest)
 
     def until(self, time: int) -> Frontier:
-        """This frontier, or an earlier one that ends at `time`: a step goes on to it in several."""
+        """Return this frontier, or an earlier one at `time`. A step reaches a frontier in several parts."""
         return self if time >= self.watermark else replace(self, watermark=time, stable=min(time, self.stable))

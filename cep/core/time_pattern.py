@@ -1,8 +1,8 @@
-"""Patterns of times, `%d.%m.%Y %H:%M`: their parts, checked, and what a text means under one.
+"""Patterns of times, `%d.%m.%Y %H:%M`: parsing and checking them, and reading texts by them.
 
-The directives are those of Python's `strptime` that say a date, a time of day or an offset, with English names; `%f`
-takes any number of digits, and what is finer than a microsecond rounds half to even. Numbers that stand side by side,
-`%d%m%Y`, have all their digits; any other may have fewer. The hour `24`, with no minutes, is the next midnight.
+The directives are those of Python's `strptime` for a date, a time of day or an offset, with English names. `%f` takes
+any number of digits; the result is rounded half to even to microseconds. Adjacent numbers, `%d%m%Y`, have all their
+digits; others may have fewer. The hour `24` without minutes is the next midnight.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ _FEWER = {
     **dict.fromkeys("HMSUW", "[0-9]"),
     "j": "[1-9][0-9]|0[1-9]|[1-9]",
 }
-"""How a number that stands alone may also be written."""
+"""Shorter forms of numbers that are not adjacent to others."""
 _DIGITS = {**dict.fromkeys("ymdHIMSVUW", 2), **dict.fromkeys("YG", 4), "j": 3, "u": 1, "w": 1}
 _FROM_ZERO = frozenset("yHMSUWw")
 _NUMBERS = re.compile(r"(?:%[ymdHIMSVUWYGjuw]){2,}")
 _CLOCK = frozenset("HIpMSf")
 WEEKS = frozenset("GVUW")
-"""Directives of years and weeks of which a day follows by its weekday."""
+"""Directives of years and weeks. Together with a weekday they determine a date."""
 DIRECTIVES = frozenset(_REGEX)
 
 _INSTEAD = {
@@ -100,12 +100,14 @@ _LIST = (
 )
 
 TimeToken = tuple[str, str]
-"""("", a character), (" ", "") for blanks, or (directive, "")."""
+"""A part of a pattern: ("", a character), (" ", "") for blanks, or (directive, "")."""
 
 
 def parts(pattern: str, clocks: bool = False) -> list[TimeToken]:
-    """The parts of a pattern. `clocks`: it may be one of times of day, which say no day. CepError: it is none, or times
-    could not be read by it."""
+    """Return the parts of a pattern. `clocks`: it may lack a date.
+
+    Raises CepError if it is invalid or cannot determine a time.
+    """
     found: list[TimeToken] = []
     at = 0
     while at < len(pattern):
@@ -183,7 +185,7 @@ def _check_weeks(names: set[str]) -> None:
 
 
 def _of_week(found: Mapping[str, str]) -> date:
-    """The day of a week. ValueError: there is none."""
+    """Return the date of a weekday in a week. Raises ValueError if there is none."""
     if name := found.get("a") or found.get("A"):
         weekday = next(n for n, each in enumerate(DAYS, 1) if each[:3].lower() == name[:3].lower())
     else:
@@ -206,7 +208,7 @@ def _wrong(message: str, hint: str) -> CepError:
 
 
 def beside(found: Sequence[TimeToken]) -> frozenset[int]:
-    """The places of the parts that are numbers beside numbers, between which nothing stands."""
+    """Return the indices of numbers that are adjacent to other numbers."""
     numbers = [name in _DIGITS or name == "f" for name, _ in found]
     pairs = [place for place in range(1, len(found)) if numbers[place - 1] and numbers[place]]
     return frozenset(pairs) | {place - 1 for place in pairs}
@@ -225,10 +227,10 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 @lru_cache(maxsize=64)
 def whole_digits(pattern: str) -> tuple[int, int] | None:
-    """Return the number of digits of a pattern of adjacent numbers: without the zeros that a whole number loses at its
-    front, and with them.
+    """Return the least and the full number of digits of a pattern of adjacent numbers.
 
-    None: the pattern is another one, or begins with a year of four digits, which loses no zeros.
+    The least number applies to whole numbers, which lose leading zeros. None: the pattern is not of this form, or
+    begins with a year of four digits, which has no leading zeros.
     """
     if not _NUMBERS.fullmatch(pattern) or pattern[1] in "YG":
         return None
@@ -237,19 +239,18 @@ def whole_digits(pattern: str) -> tuple[int, int] | None:
 
 
 def padded(text: str, pattern: str) -> str:
-    """The text of a whole number with the zeros at its front that it has lost, by a pattern of only numbers."""
+    """Restore the leading zeros of a whole number, for a pattern of adjacent numbers."""
     least, full = whole_digits(pattern) or (0, 0)
     return text.zfill(full) if least <= len(text) < full and text.isascii() and text.isdigit() else text
 
 
 def of_clock(text: str, pattern: str) -> int:
-    """The microseconds since midnight of a time of day under a pattern of such; `24:00` ends a day. ValueError: it does
-    not fit."""
+    """Return the microseconds since midnight of a time of day. `24:00` ends a day. Raises ValueError."""
     return of_pattern(f"1970 {text}", f"%Y {pattern}")[0]
 
 
 def _unfit(text: str, pattern: str) -> str:
-    """Explain why a text does not fit: adjacent numbers may have too few digits."""
+    """Explain why a text does not match: adjacent numbers may have too few digits."""
     if numbers := _NUMBERS.match(pattern):
         full = sum(_DIGITS[name] for name in numbers[0][1::2])
         rest = text.lstrip("0123456789")
@@ -260,8 +261,11 @@ def _unfit(text: str, pattern: str) -> str:
 
 
 def of_pattern(text: str, pattern: str) -> tuple[int, bool]:
-    """(microseconds since 1970, whether the offset was written) of a text, by the clock that it is of where it was not.
-    What is not said is the first: of the months, of the days, of the day. ValueError: it does not fit, or is no time.
+    """Return the microseconds since 1970 of a text, and True if it contains an offset. Without one the result is local
+    time.
+
+    Parts that the pattern lacks default to the first month, day, and instant of the day. Raises ValueError if the text
+    does not match or is not a valid time.
     """
     match = _compiled(pattern).fullmatch(text)
     if match is None:

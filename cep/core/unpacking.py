@@ -1,4 +1,4 @@
-"""A bound on what compressed input unpacks to: a small file that fills the memory or a day is refused."""
+"""A limit for decompression. A small file that would fill the memory, or take a day, is refused."""
 
 from __future__ import annotations
 
@@ -7,26 +7,28 @@ from collections.abc import Callable
 from typing import Any
 
 MOST_TIMES = 500
-"""So many times its own size compressed input may unpack to, beyond FREE; records and triples pack to a tenth, seldom
-to a hundredth, and gzip packs nothing to less than a thousandth."""
+"""The maximum ratio of unpacked to compressed size, beyond FREE.
+
+Records and triples usually compress to a tenth, rarely to a hundredth, and gzip never below a thousandth.
+"""
 
 FREE = 1 << 28
-"""Bytes that any input may unpack to."""
+"""The bytes that any input may unpack to."""
 
 
 class UnpackedTooLarge(OSError):
-    """Compressed input unpacks to more than it may."""
+    """Compressed input unpacks to more than is allowed."""
 
 
 def check_unpacked(unpacked: int, packed: int) -> None:
-    """Raises UnpackedTooLarge where so many bytes have come of so many."""
+    """Raise UnpackedTooLarge if `unpacked` bytes are too many for `packed` bytes."""
     if unpacked > FREE and unpacked > MOST_TIMES * packed:
         reason = f"it unpacks to more than {MOST_TIMES} times its size, and more than {FREE >> 20} MB"
         raise UnpackedTooLarge(reason)
 
 
 class Unpacked(io.RawIOBase):
-    """Bytes of a decompressor, within the bound. `packed`: how many bytes it has taken."""
+    """The output of a decompressor, within the limit. `packed`: a function that returns the bytes consumed."""
 
     def __init__(self, stream: Any, packed: Callable[[], int]) -> None:
         self._stream, self._packed, self._read = stream, packed, 0

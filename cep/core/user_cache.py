@@ -1,4 +1,4 @@
-"""The folder in which semcep keeps what it would make again: compiled kernels, closures, Java's classes."""
+"""The folder for files that semcep could create again: compiled kernels, closures, Java classes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ SETTING = "SEMCEP_CACHE_DIR"
 
 
 def asked_cache() -> Path | None:
-    """The folder that the environment names; None: it names none."""
+    """Return the folder in the environment variable, or None."""
     setting = os.environ.get(SETTING)
     return Path(setting) if setting else None
 
 
 def own_cache() -> Path:
-    """`semcep` in the user's cache directory. RuntimeError: there is no home."""
+    """Return `semcep` in the user's cache directory. Raises RuntimeError if there is no home directory."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "semcep"

@@ -1,4 +1,4 @@
-"""The values of a pool in blocks, each a part of a snapshot: more values make only few blocks anew."""
+"""The values of a pool in blocks, each a part of a snapshot. New values change only few blocks."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ _BLOCKS = 65_536, 4096, 256  # values of a block
 
 
 def blocks(pool: Pool) -> list[tuple[int, int]]:
-    """The codes in few stretches, each from its first to before its last: but for the last ones, what more values
-    bring makes others only seldom."""
+    """Return the codes as few half-open ranges. New values rarely change any but the last ones."""
     found, first = [], 0
     end = int(_valued(pool, 0, pool.capacity - 1).max(initial=-1)) + 1
     while first < end:
@@ -28,7 +27,7 @@ def settled(pool: Pool, first: int, last: int) -> bool:
 
 
 def dumped(pool: Pool, first: int, last: int) -> pl.DataFrame:
-    """A snapshot of the values of a block, as `Pool.dump`."""
+    """Return a snapshot of the values in a block, as `Pool.dump`."""
     return pool.dump_codes(_valued(pool, first, last))
 
 

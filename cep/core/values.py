@@ -1,4 +1,4 @@
-"""Values of strings, IRIs and undeclared attributes as 64-bit codes: equal codes are equal values."""
+"""A pool of strings, IRIs and values of undeclared attributes. Equal 64-bit codes mean equal values."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 FREE, INT, FLOAT, BOOL, STRING, IRI = range(6)
-"""The kinds of value in a pool. A number that is whole and fits 64 bits is INT, so 1.0 is the entry of 1."""
+"""The kinds of values in a pool. A whole number that fits 64 bits is INT, so 1.0 and 1 are the same entry."""
 
 Areas = Callable[[Sequence[str]], list[Any]]
-"""IRIs to the shapes of the places they name, None where one names no place. See cep/rules/expressions/areas.py."""
+"""A function that maps IRIs to the shapes of places, or None (cep/rules/expressions/areas.py)."""
 
 _MANY = 1024  # rows from which columns are looked up faster than row by row
 
@@ -33,9 +33,10 @@ _INT_KEY, _FLOAT_KEY, _IRI_KEY = 0x1F83D9ABFB41BD6B, 0x5BE0CD19137E2179, 0x3C6EF
 
 
 class Pool:
-    """Codes (dense from 0) of values, and back. A value keeps its code until `sweep` finds it unused.
+    """A two-way mapping between values and codes, which are dense from 0. A value keeps its code until `sweep` drops
+    it.
 
-    Dictionaries decide; the hash table in front of them only answers large columns at once.
+    Dictionaries contain the mapping. The hash table in front of them only speeds up large columns.
     """
 
     def __init__(self) -> None:
@@ -65,39 +66,40 @@ class Pool:
 
     @property
     def nbytes(self) -> int:
-        """Roughly the memory held: arrays, dictionaries and texts."""
+        """The approximate memory in bytes: arrays, dictionaries and texts."""
         hashed = self._hashed.nbytes + self._hashed_codes.nbytes if self._hashed is not None else 0
         return int(17 * len(self._kind) + hashed + 160 * len(self._values) + self._text_bytes)
 
     @property
     def capacity(self) -> int:
-        """More than the greatest code: the length of an array by code whose last place is that of the missing."""
+        """The length of an array indexed by code: more than the greatest code, so that the last element is for
+        missing."""
         return len(self._kind)
 
     def kinds(self, codes: Ints) -> NDArray[np.uint8]:
         return self._kind[np.maximum(codes, -1)]
 
     def numbers(self, codes: Ints) -> Floats:
-        """Numbers as floats; NaN for what is no number."""
+        """Return numbers as floats, and NaN for other values."""
         return self._number[np.maximum(codes, -1)]
 
     def integers(self, codes: Ints) -> Ints:
-        """Whole numbers; MISSING for everything else."""
+        """Return whole numbers, and MISSING for other values."""
         return self._integer[np.maximum(codes, -1)]
 
     def code(self, value: Value) -> int:
-        """The code of one value, which is then never forgotten; MISSING for None and numbers out of range."""
+        """Return the code of one value, which is then never dropped. MISSING for None and numbers out of range."""
         code = self._code(value)
         if code != MISSING:
             self._pinned.add(code)
         return code
 
     def pin(self, codes: Ints) -> None:
-        """Never forget these."""
+        """Protect these codes from `sweep`."""
         self._pinned.update(np.unique(codes[codes != MISSING]).tolist())
 
     def encode(self, series: pl.Series, type: str) -> Ints:
-        """Codes of a column. `type` is string or iri (a String series), or any (a series of any dtype)."""
+        """Return the codes of a column. `type`: string or iri (a String series), or any (a series of any dtype)."""
         dtype = series.dtype
         if dtype == pl.Null:
             return np.full(len(series), MISSING, dtype=np.int64)
@@ -119,7 +121,7 @@ class Pool:
         return self.encode_ticks(series.cast(ticks).cast(pl.Int64).fill_null(MISSING).to_numpy())
 
     def encode_values(self, values: Sequence[Value]) -> Ints:
-        """Codes of values of any kinds, one by one."""
+        """Return the codes of values of any types."""
         return np.fromiter(map(self._code, values), dtype=np.int64, count=len(values))
 
     def encode_ints(self, column: Ints) -> Ints:
@@ -139,23 +141,23 @@ class Pool:
         return self._encode_keys(keys, self._numbers, lambda rows: column[rows].tolist())
 
     def encode_bools(self, column: Ints) -> Ints:
-        """Codes of a column of 0, 1 and MISSING."""
+        """Return the codes of a column of 0, 1 and MISSING."""
         no, yes = self._bools[False], self._bools[True]
         return np.where(column == MISSING, MISSING, np.where(column == 1, yes, no)).astype(np.int64, copy=False)
 
     def encode_ticks(self, column: Ints) -> Ints:
-        """Codes of times or durations in microseconds: as values of kinds unknown they are numbers of seconds."""
+        """Return the codes of times or durations in microseconds. As values of type any they are numbers of seconds."""
         seconds, rest = np.divmod(column, 1_000_000)
         if not rest[column != MISSING].any():
             return self.encode_ints(np.where(column == MISSING, MISSING, seconds))
         return self.encode_floats(np.where(column == MISSING, np.nan, column / 1e6))
 
     def holds(self, codes: Ints) -> bool:
-        """Return True if all codes are missing, or have or had values here."""
+        """Return True if all codes are MISSING, or are or were in use."""
         return not codes.size or int(codes.max()) < max(1, len(self._values))
 
     def value(self, code: int) -> Value:
-        """The value of a code; None for MISSING."""
+        """Return the value of a code, or None for MISSING."""
         return None if code == MISSING else self._values[code]
 
     def decode_values(self, codes: Ints) -> list[Value]:
@@ -163,11 +165,11 @@ class Pool:
         return [None if code < 0 else values[code] for code in codes.tolist()]
 
     def decode(self, codes: Ints, type: str) -> pl.Series:
-        """The values of a column of codes.
+        """Return the values of a column of codes.
 
-        A String series for string and iri. For any: Int64, Float64, Boolean or String where the values are of one kind,
-        Object where they are mixed (a whole number among floats stays one, so that it is written the same way
-        whatever stands beside it) or are IRIs; Null where all are missing.
+        For string and iri it is a String series. For any it is Int64, Float64, Boolean or String if all values have one
+        kind, and Null if all are missing. It is Object for IRIs and mixed values; ints among floats stay ints, so that
+        they are always written the same.
         """
         if type in ("string", "iri"):
             return self._decode_texts(codes)
@@ -185,10 +187,9 @@ class Pool:
         return pl.Series(self.decode_values(codes), dtype=pl.Object)
 
     def sweep(self, live: Sequence[Ints]) -> int:
-        """Forget every value whose code is in none of `live` (where any other number may stand too, to no harm) and was
-        never asked for by `code` or `pin`.
+        """Drop every value whose code is not in `live` and that `code` or `pin` did not protect. Return their number.
 
-        Gives the number forgotten. What stays keeps its code; free codes are given to new values.
+        `live` may contain other numbers. Remaining values keep their codes; free codes are reused.
         """
         keep = self._used(live)
         gone = np.flatnonzero(~keep & (self._kind[: len(keep)] != FREE)).tolist()
@@ -206,14 +207,15 @@ class Pool:
         return len(gone)
 
     def dump(self, live: Sequence[Ints] | None = None) -> pl.DataFrame:
-        """A snapshot: code, kind, text, integer, number of every value, or of those in `live` and the pinned."""
+        """Return a snapshot with code, kind, text, integer and number of all values, or only of `live` and protected
+        ones."""
         keep = self._kind[: len(self._values)] != FREE
         if live is not None:
             keep &= self._used(live)
         return self.dump_codes(np.flatnonzero(keep))
 
     def dump_codes(self, codes: Ints) -> pl.DataFrame:
-        """Dump the values with these codes."""
+        """Return a snapshot of the values with these codes."""
         kind, values = self._kind[codes], self.decode_values(codes)
         texts = [str(value) if isinstance(value, str) else None for value in values]
         whole = [int(value) if isinstance(value, int) else None for value in values]
@@ -228,10 +230,9 @@ class Pool:
         )
 
     def load(self, frame: pl.DataFrame) -> Ints:
-        """Take in a snapshot. Gives for each code of the snapshot (as index) the code of the value here.
+        """Add the values of a snapshot. Return an array that maps each code of the snapshot to the code here.
 
-        Where the pool is empty, or has only met the constants that the pool of the snapshot had met before it, every
-        code is itself.
+        Codes are unchanged if the pool is empty, or contains only constants that the other pool had met before.
         """
         first, last = frame["code"].min(), frame["code"].max()
         if first is not None and int(str(first)) < 0:
@@ -276,8 +277,11 @@ class Pool:
         return (self._numbers, self._numbers, self._numbers, self._bools, self._strings, self._iris)[kind]
 
     def _encode_categories(self, series: pl.Series, type: str) -> Ints:
-        """Codes of a column of categories: each that occurs is looked up once, in the order in which they occur. A
-        process may have many more categories than a column has rows; then the rows are looked up."""
+        """Return the codes of a categorical column. Each category that occurs is looked up once, in order of
+        occurrence.
+
+        A process may have many more categories than a column has rows. Then the rows are looked up instead.
+        """
         found: Ints
         if series.null_count():
             found = np.full(len(series), MISSING)
@@ -384,7 +388,7 @@ class Pool:
 
 
 class _Codes(dict[Any, int]):
-    """Codes of the values of one kind; asking for a new value makes its code."""
+    """Codes of the values of one kind. A lookup of a new value assigns a code."""
 
     __slots__ = ("kind", "pool")
 

@@ -1,7 +1,7 @@
-"""Time zones as tables: local times of many instants at once, and the other way round.
+"""Time zones as tables, which convert many instants to local times at once, and back.
 
-The rules are those of the IANA time zone database, read through Python's `zoneinfo`: the system's copy, or that of the
-package `tzdata` where there is none.
+The rules are those of the IANA time zone database, read through Python's `zoneinfo`: the system's copy, or the package
+`tzdata` if the system has none.
 """
 
 from __future__ import annotations
@@ -22,43 +22,45 @@ SECONDS = 86_400
 DAY = SECONDS * 1_000_000
 MICROSECOND = timedelta(microseconds=1)
 CYCLE = 146_097 * DAY
-"""400 years: after so long, dates fall on the same days of the week again, so rules without an end repeat."""
+"""400 years. After these, dates fall on the same weekdays again, so rules without an end repeat."""
 
 _EPOCH = date(1970, 1, 1).toordinal()
 _FIRST, _LAST = date(1840, 1, 1).toordinal(), date(2500, 1, 1).toordinal()
-"""Days between which changes are looked for: before, no zone has any; after, they repeat."""
+"""The days between which changes are searched: no zone has any before, and they repeat after."""
 _DENSE = range(date(1900, 1, 1).toordinal(), date(2040, 1, 1).toordinal())
-"""Days of which each is looked at; before and after them, changes are more than a week apart."""
+"""The days that are searched one by one. Outside, changes are more than a week apart."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Zone:
-    """A time zone: from `instants[i]` on (microseconds UTC; the first is before every time) local time is UTC and
-    `offsets[i]` microseconds."""
+    """A time zone. From `instants[i]` on (microseconds UTC), local time is UTC plus `offsets[i]` microseconds.
+
+    The first instant is before all times.
+    """
 
     name: str
     instants: NDArray[np.int64]
     offsets: NDArray[np.int64]
     _ends: NDArray[np.int64]
-    """The local time at which offset i ends, not included."""
+    """The local time at which offset i ends, exclusive."""
     _starts: NDArray[np.int64]
     """The local time at which offset i begins."""
 
     def local(self, instants: Any) -> NDArray[np.int64]:
-        """The local times at instants, both int64 microseconds: a local time is counted as if its clock were UTC's."""
+        """Return the local times at instants, both in int64 microseconds. A local time is counted as if it were UTC."""
         times: NDArray[np.int64] = np.asarray(instants, np.int64)
         return times + self.offsets[self.places(times)[0]]
 
     def places(self, times: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The places in the table of the offsets at instants, and how much later than there these are."""
+        """Return the index of the offset at each instant, and the multiple of CYCLE that was subtracted to find it."""
         cycles = _cycles(times)
         return np.searchsorted(self.instants, times - cycles, "right") - 1, cycles
 
     def utc(self, local: Any, later: bool = False) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """The instants at which clocks show local times, and whether they ever do.
+        """Return the instants at which clocks show these local times, and a mask of those that they ever show.
 
-        Of a time that clocks show twice it is the earlier instant, or the later. For one that they skip it is the
-        instant at which they skip it.
+        For a time that clocks show twice it is the earlier instant, or the later one. For a skipped time it is the
+        instant of the skip.
         """
         local = np.asarray(local, np.int64)
         cycles = _cycles(local)
@@ -76,10 +78,7 @@ class Zone:
 
 @lru_cache(maxsize=64)
 def zone(name: str) -> Zone:
-    """The zone of a name such as `Europe/Zurich`.
-
-    Raises ValueError where the database has none of that name (`names()` are those it has).
-    """
+    """Return the zone with a name such as `Europe/Zurich`. Raises ValueError for an unknown name."""
     if name not in names():
         raise ValueError(f"there is no time zone `{name}`")
     info = ZoneInfo(name)
@@ -97,7 +96,7 @@ def zone(name: str) -> Zone:
 
 @lru_cache(maxsize=1)
 def names() -> frozenset[str]:
-    """The names of all zones."""
+    """Return the names of all zones."""
     return frozenset(available_timezones())
 
 
@@ -132,14 +131,14 @@ def zone_hint(name: str) -> str:
 
 
 def _ahead(info: ZoneInfo, local: datetime) -> int:
-    """Microseconds that a local time is ahead of UTC."""
+    """Return by how many microseconds a local time is ahead of UTC."""
     ahead = info.utcoffset(local)
     assert ahead is not None
     return ahead // MICROSECOND
 
 
 def _change(info: ZoneInfo, before: int, after: int, new: int) -> int:
-    """The instant, in microseconds from 1970, from which on local time is `new` ahead: between two local dates."""
+    """Return the instant, in microseconds since 1970, from which local time is `new` ahead, between two local dates."""
     begin = datetime.fromordinal(before - 1).replace(tzinfo=info)
 
     def changed(second: int) -> bool:
@@ -156,6 +155,6 @@ def _change(info: ZoneInfo, before: int, after: int, new: int) -> int:
 
 
 def _cycles(times: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how far to shift times after the table's end into its last 400 years."""
+    """Return by how much to shift times after the table's end into its last 400 years."""
     beyond = times - (_LAST - _EPOCH) * DAY
     return np.where(beyond >= 0, (beyond // CYCLE + 1) * CYCLE, 0)

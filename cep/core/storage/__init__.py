@@ -1,1 +1,1 @@
-"""Files wherever they are: on a disk, in S3, Google Cloud Storage, Azure, HDFS."""
+"""Files on disks, in S3, Google Cloud Storage, Azure and HDFS."""

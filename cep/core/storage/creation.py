@@ -1,4 +1,4 @@
-"""A file put where there is none yet: of two that try, one learns that the other was first."""
+"""Creation of files that must not exist yet. Of two competing processes, one learns that the other was first."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from cep.core.storage.failures import StorageError
 from cep.core.storage.urls import url
 
 KINDS = ("s3", "gs", "abfs")
-"""File systems that can."""
+"""File systems with conditional creation."""
 
 
 def check_creating(address: str) -> None:
-    """CepError: nothing can be put there on a condition."""
+    """Raise CepError if the file system of an address has no conditional creation."""
     at = url(address)
     if at.kind not in KINDS:
         raise CepError(f"{address}: {at.kind}:// has no conditional put", hint="s3://, gs:// or abfs://", code="option")
@@ -23,11 +23,13 @@ def check_creating(address: str) -> None:
 
 
 def create(address: str, content: bytes) -> bool:
-    """Put a file there unless there is one; gives whether it was put, also by an earlier try of this one, of which the
-    answer was lost: no other has this content. StorageError: it cannot be."""
+    """Create a file unless it exists. Return True if it was created. Raises StorageError.
+
+    The result is also True if an earlier attempt succeeded and its response was lost: no other file has this content.
+    """
     return stores.put(url(address), content, "create") or files.read(address) == content
 
 
 def remove(address: str) -> None:
-    """Remove a file, if it is there; pyarrow would leave one for its folder. StorageError: it cannot be."""
+    """Remove a file, if it exists, without leaving an object for its folder as pyarrow would. Raises StorageError."""
     stores.remove(url(address))

@@ -1,4 +1,4 @@
-"""Explain failures of file systems: the problem, and what to write or set instead."""
+"""Explanations of file system errors: the problem, and what to write or set instead."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _FULL = re.compile(r"NO_SUCH_UPLOAD|QuotaExceeded|No space left", re.IGNORECASE)
 
 
 class StorageError(OSError):
-    """A failure of a file system. `strerror` says what failed, `hint` what to do. `no_bucket`: the whole bucket is
+    """A failure of a file system. `strerror`: the problem; `hint`: what to do; `no_bucket`: the whole bucket is
     absent."""
 
     def __init__(
@@ -57,7 +57,7 @@ class StorageError(OSError):
 
 
 def no_bucket(at: Url) -> StorageError:
-    """The bucket, or the container, is not there."""
+    """Return the error for a bucket or a container that does not exist."""
     word = "container" if at.kind == "abfs" else "bucket"
     hint = f"the name, or the place where it is looked for: {_REACHED[at.kind]}"
     return StorageError(errno.ENOENT, f"there is no {word} `{at.place.partition('@')[0]}`", str(at), hint, True)
@@ -103,7 +103,7 @@ def explained(error: Exception, at: Url) -> StorageError:
 
 
 def _bare(text: str) -> str:
-    """Without settings, in which words of failures stand, and colours."""
+    """Return an error message without colours and settings, which contain words of other failures."""
     return re.sub(r"retry_timeout:? \S+|\x1b\[[0-9;]*m", "", text)
 
 
@@ -126,7 +126,7 @@ def _server(at: Url) -> str:
 
 
 def _short(text: str) -> str:
-    """The end of a message of a library, which says most; in one line."""
+    """Return the end of a library's message on one line. It contains most of the information."""
     line = " ".join(text.partition(_AUTHORS)[0].split())
     found = re.search(r"AWS Error \w+.*?: (.+)", line)
     said = (found[1] if found else line).rstrip(".")

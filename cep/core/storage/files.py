@@ -1,4 +1,4 @@
-"""Files by their addresses, read, listed and put whole, through the file systems of pyarrow."""
+"""Files by address: reading, listing and whole writes, through pyarrow's file systems."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cep.core.storage.failures import StorageError, explained, no_bucket, not_th
 from cep.core.storage.urls import Url, joined, url
 
 _PIECE = 1 << 24
-"""Bytes that are sent at once."""
+"""The bytes sent at once."""
 _TRUE = ("1", "true", "yes")
 
 
@@ -36,7 +36,7 @@ class Found:
 
 
 def found(address: str) -> Found | None:
-    """Return the entry at an address, or None. StorageError: it cannot be read."""
+    """Return the entry at an address, or None. Raises StorageError."""
     at = url(address)
     with _explaining(at):
         info = filesystem(at).get_file_info(at.path)
@@ -44,7 +44,7 @@ def found(address: str) -> Found | None:
 
 
 def size(address: str) -> int:
-    """The bytes of a file. StorageError: it is not there, or cannot be seen."""
+    """Return the size of a file in bytes. Raises StorageError."""
     there = found(address)
     if there is None:
         raise _lost(url(address))
@@ -52,9 +52,9 @@ def size(address: str) -> int:
 
 
 def listed(address: str, deep: bool = False) -> list[Found]:
-    """List a folder by name, with its subfolders if `deep`; empty if it does not exist.
+    """List a folder by name, with its subfolders if `deep`. The list is empty if the folder does not exist.
 
-    StorageError: it cannot be read, or the bucket does not exist.
+    Raises StorageError if it cannot be read, or the bucket does not exist.
     """
     from pyarrow.fs import FileSelector
 
@@ -69,7 +69,8 @@ def listed(address: str, deep: bool = False) -> list[Found]:
 
 
 def matching(address: str) -> list[Found]:
-    """The files that a pattern matches, by name; `**` stands for any number of folders. StorageError: as `listed`."""
+    """Return the files that match a pattern, by name. `**` means any number of folders. Raises StorageError as `listed`
+    does."""
     at = url(address)
     parts = at.key.split("/")
     fixed = next((n for n, part in enumerate(parts) if any(letter in part for letter in "*?[")), len(parts))
@@ -83,13 +84,13 @@ def matching(address: str) -> list[Found]:
 
 
 def read(address: str) -> bytes:
-    """All of a file. StorageError: it is not there, or cannot be read."""
+    """Return the contents of a file. Raises StorageError."""
     with StoredFile(address) as file:
         return file.readall()
 
 
 def put(address: str, content: bytes | BinaryIO) -> None:
-    """Put a file there, whole or not at all; it replaces one of the same name. StorageError: it cannot be."""
+    """Write a file as a whole or not at all. It replaces a file of the same name. Raises StorageError."""
     at = url(address)
     if at.kind == "abfs":  # pyarrow would show there what is not whole, and renames only in some accounts
         stores.put(at, content)
@@ -108,7 +109,7 @@ def put(address: str, content: bytes | BinaryIO) -> None:
 
 
 def opened(address: str) -> Any:
-    """The file as one of pyarrow, whose parts can be read. StorageError: it is not there, or cannot be read."""
+    """Open a file as a pyarrow file with random access. Raises StorageError."""
     at = url(address)
     with _explaining(at):
         try:
@@ -118,7 +119,7 @@ def opened(address: str) -> Any:
 
 
 class StoredFile(io.RawIOBase):
-    """A file read piece by piece, or anywhere."""
+    """A stored file with sequential and random access."""
 
     def __init__(self, address: str) -> None:
         super().__init__()
@@ -160,11 +161,14 @@ class StoredFile(io.RawIOBase):
 
 
 class Upload:
-    """A file that is gathered on the disk here, and put at its address when it is whole: who reads there finds the old
-    one, or none, until then. Without `close` nothing is put."""
+    """A file that is collected on the local disk and uploaded when it is complete.
+
+    Until then, readers find the old file or none. Without `close` nothing is uploaded.
+    """
 
     def __init__(self, address: str) -> None:
-        """StorageError: there is no such bucket, or no access; or a library is not installed."""
+        """Begin an upload. Raises StorageError if the bucket is missing or not accessible, or a library is not
+        installed."""
         self.address, at = address, url(address)
         if at.kind == "abfs":
             stores.check_installed(at)
@@ -178,7 +182,7 @@ class Upload:
         """Do nothing: nothing is stored before the file is closed."""
 
     def close(self) -> None:
-        """Put what was written. StorageError: it cannot be."""
+        """Upload what was written. Raises StorageError."""
         if not self.file.closed:
             self.file.seek(0)
             try:
@@ -187,22 +191,22 @@ class Upload:
                 self.file.close()
 
     def discard(self) -> None:
-        """Put nothing."""
+        """Discard what was written."""
         self.file.close()
 
 
 def filesystem(at: Url) -> Any:
-    """The file system of an address, as one of pyarrow."""
+    """Return the pyarrow file system of an address."""
     return _filesystem(at.kind, at.place if at.kind in ("abfs", "hdfs") else "", os.getpid())
 
 
 _PATIENCE = timedelta(seconds=30)
-"""For how long Google's file system tries again, also to get credentials where there are none: else for 15 minutes."""
+"""The time for which Google's file system retries, also without credentials. Its own default is 15 minutes."""
 
 
 @lru_cache(maxsize=16)
 def _filesystem(kind: str, place: str, process: int) -> Any:
-    """`process`: connections do not outlive a fork."""
+    """Return a file system. `process`: the id of this process, because connections do not survive a fork."""
     from pyarrow import fs
 
     if kind == "s3":
@@ -230,7 +234,7 @@ def _filesystem(kind: str, place: str, process: int) -> Any:
 
 
 def _azure() -> dict[str, str]:
-    """Return the account and the server that the environment names."""
+    """Return the account and the server in environment variables."""
     found = {"account_key": "AZURE_STORAGE_ACCOUNT_KEY", "sas_token": "AZURE_STORAGE_SAS_TOKEN"}
     known = {name: os.environ[variable] for name, variable in found.items() if os.environ.get(variable)}
     if (server := stores.endpoint()) is not None:
@@ -241,7 +245,7 @@ def _azure() -> dict[str, str]:
 
 
 def _check_bucket(at: Url) -> None:
-    """StorageError: there is no such bucket, or it cannot be seen."""
+    """Raise StorageError if the bucket does not exist or is not accessible."""
     from pyarrow.fs import FileType
 
     if at.kind == "hdfs":
@@ -252,7 +256,7 @@ def _check_bucket(at: Url) -> None:
 
 
 def _lost(at: Url) -> StorageError:
-    """Explain why a file is missing."""
+    """Return the error for a missing file, or for its missing bucket."""
     try:
         _check_bucket(at)
     except StorageError as error:
@@ -289,7 +293,7 @@ def _fits(names: list[str], wanted: list[str]) -> bool:
 
 @contextmanager
 def _explaining(at: Url) -> Iterator[None]:
-    """Turn failures of the file system while the block runs into StorageErrors."""
+    """Convert failures of the file system during the block into StorageErrors."""
     import pyarrow as pa
 
     try:
@@ -301,6 +305,6 @@ def _explaining(at: Url) -> Iterator[None]:
 
 
 def forget() -> None:
-    """The environment says something else now."""
+    """Forget all connections, because environment variables have changed."""
     _filesystem.cache_clear()
     stores.forget()

@@ -1,4 +1,4 @@
-"""A file at an address as a file on the disk, for libraries that read only those."""
+"""Local copies of stored files, for libraries that only read from disk."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from cep.core.storage.urls import url
 
 @contextmanager
 def fetched(address: str, what: str) -> Iterator[Path]:
-    """The file under its own name, while the block runs, whose errors name the address. CepError: it cannot be read;
-    `what` it is."""
+    """Copy a file to disk under its own name for the duration of the block. Errors in the block name the address.
+
+    `what`: a description for messages. Raises CepError.
+    """
     with tempfile.TemporaryDirectory(prefix="semcep-") as folder:
         path = Path(folder, url(address).key.rpartition("/")[2])
         try:

@@ -1,4 +1,4 @@
-"""Objects of a store that puts on a condition: parts of them read, one copied, many removed at once."""
+"""Objects of stores with conditional creation: ranged reads, copies, and removal of many at once."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from cep.core.storage.failures import not_there
 from cep.core.storage.urls import url
 
 _AT_ONCE = 16
-"""Requests that wait for their answers."""
+"""The maximum number of concurrent requests."""
 
 Given = TypeVar("Given")
 
 
 def part(address: str, offset: int, length: int) -> bytes:
-    """Bytes of an object. StorageError: it is not there, is shorter, or cannot be read."""
+    """Return a range of bytes of an object. Raises StorageError if it does not exist, is shorter, or cannot be read."""
     at = url(address)
     if not length:
         return b""
@@ -31,12 +31,12 @@ def part(address: str, offset: int, length: int) -> bytes:
 
 
 def put(address: str, content: bytes) -> None:
-    """Put an object there, whole or not at all; it replaces one of the same name. StorageError: it cannot be."""
+    """Write an object as a whole or not at all. It replaces one of the same name. Raises StorageError."""
     stores.put(url(address), content)
 
 
 def copy(address: str, to: str) -> None:
-    """Copy an object within its bucket, by the store itself. StorageError: it cannot be."""
+    """Copy an object within its bucket, on the server. Raises StorageError."""
     at, there = url(address), url(to)
     assert at.place == there.place, "a store copies within a bucket"
     with stores.explaining(at):
@@ -49,7 +49,7 @@ def copy(address: str, to: str) -> None:
 
 
 def remove(addresses: Sequence[str]) -> None:
-    """Remove objects of one bucket, those that are there. StorageError: they cannot be."""
+    """Remove objects of one bucket. Missing ones are ignored. Raises StorageError."""
     if not addresses:
         return
     at = url(addresses[0])
@@ -63,7 +63,7 @@ def remove(addresses: Sequence[str]) -> None:
 
 
 def at_once(do: Callable[[Given], None], each: Iterable[Given]) -> None:
-    """Do something for each, several at a time. What one raises is raised once all have ended."""
+    """Call `do` for each value, several at a time. Exceptions are raised when all calls have ended."""
     some = list(each)
     if len(some) < 2:
         for one in some:

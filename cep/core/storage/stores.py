@@ -1,6 +1,6 @@
-"""Object stores through the library obstore: what pyarrow's file systems cannot do there.
+"""Object stores through the library obstore, for features that pyarrow's file systems lack.
 
-That is a put on a condition, and on Azure one that is whole or not at all.
+These are conditional creation, and atomic writes on Azure.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from cep.core.storage.urls import Url
 
 _REQUEST = timedelta(seconds=25)
 _PATIENCE = timedelta(seconds=20)
-"""How long one request may take, and for how long a failed one is tried again."""
+"""The timeout of a request, and the time for which a failed one is retried."""
 _AT_ONCE = 4  # parts of 5 MiB that are sent side by side
 
 
 def put(at: Url, content: bytes | BinaryIO, mode: Literal["create", "overwrite"] = "overwrite") -> bool:
-    """Put a file there, whole or not at all; gives whether it was, and not only if there was none (`create`).
-    StorageError: it cannot be, or the library is not installed."""
+    """Write a file as a whole or not at all. With `create`, only if it does not exist. Return True if it was written.
+
+    Raises StorageError, also if the library is not installed.
+    """
     with explaining(at):
         import obstore
         from obstore.exceptions import AlreadyExistsError
@@ -42,7 +44,7 @@ def put(at: Url, content: bytes | BinaryIO, mode: Literal["create", "overwrite"]
 
 
 def remove(at: Url) -> None:
-    """Remove a file, if it is there. StorageError: it cannot be, or the library is not installed."""
+    """Remove a file, if it exists. Raises StorageError, also if the library is not installed."""
     with explaining(at):
         import obstore
 
@@ -53,7 +55,7 @@ def remove(at: Url) -> None:
 
 
 def check_installed(at: Url) -> None:
-    """StorageError: the library is not installed."""
+    """Raise StorageError if the library is not installed."""
     try:
         import obstore  # noqa: F401
     except ImportError:
@@ -63,20 +65,21 @@ def check_installed(at: Url) -> None:
 
 
 def store(at: Url) -> Any:
-    """The store of an address."""
+    """Return the store of an address."""
     return _store(at.kind, at.place, os.getpid())
 
 
 def endpoint() -> tuple[str, str] | None:
-    """The scheme and the authority of another server than Azure's, as AZURE_STORAGE_ENDPOINT says them with the account
-    as path, `http://127.0.0.1:10000/account`; None: it says none."""
+    """Return the scheme and the authority of a server other than Azure's, or None.
+
+    The variable AZURE_STORAGE_ENDPOINT names it with the account as path: `http://127.0.0.1:10000/account`.
+    """
     found = urlsplit(os.environ.get("AZURE_STORAGE_ENDPOINT") or os.environ.get("AZURE_ENDPOINT") or "")
     return (found.scheme, found.netloc) if found.netloc else None
 
 
 def of_emulator() -> dict[str, str]:
-    """Return settings for a server other than Google's, from a variable that other programs read but this library does
-    not."""
+    """Return settings for a server other than Google's. The library itself does not read their environment variable."""
     emulator = os.environ.get("STORAGE_EMULATOR_HOST")
     if not emulator:
         return {}
@@ -87,7 +90,7 @@ def of_emulator() -> dict[str, str]:
 
 @lru_cache(maxsize=8)
 def _store(kind: str, place: str, process: int) -> Any:
-    """`process`: connections do not outlive a fork."""
+    """Return a store. `process`: the id of this process, because connections do not survive a fork."""
     from obstore.store import AzureStore, GCSStore, S3Store
 
     plain: dict[str, Any] = {
@@ -104,7 +107,7 @@ def _store(kind: str, place: str, process: int) -> Any:
 
 @contextmanager
 def explaining(at: Url) -> Iterator[None]:
-    """Turn failures of the library while the block runs into StorageErrors."""
+    """Convert failures of the library during the block into StorageErrors."""
     check_installed(at)
     from obstore.exceptions import BaseError
 
@@ -115,5 +118,5 @@ def explaining(at: Url) -> Iterator[None]:
 
 
 def forget() -> None:
-    """The environment says something else now."""
+    """Forget all connections, because environment variables have changed."""
     _store.cache_clear()

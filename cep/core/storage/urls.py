@@ -1,7 +1,7 @@
-"""Addresses of files that no disk of this machine has: `s3://bucket/days/1.jsonl`.
+"""Addresses of files that are not on this machine's disks: `s3://bucket/days/1.jsonl`.
 
-They are taken as they are written: `%` and `?` are letters of a name. Who asks, and where, is said by the environment,
-as for other programs: no secret stands in an address.
+They are taken literally: `%` and `?` are ordinary characters. Credentials and servers come from the environment, as in
+other programs, so an address contains no secret.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KINDS = {
     "abfss": "abfs",
     "hdfs": "hdfs",
 }
-"""The kind of file system by the scheme of an address."""
+"""The kind of file system of each address scheme."""
 
 EXAMPLES = {
     "s3": "s3://bucket/folder/file.jsonl",
@@ -37,8 +37,8 @@ _MAGIC = re.compile(r"[*?\[]")
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """`place`: the bucket, the container with its account, or the host; `key`: what follows, without a slash at its
-    beginning."""
+    """An address. `place`: the bucket, the container with its account, or the host. `key`: the rest, without a leading
+    slash."""
 
     scheme: str
     place: str
@@ -55,13 +55,13 @@ class Url:
 
     @property
     def path(self) -> str:
-        """The path by which pyarrow's file system knows it."""
+        """The path in pyarrow's file system."""
         if self.kind == "hdfs":
             return f"/{self.key}"
         return f"{self.place.partition('@')[0]}/{self.key}".rstrip("/")
 
     def at(self, path: str) -> str:
-        """The address of a path of the same file system."""
+        """Return the address of a path in the same file system."""
         return self.root + (path.lstrip("/") if self.kind == "hdfs" else path.partition("/")[2])
 
     def __str__(self) -> str:
@@ -69,13 +69,13 @@ class Url:
 
 
 def is_url(text: str) -> bool:
-    """Return True if this is an address in a file system that is not on this machine's disks."""
+    """Return True if a text is an address of a file system that is not on this machine's disks."""
     found = _SCHEME.match(text)
     return found is not None and found[1].lower() in KINDS
 
 
 def url(text: str) -> Url:
-    """Take an address apart. CepError: it names no bucket."""
+    """Split an address. Raises CepError if it names no bucket."""
     found = _SCHEME.fullmatch(text)
     assert found is not None and found[1].lower() in KINDS, "this is an address of a file system"
     scheme, rest = found[1].lower(), found[2]
@@ -92,7 +92,7 @@ def url(text: str) -> Url:
 
 
 def local_path(text: str) -> str:
-    """The path of a file that is named by `file:///path`; any other text as it is."""
+    """Return the path in `file:///path`, and any other text unchanged. Raises CepError for another host."""
     if not text.lower().startswith(_FILE):
         return text
     host, _, path = text[len(_FILE) :].partition("/")
@@ -104,7 +104,7 @@ def local_path(text: str) -> str:
 
 
 def joined(folder: str, name: str) -> str:
-    """A name in a folder."""
+    """Return the address of a file in a folder."""
     return f"{folder.rstrip('/')}/{name}"
 
 
@@ -114,7 +114,7 @@ def is_pattern(text: str) -> bool:
 
 
 def near_scheme(scheme: str, others: tuple[str, ...] = ()) -> str:
-    """`; did you mean s3://?` where a scheme is nearly one that is known."""
+    """Return `; did you mean s3://?` for a scheme that resembles a known one, or an empty text."""
     word = scheme.lower()
     same = next((each for each in KINDS if sorted(each) == sorted(word)), None)  # two letters are near to nothing
     short = {"s4": "s3", "s": "s3", "s3n": "s3", "aws": "s3", "az": "abfs", "azure": "abfs", "wasb": "abfs"}

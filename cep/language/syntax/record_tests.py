@@ -101,7 +101,7 @@ def _check_type(
     attributes: Sequence[ast.AttributeTree],
     first: Token,
 ) -> None:
-    """Refuse a comparison that cannot be true for the type of an attribute from the same column."""
+    """Refuse a comparison that no value of the column's declared type can pass."""
     for attribute in attributes:
         if (attribute.source or attribute.name) != source:
             continue

@@ -1,7 +1,12 @@
-"""Comparisons of a column with a constant, as intervals of its values: tested, and looked up, by compiled code.
+"""Comparisons of columns with constants, as intervals of values, which kernels test and look up.
 
-A test is a row of five words: the row of a table, what turns the bits of its values into integers that sort like them
-(`FLOATS`, or 0), the least and the greatest that pass, and whether all others pass instead.
+A test is a row of five words:
+
+- the row of the table
+- a mask that turns the bits of values into integers with the same order (`FLOATS`, or 0)
+- the least value that passes
+- the greatest value that passes
+- 1 if all other values pass instead
 """
 
 from __future__ import annotations
@@ -33,7 +38,7 @@ Bounds = tuple[int, int]
 
 @njit()
 def passing(table, tests):  # type: ignore[no-untyped-def]
-    """The places of the rows that pass every test, of which there are some."""
+    """Return the indices of rows that pass every test. There is at least one test."""
     n = table.shape[1]
     index = np.empty(n + 1, np.int64)
     count = n
@@ -53,7 +58,7 @@ def passing(table, tests):  # type: ignore[no-untyped-def]
 def column_tests(
     conditions: Sequence[Condition], types: Mapping[str, str], pool: Pool, source: Source | None
 ) -> tuple[Tests, list[Condition]]:
-    """The tests among conditions on the columns `v0`, `v1`, ... and on times, and the conditions that are none."""
+    """Split conditions into column tests (of `v0`, `v1`, ... and of times) and all other conditions."""
     bounds: dict[tuple[int, int], Bounds] = {}
     negated: list[tuple[int, int, int, int, int]] = []
     others: list[Condition] = []
@@ -79,12 +84,12 @@ def column_tests(
 
 
 def equal_to(row: int, bits: int | None) -> tuple[int, int, int, int, int]:
-    """The test that a row of a table has these bits; None: no value passes."""
+    """Return the test that a row of a table has these bits. None: no value passes."""
     return (row, 0, 1, 0, 0) if bits is None else (row, 0, bits, bits, 0)
 
 
 def _with_constant(comparison: TypedCall) -> tuple[str, TypedVariable, TypedConstant] | None:
-    """A comparison as operator, column and constant; None: it is another."""
+    """Return a comparison as operator, column and constant, or None if it is of another form."""
     operator, (left, right) = comparison.function, comparison.arguments
     if isinstance(left, TypedConstant):
         operator, left, right = MIRRORED[operator], right, left
@@ -97,7 +102,7 @@ def _with_constant(comparison: TypedCall) -> tuple[str, TypedVariable, TypedCons
 
 
 def _column(side: Typed, other: Typed) -> TypedVariable | None:
-    """The column that a side is: of integers also where they are compared with a number that may not be whole."""
+    """Return the column on a side, or None. An int column may be compared with a number that is not whole."""
     if isinstance(side, TypedCall) and side.function == "to_float" and abs(_number(other)) < 2**62:
         (side,) = side.arguments
         return side if isinstance(side, TypedVariable) and side.type == "int" else None
@@ -110,7 +115,7 @@ def _number(typed: Typed) -> float:
 
 
 def reach(mask: int) -> Bounds:
-    """The least and the greatest value that is not missing, by what sorts the values."""
+    """Return the least and the greatest value that is not missing. `mask`: that of the test."""
     return (_sorted(-np.inf), _sorted(np.inf)) if mask else (MISSING + 1, GREATEST)
 
 
@@ -120,10 +125,10 @@ def _sorted(number: float) -> int:
 
 
 def _bounds(operator: str, type: str, constant: TypedConstant, pool: Pool) -> Bounds:
-    """The least and the greatest value of a column of this type for which a comparison holds."""
+    """Return the least and the greatest value of a column of `type` for which a comparison holds."""
     least, greatest = reach(FLOATS if type == "float" else 0)
     below = above = 0
-    """The nearest values, at or below the constant and at or above it."""
+    """The nearest values at or below, and at or above the constant."""
     if type == "float":
         below = above = _sorted(float(constant.value))
     elif type in CODES:

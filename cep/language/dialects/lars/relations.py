@@ -147,8 +147,7 @@ class Relations:
         return formula, conditions
 
     def _at(self, literal: LarsLiteral) -> tuple[Variable | None, list[Condition]]:
-        """Return the variable for the tick of AT: the written one if it is a variable of its own, otherwise a fresh
-        one."""
+        """Return the variable for the tick of AT: the written one unless it is also an argument, else a fresh one."""
         if literal.modality != AT:
             return None, []
         assert literal.at is not None, "AT has a tick"

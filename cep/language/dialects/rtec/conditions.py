@@ -138,7 +138,7 @@ class ConditionConverter:
         return Comparison("!=" if negated else "=", call, value, term.span)
 
     def helpers(self) -> list[ast.Statement]:
-        r"""Return the fluents that hold at the instants of events, for the events under `\+`."""
+        r"""Return, for each event under `\+`, a fluent that holds at the event's instants."""
         made: list[ast.Statement] = []
         for (name, edge), span in self.edges.items():
             names = tuple(Variable(f"X{at + 1}") for at in range(self.known.arities[name]))
