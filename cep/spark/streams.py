@@ -99,7 +99,8 @@ class Stream:
         return self._streamed()[event]
 
     def dead_frame(self) -> DataFrame:
-        """Return the rows that are not valid events in the same way: `event`, `code`, `reason` and `record`."""
+        """Return the rows that are not valid events, as `frame` returns an event. The columns are `event`, `code`,
+        `reason` and `record`."""
         return self._streamed().dead
 
     def _streamed(self) -> Events:

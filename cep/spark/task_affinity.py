@@ -27,7 +27,7 @@ LANE = "SEMCEP_LANE"
 """The environment variable of a worker with the numbers of its anchor and of its lane."""
 
 Step = Callable[[int, Iterable[Any]], Iterator[Any]]
-"""A function that computes the output of the task of a number from the rows of its partition."""
+"""A function that computes the output of a task, given its number and the rows of its partition."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,8 @@ def _with_nulls(table: pl.DataFrame) -> pl.DataFrame:
 def _edges(changes: pl.DataFrame, changed: pl.DataFrame, edges: Schema, late: int, reached: int) -> pl.DataFrame:
     """Return the beginnings, initial values and ended intervals of a fluent as input of an engine.
 
-    The engine has `reached` a time. A bucket of the job may report later than others what holds from before all time.
+    `late`: the delay after which the fluent is known. `reached`: the watermark of the engine. A bucket may report an
+    initial value late, so these rows get an end after `reached`.
     """
     *attributes, kind = (each.name for each in edges.attributes)
     begins = BEGINNING if edges.fluent is not None and edges.fluent.defined else BEGINS
