@@ -20,6 +20,7 @@ from cep.core.identity import ID, identified
 from cep.core.schema import CHANGE, Schema
 from cep.core.time import BEGINNING
 from cep.engine import Engine
+from cep.rules.alert import Alert
 from cep.runtime import snapshot
 from cep.runtime.admission import EventBatch
 from cep.runtime.encode import RefusedRow
@@ -28,6 +29,8 @@ from cep.runtime.output import Frames
 
 BOTH = " with the program before"
 """The suffix of a snapshot's program if the snapshot also has state for results of the former program."""
+FORMER = "former "
+"""Before the name of a table of an alert that only the former program has."""
 _NEVER = object()
 """A marker in place of the end of an interval that is not reported."""
 
@@ -116,7 +119,8 @@ class Successor(Engine):
 
     `former`: that program, as long as its results may still change, then None. `texts`: its texts, by file. The former
     program reports what ends at or before `since`, this one what ends later. This program alone reports the fluents and
-    alerts that mean the same in both; other fluents are cut.
+    alerts that mean the same in both; other fluents are cut. Of a new alert on a fluent it reports all of its window:
+    what holds at `since` begins the alert.
     """
 
     def __init__(self, program: CompiledProgram, options: EngineOptions) -> None:
@@ -127,18 +131,26 @@ class Successor(Engine):
         self._begun: dict[str, FluentCut] = {}
         self._ended: dict[str, FluentCut] = {}
         self._split: frozenset[str] = frozenset()
+        self._new: dict[str, Alert] = {}
+        self._gone: dict[str, Alert] = {}
 
-    def take_over(self, former: Engine, texts: Mapping[str, str], cuts: Mapping[str, int]) -> Frames:
+    def take_over(
+        self, former: Engine, texts: Mapping[str, str], cuts: Mapping[str, int], holding: Mapping[str, pl.DataFrame]
+    ) -> Frames:
         """Take over from an engine at its watermark, and return the changes of results that follow at once.
 
         This engine already has the former one's state (`PriorState`). `cuts`: the times at which fluents of earlier
-        changes begin.
+        changes begin. `holding`: the rows of new alerts on fluents that hold at the beginning of the window.
         """
         self._cut(cuts)
-        for tables in (_as_told(self, super().held_now()), super()._run(former.watermark)):
+        held, run = _as_told(self, super().held_now()), super()._run(former.watermark)
+        for tables in (held, run):
             for name in self._begun.keys() & tables.keys():
                 self._begun[name].take(tables[name])
         self._begin(former, former.watermark, texts)
+        new = {name for name, alert in self._new.items() if alert.ends is not None}
+        rows = {name: _signed(table, 1) for name, table in holding.items() if name in new}
+        alerts = _together(rows, {name: table for name, table in run.items() if name in new})
         self.count_up_to(former.position + 1)  # a round of its own, behind the last one of the former program
         begun = {name: table for name, table in _as_told(self, self.held_now()).items() if name in self._changed}
         ended = {name: table for name, table in _as_told(former, former.held_now()).items() if name in self._ended}
@@ -147,7 +159,7 @@ class Successor(Engine):
             before = (pl.col("start") < self.since).fill_null(True)
             closed = table.filter(before).with_columns(end=pl.lit(self.since, pl.Int64))
             ended[name] = pl.concat([_signed(table.filter(~before), -1), closed])
-        return _together(ended, begun)
+        return _together(ended, begun) | alerts
 
     def _begin(self, former: Engine, since: int, texts: Mapping[str, str]) -> None:
         """Follow the former engine, whose results up to `since` may still change."""
@@ -158,8 +170,9 @@ class Successor(Engine):
             for name, schema in former.shown.items()
             if schema.fluent is not None and new.get(name) != old[name]
         }
+        self._new, self._gone = alerts_beside(self, former), alerts_beside(former, self)
         events = {name for name, schema in self.outputs.items() if schema.fluent is None}
-        alerts = {table for each in self.alerts if each not in former.alerts for table in each.tables}
+        alerts = {name for name, each in self._new.items() if each.ends is None}
         self._split = frozenset(events | alerts)
         self._changed = {name for name in self.outputs if new[name] != old.get(name)}
 
@@ -237,6 +250,8 @@ class Successor(Engine):
         for name, table in self._run_former(former, watermark).items():
             if name in self._ended:
                 theirs[name] = self._ended[name].take(table)
+            elif name in self._gone:
+                theirs[FORMER + name] = table.filter(pl.col("end") <= self.since)
             elif name in former.outputs and former.outputs[name].fluent is None:
                 theirs[name] = table.filter(pl.col("end") <= self.since)
         if self.stable >= self.since:
@@ -310,6 +325,28 @@ def _as_told(engine: Engine, held: Mapping[str, pl.DataFrame]) -> Frames:
     """Return the intervals of fluents as added rows."""
     meanings, schemas = engine.meanings(), engine.outputs
     return {name: _signed(identified(table, schemas[name], meanings[name]), 1) for name, table in held.items()}
+
+
+def alerts_beside(engine: Engine, other: Engine) -> dict[str, Alert]:
+    """Return the alerts of an engine that mean something else in another one, or are not there, by their tables."""
+    meanings = engine.meanings(), other.meanings()
+    there = {(meanings[1][alert.table], alert.keys) for alert in other.alerts}
+    alerts = [alert for alert in engine.alerts if (meanings[0][alert.table], alert.keys) not in there]
+    return {table: alert for alert in alerts for table in alert.tables}
+
+
+def cuts_between(former: Engine, engine: Engine, cuts: Mapping[str, int]) -> dict[str, int]:
+    """Return the times at which fluents, and alerts on fluents, begin if an engine takes over from a former one.
+
+    `cuts`: those of the former one; without them only what begins now.
+    """
+    old, new = former.meanings(), engine.meanings()
+    fluents = (name for name, schema in engine.outputs.items() if schema.fluent is not None)
+    names = {name for name in fluents if new[name] != old.get(name)}
+    names |= {name for name, alert in alerts_beside(engine, former).items() if alert.ends is not None}
+    gone = alerts_beside(former, engine).keys() & cuts.keys()
+    kept = {name: time for name, time in cuts.items() if name in new and new[name] == old.get(name)}
+    return kept | {FORMER + name: cuts[name] for name in sorted(gone)} | dict.fromkeys(sorted(names), former.watermark)
 
 
 def _signed(table: pl.DataFrame, sign: int) -> pl.DataFrame:

@@ -130,11 +130,12 @@ class Service:
         }
 
     def _cut(self, name: str, table: pl.DataFrame) -> pl.DataFrame:
-        """Return a table with its times clipped to the start of this program's results."""
+        """Return a table in which no row that ends after the start of this program's results begins before it."""
         time = self.cuts.get(name)
         if time is None or not (table["start"] < time).any():
             return table
-        return table.with_columns(pl.col("start").clip(time), pl.col("end").clip(time))
+        early = (pl.col("start") < time) & (pl.col("end") > time).fill_null(True)
+        return table.with_columns(start=pl.when(early).then(time).otherwise("start"))
 
     def _apart(self, derived: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
         """Return the non-empty tables of rows that are not derived events: the occurrences of alerts."""

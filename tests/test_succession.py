@@ -3,7 +3,7 @@ change, and the new one afterwards, however late records come, and wherever the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from random import Random
@@ -12,18 +12,22 @@ import polars as pl
 import pytest
 
 from cep.compile import CompiledProgram, CompileOptions, compiled
+from cep.connectors.alerts.lifecycle import AlertChange, AlertLifecycle, resolved
 from cep.connectors.alerts.listener import AlertListener
 from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.alerts.succeeding_lifecycle import described
 from cep.connectors.records.batch import Batch
 from cep.connectors.service import Service
 from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL, CHANGE, Schema
 from cep.engine import Engine
+from cep.rules.alert import Alert
 from cep.runtime.options import EngineOptions
 from cep.runtime.output import Frames
 from cep.runtime.prior_state import PriorState
 from cep.runtime.run_stats import RunStats
-from cep.succession import Successor
+from cep.server.warming import OpenRows
+from cep.succession import Successor, cuts_between
 from tests.live_programs import BEGINNING, END, Result, RevisedRules, Row, Rules, expected_of
 from tests.long import seeds
 from tests.serving import EIGHT
@@ -102,17 +106,15 @@ class Run:
         if isinstance(old, Successor) and old.former is not None:
             return None
         warm = Engine(program(text, self.alerts), replace(self.options, final=True))
+        rows = OpenRows([(one.table, one.ends, one.arguments) for one in warm.alerts if one.ends is not None])
         for batch in self.batches:
             warm.receive({"reading": batch}, in_turn=True)
-            warm.advance(warm.reached)
-        warm.advance(old.stable)
+            rows.take(warm.advance(warm.reached))
+        rows.take(warm.advance(old.stable))
         prior = PriorState(old.state_for_another(), warm=PriorState(warm.snapshot()))
         new = Successor(program(text, self.alerts), replace(self.options, before=prior))
-        before, after = old.meanings(), new.meanings()
-        self.cuts = {name: time for name, time in self.cuts.items() if after.get(name) == before.get(name)}
-        fluents = [name for name, schema in new.outputs.items() if schema.fluent is not None]
-        self.cuts |= {name: old.watermark for name in fluents if after[name] != before.get(name)}
-        given = new.take_over(old, {"rules.cep": self.versions[-1][0]}, self.cuts)
+        self.cuts = cuts_between(old, new, self.cuts)
+        given = new.take_over(old, {"rules.cep": self.versions[-1][0]}, self.cuts, rows.open())
         self.versions.append((text, old.watermark))
         self.engine = new
         self.take(given, new.shown)
@@ -220,7 +222,7 @@ class Follower:
         self.begin()
 
     def begin(self) -> None:
-        self.service = Service(self.run.engine, "", "rules", self.stats)
+        self.service = Service(self.run.engine, "", "rules", self.stats, self.run.cuts)
         self.service.listen(AlertListener(self.run.engine, self.outbox))
 
     def push(self, records: Sequence[Record]) -> None:
@@ -258,6 +260,122 @@ def test_alerts_that_mean_the_same_go_on_as_if_nothing_had_changed(seed: int) ->
     assert changing.told() == steady.told()
 
 
+def drawn_alerts(random: Random) -> str:
+    """Alerts on events and fluents, of which each may be missing, and their rules and clauses differ."""
+    hot, warm = random.choice((5, 6)), random.choice((4, 6))
+    text = f"""
+fluent hot(f: string).
+initiate hot(F) <- reading(F, T) WHERE T > {hot}.
+terminate hot(F) <- reading(F, T) WHERE T < {hot - 3}.
+warm(F, T) <- reading(F, T) WHERE T > {warm}.
+"""
+    title, after, keep = random.choice(('"{F}"', '"now {F}"')), random.choice((0, 1, 2)), random.choice((0, 2))
+    lasting = f"AFTER {after} s " if after else ""
+    fluent = lasting + (f"KEEP {keep} s " if keep else "")
+    every = [
+        f"ALERT warm ON warm(f: F, t: T) TITLE {title} FOR {random.choice((2, 4))} s KEYED BY F.\n",
+        f'ALERT much ON warm(f: F, t: T) WHERE T > 7 TITLE "much" {lasting}FOR 5 s.\n',
+        f"ALERT heat ON hot(F) TITLE {title} {fluent}KEYED BY F.\n",
+        f'ALERT state ON state(F) = S TITLE "{{S}}" {fluent}KEYED BY {random.choice(("F", "F, S", "S"))}.\n',
+        f"ALERT first ON reading(fridge: F, temp: T) WHERE T > 7 TITLE {title} FOR 3 s KEYED BY F "
+        f"{random.choice(('', 'INHIBITED BY hot(F)', 'INHIBITED BY heat(f: F)'))}.\n",
+    ]
+    chosen = [each for each in every if random.random() < 0.7]
+    return text + "".join(each for each in chosen if "heat(" not in each or every[2] in chosen)
+
+
+def alerts_in_order(run: Run) -> list[AlertChange]:
+    """Return the changes of alerts by each program in its time, over the records that count, in order."""
+    found: list[AlertChange] = []
+    before: AlertLifecycle | None = None
+    cuts: dict[str, int] = {}
+    ends = [time for _, time in run.versions[1:]] + [run.engine.watermark]
+    for (text, begin), end in zip(run.versions, ends):
+        engine = Engine(program(text, True), begins=True)
+        records = [(*record, 1) for record in sorted(run.there, key=lambda one: one[0]) if EIGHT + record[0] <= end]
+        tables = [engine.push({"reading": table(records).drop(CHANGE)}), engine.advance(end)]
+        now = AlertLifecycle(engine.alerts, *described(engine))
+        live = [] if before is None else list(before.live.values())
+        going_on = [] if before is None else [one for one in live if before.fingerprints[one.name] in now.prints]
+        found += [resolved(change, begin, withdrawn=True) for change in live if change not in going_on]
+        now.begin(going_on)
+        new = set(now.prints) - set(() if before is None else before.prints)
+        cuts |= dict.fromkeys(new, begin)
+        given: dict[str, pl.DataFrame] = {}
+        for alert, mark in zip(now.alerts, now.prints):
+            parts = {name: [each[name] for each in tables if name in each] for name in alert.tables}
+            rows = {name: pl.concat(part) for name, part in parts.items() if part}
+            given |= in_time(alert, rows, cuts[mark], begin, end, mark in new)
+        found += now.take(given, end)
+        before = now
+    return found
+
+
+def in_time(
+    alert: Alert, rows: Mapping[str, pl.DataFrame], cut: int, begin: int, end: int, new: bool
+) -> dict[str, pl.DataFrame]:
+    """Return the rows of an alert in the time of a program; of a new alert on a fluent also what holds at the start."""
+    later = {name: each.filter(pl.col("end") > begin, pl.col("end") <= end) for name, each in rows.items()}
+    if alert.ends is None or alert.table not in rows:
+        return later
+    later = {name: each.with_columns(pl.col("start").clip(cut)) for name, each in later.items()}
+    if new:
+        held = rows[alert.table].filter(pl.col("end") <= begin)
+        if alert.ends in rows:
+            over = rows[alert.ends].filter(pl.col("end") <= begin)
+            held = held.join(over, on=["start", *alert.arguments], how="anti", nulls_equal=True)
+        held = held.with_columns(start=pl.lit(begin, pl.Int64), end=pl.lit(begin, pl.Int64))
+        later[alert.table] = pl.concat([held, later[alert.table]])
+    return later
+
+
+FIELDS = ("name", "slot", "start", "end", "until", "occurrences", "first", "last", "title", "fired", "since", "ended")
+
+
+def standing(changes: Iterable[AlertChange]) -> dict[str, Told]:
+    """Return what each alert came to, without those that were withdrawn."""
+    last = {change.alert: change for change in changes if not change.hidden}
+    return {
+        alert: (change.state == "resolved", *(getattr(change, name) for name in FIELDS))
+        for alert, change in last.items()
+        if not change.withdrawn
+    }
+
+
+@pytest.mark.parametrize("seed", seeds(48))
+def test_alerts_are_those_of_each_program_in_its_time(seed: int) -> None:
+    random = Random(seed)
+    length = random.choice((2, 4, 12)) * SECOND
+
+    def text() -> str:
+        return Rules.draw(random).text + drawn_alerts(random)
+
+    run = Run(text(), EngineOptions(revise=length, begins=True), alerts=True)
+    follower, records = Follower(run), Records(random, length)
+    changes = withdrawn = 0
+    for number in range(60):
+        follower.push(records.batch(run.there))
+        if random.random() < 0.2 and (given := run.change(text())) is not None:
+            changes += 1
+            follower.begin()
+            follower.service.take(Batch({}, [], [], handover="", held=given), {})
+        elif random.random() < 0.1:
+            run.restart()
+            follower.begin()
+        if number % 3 == 2:
+            told = [entry.change for entry in follower.outbox.after(0, 10**6)]
+            wanted = alerts_in_order(run)
+            assert standing(told) == standing(wanted), number
+            last = {change.alert: change for change in told}
+            gone = {one.alert for one in wanted if one.withdrawn and not one.hidden}
+            assert all(last[alert].withdrawn for alert in gone)
+            withdrawn += len(gone)
+            revisions = [(change.alert, change.revision) for change in told]
+            assert len(set(revisions)) == len(revisions), "each change of an alert is told once"
+    assert changes and withdrawn
+    follower.outbox.close()
+
+
 def test_the_former_program_reads_what_the_new_one_does_not() -> None:
     two = """
 event a(x: int) TIME time.
@@ -276,7 +394,7 @@ both(X) <- a(X) AND b(X) WITHIN 9 s.
     warm.advance(old.stable)
     prior = PriorState(old.state_for_another(), warm=PriorState(warm.snapshot()))
     new = Successor(program(one), replace(options, before=prior))
-    assert new.take_over(old, {}, {}) == {}
+    assert new.take_over(old, {}, {}, {}) == {}
     assert set(new.inputs) == {"a", "b"} and set(new.shown) == {"both", "only"}
     found = new.push({"b": rows(2 * SECOND, 4 * SECOND)})
     assert found["both"]["end"].to_list() == [2 * SECOND] and found.keys() == {"both"}, "until the change"

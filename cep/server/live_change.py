@@ -44,7 +44,7 @@ from cep.server.program import ServedProgram, program_source
 from cep.server.routes import unreached_warning
 from cep.server.shadow import Shadow, forget_texts, keep_texts
 from cep.server.warming import Warmed, warm
-from cep.succession import Successor
+from cep.succession import Successor, cuts_between
 from cep.testing.report import failure_lines
 from cep.testing.rule_files import SUFFIX, read_test_file
 from cep.testing.runs import Programs
@@ -397,7 +397,7 @@ class LiveProgram:
         ended = {} if isinstance(after, Successor) else run.service.identified(self._ended(after))
         cuts, handover = self._handover(number, after, new.warmed, ended)
         if isinstance(after, Successor):
-            handover = Handover(number, "", after.take_over(before, program.version.texts, cuts))
+            handover = Handover(number, "", after.take_over(before, program.version.texts, cuts, new.warmed.open))
         version = Version(
             number,
             new.texts,
@@ -466,16 +466,11 @@ class LiveProgram:
         New fluents, and new alerts on fluents, begin at the watermark.
         """
         before, service = self._program.engine, self._run.service
-        old, new, time = before.meanings(), after.meanings(), before.watermark
-        fluents = {
-            name for name, each in after.outputs.items() if each.fluent is not None and new[name] != old.get(name)
-        }
-        alerts = [one for one in after.alerts if one.ends is not None and new[one.table] != old.get(one.table)]
-        cuts = {name: each for name, each in service.cuts.items() if new.get(name) == old.get(name)}
-        tables = {one.table for one in alerts} | {one.ends for one in alerts if one.ends is not None}
-        cuts |= dict.fromkeys(sorted(fluents | tables), time)
-        begun = {name: table for name, table in after.held_now().items() if name in fluents}
-        begun |= {one.table: warmed.open[one.table] for one in alerts if one.table in warmed.open}
+        time, cuts = before.watermark, cuts_between(before, after, service.cuts)
+        new = cuts_between(before, after, {}).keys()
+        begun = {name: table for name, table in after.held_now().items() if name in new}
+        at_once = {"start": pl.lit(time, pl.Int64), "end": pl.lit(time, pl.Int64)}
+        begun |= {name: table.with_columns(**at_once) for name, table in warmed.open.items() if name in new}
         derivations = Derivations(
             before.plan, service.meanings, EventVocabulary(self._options.retention.base), frozenset(service.outputs)
         )
@@ -536,26 +531,12 @@ class LiveProgram:
         """Raise ChangeRefused if the current program's results cannot be revised after the new program has taken
         over."""
         before = self._program.engine
-        old, new = before.meanings(), engine.meanings()
         again = f"{_BEHIND}. Give it another name, or end the server, and start it with the new program"
         for name in sorted(before.outputs.keys() & engine.outputs.keys()):
             one, other = before.outputs[name], engine.outputs[name]
             if (one.fluent is None, one.attributes) != (other.fluent is None, other.attributes):
                 text = f"with --revise `{name}` cannot have other attributes in the new program, because both programs"
                 raise ChangeRefused(409, f"{text} would report it at the same time; {again}")
-        kept = [alert for alert in engine.alerts if new[alert.table] == old.get(alert.table)]
-        for alert in before.alerts:
-            if alert not in kept:
-                text = (
-                    f"with --revise the alert `{alert.name}` cannot change or be removed, because its earlier reports"
-                )
-                raise ChangeRefused(409, f"{text} may still have to be corrected; {_BEHIND}")
-        for alert in engine.alerts:
-            if alert.ends is not None and alert not in before.alerts:
-                text = (
-                    f"with --revise `{alert.name}` cannot be a new alert, since it is on a fluent that may have begun"
-                )
-                raise ChangeRefused(409, f"{text} before the change; {_BEHIND}")
 
     def _refuse_other_input(self, engine: Engine) -> None:
         """Raise ChangeRefused if the new program reads events that the server does not read from its input."""

@@ -184,7 +184,9 @@ class AlertLifecycle:
     the occurrences into rounds.
 
     `live`: the last changes of unresolved alerts, by slot. `reached`: the time up to which an alert's occurrences have
-    been processed, by the alert's fingerprint. `unplaced`: the number of invalid places, by name of an alert.
+    been processed, by the alert's fingerprint. `prints`: the fingerprints of the alerts, by number. `since`: the time
+    at which the program took over from one whose alerts may still change. `unplaced`: the number of invalid places, by
+    name of an alert.
 
     `free` returns the first time from a given time on at which an alert is not acknowledged and may escalate, or None.
     If several occurrences of a key end at the same instant, the one that began first counts as the latest.
@@ -205,6 +207,8 @@ class AlertLifecycle:
         self.schemas = schemas
         self.read = frozenset(inputs)
         self.fingerprints = alert_fingerprints(alerts, meanings)
+        self.prints = [self.fingerprints[alert.name] for alert in alerts]
+        self.since = BEGINNING
         self.reached = dict.fromkeys(self.fingerprints.values(), BEGINNING) | dict(reached or {})
         self._meanings = meanings
         self.unplaced: Counter[str] = Counter()
@@ -218,6 +222,11 @@ class AlertLifecycle:
         self._fewer: set[str] = set()
         self.free = free or _never_acknowledged
         self.begin(live)
+
+    @property
+    def statements(self) -> Sequence[Alert]:
+        """All ALERT statements that are followed."""
+        return self.alerts
 
     def begin(self, live: Iterable[AlertChange]) -> None:
         """Replace the state by these open alerts."""
@@ -289,6 +298,28 @@ class AlertLifecycle:
             changes.append(self._seen(self.alerts[number], group, row(group[0])))
         changes += self._over(watermark)
         return changes
+
+    def go_through(
+        self,
+        number: int,
+        base: AlertChange | None,
+        occurrences: list[AlertOccurrence],
+        row: Callable[[AlertOccurrence], Mapping[str, Any]],
+        watermark: int,
+        turned: bool,
+    ) -> list[AlertChange]:
+        """Return the changes of one key of an alert that is open as `base`, or not open (None). What is open in the end
+        is in `live`. `turned`: `base` is of the time after `since`."""
+        self.begin([] if base is None else [base])
+        return self.follow(occurrences, row, watermark)
+
+    def due_for(self, number: int, change: AlertChange, turned: bool) -> int | None:
+        """Return when an open alert changes by itself. `turned`: it has been followed beyond `since`."""
+        return self.due(change)
+
+    def first_final(self, number: int) -> int:
+        """Return the earliest time at which occurrences of an alert may be forgotten."""
+        return BEGINNING
 
     def occurrences(self, number: int, table: pl.DataFrame, over: bool = False) -> list[AlertOccurrence]:
         """Return the new occurrences of an alert. `over`: they are intervals that end. For an alert on a fluent, the

@@ -10,10 +10,12 @@ from cep.connectors.alerts.inhibition import Inhibition
 from cep.connectors.alerts.lifecycle import AlertChange, AlertLifecycle, alert_fingerprints
 from cep.connectors.alerts.outbox import Outbox
 from cep.connectors.alerts.revised_lifecycle import RevisedLifecycle
+from cep.connectors.alerts.succeeding_lifecycle import SucceedingLifecycle, described
 from cep.connectors.service import Round
 from cep.core.time import BEGINNING
 from cep.engine import Engine
 from cep.rules.alert import Alert
+from cep.succession import Successor
 
 
 class Warn(Protocol):
@@ -50,9 +52,11 @@ class AlertListener:
         meanings = engine.meanings()
         revised = engine.withdraws
         live, reached = ([], {}) if revised else outbox.begin(alert_fingerprints(engine.alerts, meanings))
-        schemas = {table: engine.plan.schemas[table] for alert in engine.alerts for table in alert.tables}
-        read = engine.inputs.keys() - engine.outputs.keys()
-        self.lifecycle = AlertLifecycle(engine.alerts, schemas, read, meanings, live, reached, self.handling.free)
+        free = self.handling.free
+        if isinstance(engine, Successor) and engine.former is not None:
+            self.lifecycle: AlertLifecycle = SucceedingLifecycle(engine, engine.former, engine.since, free)
+        else:
+            self.lifecycle = AlertLifecycle(engine.alerts, *described(engine), live, reached, free)
         self.revised = RevisedLifecycle(self.lifecycle, outbox, self.handling) if revised else None
         self.inhibition = Inhibition(engine.alerts)
         self.inhibition.begin(live)

@@ -105,31 +105,39 @@ class Outbox:
         return live, reached
 
     def begin_revised(
-        self, fingerprints: Mapping[str, str]
+        self, fingerprints: Mapping[str, str], followed: Collection[str]
     ) -> tuple[dict[str, RevisedKey], dict[str, tuple[int, int]]]:
         """Do as `begin`, for a program that revises alerts.
 
         Returns the stored state of each key, and the positions of the last stored rounds (`revise`) by the fingerprints
-        of the alerts.
+        of the alerts. `followed`: the fingerprints of all alerts that are followed, also those of a former program.
         """
         with self._lock:
             before = json.loads(self._meta("meant") or "{}")
-            self._begin(fingerprints)
             same = {name for name, which in fingerprints.items() if before.get(name) == which}
-            kept = revised_tables.read(self._base, same)
-            marks = {which: self._meta(f"revised {which}") for which in fingerprints.values()}
+            kept, gone = revised_tables.read(self._base, {*same, *followed})
+            self._begin(fingerprints, kept, gone)
+            marks = {which: self._meta(f"revised {which}") for which in followed}
         self._notify()
         return kept, {which: tuple(json.loads(mark)) for which, mark in marks.items() if mark is not None}
 
-    def _begin(self, fingerprints: Mapping[str, str]) -> list[AlertChange]:
+    def _begin(
+        self, fingerprints: Mapping[str, str], kept: Collection[str] = (), gone: Collection[str] = ()
+    ) -> list[AlertChange]:
+        """Return the open alerts that go on, and withdraw the others. `kept`: the slots that are known to go on;
+        `gone`: those that are known not to."""
         before = json.loads(self._meta("meant") or "{}")
         live: list[AlertChange] = []
         over: list[AlertChange] = []
+
+        def goes_on(change: AlertChange) -> bool:
+            same = fingerprints.get(change.name, "") == before.get(change.name)
+            return change.slot in kept or (same and change.slot not in gone)
+
         for entry in self.live():
-            name = entry.change.name
-            (live if fingerprints.get(name, "") == before.get(name) else over).append(entry.change)
+            (live if goes_on(entry.change) else over).append(entry.change)
         for change in self.hidden():
-            if fingerprints.get(change.name, "") == before.get(change.name):
+            if goes_on(change):
                 live.append(change)
             else:
                 self._base.execute("delete from hidden where slot = ?", (change.slot,))

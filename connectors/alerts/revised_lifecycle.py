@@ -89,17 +89,18 @@ class RevisedLifecycle:
 
     def __init__(self, lifecycle: AlertLifecycle, outbox: Outbox, handling: Handling | None = None) -> None:
         self.lifecycle, self.outbox, self.handling = lifecycle, outbox, handling or Handling(outbox)
-        self.inhibition = Inhibition(lifecycle.alerts)
+        self.inhibition = Inhibition(lifecycle.statements)
         self._keys: dict[str, AlertKey] = {}
         self._why = unknown
         self._reached: dict[str, int] = {}  # needed if the next start is without --revise
         self._due: list[tuple[int, str]] = []
         self._final: list[tuple[int, str]] = []
         places = {alert.name: place for place, alert in enumerate(lifecycle.alerts)}
-        kept, self._marks = outbox.begin_revised(lifecycle.fingerprints)
+        places |= {which: place for place, which in enumerate(lifecycle.prints)}
+        kept, self._marks = outbox.begin_revised(lifecycle.fingerprints, lifecycle.prints)
         hidden = {change.alert: change for change in outbox.hidden()}
         for slot, each in kept.items():
-            self._keys[slot] = key = _loaded(each, slot, places[each.name])
+            self._keys[slot] = key = _loaded(each, slot, places[each.alert])
             key.told = {alert: told for alert in each.told if (told := hidden.get(alert) or _latest_of(outbox, alert))}
             self._await(slot, key, True)
         self.inhibition.begin([*outbox.open_changes(), *outbox.hidden()])
@@ -124,7 +125,7 @@ class RevisedLifecycle:
         while self._due and self._due[0][0] <= watermark:
             _, slot = heapq.heappop(self._due)
             key = self._keys.get(slot)
-            due = None if key is None or key.now is None else self.lifecycle.due(key.now)
+            due = None if key is None else self._due_of(key)
             if due is not None and due <= watermark:
                 turn.anew.setdefault(slot, False)
         told: list[tuple[tuple[int, bool], AlertChange]] = []
@@ -141,8 +142,11 @@ class RevisedLifecycle:
         more, actions = self.handling.taken_over(turn.heirs, changes)
         changes += more
         for change in changes:
-            self._keys[change.slot].told[change.alert] = change
+            key = self._keys[change.slot]
+            key.told[change.alert] = change
             self.inhibition.remember(change)
+            which = self.lifecycle.prints[key.place]
+            self._reached[which] = max(self._reached.get(which, BEGINNING), change.time)
         settled = self._settle(turn, stable)
         if turn.anew or settled or changes:
             self._write(changes, turn, {*turn.anew, *settled, *(change.slot for change in changes)}, place, actions)
@@ -181,7 +185,7 @@ class RevisedLifecycle:
         """Yield the occurrences in tables, except those that were stored before a restart."""
         lifecycle = self.lifecycle
         for number, table, over in lifecycle.told_of(tables):
-            mark = self._marks.get(lifecycle.fingerprints[lifecycle.alerts[number].name])
+            mark = self._marks.get(lifecycle.prints[number])
             if place is None or mark is None or place > mark:
                 for occurrence in lifecycle.occurrences(number, table, over):
                     name = json.dumps([occurrence.end, occurrence.over, occurrence.start, occurrence.text])
@@ -192,9 +196,9 @@ class RevisedLifecycle:
     def _follow_on(self, slot: str, key: AlertKey, turn: _Turn, watermark: int) -> list[AlertChange]:
         """Process the new rows of a key, which are in order, from its current state."""
         come = [key.held[name] for name in turn.come.get(slot, ())]
-        found = self._followed(key.now, come, watermark)
+        found = self._followed(key, key.now, come, watermark, key.reached > self.lifecycle.since)
         key.now = self.lifecycle.live.get(slot)
-        key.reached = _latest(key.reached, come, found)
+        key.reached = self._latest(key.reached, come, found)
         told: list[AlertChange] = []
         for alert, changes in groupby(found, key=lambda change: change.alert):
             if alert in key.told:
@@ -206,13 +210,13 @@ class RevisedLifecycle:
     def _follow_anew(self, slot: str, key: AlertKey, turn: _Turn, watermark: int) -> list[AlertChange]:
         """Recompute a key from all its kept occurrences, and return the differences from the published changes."""
         held = list(key.held.values())
-        found = self._again(key.base, held, watermark)
+        found = self._again(key, held, watermark)
         heirs = _heirs(key, _lives(key, found))
         if self.handling.hand_over(heirs):
-            found = self._again(key.base, held, watermark)
+            found = self._again(key, held, watermark)
         turn.heirs += heirs
         key.now = self.lifecycle.live.get(slot)
-        key.reached = _latest(key.since, held, found)
+        key.reached = self._latest(key.since, held, found)
         lives = _lives(key, found)
         told: list[AlertChange] = []
         for alert, before in list(key.told.items()):
@@ -238,16 +242,18 @@ class RevisedLifecycle:
             changes = changes[same[-1] + 1 :]
         return [self._tell(key, change) for change in changes]
 
-    def _followed(self, base: AlertChange | None, held: Sequence[HeldOccurrence], watermark: int) -> list[AlertChange]:
+    def _followed(
+        self, key: AlertKey, base: AlertChange | None, held: Sequence[HeldOccurrence], watermark: int, turned: bool
+    ) -> list[AlertChange]:
         """Return the changes of one key's alerts. The alert that is still open is stored in `lifecycle.live`."""
         values = {id(entry.occurrence): entry.values for entry in held}
-        self.lifecycle.begin([] if base is None else [base])
-        return self.lifecycle.follow([entry.occurrence for entry in held], lambda one: values[id(one)], watermark)
+        occurrences = [entry.occurrence for entry in held]
+        return self.lifecycle.go_through(key.place, base, occurrences, lambda one: values[id(one)], watermark, turned)
 
-    def _again(self, base: AlertChange | None, held: Sequence[HeldOccurrence], watermark: int) -> list[AlertChange]:
-        """Do as `_followed`, without counting invalid places again."""
+    def _again(self, key: AlertKey, held: Sequence[HeldOccurrence], watermark: int) -> list[AlertChange]:
+        """Do as `_followed` from the base state, without counting invalid places again."""
         counted = self.lifecycle.unplaced.copy()
-        changes = self._followed(base, held, watermark)
+        changes = self._followed(key, key.base, held, watermark, key.since >= self.lifecycle.since)
         for name, number in counted.items():
             self.lifecycle.unplaced[name] = number
         return changes
@@ -286,7 +292,7 @@ class RevisedLifecycle:
             key.looked = None
             settled.append(slot)
             over = [name for name, each in key.held.items() if each.occurrence.end <= stable]
-            self._again(key.base, [key.held[name] for name in over], stable)
+            self._again(key, [key.held[name] for name in over], stable)
             key.base, key.since = self.lifecycle.live.get(slot), stable
             for name in over:
                 del key.held[name]
@@ -302,15 +308,25 @@ class RevisedLifecycle:
 
     def _await(self, slot: str, key: AlertKey, anew: bool) -> None:
         """Schedule a key for the time when its alert is due, and for the time when its first occurrence is final."""
-        due = None if key.now is None else self.lifecycle.due(key.now)
-        if due is not None:
+        if (due := self._due_of(key)) is not None:
             heapq.heappush(self._due, (due, slot))
         if key.looked is None or anew:
             ends = [entry.occurrence.end for entry in key.held.values()]
             ends += [change.time for change in key.told.values() if change.time > key.since]
-            if ends and (key.looked is None or min(ends) < key.looked):
-                key.looked = min(ends)
+            first = max(min(ends, default=BEGINNING), self.lifecycle.first_final(key.place))
+            if ends and (key.looked is None or first < key.looked):
+                key.looked = first
                 heapq.heappush(self._final, (key.looked, slot))
+
+    def _due_of(self, key: AlertKey) -> int | None:
+        return (
+            None if key.now is None else self.lifecycle.due_for(key.place, key.now, key.reached > self.lifecycle.since)
+        )
+
+    def _latest(self, before: int, held: Iterable[HeldOccurrence], found: Iterable[AlertChange]) -> int:
+        """Return the time up to which a key has been processed. Occurrences that end later are in order."""
+        times = (*(entry.occurrence.end for entry in held), *(change.time for change in found))
+        return max(self.lifecycle.since + 1, before, *times)
 
     def _write(
         self,
@@ -320,15 +336,9 @@ class RevisedLifecycle:
         place: Place | None,
         actions: Sequence[RecordedAction],
     ) -> None:
-        fingerprints = self.lifecycle.fingerprints
-        for change in told:
-            which = fingerprints[change.name]
-            self._reached[which] = max(self._reached.get(which, BEGINNING), change.time)
         marks = self._marks
         if place is not None:
-            marks = {
-                fingerprint: max(place, self._marks.get(fingerprint, place)) for fingerprint in fingerprints.values()
-            }
+            marks = {which: max(place, self._marks.get(which, place)) for which in self.lifecycle.prints}
         come = {
             (slot, name): json.dumps(self._keys[slot].held[name].values, ensure_ascii=False)
             for slot, names in turn.come.items()
@@ -355,8 +365,7 @@ class RevisedLifecycle:
         if key is None:
             return None
         base, now = (None if change is None else change.dump() for change in (key.base, key.now))
-        name = self.lifecycle.alerts[key.place].name
-        return RevisedKey(name, base, key.since, now, key.reached, sorted(key.told))
+        return RevisedKey(self.lifecycle.prints[key.place], base, key.since, now, key.reached, sorted(key.told))
 
 
 def _placed(changes: Iterable[AlertChange]) -> Iterator[tuple[tuple[int, bool], AlertChange]]:
@@ -367,11 +376,6 @@ def _placed(changes: Iterable[AlertChange]) -> Iterator[tuple[tuple[int, bool], 
         if not change.withdrawn:
             place = max(place, (change.time, change.state == "resolved" and change.time == change.until))
         yield place, change
-
-
-def _latest(before: int, held: Iterable[HeldOccurrence], found: Iterable[AlertChange]) -> int:
-    """Return the time up to which a key has been processed. Occurrences that end later are in order."""
-    return max([before, *(entry.occurrence.end for entry in held), *(change.time for change in found)])
 
 
 def _latest_of(outbox: Outbox, alert: str) -> AlertChange | None:

@@ -19,13 +19,13 @@ _TABLES = (
 
 @dataclass(frozen=True, slots=True)
 class RevisedKey:
-    """The stored state of a key of the alert `name`.
+    """The stored state of a key of an alert (its fingerprint; in older outboxes its name).
 
     It has the changes at `since` and `now` as JSON, the time of the last change, and the alerts that may still change.
     `held`: the columns of the rows that ended after `since`, as JSON, by occurrence.
     """
 
-    name: str
+    alert: str
     base: str | None
     since: int
     now: str | None
@@ -42,18 +42,20 @@ def make(base: sqlite3.Connection, where: str) -> None:
         outbox_tables.verify(base, where, table, columns=columns)
 
 
-def read(base: sqlite3.Connection, names: Collection[str]) -> dict[str, RevisedKey]:
-    """Return the stored keys of these alerts, by slot. Delete the keys of other alerts."""
+def read(base: sqlite3.Connection, alerts: Collection[str]) -> tuple[dict[str, RevisedKey], list[str]]:
+    """Return the stored keys of these alerts, by slot, and the slots of other alerts, which are deleted."""
     found: dict[str, RevisedKey] = {}
+    gone = []
     for slot, body in base.execute("select slot, body from keys order by slot").fetchall():
         key = RevisedKey(*json.loads(body))
-        if key.name in names:
+        if key.alert in alerts:
             found[slot] = key
         else:
-            forget(base, [slot])
+            gone.append(slot)
+    forget(base, gone)
     for slot, name, body in base.execute("select slot, name, body from occurrences order by slot, name").fetchall():
         found[slot].held[name] = body
-    return found
+    return found, gone
 
 
 def write(
@@ -81,4 +83,4 @@ def forget(base: sqlite3.Connection, slots: Iterable[str] | None = None) -> None
 
 
 def _body(key: RevisedKey) -> str:
-    return json.dumps([key.name, key.base, key.since, key.now, key.reached, key.told], ensure_ascii=False)
+    return json.dumps([key.alert, key.base, key.since, key.now, key.reached, key.told], ensure_ascii=False)

@@ -1,0 +1,111 @@
+"""The lifecycle of alerts of a program that took over from a former one, while occurrences of both may still change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+
+from cep.connectors.alerts.lifecycle import AlertChange, AlertLifecycle, AlertOccurrence, resolved
+from cep.core.schema import Schema
+from cep.core.time import BEGINNING
+from cep.engine import Engine
+from cep.rules.alert import Alert
+from cep.succession import FORMER
+
+
+class SucceedingLifecycle(AlertLifecycle):
+    """The alerts of two programs: each key follows the former one up to `since`, and the current one after it.
+
+    At `since`, alerts that mean the same in both go on, and the other ones of the former program are withdrawn. A new
+    alert on a fluent begins there if the fluent holds. Alerts that only the former program has are numbered behind the
+    current ones.
+    """
+
+    def __init__(self, engine: Engine, former: Engine, since: int, free: Callable[[str, int], int | None]) -> None:
+        schemas, read, meanings = described(engine)
+        super().__init__(engine.alerts, schemas, read, meanings, free=free)
+        own, (old_schemas, old_read, old_meanings) = self.prints, described(former)
+        theirs = AlertLifecycle(former.alerts, old_schemas, old_read, old_meanings)
+        same = dict(zip(theirs.prints, theirs.alerts))
+        self._count = len(own)
+        self._new = {number for number, which in enumerate(own) if which not in same}
+        self._gone = [alert for which, alert in same.items() if which not in own]
+        alike = [same.get(which, alert) for which, alert in zip(own, self.alerts)]
+        both = {**schemas, **old_schemas}, old_read, {**meanings, **old_meanings}
+        self._former = AlertLifecycle([*alike, *self._gone], *both, free=free)
+        self._former.unplaced = self.unplaced
+        self.prints = [*own, *self._former.prints[self._count :]]
+        self.since = since
+
+    @property
+    def statements(self) -> Sequence[Alert]:
+        """The ALERT statements of both programs, the current ones last."""
+        return [*self._gone, *self.alerts]
+
+    def told_of(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[tuple[int, pl.DataFrame, bool]]:
+        """Return the tables of alerts of both programs."""
+        yield from super().told_of(tables)
+        theirs = {name.removeprefix(FORMER): table for name, table in tables.items() if name.startswith(FORMER)}
+        yield from (each for each in self._former.told_of(theirs) if each[0] >= self._count)
+
+    def occurrences(self, number: int, table: pl.DataFrame, over: bool = False) -> list[AlertOccurrence]:
+        """Return the new occurrences of an alert of either program."""
+        if number < self._count:
+            return super().occurrences(number, table, over)
+        return self._former.occurrences(number, table, over)
+
+    def due_for(self, number: int, change: AlertChange, turned: bool) -> int | None:
+        """Return the time at which an open alert changes by itself, or by the change of the program."""
+        if turned:
+            return self.due(change)
+        due = self._former.due(change)
+        if due is not None and due <= self.since:
+            return due
+        return self.since if number >= self._count else self.due(change)
+
+    def first_final(self, number: int) -> int:
+        """Return the earliest time at which occurrences of an alert may be forgotten."""
+        return self.since if number in self._new else BEGINNING
+
+    def go_through(
+        self,
+        number: int,
+        base: AlertChange | None,
+        occurrences: list[AlertOccurrence],
+        row: Callable[[AlertOccurrence], Mapping[str, Any]],
+        watermark: int,
+        turned: bool,
+    ) -> list[AlertChange]:
+        """Return the changes of one key by both programs, each in its time."""
+        if turned:
+            return super().go_through(number, base, occurrences, row, watermark, turned)
+        early = [one for one in occurrences if one.end <= self.since]
+        late = [one for one in occurrences if one.end > self.since]
+        if number in self._new:
+            over = {one.interval for one in early if one.over}
+            holding = [one for one in early if not one.over and one.interval not in over]
+            begun = [replace(one, start=self.since, end=self.since) for one in holding]
+            whole = {id(cut): one for cut, one in zip(begun, holding)}
+
+            def values(one: AlertOccurrence) -> Mapping[str, Any]:
+                return {**row(whole.get(id(one), one)), "start": one.start, "end": one.end}
+
+            return super().go_through(number, None, [*begun, *late], values, watermark, turned)
+        changes = self._former.go_through(number, base, early, row, min(watermark, self.since), turned)
+        self.begin(self._former.live.values())
+        if number < self._count:
+            return [*changes, *self.follow(late, row, watermark)] if watermark >= self.since else changes
+        if watermark >= self.since:
+            changes += [resolved(change, self.since, withdrawn=True) for change in self.live.values()]
+            self.begin([])
+        return changes
+
+
+def described(engine: Engine) -> tuple[dict[str, Schema], set[str], Mapping[str, str]]:
+    """Return the schemas of the tables of an engine's alerts, the events that it only reads, and what its events
+    mean."""
+    schemas = {table: engine.plan.schemas[table] for alert in engine.alerts for table in alert.tables}
+    return schemas, engine.inputs.keys() - engine.outputs.keys(), engine.meanings()
