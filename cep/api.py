@@ -260,7 +260,7 @@ class Engine:
         ticks = self.inner.watermark
         try:
             return None if ticks == BEGINNING else _EPOCH + timedelta(microseconds=ticks)
-        except OverflowError:  # after the end of the input
+        except OverflowError:  # beyond the largest datetime
             return datetime.max.replace(tzinfo=UTC)
 
     def __repr__(self) -> str:
@@ -286,7 +286,7 @@ class _Found:
         self._engine, self._strict = engine, strict
         self._tables: dict[str, list[pl.DataFrame]] = {}
         self._dead: list[RefusedRow] = []
-        self._read: Counter[str] = Counter()  # rows by event, and those that could not be read
+        self._read: Counter[str] = Counter()  # rows per event; `_unreadable`: the rows that could not be read
         self._unreadable: Counter[str] = Counter()
 
     def take(self, given: Batch | list[Event], in_turn: bool = False) -> None:
@@ -322,7 +322,7 @@ class _Found:
         """Pass all batches to the engine before the watermark moves. The list is emptied."""
         engine = self._engine
         if not engine.revises:
-            for batch in in_order(batches, engine.inputs, ROWS):  # sorted, pieces give what the whole gives
+            for batch in in_order(batches, engine.inputs, ROWS):  # sorted pieces yield the same results as the whole
                 self.take(replace(batch, watermark=None))
             return
         while batches:
@@ -334,7 +334,7 @@ class _Found:
         engine.receive(batch.tables, in_turn)
         self._read.update({name: table.height for name, table in batch.tables.items()})
         self._unreadable.update(one.event or "" for one in batch.dead)
-        # Those that became no event have come, too, before what comes next.
+        # Records that became no event also count as received before the next ones.
         engine.count_up_to(max((block.beyond for block in batch.blocks), default=0))
         self._dead += [RefusedRow(one.event or "", one.line - 1, one.code, one.reason) for one in batch.dead]
         self._dead += [_row(batch, one) for one in engine.take_dead()]

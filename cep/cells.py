@@ -54,7 +54,7 @@ class RuleCells:
         """
         try:
             return self._run(_Words().parse_args(shlex.split(line)), cell)
-        except ValueError as error:  # of quotes that are not closed
+        except ValueError as error:  # the quotes are not closed
             raise UsageError(f"%%cep {line}: {error}") from None
         except CepError as error:
             raise UsageError(str(error)) from None

@@ -16,7 +16,7 @@ from cep.app.cli_help import Commands, Sectioned, WithoutRecords
 from cep.app.terminal import REFUSED, complain, drain, reporting_errors, say
 from cep.core.errors import CepError
 
-# A command is imported when it is asked for, and imports what it needs when it runs: each is to begin at once.
+# A command is imported when it is called, and imports its dependencies when it runs, so that all commands start fast.
 
 PLACES: Mapping[str, str] = {
     "infer": "cep.app.cli_infer:infer",
@@ -91,7 +91,7 @@ def main() -> NoReturn:
     answering()
     try:
         app(prog_name="cep")
-    except OSError as error:  # of `--help`, which typer writes, too
+    except OSError as error:  # also from `--help`, which typer writes
         if error.errno != errno.ENOSPC:
             raise
         where = "" if error.filename is None else f" {error.filename}"

@@ -333,7 +333,7 @@ class _PartlyChecked(CepErrors):
 
 def _mistakes(tree: SyntaxTree, names: Collection[str], options: CompileOptions) -> list[CepError]:
     """Return the mistakes of statements that do not depend on any of `names`."""
-    if tree.helpers or tree.impossible or tree.answered:  # a dialect's statements are not those that are written
+    if tree.helpers or tree.impossible or tree.answered:  # a dialect's statements differ from the written ones
         return []
     found: dict[tuple[str, Span | None], CepError] = {}
     while names:
@@ -362,7 +362,7 @@ def compiled_rules(program: ReadProgram, tree: SyntaxTree, every: Rules, options
     rules, planned, bound = _planned(every, options, source)
     warnings = (*warned_of_parameters(planned.warnings, parameters), *program.parameters.warnings())
     planned = replace(planned, warnings=warnings)
-    if rules.alerts and not options.alerts:  # checked, and not made
+    if rules.alerts and not options.alerts:  # alerts are checked, but not created
         planned = alerts_left_out(planned)
     if options.strict_types or options.distinct:
         strict, distinct = options.strict_types, options.distinct
@@ -460,7 +460,7 @@ def _closed(rules: Rules, facts: Mapping[str, pl.DataFrame], pool: Pool, known: 
 def _all(rules: Rules, known: ProgramKnowledge, error: CepError) -> list[CepError]:
     """Return all mistakes of the rules, their queries and the plan, without repetitions."""
     found = error.errors if isinstance(error, CepErrors) else (error,)
-    if known.errors:  # without what was asked no type is known
+    if known.errors:  # after failed queries of the knowledge, types are unknown
         found = tuple(each for each in found if each.code != "type")
     found = tuple(
         arrowed(each, rules.statics, rules.schemas, rules.source) if each.code == "unknown" else each for each in found

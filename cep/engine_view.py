@@ -382,7 +382,7 @@ class EngineView:
                 found[prior_state.rule_name(self.plan, number)] = both
         return found
 
-    # --- of an engine with workers (`cep.workers`); one without them ends its steps before it gives anything ---
+    # --- for engines with workers (`cep.workers`); without workers, results are complete when a call returns ---
 
     def stop(self) -> None:
         """Stop the worker processes. This engine has none."""

@@ -136,7 +136,7 @@ class StatefulEngine(EngineView):
         held.replace(keys, header, batches)
         engine_state.check_restored(self._parts)
 
-    # --- a stage's engine, which has a part of the input ---
+    # --- the engine of a stage, which receives a part of the input ---
 
     @wholly(refuses=True)
     def know(self, changes: Iterable[tuple[int, object, object]]) -> None:
@@ -172,7 +172,7 @@ class StatefulEngine(EngineView):
 
     def pass_by(self, tables: Mapping[str, pl.DataFrame]) -> None:
         """Note records of events that the program does not read. They move the watermark, too."""
-        if self._buffer.clocks is not None:  # they are those of keys that it reads
+        if self._buffer.clocks is not None:  # watermarks by key depend only on events that the program reads
             return
         for table in tables.values():
             right = table.filter(pl.col("start") <= pl.col("end"), pl.col("end").abs() < FARTHEST)

@@ -98,9 +98,7 @@ class FluentCut:
             old, new = before[key], now[key]
             if old == new:
                 continue
-            if old is not _NEVER and (
-                old is not None or new is _NEVER
-            ):  # an open interval ends without being withdrawn
+            if old is not _NEVER and (old is not None or new is _NEVER):  # an open interval that ends is not withdrawn
                 yield _row(told, row, old, -1)
             if new is not _NEVER:
                 yield _row(told, row, new, 1)
@@ -151,7 +149,7 @@ class Successor(Engine):
         new = {name for name, alert in self._new.items() if alert.ends is not None}
         rows = {name: _signed(table, 1) for name, table in holding.items() if name in new}
         alerts = _together(rows, {name: table for name, table in run.items() if name in new})
-        self.count_up_to(former.position + 1)  # a round of its own, behind the last one of the former program
+        self.count_up_to(former.position + 1)  # a new round after the last one of the former program
         begun = {name: table for name, table in _as_told(self, self.held_now()).items() if name in self._changed}
         ended = {name: table for name, table in _as_told(former, former.held_now()).items() if name in self._ended}
         for name, table in ended.items():

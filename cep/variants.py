@@ -99,7 +99,7 @@ class _Variant:
             self.defined.setdefault(rule.event, []).append(rule)
         for static in rules.statics:
             self.defined.setdefault(static.name, []).append(static)
-        self.tables: dict[str, list[str]] = {}  # of each fluent
+        self.tables: dict[str, list[str]] = {}  # fluent -> its tables
         for name, schema in rules.schemas.items():
             if schema.fluent is not None:
                 self.tables.setdefault(schema.fluent.name, []).append(name)

@@ -116,14 +116,14 @@ class AppendLog(ABC, Generic[Logged]):
             if sync:
                 os.fsync(self._file.fileno())
         except OSError:
-            self.close()  # what was half written is cut off when it is opened again
+            self.close()  # the next opening cuts off a partly written record
             raise
         for piece in pieces:
             self.places.append(self.size + len(piece))
 
     def _opened(self) -> BinaryIO:
         file = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
-        if file.seek(0, os.SEEK_END) < len(self.MARK):  # it is new, or was just begun
+        if file.seek(0, os.SEEK_END) < len(self.MARK):  # the file is new, or its mark is incomplete
             file.seek(0)
             file.write(self.MARK)
         file.truncate(self.size)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 CHECKED = os.environ.get("NUMBA_BOUNDSCHECK") == "1"
 
-# What kernels allocate is so many times what they need: a constant, compiled into them.
+# The factor by which kernels allocate more rows than they need. It is a constant in their compiled code.
 SPARE = 0 if CHECKED else 2
 
 
@@ -35,6 +35,6 @@ def filled_room(array: NDArray[np.int64], needed: int, fill: int) -> NDArray[np.
     if needed <= len(array):
         return array
     shape = (roomy(needed, 2 * len(array)), array.shape[1])
-    larger = np.full(shape, fill, np.int64) if fill else np.zeros(shape, np.int64)  # of zeros no page is written yet
+    larger = np.full(shape, fill, np.int64) if fill else np.zeros(shape, np.int64)  # zeros need no memory yet
     larger[: len(array)] = array
     return larger

@@ -82,7 +82,7 @@ class Source:
 
 @lru_cache(maxsize=2)
 def _lines(text: str) -> tuple[str, ...]:
-    # Kept for the last texts: a program of many mistakes is not cut into lines again for each.
+    # Cached, so that a program with many mistakes is not split into lines again for each of them.
     return tuple(text.splitlines())
 
 
@@ -225,6 +225,6 @@ def _caret(line: str, span: Span, width: int = 100) -> list[str]:
     column = min(span.column, len(line) + 1)
     stop = span.end_column if span.end_line == span.line else len(line) + 1
     length = max(1, min(stop, len(line) + 1) - column)
-    left = max(0, column - width)  # a very long line: show the part that holds the caret
+    left = max(0, column - width)  # if the line is very long, show the part around the caret
     shown = line[left : left + 2 * width].expandtabs(1)
     return ["    " + shown, "    " + " " * (column - 1 - left) + "^" * min(length, 2 * width - (column - 1 - left))]

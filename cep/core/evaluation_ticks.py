@@ -48,4 +48,4 @@ class WindowTicks:
         if self.step > 1:
             at = -(-at // self.step) * self.step
         far = FAR // 2 // self.tick
-        return 2 * self.tick * np.minimum(np.maximum(at, -far), far)  # `clip` takes three times as long of a few
+        return 2 * self.tick * np.minimum(np.maximum(at, -far), far)  # for few values, `clip` takes three times as long

@@ -20,7 +20,7 @@ from cep.core.prefetch import prefetch
 Ints = NDArray[np.int64]
 
 MISSING = -(2**63)
-NAN = 0x7FF8000000000000  # a missing float's bits; the integer of these bits joins nothing either
+NAN = 0x7FF8000000000000  # the bits of a missing float; as an int, they equal no key either
 AHEAD = 24
 """The number of rows by which the index is prefetched. The key is prefetched half as many rows ahead."""
 CACHED = 1 << 14
@@ -143,7 +143,7 @@ def capacity_for(count: int) -> int:
 
 def reindex(keys: Ints, count: int, capacity: int) -> Ints:
     """Return a hash index of the first `count` keys. `capacity` is a power of two."""
-    index = np.full(capacity, -1, np.int64)  # made by numpy, which asks for huge pages
+    index = np.full(capacity, -1, np.int64)  # numpy allocates it, because numpy requests huge pages
     _reindex(keys, count, index)
     return index
 

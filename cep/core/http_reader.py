@@ -22,7 +22,7 @@ MOST = 1 << 28
 """The maximum bytes of a response."""
 
 _PIECE = 1 << 16
-_QUOTED = 160  # characters of an answer that an error quotes
+_QUOTED = 160  # the maximum length of an answer's text in an error
 _LATER = frozenset((408, 425, 429))
 """Status codes 4xx that ask the client to retry later."""
 
@@ -80,7 +80,7 @@ class JsonReader:
         """
         try:
             if self._connection is not None:
-                with suppress(ConnectionError, http.client.BadStatusLine):  # it was closed at the other end
+                with suppress(ConnectionError, http.client.BadStatusLine):  # the server has closed it
                     return self._answer(self._connection, target)
                 self.close()
             self._connection = self._connected()
@@ -120,7 +120,7 @@ class JsonReader:
                 raise HttpFailure(f"the answer has not ended for {LONGEST:g} s", "ask for smaller pages", passing=True)
         if answer.length:
             raise HttpFailure(f"the answer ended {answer.length:,} bytes too early", passing=True)
-        answer.read()  # nothing is left; the connection is free for the next request
+        answer.read()  # no content is left; this frees the connection for the next request
         if answer.will_close:
             self.close()
         body = b"".join(parts)

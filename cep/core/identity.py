@@ -154,7 +154,7 @@ def _written(column: pl.Series) -> pl.Series:
         made = quote + column + quote
     elif type == pl.Float64:
         size = np.abs(column.to_numpy())
-        odd = ~((size >= 1e-4) & (size < 1e16) | (size == 0))  # it has another exponent there
+        odd = ~((size >= 1e-4) & (size < 1e16) | (size == 0))  # polars writes exponents otherwise
         made = column.cast(pl.String)
     elif type.is_integer() or type == pl.Boolean:
         odd, made = None, column.cast(pl.String)

@@ -182,7 +182,7 @@ def _identities(cells, kinds, places, nones, spans, texts, words, letters, head,
                 else:
                     odd[row] = True
             elif value == MISSING:
-                odd[row] = True  # it has no opposite
+                odd[row] = True  # its negative does not exist
             else:
                 at = write_whole(letters, at, value)
         letters[at] = 93  # bracket

@@ -145,7 +145,7 @@ def _spread(bounds: tuple[Bound, ...], earlier: int, later: int) -> tuple[int, i
 
     No interval ends before it starts. Source of the algorithm: Floyd, Warshall (1962).
     """
-    most = [[0 if i == j else UNBOUNDED for j in range(4)] for i in range(4)]  # most[i][j]: the greatest j - i
+    most = [[0 if i == j else UNBOUNDED for j in range(4)] for i in range(4)]  # most[i][j]: the maximum of j - i
     for bound in (*bounds, Bound(A, B, 0), Bound(C, D, 0)):
         most[bound.earlier][bound.later] = min(most[bound.earlier][bound.later], bound.high)
         most[bound.later][bound.earlier] = min(most[bound.later][bound.earlier], -bound.low)

@@ -50,7 +50,7 @@ ORIGIN = "origin"
 """The name of a file beside cached kernels with the folder of their sources. Without that folder they are useless."""
 
 config: Any = numbas
-unliteral: Any = types.unliteral  # numba's functions have no types of their own
+unliteral: Any = types.unliteral  # numba's functions have no type annotations
 _compile: Any = Dispatcher._compile_for_args  # type: ignore[attr-defined]
 
 
@@ -123,7 +123,7 @@ def dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
             return compiled(signature)
 
     def compile_for(*arguments: Any, **named: Any) -> Any:
-        stops.between()  # to compile some hundred takes a minute
+        stops.between()  # a stop request works here, because hundreds of kernels take a minute
         with _no_collection():
             return _compile(kernel, *arguments, **named)
 
@@ -167,7 +167,7 @@ class KernelCache(FunctionCache):
         target_context.refresh()
         fitting = target() if _built() is None else None
         if fitting is not None:
-            with suppress(OSError):  # sources that are no files
+            with suppress(OSError):  # the sources are not files
                 payload = self._in_package(fitting).load(self._index_key(sig, fitting))
                 if payload is not None:
                     return CompileResult._rebuild(target_context, *payload)  # type: ignore[no-untyped-call]
@@ -218,7 +218,7 @@ class Locator(_CacheLocator):
         return stamp(self._module)
 
     def get_disambiguator(self) -> str:
-        return ""  # no two kernels of a module have one name, and one that moves takes the place of itself
+        return ""  # names of kernels are unique in a module, and a moved kernel replaces itself
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> Locator | None:
@@ -231,14 +231,14 @@ class Locator(_CacheLocator):
             return None
         subpath: str = _CacheLocator.get_suitable_cache_subpath(str(path))  # type: ignore[no-untyped-call]
         shared = None
-        with suppress(OSError):  # sources that are no files
+        with suppress(OSError):  # the sources are not files
             made_of(module)
             for place in _places(path.parent, subpath):
                 with suppress(OSError):
                     if _is_own(place):
                         return cls(module, place)
                     shared = place
-        if shared is not None:  # where numba would look next there might be the same
+        if shared is not None:  # numba's own locators might choose the same folder
             raise RuntimeError(f"no locator available: others than you may write to {shared}")
         return None
 
@@ -282,9 +282,9 @@ def _places(source: Path, subpath: str) -> Iterator[Path]:
     if given := getattr(config, "CACHE_DIR", None):
         yield Path(given, subpath)
         return
-    if (ROOT / "pyproject.toml").is_file():  # a clone
+    if (ROOT / "pyproject.toml").is_file():  # a clone of the repository
         yield source / "__pycache__"
-    with suppress(RuntimeError):  # a user without a home
+    with suppress(RuntimeError):  # the user has no home folder
         yield _kept() / subpath
 
 
@@ -293,7 +293,7 @@ def _kept() -> Path:
     """Return the cache folder of this installation. Folders of installations that no longer exist are removed."""
     cached = asked_cache()
     if cached is None or (cached.exists() and not cached.is_dir()):
-        cached = own_cache()  # also where it keeps nothing: each start would take half a minute
+        cached = own_cache()  # needed even if caching is off: compiling takes half a minute at each start
     folder = cached / "kernels" / hashlib.blake2b(str(ROOT).encode(), digest_size=8).hexdigest()
     if not (folder / ORIGIN).is_file():
         folder.mkdir(parents=True, exist_ok=True)

@@ -34,7 +34,7 @@ class KernelFile(IndexDataCacheFile):
         """Store the compiled code for a key. Raises OSError."""
         kept = self.index()
         name = self._data_name_of(key)
-        if not kept:  # the files there are of other sources
+        if not kept:  # the existing files were compiled from other sources
             for old in glob.glob(glob.escape(self._index_path.removesuffix(".nbi")) + ".*.nbc"):
                 with suppress(OSError):
                     os.unlink(old)
@@ -43,7 +43,7 @@ class KernelFile(IndexDataCacheFile):
 
     def load(self, key: Any) -> Any:
         """Return the compiled code for a key, or None."""
-        with suppress(Exception):  # unpickling a damaged file raises anything
+        with suppress(Exception):  # unpickling a damaged file may raise any exception
             name = self.index().get(key)
             return None if name is None else self._load_data(name)
         return None
@@ -60,7 +60,7 @@ class KernelFile(IndexDataCacheFile):
     def alone(self) -> Iterator[None]:
         """Wait until no other process compiles this kernel, and make others wait during the block."""
         with ExitStack() as held:
-            with suppress(OSError):  # where nothing can be written nobody waits
+            with suppress(OSError):  # if the folder is read-only, no process waits
                 file = held.enter_context(open(self._index_path.removesuffix("nbi") + "lock", "w"))
                 fcntl.flock(file, fcntl.LOCK_EX)
             yield

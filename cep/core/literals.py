@@ -11,7 +11,7 @@ from cep.core.time import FARTHEST
 
 SECOND = 1_000_000
 UNITS = {"ms": 1_000, "s": SECOND, "min": 60 * SECOND, "h": 3_600 * SECOND, "d": 86_400 * SECOND}
-LARGEST = 2**63 - 1  # and -LARGEST the smallest: -2**63 marks a missing value in the engine
+LARGEST = 2**63 - 1  # -LARGEST is the smallest integer: -2**63 marks a missing value
 LONGEST = f"{FARTHEST // UNITS['d']} d"
 
 CALENDAR = range(-62_135_596_800 * SECOND, 253_402_300_800 * SECOND)  # the years 1 to 9999
@@ -34,7 +34,7 @@ LEAST = f"is -2**63, which stands for a missing value: integers begin at {-LARGE
 
 
 def _refuse(message: str, hint: str | None = None) -> CepError:
-    return CepError(message, hint=hint, code="syntax")  # the parser adds where
+    return CepError(message, hint=hint, code="syntax")  # the parser adds the place
 
 
 def read_number(text: str) -> int | float:
@@ -68,7 +68,7 @@ def read_ticks(text: str, unit: int | Fraction = SECOND) -> int:
     shift = _small(exponent or "0") - len(fraction) + len(digits) - len(significant)
     if len(significant) + shift > 19:
         raise too_long()
-    if shift < -19:  # the finest part of a day that is whole microseconds has 13 decimals
+    if shift < -19:  # the finest part of a day in whole microseconds has 13 decimals
         raise _too_fine()
     ticks: int
     count = int(significant) * unit.numerator * 10 ** max(shift, 0)

@@ -20,7 +20,7 @@ Level = Literal["info", "warning", "error"]
 
 MOST = 10_000
 """The maximum number of lines that wait for a slow reader of standard error."""
-_ENDING = 2.0  # seconds in which the last lines are mostly read
+_ENDING = 2.0  # seconds to wait at the end until the last lines are written
 
 
 class Log(Protocol):
@@ -87,7 +87,7 @@ class BackgroundWriter:
         self._thread.join(_ENDING)
 
     def _run(self) -> None:
-        with suppress(OSError):  # the reader is gone for good
+        with suppress(OSError):  # standard error was closed by its reader
             while (lines := self._next()) is not None:
                 data = memoryview("".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
                 while data:
@@ -120,7 +120,7 @@ def in_background(log: Log) -> Iterator[None]:
     global _background
     try:
         descriptor = sys.stderr.fileno()
-    except (AttributeError, OSError):  # there is none, or it is an object
+    except (AttributeError, OSError):  # standard error is absent, or has no descriptor
         yield
         return
     _background = writer = BackgroundWriter(descriptor, log)

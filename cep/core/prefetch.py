@@ -18,7 +18,7 @@ def _prefetch(typing_context: Any, array: Any, row: Any) -> Any:
     from numba.core import cgutils, imputils, types
     from numba.np import arrayobj
 
-    # numba's code generation has no types of its own.
+    # numba's code generation has no type annotations.
     make_array: Any = arrayobj.make_array
     get_or_insert_function: Any = cgutils.get_or_insert_function
     impl_ret_untracked: Any = imputils.impl_ret_untracked
@@ -40,5 +40,5 @@ def _prefetch(typing_context: Any, array: Any, row: Any) -> Any:
     return signature, code
 
 
-# To a kernel it is a function; what it gets there are values, not the types that the code above sees.
+# Kernels call it as a function with values. The code above receives the types of these values.
 prefetch: Callable[[Any, Any], None] = cast(Any, Intrinsic(_prefetch))

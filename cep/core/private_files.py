@@ -55,7 +55,7 @@ def _is_own_group(number: int) -> bool:
 def make_private(folder: Path) -> None:
     """Remove the permissions of others on a folder and its contents. Files of other users stay unchanged."""
     for path in (folder, *folder.rglob("*")):
-        with suppress(OSError):  # it is not ours, or has gone
+        with suppress(OSError):  # it belongs to another user, or no longer exists
             mode = stat.S_IMODE(path.lstat().st_mode)
             if mode & 0o077 and not path.is_symlink():
                 path.chmod(mode & 0o700)

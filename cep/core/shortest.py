@@ -26,7 +26,7 @@ _LEAST, _MOST = -292, 324
 
 def _power(ten: int) -> tuple[int, int]:
     """Return a power of ten as 128 bits, of which the first is set, rounded up: the upper and the lower half."""
-    shift = 127 - (ten * 1741647 >> 19)  # log2 of it, as in the paper
+    shift = 127 - (ten * 1741647 >> 19)  # the power's logarithm to base 2, as in the paper
     above, below = 10 ** max(ten, 0) << max(shift, 0), 10 ** max(-ten, 0) << max(-shift, 0)
     upper, lower = divmod(-(-above // below), 2**64)
     return int(upper), int(lower)
@@ -35,7 +35,7 @@ def _power(ten: int) -> tuple[int, int]:
 _POWERS = np.array([_power(ten) for ten in range(_LEAST, _MOST + 1)], np.uint64)
 _TENS = np.array([10**power for power in range(1, 19)], np.uint64)
 
-# A whole number in a kernel is signed, unless it is told otherwise.
+# Kernels treat an integer as signed unless it is declared unsigned.
 _0, _1, _2, _4, _10, _40 = map(np.uint64, (0, 1, 2, 4, 10, 40))
 _48, _52, _100 = map(np.uint64, (48, 52, 100))
 _FRACTION = np.uint64(2**52 - 1)
@@ -54,7 +54,7 @@ def _upper(typing_context: Any, one: Any, other: Any) -> Any:
     return types.uint64(types.uint64, types.uint64), code
 
 
-# To a kernel it is a function; what it gets there are values, not the types that the code above sees.
+# Kernels call it as a function with values. The code above receives the types of these values.
 upper: Callable[[Any, Any], Any] = cast(Any, Intrinsic(_upper))
 
 
@@ -77,7 +77,7 @@ def _shortest(bits):  # type: ignore[no-untyped-def]
     fraction, exponent = np.uint64(bits) & _FRACTION, (bits >> 52) - 1075
     near = fraction == _0 and exponent > -1074  # the next lower float is nearer than the next higher one
     c = fraction | (_1 << _52)
-    if exponent == -1075:  # a float of fewer bits
+    if exponent == -1075:  # a subnormal float
         c, exponent = fraction, -1074
     if -52 <= exponent <= 0 and c & ((_1 << np.uint64(-exponent)) - _1) == _0:
         return c >> np.uint64(-exponent), 0  # a whole number
@@ -149,7 +149,7 @@ def write_float(letters, at, bits):  # type: ignore[no-untyped-def]
     if power >= 0:
         letters[point], letters[point + 1] = 46, 48  # .0
         return point + 2
-    before = max(at, point)  # what is left of the point stays
+    before = max(at, point)  # the digits before the point stay in place
     moved = 1 if point > at else 2 + at - point
     for i in range(end - 1, before - 1, -1):
         letters[i + moved] = letters[i]

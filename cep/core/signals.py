@@ -22,8 +22,8 @@ from types import FrameType
 STOPS = (signal.SIGINT, signal.SIGTERM)
 
 _SHOW_CURSOR = b"\x1b[?25h"
-_LONGEST = 2**31 - 1  # milliseconds, of poll
-_STEP = 2.0  # seconds that a step may go on after a request
+_LONGEST = 2**31 - 1  # the maximum timeout of `poll`, in milliseconds
+_STEP = 2.0  # seconds for which a step may continue after a stop request
 
 
 class Stops:
@@ -51,7 +51,7 @@ class Stops:
         Both signals end it with the status 128 plus their number, even during shutdown.
         """
         self.began = perf_counter()
-        atexit.register(self._end)  # the first registered is the last done
+        atexit.register(self._end)  # atexit calls the first registered function last
         for number in STOPS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._handle)
@@ -174,7 +174,7 @@ def _leave(number: int) -> None:
     """End the process now. Output is complete, because `cep.connectors.writing.sinks` blocks signals while it
     writes."""
     with suppress(OSError, ValueError, AttributeError):
-        if sys.stderr.isatty():  # a display has hidden it
+        if sys.stderr.isatty():  # a progress display may have hidden it
             os.write(sys.stderr.fileno(), _SHOW_CURSOR)
     os._exit(128 + number)
 

@@ -23,7 +23,7 @@ def nearest(word: str, words: Iterable[str], alike: float = ALIKE) -> str | None
     return _nearest(word, tuple(words), alike)
 
 
-@lru_cache(maxsize=64)  # a thousand records that lack the same attribute ask the same
+@lru_cache(maxsize=64)  # a thousand records without the same attribute need the same suggestion
 def _nearest(word: str, words: tuple[str, ...], alike: float) -> str | None:
     spelt: dict[str, str] = {}
     for each in words:

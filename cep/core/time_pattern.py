@@ -194,7 +194,7 @@ def _of_week(found: Mapping[str, str]) -> date:
         return date.fromisocalendar(int(found["G"]), int(found["V"]), weekday)
     year = int(found["Y"]) if "Y" in found else _century(int(found["y"]))
     first = date(year, 1, 1)
-    if "W" in found:  # weeks begin on a Monday, and what is before the first is of week 0
+    if "W" in found:  # weeks begin on Monday; days before the first Monday are in week 0
         return first + timedelta(days=(-first.weekday()) % 7 + 7 * (int(found["W"]) - 1) + weekday - 1)
     return first + timedelta(days=(6 - first.weekday()) % 7 + 7 * (int(found["U"]) - 1) + weekday % 7)
 
@@ -290,7 +290,7 @@ def of_pattern(text: str, pattern: str) -> tuple[int, bool]:
         hour = int(found["I"]) % 12 + (12 if found["p"].lower() == "pm" else 0)
     digits = found.get("f", "0")
     micros = int(digits[:6].ljust(6, "0"))
-    rest = int(digits[6:] or "0") * 2 - 10 ** len(digits[6:])  # against a half
+    rest = int(digits[6:] or "0") * 2 - 10 ** len(digits[6:])  # the digits after the sixth, compared with a half
     next_day = hour == 24
     if next_day and (int(found.get("M", "0")) or int(found.get("S", "0")) or micros or rest > 0):
         raise ValueError("is not a time of the day: 24:00 is its end")

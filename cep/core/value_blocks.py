@@ -7,7 +7,7 @@ import polars as pl
 
 from cep.core.values import FREE, Ints, Pool
 
-_BLOCKS = 65_536, 4096, 256  # values of a block
+_BLOCKS = 65_536, 4096, 256  # block sizes, in values
 
 
 def blocks(pool: Pool) -> list[tuple[int, int]]:

@@ -26,9 +26,9 @@ FREE, INT, FLOAT, BOOL, STRING, IRI = range(6)
 Areas = Callable[[Sequence[str]], list[Any]]
 """A function that maps IRIs to the shapes of places, or None (cep/rules/expressions/areas.py)."""
 
-_MANY = 1024  # rows from which columns are looked up faster than row by row
+_MANY = 1024  # the number of rows from which looking up columns is faster than looking up rows
 
-# Second words of keys that are not hashes of strings: numbers by value; and what makes an IRI's key its own.
+# Second words of keys that are not hashes of strings: of ints, of floats, and a word that marks the keys of IRIs.
 _INT_KEY, _FLOAT_KEY, _IRI_KEY = 0x1F83D9ABFB41BD6B, 0x5BE0CD19137E2179, 0x3C6EF372FE94F82B
 
 
@@ -42,22 +42,22 @@ class Pool:
     def __init__(self) -> None:
         self._values: list[Value] = []
         self._strings = _Codes(self, STRING)
-        self._iris = _Codes(self, IRI)  # by their characters
+        self._iris = _Codes(self, IRI)  # by text
         self._numbers = _Codes(self, INT)
         self._bools = _Codes(self, BOOL)
         self._free: list[int] = []
         self._pinned: set[int] = set()
         self._text_bytes = 0
-        self.generation = 0  # of codes: changes when values are forgotten
-        self.areas: Areas | None = None  # of what is known at present
-        # By code. The last place stays empty: the missing code is clipped to -1 and reads from there.
+        self.generation = 0  # increases when values are forgotten
+        self.areas: Areas | None = None  # from the current knowledge
+        # Arrays by code. The last entry stays empty, because a missing code is clipped to -1 and reads it.
         self._kind: NDArray[np.uint8] = np.zeros(16, dtype=np.uint8)
         self._number: Floats = np.full(16, np.nan)
         self._integer: Ints = np.full(16, MISSING, dtype=np.int64)
         self._hashed: KeySet | None = None
         self._hashed_codes: Ints = np.empty(0, dtype=np.int64)
-        self._texts: pl.Series | None = None  # the values as text by code, while nothing was added
-        self._decoded = 0  # rows decoded one by one since that was made
+        self._texts: pl.Series | None = None  # all values as text, by code; None after values were added
+        self._decoded = 0  # the number of rows that were decoded one by one since then
 
     @property
     def size(self) -> int:
@@ -201,7 +201,7 @@ class Pool:
             self._text_bytes -= len(value) if isinstance(value, str) else 0
             self._values[code] = None
         self._kind[gone], self._number[gone], self._integer[gone] = FREE, np.nan, MISSING
-        self._free = sorted([*self._free, *gone], reverse=True)  # the lowest is given first
+        self._free = sorted([*self._free, *gone], reverse=True)  # the lowest code is used first
         self._hashed, self._texts = None, None
         self.generation += 1
         return len(gone)
@@ -291,7 +291,7 @@ class Pool:
         if len(places) < _MANY or places.max() > 8 * len(places):
             return self.encode(series.cast(pl.String), type)
         first = np.full(int(places.max()) + 1, len(places))
-        first[places[::-1]] = np.arange(len(places))[::-1]  # of equal places the last one written stays
+        first[places[::-1]] = np.arange(len(places))[::-1]  # writes the first row of a category last, so that it stays
         known = np.sort(first[first < len(places)])
         codes: Ints = np.empty(len(first), np.int64)
         codes[places[known]] = self.encode(series.gather(known).cast(pl.String), type)
@@ -324,7 +324,7 @@ class Pool:
         return self._hashed_codes[ids]
 
     def _fetched(self, codes: _Codes, values: list[Any]) -> Ints:
-        # Distinct values, most of them new: made in one go where they are texts.
+        # Most of these distinct values are new, so texts are added all at once.
         if codes.kind not in (STRING, IRI):
             return _each(codes, values)
         found: Ints = np.array([codes.get(value, -1) for value in values], dtype=np.int64)
@@ -345,7 +345,7 @@ class Pool:
         return found
 
     def _reserve(self, size: int) -> None:
-        if size >= len(self._kind):  # one place more than codes
+        if size >= len(self._kind):  # one entry more than there are codes
             more = max(size + 1, 2 * len(self._kind)) - len(self._kind)
             self._kind = np.concatenate([self._kind, np.zeros(more, dtype=np.uint8)])
             self._number = np.concatenate([self._number, np.full(more, np.nan)])

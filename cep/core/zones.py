@@ -145,7 +145,7 @@ def _change(info: ZoneInfo, before: int, after: int, new: int) -> int:
         return _ahead(info, info.fromutc(begin + timedelta(seconds=second))) == new
 
     low, high = 0, (after - before + 2) * SECONDS
-    for step in (3600, 1):  # nearly all are at a full hour
+    for step in (3600, 1):  # nearly all transitions are at a full hour
         while high - low > step:
             middle = low + (high - low) // (2 * step) * step
             low, high = (low, middle) if changed(middle) else (middle, high)

@@ -172,7 +172,7 @@ class Fluents:
             (edges(name), EDGES, (kind,)),
         ):
             of = FluentTable(part, name, valued, defined)
-            known = all(each.type != UNKNOWN for each in attributes)  # where not, the plan finds it
+            known = all(each.type != UNKNOWN for each in attributes)  # otherwise the plan infers the types
             self.schemas[table] = Schema(table, (*attributes, *more), known, False, iri=iri, fluent=of)
 
     def written(self, name: str) -> str:
@@ -373,7 +373,7 @@ class Fluents:
             if isinstance(argument, Call):
                 hint = f"a variable here, and the arithmetic beside it: `{name}(X), X = ..`"
                 self.error("a fluent is asked with variables and constants", argument.span, hint)
-            elif argument == Variable("_"):  # a column of its own, as what holds is distinguished by it
+            elif argument == Variable("_"):  # each `_` gets its own column, because its values tell apart what holds
                 plain.append(Variable(f"{ANY}{len(plain)}", argument.span))
             else:
                 plain.append(argument)

@@ -50,7 +50,7 @@ class FormulaLowering:
             late, self.now = self.within(self.late), frozenset()
         else:
             return formula.lowered(self, keep, outside)
-        # A recursion asks of what comes in what holds, and is given it when all of it is known.
+        # This part is an input of a recursion, which uses its intervals when they are complete.
         made = formula.lowered(self, keep, outside)
         self.cycle, self.now = before
         return self.narrowed(made, variables(made), late, formula.span)

@@ -233,7 +233,7 @@ class Formulas:
             names = tuple(f"{each.name}'" for each in self.fluents.schemas[transitions(name)].attributes)
             own = tuple(map(Variable, names[:-1]))
             late = self.lateness.late(name)
-            if name in self.cycles and late >= FOREVER:  # all that comes in has waited (`FormulaLowering.waits`)
+            if name in self.cycles and late >= FOREVER:  # the inputs of the cycle have waited (`FormulaLowering.waits`)
                 late = 0
             body = ExtentPattern(transitions(name), names, late, None, span)
             made.append(Rule(edges(name), own, body, None, span, span))

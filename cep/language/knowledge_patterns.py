@@ -93,9 +93,9 @@ class KnowledgePatterns:
     def graph(self, predicate: Predicate, graph: Graph, uses: Mapping[str, int]) -> Condition:
         name = graph.text
         while (known := self.asked.setdefault(name, graph)) is not graph and not _alike(known, graph):
-            name += "'"  # the same text under other prefixes
+            name += "'"  # the same text with other prefixes
         arguments = predicate.arguments
-        if predicate.negated:  # "there is none" needs no value for what nothing else speaks of
+        if predicate.negated:  # a negated condition binds no value, so a variable without other uses becomes `_`
             arguments = tuple(
                 Variable("_", each.span) if isinstance(each, Variable) and uses[each.name] == 1 else each
                 for each in arguments

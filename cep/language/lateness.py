@@ -36,7 +36,7 @@ class Lateness:
     def late(self, name: str) -> int:
         """Return the delay of a fluent, in microseconds."""
         if name not in self.found:
-            self.found[name] = 0  # on a cycle, which is refused
+            self.found[name] = 0  # stops the recursion on a cycle, which is refused
             found = [0]
             found += [min(FOREVER, self.late_of(whole(rule))) for rule in self.rules.get(name, ())]
             self.found[name] = max(found)

@@ -195,7 +195,7 @@ def _literals(lars: LarsProgram) -> Iterator[LarsLiteral]:
     return (each for rule in lars.rules for each in rule.body if isinstance(each, LarsLiteral))
 
 
-# --- what depends on what ---
+# --- dependencies ---
 
 
 def _needs(others: ast.SyntaxTree, lars: LarsProgram | None) -> dict[str, frozenset[str]]:

@@ -49,7 +49,7 @@ class MergedFiles:
         policies = False
         for number, one in enumerate(self.trees):
             if policies:
-                statements.append(ast.PolicyStatement(None))  # that of a file is its own
+                statements.append(ast.PolicyStatement(None))  # a policy applies only to its own file
             policies = any(isinstance(each, ast.PolicyStatement) for each in one.tree.statements)
             for each in one.tree.statements:
                 if isinstance(each, DECLARATIONS):
@@ -81,7 +81,7 @@ class MergedFiles:
             return
         other, known = before
         if other == number or weak or each == known:
-            return  # of one file it is found later on
+            return  # duplicates in one file are reported later
         if self.trees[other].weak:
             self.chosen[name] = number, each
         else:

@@ -72,7 +72,7 @@ def asked_event(text: str, prefixes: Iterable[tuple[str, str]]) -> AskedEvent:
 def _plain_event(text: str, prefixes: Iterable[tuple[str, str]]) -> AskedEvent:
     declared = "".join(f"PREFIX {name}: <{iri}>\n" for name, iri in prefixes)
     body = text.strip().removesuffix(".")
-    name = body.split("(")[0].strip()  # with a capital it is of a dialect
+    name = body.split("(")[0].strip()  # a capitalized name belongs to a dialect
     capital = name[:1].isupper() and name.isidentifier()
     body = body[:1].lower() + body[1:] if capital else body
     try:

@@ -165,7 +165,7 @@ def together(
     ticks = SECOND if tick is None else tick
     asked = dialects_of(name, dialect, files)
     some_lars = any(found in LARS for found in asked)
-    if dialect is not None:  # also where the suffixes leave it nothing to say
+    if dialect is not None:  # checked even if the suffixes decide every dialect
         dialect_of("", dialect.removesuffix("/n") if some_lars else dialect)
     if answer_sets is not None and not some_lars:
         raise _no_answer_streams()

@@ -64,7 +64,7 @@ def _renamed(value: Any, names: Mapping[str, str]) -> Any:
             if new is not old and new != old:
                 changed[field.name] = new
     if isinstance(value, ast.EventDeclaration) and value.records is not None:
-        changed["records"] = None  # only a dialect knows it
+        changed["records"] = None  # only dialects declare records of fluents
     if isinstance(value, _NAMING):
         changed["name"] = names[value.name]
     elif isinstance(value, Call) and value.function in names:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-DEEPEST = 100  # braces in braces: what a reader of SPARQL may have to carry
+DEEPEST = 100  # the maximum nesting of braces, which a SPARQL parser must be able to read
 
 
 class GraphPiece(NamedTuple):
@@ -21,7 +21,7 @@ class GraphPiece(NamedTuple):
     end: int
 
 
-# An IRI that begins like a variable or a number is none: `FILTER(?a <?b && ?b> 3)`.
+# `<` before a variable or a number is an operator, not the start of an IRI: `FILTER(?a <?b && ?b> 3)`.
 _PIECE = re.compile(
     r'''
     (?P<string>"""(?:[^"\\]|\\.|"(?!""))*+"""|\'\'\'(?:[^'\\]|\\.|'(?!\'\'))*+\'\'\'

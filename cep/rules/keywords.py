@@ -22,11 +22,11 @@ POSTFIXES = {
 }
 """Words after a pattern, each with an example."""
 
-# Words that name nothing else: neither an event or predicate, nor a variable, nor a constant.
+# Words that cannot name events, predicates, variables or constants.
 RESERVED = frozenset((*OPERATORS, *POSTFIXES, "NOT", "TIMES", "OVER"))
-# These begin statements, so no event or predicate is called by them.
+# Words that begin statements, and so cannot name events or predicates.
 STATEMENT_WORDS = frozenset(("PREFIX", "EVENT"))
-# Keywords by position only: `Start`, `End` and `Last` stay good variables, `start` a good function.
+# Keywords in certain positions only: `Start`, `End` and `Last` can name variables, and `start` is a function.
 ALERTING = (
     "ON", "SEVERITY", "URGENCY", "CERTAINTY", "CATEGORY", "TITLE", "TEXT", "INSTRUCTION", "AFTER", "FOR", "KEEP",
     "ESCALATE", "REPEAT", "KEYED", "AT", "RADIUS", "AREA", "INHIBITED", "RUNBOOK", "LABELS",

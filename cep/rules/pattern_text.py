@@ -24,7 +24,7 @@ from cep.rules.window_forms import Over, over
 WORDS = {BEGINS: "BEGIN OF ", BEGINNING: "BEGIN OF ", BEFORE: "BEGIN OF ", ENDS: "END OF ", ENDING: "END OF "}
 """The words of patterns for kinds of a fluent's changes."""
 
-# How tightly a pattern holds together.
+# Precedences of patterns, the lowest first.
 POSTFIXED, JOINED, REPEATED = range(3)
 
 

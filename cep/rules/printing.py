@@ -35,7 +35,7 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 
-# How tightly an expression holds together; an operand that holds less than its place asks for is put in parentheses.
+# Precedences of expressions, the lowest first. An operand of a lower precedence than its place gets parentheses.
 _SUM, _PRODUCT, _SIGNED, _POWER, _OPERAND = range(5)
 _INFIX = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "//": _PRODUCT, DIVIDED: _PRODUCT, "mod": _PRODUCT}
 
@@ -323,14 +323,14 @@ def _written(expression: Expression, notation: Notation) -> tuple[str, int]:
             return text, _SIGNED if text.startswith("-") else _OPERAND
         case Call("neg", (inner,)):
             text, holds = _written(inner, notation)
-            bare = holds >= _SIGNED and not isinstance(inner, Constant)  # `-3` would be the constant
+            bare = holds >= _SIGNED and not isinstance(inner, Constant)  # `-3` would be read as a constant
             return f"-{text}" if bare and not text.startswith("-") else f"-({text})", _SIGNED
         case Call("**", (base, exponent)):
             first, second = _operand(base, _OPERAND, notation), _operand(exponent, _SIGNED, notation)
             return f"{first} {notation.mark('**')} {second}", _POWER
         case Call("if", (condition, *values)):
             return f"if({', '.join([_test(condition), *map(print_argument, values)])})", _OPERAND
-        case Call("=" | "!=" as function, (left, right)):  # of a fluent with a value, in `held`
+        case Call("=" | "!=" as function, (left, right)):  # the value of a fluent, in `held`
             return f"{print_expression(left)} {function} {print_expression(right)}", _SUM
         case Call(function, (left, right)) if function in _INFIX:
             level, mark = _INFIX[function], notation.mark(function)

@@ -40,7 +40,7 @@ _UNREACHED = re.compile(
 )
 _SILENT = re.compile(r"kind: Timeout|timed ?out|timeout was|operation timeout|curlCode: 28", re.IGNORECASE)
 _BROKEN = re.compile(r"INTERNAL_FAILURE|SERVICE_UNAVAILABLE|(HTTP status|status code:) 50[0-4]")
-_AUTHORS = "Debug source"  # behind it is what is for those who write a library
+_AUTHORS = "Debug source"  # the text after it is for the library's developers
 _BUSY = re.compile(r"SLOW_DOWN|SlowDown|TooManyRequests|status code: 429", re.IGNORECASE)
 _FULL = re.compile(r"NO_SUCH_UPLOAD|QuotaExceeded|No space left", re.IGNORECASE)
 
@@ -85,7 +85,7 @@ def explained(error: Exception, at: Url) -> StorageError:
         return StorageError(errno.EIO, "HDFS needs Hadoop's library libhdfs, which is not found", str(at), hint)
     if _REGION.search(text):
         return StorageError(errno.EIO, "the bucket is in another region", str(at), "AWS_REGION=eu-central-1 names it")
-    if "OAuth2 access token" in text:  # Google's; why it has none is said behind it
+    if "OAuth2 access token" in text:  # the error of Google Cloud, followed by its reasons
         return StorageError(errno.EACCES, "there are no credentials", str(at), _LOGIN[at.kind])
     if _SILENT.search(text):
         return StorageError(errno.EIO, f"{_server(at)} does not answer in time", str(at), _REACHED[at.kind])

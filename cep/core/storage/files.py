@@ -59,7 +59,7 @@ def listed(address: str, deep: bool = False) -> list[Found]:
     from pyarrow.fs import FileSelector
 
     at = url(address)
-    cut = at.kind == "gs" and not deep  # where pyarrow knows no folders but those that have an object of their own
+    cut = at.kind == "gs" and not deep  # pyarrow lists only folders that have an object of their own there
     with _explaining(at):
         infos = filesystem(at).get_file_info(FileSelector(at.path, allow_not_found=True, recursive=deep or cut))
     if not infos:
@@ -92,7 +92,7 @@ def read(address: str) -> bytes:
 def put(address: str, content: bytes | BinaryIO) -> None:
     """Write a file as a whole or not at all. It replaces a file of the same name. Raises StorageError."""
     at = url(address)
-    if at.kind == "abfs":  # pyarrow would show there what is not whole, and renames only in some accounts
+    if at.kind == "abfs":  # pyarrow would show incomplete files there, and can rename files only in some accounts
         stores.put(at, content)
         return
     pieces = iter([content]) if isinstance(content, bytes) else iter(lambda: content.read(_PIECE), b"")
@@ -104,7 +104,7 @@ def put(address: str, content: bytes | BinaryIO) -> None:
         with system.open_output_stream(path, compression=None) as out:
             for piece in pieces:
                 out.write(piece)
-        if path != at.path:  # written bit by bit there: it gets its name when it is whole
+        if path != at.path:  # HDFS shows incomplete files, so the file gets its name at the end
             system.move(path, at.path)
 
 

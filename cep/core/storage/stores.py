@@ -22,7 +22,7 @@ from cep.core.storage.urls import Url
 _REQUEST = timedelta(seconds=25)
 _PATIENCE = timedelta(seconds=20)
 """The timeout of a request, and the time for which a failed one is retried."""
-_AT_ONCE = 4  # parts of 5 MiB that are sent side by side
+_AT_ONCE = 4  # the number of parts of 5 MiB that are uploaded in parallel
 
 
 def put(at: Url, content: bytes | BinaryIO, mode: Literal["create", "overwrite"] = "overwrite") -> bool:

@@ -81,7 +81,7 @@ def url(text: str) -> Url:
     scheme, rest = found[1].lower(), found[2]
     place, _, key = rest.partition("/")
     kind = KINDS[scheme]
-    if not place and kind != "hdfs":  # of HDFS the configuration may say it
+    if not place and kind != "hdfs":  # Hadoop's configuration may name the server
         raise CepError(f"{text}: no bucket is named", hint=f"e.g. `{EXAMPLES[kind]}`", code="input")
     if kind == "abfs" and not re.fullmatch(r"[^@]+@[^@.]+(\..+)?", place):
         raise CepError(f"{text}: the account is not named", hint=f"e.g. `{EXAMPLES[kind]}`", code="input")
@@ -116,7 +116,7 @@ def is_pattern(text: str) -> bool:
 def near_scheme(scheme: str, others: tuple[str, ...] = ()) -> str:
     """Return `; did you mean s3://?` for a scheme that resembles a known one, or an empty text."""
     word = scheme.lower()
-    same = next((each for each in KINDS if sorted(each) == sorted(word)), None)  # two letters are near to nothing
+    same = next((each for each in KINDS if sorted(each) == sorted(word)), None)  # `nearest` ignores two letters
     short = {"s4": "s3", "s": "s3", "s3n": "s3", "aws": "s3", "az": "abfs", "azure": "abfs", "wasb": "abfs"}
     near = same or short.get(word) or nearest(word, (*KINDS, *others, "file"))
     return "" if near is None else f"; did you mean `{near}://`?"

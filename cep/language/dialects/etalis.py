@@ -47,7 +47,7 @@ from cep.rules.terms import (
     fluent_variables,
 )
 
-# Each repetition is a goal of its own.
+# Each repetition becomes a goal of its own.
 MOST_TIMES = 100
 MOST_REPEATED = 20_000
 """The maximum number of events in a pattern after every TIMES is expanded."""
@@ -83,7 +83,7 @@ class _Lowering:
         named = Schemas(program, types)
         self.schemas, self.errors, self.fluents = named.found, named.errors, named.fluents
         self.formulas = Formulas(program, self.fluents, self.known, self.atom)
-        # Rules that cannot be lowered, and whether the one at hand is one of them.
+        # The rules that cannot be lowered, and a flag for the current rule.
         self.bad = named.flawed
         self.flawed = False
         self.fresh = 0
@@ -293,7 +293,7 @@ class _Lowering:
                 "times",
             )
             return first
-        # Inside, an inner TIMES may have made names of its own: they are as local as the rest.
+        # An inner TIMES may have created names, which are local, too.
         local |= {name for name in names_in(first) if "'" in name}
         links = [first]
         for _ in range(times.count - 1):
@@ -309,7 +309,7 @@ class _Lowering:
         schema = self.schemas.get(atom.name)
         arguments: tuple[Expression, ...] = atom.arguments
         if schema is None:
-            self.flawed = True  # its names were refused before
+            self.flawed = True  # unknown names were reported before
             return Atom(atom.name, (), within, atom.span)
         fluent = atom.name in self.fluents.declared
         if not fluent and (atom.value is not None or atom.edge is not None):
@@ -407,7 +407,7 @@ class _Lowering:
         elif alert and (pattern.value is not None or pattern.edge is not None):
             self.error("an alert has no value", pattern.span, f"`INHIBITED BY {name}(..)`")
         elif alert:
-            return alerts.get(name)  # else it has mistakes of its own
+            return alerts.get(name)  # None if its own statement has mistakes
         elif fluent and pattern.edge is None:
             made = self.alert(watching(statement), {})
             return None if made is None else since_ever(replace(made, alert=replace(made.alert, hidden=True)))

@@ -13,7 +13,7 @@ from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import AggregateResult, Condition, Constant, Expression, PolicyChoice, StaticRule, Variable
 from cep.rules.window_forms import Over
 
-# Spans take no part in equality: two patterns written at different places may be the same pattern.
+# Equality ignores spans, so patterns at different places of a text can be equal.
 
 
 @dataclass(frozen=True, slots=True)

@@ -242,7 +242,7 @@ def _constant(expression: Expression) -> tuple[str, float] | None:
             try:
                 return "clock", read_clock(text)
             except CepError:
-                return None  # it is refused with its place where types are checked
+                return None  # type checking refuses it, with its place
     return None
 
 

@@ -20,8 +20,8 @@ from cep.rules.terms import Call
 P = ParamSpec("P")
 T = TypeVar("T")
 
-DEEPEST = 100  # parentheses and other nesting: what the parser's own recursion has to carry
-HIGHEST = 200  # the height of a tree, so that every later pass may recurse over it
+DEEPEST = 100  # the maximum nesting, e.g. of parentheses, which the parser reads by recursion
+HIGHEST = 200  # the maximum height of a tree, over which all later passes recurse
 
 
 class Cursor:

@@ -125,7 +125,7 @@ def _text(line: _Line) -> str:
     return text
 
 
-# -- what there is
+# -- items
 
 
 def _gaps(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
@@ -150,7 +150,7 @@ def _items(
     tokens = tokenise(text, line_starts(text))
     lines = _Places(text)
     at = 0
-    before = 0  # the offset behind the last item
+    before = 0  # the offset after the last item
     last: _Item | None = None
     previous: Token | None = None
     depth = arrows = 0
@@ -271,7 +271,7 @@ def _gap(previous: Token | None, token: Token, statement: ast.Statement | None, 
     if previous.key == ".":
         return beside
     if declared and "/" in (token.key, previous.key):
-        return beside  # a path of properties
+        return beside  # a property path
     word = previous.kind in ("name", "variable")
     match token.key:
         case "..":
@@ -308,7 +308,7 @@ def _columns(lines: Sequence[_Line]) -> Iterator[list[_Item]]:
     """Yield groups of items that are aligned in a column: at least one of them has more than the usual space before
     it."""
     runs: dict[tuple[str, str, int], list[_Item]] = {}
-    arrow: _Item | None = None  # the last one since a blank line
+    arrow: _Item | None = None  # the last arrow since a blank line
     for line in lines:
         arrow = None if line.blank else arrow
         for item in line.items[1:]:

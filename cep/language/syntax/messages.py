@@ -61,7 +61,7 @@ INSIDE = "braces hold a complete SPARQL pattern: `{ ?S a wt:Station OPTIONAL { ?
 
 EXAMPLES = {word: f"`{word}` {says}" for word, says in OPERATORS.items()}
 
-# What other languages write where an operator or a postfix is due here.
+# Operators and postfixes of other languages, and ours.
 FOREIGN_OPERATORS = {
     "&": "AND",
     "&&": "AND",
@@ -83,20 +83,20 @@ FOREIGN_OPERATORS = {
     "IN": "WITHIN",
     "XOR": "OR",
 }
-# What other languages call windows.
+# Windows of other languages, and ours.
 FOREIGN_WINDOWS = {
     "TUMBLING": EACH, "TUMBLE": EACH, "FIXED": EACH, "HOPPING": EVERY, "HOP": EVERY, "SLIDING": EVERY, "SLIDE": EVERY,
     "HOURLY": EACH, "DAILY": EACH, "GAP": SESSION, "SESSIONS": SESSION,
 }  # fmt: skip
-# What SQL writes between two values, and what is written instead.
+# Tests of SQL, and what to write instead.
 FOREIGN_TESTS = {
     "LIKE": '`starts_with(F, "m")`, `ends_with(F, "k")`, `contains(F, "il")`, or by a regular expression, '
     '`matches(F, "^m")`',
 }
 FOREIGN_TESTS.update(ILIKE=FOREIGN_TESTS["LIKE"], RLIKE=FOREIGN_TESTS["LIKE"], REGEXP=FOREIGN_TESTS["LIKE"])
-# How they join conditions.
+# Signs and words that join conditions in other languages.
 FOREIGN_LOGIC = {"&": BOTH, "&&": BOTH, ";": BOTH, "AND": BOTH, "|": EITHER, "||": EITHER, "OR": EITHER, "XOR": EITHER}
-# What SPARQL writes before braces.
+# Words that come before braces in SPARQL.
 FOREIGN_GRAPHS = frozenset(("OPTIONAL", "UNION", "MINUS", "FILTER", "GRAPH", "SERVICE", "SELECT", "ASK", "WHERE"))
 FOREIGN_NULLS = ("null", "NULL", "Null", "None")
 TIMES = "`smoke(R) TIMES 3`"

@@ -35,7 +35,7 @@ def collect(source: Source, parameters: Parameters, recovery: Recovery | None = 
         if cursor.token.key == "PREFIX" and cursor.peek().key not in ("(", "<-", ":-", "."):
             try:
                 prefix(cursor)
-            except CepError:  # said when the statement is read
+            except CepError:  # reported when the statement is read
                 continue
         elif begins_parameter(cursor) and (cursor.peek(2).key == "=" or _begins_statement(cursor)):
             first, name = cursor.token, cursor.peek()

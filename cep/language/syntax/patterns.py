@@ -28,7 +28,7 @@ def pattern(cursor: Cursor) -> ast.PatternTree:
     first = cursor.token
     left = _repeated(cursor)
     after_where = False
-    waiting: ast.UnlessTree | None = None  # an UNLESS that has not met its WITHIN
+    waiting: ast.UnlessTree | None = None  # an UNLESS whose WITHIN has not been read yet
     while (step := cursor.token).key in _STEPS:
         height = cursor.height
         if step.key in ("AND", "OR") and after_where:
@@ -47,7 +47,7 @@ def pattern(cursor: Cursor) -> ast.PatternTree:
             met = replace(waiting, duration=ticks, span=cursor.span(first) if left is waiting else waiting.span)
             left = _with_deadline(left, waiting, met)
             waiting = None
-            continue  # no new node
+            continue  # no node was added
         else:
             left = _postfixed(cursor, step, first, left)
         cursor.grow(max(height, cursor.height), step)

@@ -46,11 +46,11 @@ class Token(NamedTuple):
         return Span(*self.stop, *self.stop)
 
 
-_BREAKS = r"\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # where str.splitlines cuts, and so where errors count lines
+_BREAKS = r"\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # the line breaks of `str.splitlines`, by which errors count lines
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.\-]*:"
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 
-# Possessive repeats (`*+`) keep every alternative linear in the text.
+# Possessive repeats (`*+`) make the time of every alternative linear in the text.
 _TOKEN = re.compile(
     rf"""
     (?P<skip>(?:\s|[#%][^{_BREAKS}]*+)++)

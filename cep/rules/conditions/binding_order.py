@@ -57,14 +57,14 @@ def arrange(
     for condition in conditions:
         for error in _misnamed(condition, relations, source):
             errors.append(error)
-    if errors:  # types are not asked for, so unknown functions are reported here
+    if errors:  # types are not checked after a mistake, so unknown functions are reported here
         for call in (call for condition in conditions for call in _calls(condition)):
             if (wrong := unknown_function(call, source)) is not None:
                 errors.append(wrong)
         raise errors[0] if len(errors) == 1 else CepErrors(errors)
     known = set(bound)
-    waiting: dict[str, list[int]] = {}  # by variable without a value: the conditions that have it
-    ready: list[tuple[int, int]] = []  # a heap of (rank, place)
+    waiting: dict[str, list[int]] = {}  # variable without a value -> the conditions that contain it
+    ready: list[tuple[int, int]] = []  # a heap of (rank, index of the condition)
     ranks: list[int | None] = [_rank(condition, known, relations) for condition in conditions]
     for place, rank in enumerate(ranks):
         if rank is not None:
@@ -77,7 +77,7 @@ def arrange(
     while ready:
         rank, place = heappop(ready)
         if place not in left or rank != ranks[place]:
-            continue  # it has another rank by now
+            continue  # its rank has changed
         del left[place]
         order.append(conditions[place])
         fresh = binding(conditions[place], known)

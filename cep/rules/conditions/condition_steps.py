@@ -27,7 +27,7 @@ class BoundRows:
     rows: int
     index: Ints | None = None
     mask: Mask | None = None
-    ends: Ints | None = None  # of the rows that there were at first
+    ends: Ints | None = None
 
     def ended(self) -> Ints:
         """Return the end of each row's occurrence."""
@@ -123,7 +123,7 @@ def semijoin(probe: Probe, arguments: list[Argument], negated: bool, needed: Liv
         if not negated:
             batch.narrow(found)
             return
-        # What the relation cannot have is not in it; but of what is missing nothing is known.
+        # A value that the relation cannot contain is not in it. It is unknown whether a missing value is in it.
         there = ~found
         for argument, column in zip(arguments, columns):
             if argument.given is not None:

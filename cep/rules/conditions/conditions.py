@@ -139,7 +139,7 @@ class _Builder:
             except CepError as error:
                 self.errors.add(error)
                 for variable in binding(condition, self.types):
-                    self.types[variable] = "any"  # one mistake is reported once
+                    self.types[variable] = "any"  # "any" avoids a second report of the same mistake
         if self.errors:
             raise self.errors[0] if len(self.errors) == 1 else CepErrors(self.errors)
         return tuple(self.steps)
@@ -217,7 +217,7 @@ class _Builder:
                 batch.settle(needed)
             column = value(batch.columns, batch.rows)
             batch.columns[name] = column
-            if checked:  # `=` is false where a side is missing
+            if checked:  # `=` is false if a side is missing
                 batch.narrow(~missing(column, type))
 
         self.steps.append(run)
@@ -225,15 +225,15 @@ class _Builder:
 
     def bind(self, name: str, type: str) -> None:
         self.types[name] = type
-        if "#" not in name:  # the second of a variable that stands twice
+        if "#" not in name:  # not the second occurrence of a variable in a predicate
             self.binds[name] = type
 
     def ask(self, predicate: Predicate, needed: Live, live: Live, keep: bool) -> None:
         names = Counter(argument.name for argument in predicate.arguments if isinstance(argument, Variable))
         relation = self.relations[predicate.name]
         bound: dict[int, Typed] = {}
-        wanted: dict[int, str] = {}  # position -> variable it binds
-        again: list[tuple[str, str]] = []  # a variable that stands twice: the second is compared
+        wanted: dict[int, str] = {}  # position -> the variable that it binds
+        again: list[tuple[str, str]] = []  # the two names of a variable that occurs twice; their values are compared
         seen: set[str] = set()
         errors = Mistakes()
         for i, argument in enumerate(predicate.arguments):
@@ -316,7 +316,7 @@ def _fit(typed: Typed, type: str | None) -> Typed:
 
 
 def _dear(typed: Typed) -> bool:
-    # Distances, work with texts and values of unknown kind: worth leaving out the rows that have already failed.
+    # Distances, text functions and values of unknown type are slow, so rows that have already failed are dropped first.
     if not isinstance(typed, TypedCall):
         return False
     coded = any(argument.type in CODED for argument in typed.arguments)

@@ -20,7 +20,7 @@ Shapes = NDArray[np.object_]
 LONG_FIRST = re.compile(r"(?:https?://www\.opengis\.net/def/crs/OGC/[\d.]+/|urn:ogc:def:crs:OGC:[\d.]*:)CRS84")
 LAT_FIRST = re.compile(r"(?:https?://www\.opengis\.net/def/crs/EPSG/[\d.]+/|urn:ogc:def:crs:EPSG:[\d.]*:)4326")
 _LITERAL = re.compile(r"\s*(?:<([^>]*)>)?(.*)", re.DOTALL)
-_KINDS = range(8)  # of geometry: a point to a collection; the rest are curves and surfaces in space
+_KINDS = range(8)  # shapely's geometry types from point to collection; the others are curves and surfaces in space
 _ROUND, _HALF = 360.0, 180.0
 _FARTHEST = 720.0
 
@@ -78,10 +78,10 @@ def read_all(texts: Sequence[str]) -> tuple[Shapes, dict[int, WrongArea]]:
 
 
 def _parsed(texts: list[str]) -> tuple[Shapes, dict[int, WrongArea]]:
-    with np.errstate(all="ignore"):  # a number beyond the floats is reported as no coordinate
+    with np.errstate(all="ignore"):  # a number too large for a float is reported as a wrong coordinate
         try:
             return np.atleast_1d(shapely.from_wkt(texts)), {}
-        except (shapely.errors.GEOSException, NotImplementedError) as error:  # the latter of curves, which it lacks
+        except (shapely.errors.GEOSException, NotImplementedError) as error:  # shapely does not implement curves
             if len(texts) == 1:
                 reason = str(error).removeprefix("ParseException: ").removeprefix("IllegalArgumentException: ")
                 return np.array([None]), {0: WrongArea(f"this is not WKT: {reason[:1].lower()}{reason[1:]}", _EXAMPLE)}
@@ -138,7 +138,7 @@ def _unwound(shape: Shape) -> Shape:
 def _polygon(ring: Shape) -> Shape:
     points = shapely.get_coordinates(ring)
     points, turned = (points[:-1], True) if _goes_round(points) else _continued(points)
-    if turned:  # it goes round a pole, and holds that of its hemisphere
+    if turned:  # the ring surrounds the pole of its hemisphere, so the area contains this pole
         lats = points[:, 1]
         if lats.min() < 0 < lats.max():
             hint = "write which by going along it: `..., 180 -90, -180 -90, ...`"
@@ -210,8 +210,8 @@ class Known:
 
     def _reset(self) -> None:
         self._of = (self._pool.generation, self._pool.areas)
-        self._place: Ints = np.empty(0, dtype=np.int64)  # by code; -1 what was not met; the last that of the missing
-        self.shapes: Shapes = np.array([None])  # the first stands for what has none
+        self._place: Ints = np.empty(0, dtype=np.int64)  # index of the shape by code; -1: not read; last: missing code
+        self.shapes: Shapes = np.array([None])  # the shape at index 0 is for texts that have none
         self.bounds: Floats = np.full((1, 4), np.nan)
 
     def places(self, codes: Ints) -> Ints:

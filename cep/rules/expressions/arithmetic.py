@@ -29,7 +29,7 @@ def of_numbers(function: str, left: Typed, right: Typed) -> TypedCall:
     return TypedCall(function, (sides[0], sides[1]), common)
 
 
-_TICK_RULES = {  # N: a number, which is seconds where the third entry says so
+_TICK_RULES = {  # (operator, left type, right type): the type of the result
     ("+", "time", "duration"): "time", ("+", "duration", "time"): "time", ("+", "duration", "duration"): "duration",
     ("-", "time", "time"): "duration", ("-", "time", "duration"): "time", ("-", "duration", "duration"): "duration",
     ("/", "duration", "duration"): "float", ("//", "duration", "duration"): "int",

@@ -30,7 +30,7 @@ def days_of(local: Ints) -> Ints:
 
 def civil(days: Ints) -> tuple[Ints, Ints, Ints]:
     """Return year, month and day of the month for days since 1970-01-01."""
-    shifted = days + 719_468  # since 0000-03-01
+    shifted = days + 719_468  # days since 0000-03-01
     era: Ints = np.floor_divide(shifted, 146_097)
     of_era = shifted - era * 146_097
     year = (of_era - of_era // 1_460 + of_era // 36_524 - of_era // 146_096) // 365

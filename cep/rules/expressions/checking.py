@@ -326,7 +326,7 @@ class _Checker:
             side = coerced(argument, common)
             assert side is not None, "what has a common type can be coerced to it"
             arguments.append(side)
-        while len(arguments) > 1:  # in pairs, so that the tree is no higher than many arguments need
+        while len(arguments) > 1:  # in pairs, so that many arguments do not make a high tree
             pairs = [arguments[i : i + 2] for i in range(0, len(arguments), 2)]
             arguments = [
                 fold(TypedCall(call.function, tuple(pair), common)) if len(pair) == 2 else pair[0] for pair in pairs

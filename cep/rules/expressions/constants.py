@@ -51,7 +51,7 @@ def constant_mistakes(name: str, arguments: tuple[Typed, ...]) -> Iterator[Argum
         except CepError as error:
             yield 0, error.message, error.hint, "type"
     elif name == "inside" and values[2] is not None and not isinstance(values[2], Iri):
-        from cep.rules.expressions.areas import WrongArea, read  # shapely: loaded only where there are areas
+        from cep.rules.expressions.areas import WrongArea, read  # needs shapely: imported only if there are areas
 
         try:
             read(str(values[2]))
@@ -111,7 +111,7 @@ def _template(template: str, arguments: tuple[Typed, ...]) -> Iterator[ArgumentM
 
 
 def _calendar(name: str, values: Sequence[object]) -> Iterator[ArgumentMistake]:
-    from cep.rules.expressions.calendar import unknown_unit, unknown_zone  # zones: read only where they are used
+    from cep.rules.expressions.calendar import unknown_unit, unknown_zone  # reads time zones: imported only if needed
 
     first = 1 if name == "date_trunc" else 0
     if first:

@@ -106,7 +106,7 @@ def _sized(evaluate: Callable[[Columns], Operand], typed: Typed) -> Evaluation:
         if plain:
             result = evaluate(columns)
         else:
-            with np.errstate(all="ignore"):  # what is not finite becomes missing
+            with np.errstate(all="ignore"):  # results that are not finite become missing
                 result = evaluate(columns)
         return result if np.ndim(result) else np.full(rows, result)
 
@@ -131,7 +131,7 @@ class _Compiler:
                 evaluate = self.call(typed)
                 if _varies(typed):
                     return evaluate
-                # Nothing but constants, and missing: else it would have been folded.
+                # The arguments are constants, and the result is missing: otherwise the call would have been folded.
                 with np.errstate(all="ignore"):
                     once = np.reshape(evaluate({}), -1)[0]
                 return lambda columns: once
@@ -163,12 +163,12 @@ class _Compiler:
             return lambda columns: always
         implementation: Callable[..., Operand]
         if function == "inside":
-            from cep.rules.expressions.areas import containment  # shapely: loaded only where there are areas
+            from cep.rules.expressions.areas import containment  # needs shapely: imported only if there are areas
 
             implementation = containment(types[2], pool)
         elif function in ZONED:
             from cep.rules.expressions.calendar import (
-                implementation as of_calendar,  # zones: read only where they are used
+                implementation as of_calendar,  # imported only if needed
             )
 
             implementation = of_calendar(function, pool)
@@ -265,13 +265,13 @@ class _Compiler:
             order = by_value(variant.ORDERS_OF_TEXTS[operator], (left.type, right.type), "bool", pool)
             return lambda columns: np.equal(order(x(columns), y(columns)), 1)
         compare = _COMPARE[operator]
-        # NaN is never equal, less or greater, MISSING is less than all: what comes out true by mistake is masked.
+        # NaN is never equal, less or greater; MISSING is less than every int. A mask corrects wrong results.
         if left.type == "float":
             there, first, second = _not_nan, operator == "!=", operator == "!="
         else:
             there, first, second = _not_missing, operator in ("=", "!=", "<", "<="), operator in ("=", "!=", ">", ">=")
             if operator == "=" and not (may_miss(left, self.optional) and may_miss(right, self.optional)):
-                first = second = False  # missing equals only missing
+                first = second = False  # two missing values are the only mistake
         first, second = first and may_miss(left, self.optional), second and may_miss(right, self.optional)
         if first or second:
             return lambda columns: _masked(compare, there, x(columns), y(columns), first, second)
@@ -299,7 +299,7 @@ def _varies(typed: Typed) -> bool:
         case TypedVariable():
             return True
         case TypedCall(function, arguments):
-            return function == "inside" or any(map(_varies, arguments))  # what an IRI names may change
+            return function == "inside" or any(map(_varies, arguments))  # the area of an IRI may change
     return False
 
 
@@ -322,7 +322,7 @@ def _of_kind(codes: Operand, kind: int, pool: Pool) -> Operand:
 
 
 def _doubtful(coerced: Typed, other: Typed) -> bool:
-    # An integer beside a float: comparing it as a float may round, unless the other is known to be small.
+    # Comparing an int with a float as floats may round the int, unless it is known to be small.
     if not isinstance(coerced, TypedCall) or coerced.function != "to_float" or coerced.arguments[0].type != "int":
         return False
     return not (isinstance(other, TypedConstant) and abs(float(other.value)) < 2.0**53)

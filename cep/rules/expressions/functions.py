@@ -122,7 +122,7 @@ def subtract_int(a: Operand, b: Operand) -> Operand:
 
 def multiply_int(a: Operand, b: Operand) -> Operand:
     product = np.multiply(a, b)
-    # What was wrapped is off by at least 2**64, far more than the rounding of the float product.
+    # After an overflow, the product is off by at least 2**64, far more than the rounding of the float product.
     beyond = np.abs(np.multiply(a, b, dtype=np.float64, casting="unsafe") - product) > 2.0**60
     return _int(product, beyond | absent(a) | absent(b))
 
@@ -149,7 +149,7 @@ def power_int(a: Operand, b: Operand) -> Operand:
 
 
 def min_int(a: Operand, b: Operand) -> Operand:
-    return np.minimum(a, b)  # MISSING is the least of all
+    return np.minimum(a, b)  # MISSING is the smallest int
 
 
 def max_int(a: Operand, b: Operand) -> Operand:
@@ -279,7 +279,7 @@ def round_to(column: Operand, digits: Operand) -> Operand:
     return np.where(absent(digits), np.nan, finite(result))
 
 
-# --- which one, by the type of the first argument ---------------------------------------------------------------------
+# --- functions by the type of the first argument ---
 
 INT_COLUMNS: dict[str, Callable[..., Operand]] = {
     "+": add_int, "-": subtract_int, "*": multiply_int, "//": divide_int, "mod": mod_int, "**": power_int,

@@ -50,4 +50,4 @@ def _time(text: str) -> str | None:
         ticks = read_time(written)
     except CepError:
         return None
-    return write_time(ticks) if set(written) & set("W, ") else written  # forms of records alone
+    return write_time(ticks) if set(written) & set("W, ") else written  # only records use these forms

@@ -27,7 +27,7 @@ def distinct_rows(columns: list[Ints], codes: bool) -> tuple[list[Ints], Ints]:
     first = columns[0]
     top = int(first.max(initial=0)) + 1
     if codes and len(columns) == 1 and top <= 8 * len(first) + 64:
-        place = np.full(top + 1, -1, dtype=np.int64)  # the last place is that of the missing
+        place = np.full(top + 1, -1, dtype=np.int64)  # the last entry is for the missing code
         place[np.maximum(first, -1)] = 0
         found = np.flatnonzero(place == 0)
         place[found] = np.arange(len(found))
@@ -51,7 +51,7 @@ class Memo:
         self._compute = compute
         self._pool = pool
         self._generation = -1
-        self._known: Ints = np.empty(0, dtype=np.int64)  # 64-bit words; the last is that of the missing
+        self._known: Ints = np.empty(0, dtype=np.int64)  # words of results by code; last: the missing code
         self._missing: Operand = compute(np.empty(0, dtype=np.int64))
 
     def __call__(self, codes: Ints) -> Operand:
@@ -75,7 +75,7 @@ class Memo:
         self._known, self._generation = known, self._pool.generation
 
 
-_UNKNOWN = MISSING + 1  # a result that happens to have this word is computed again each time
+_UNKNOWN = MISSING + 1  # a result that equals this word is computed again each time
 
 
 def by_value(function: Callable[..., Any], types: tuple[str, ...], gives: str, pool: Pool) -> Callable[..., Operand]:

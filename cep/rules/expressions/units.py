@@ -37,7 +37,7 @@ class Unit:
 _INCH, _FOOT, _YARD, _MILE, _NAUTICAL = (Fraction(x) for x in ("0.0254", "0.3048", "0.9144", "1609.344", "1852"))
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _POUND, _GRAVITY, _GALLON = Fraction("0.45359237"), Fraction("9.80665"), Fraction("0.003785411784")
-_MERCURY = Fraction("13.5951") * _GRAVITY  # pascals of a millimetre, by convention
+_MERCURY = Fraction("13.5951") * _GRAVITY  # the pressure of a millimetre of mercury in pascals, by convention
 _POUND_FORCE = _POUND * _GRAVITY
 
 _MULTIPLIERS: dict[str, dict[str, int | str | Fraction]] = {

@@ -19,7 +19,7 @@ from cep.core.values import FLOAT, INT, Ints, Pool
 def rank(column: Column, type: str, pool: Pool) -> pl.Series:
     """Return numbers that sort like the values. Equal values have equal numbers."""
     if type not in CODED:
-        # A missing float is NaN, which would come last.
+        # A missing float is NaN, which would sort last.
         return pl.Series(np.where(np.isnan(column), -np.inf, column + 0.0) if type == "float" else column)
     codes = pl.Series(column).unique().sort().to_numpy()
     if type == "any":
@@ -35,7 +35,7 @@ def rank(column: Column, type: str, pool: Pool) -> pl.Series:
             {
                 "kind": np.where(
                     pool.kinds(codes) == FLOAT, INT, pool.kinds(codes)
-                ),  # FREE, the least, if it is missing
+                ),  # a missing value has the smallest kind, FREE
                 "number": pool.numbers(codes),
                 "integer": pool.integers(codes),
                 "text": texts,

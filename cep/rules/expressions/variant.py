@@ -158,10 +158,10 @@ def in_order(operator: str, a: Mixed, b: Mixed) -> Operand:
     """Return a mask of the rows where both are numbers and the order comparison holds, exactly."""
     one, other = ~absent(a.integer), ~absent(b.integer)
     holds: Operand = np.where(one & other, ORDERS[operator](a.integer, b.integer), ORDERS[operator](a.number, b.number))
-    # A float that no int equals, beside an int: the int is rounded, and may seem equal to one beyond 64 bits.
+    # An int that is rounded to a float may seem equal to a float beyond 64 bits.
     beyond = np.asarray((one != other) & np.equal(a.number, b.number))
     if beyond.any():
-        above = np.where(one, -1.0, 1.0) * np.sign(a.number)  # the one beyond is the greater where it is positive
+        above = np.where(one, -1.0, 1.0) * np.sign(a.number)  # a positive float beyond 64 bits is the greater value
         holds = np.where(beyond, ORDERS[operator](above, 0.0), holds)
     return holds
 
@@ -188,7 +188,7 @@ def compare_int_float(operator: str, a: Ints, b: Operand) -> Operand:
     rounded = to_float(a)
     result = np.asarray(COMPARISONS_OF_FLOATS[operator](rounded, b))
     close = np.asarray(np.equal(rounded, b) & (np.abs(rounded) >= 2.0**53))
-    if close.any():  # the rounding of the int hides which is greater
+    if close.any():  # rounding the int may hide a difference
         ints, floats = np.broadcast_to(a, close.shape)[close], np.broadcast_to(b, close.shape)[close]
         beyond = floats >= 2.0**63
         exact = np.where(beyond, 0.0, floats).astype(np.int64)

@@ -106,7 +106,7 @@ class Closing:
         self.max_rows = max_rows
         self.relations: dict[str, Relation] = dict(given)
         self.errors = Mistakes()
-        self.rules: dict[str, list[StaticRule]] = {}  # what has a body
+        self.rules: dict[str, list[StaticRule]] = {}  # rules with a body
         self.facts: dict[str, list[StaticRule]] = {}
         self.arity: dict[str, int] = {name: table.width for name, table in tables.items()}
         self.arity |= {name: len(each.attributes) for name, each in declared.items()}
@@ -155,7 +155,7 @@ class Closing:
     def run(self) -> Statics:
         if self.errors:
             raise _together(self.errors)
-        for name, arity in self.arity.items():  # so that every name is known; replaced in its turn
+        for name, arity in self.arity.items():  # makes every name known; each relation is replaced later
             self.relations[name] = MaterializedRelation(name, ("any",) * arity)
         groups, cycles = strata(list(self.arity), self.rules)
         for cycle in cycles:
@@ -180,7 +180,7 @@ class Closing:
         message = f"`{names[0]}` depends on its own absence (not stratified): `{names[0]}` needs {path}"
         return self.error(message, negated.span, "what stands under `not` must be decided before", "stratified")
 
-    # --- one predicate, or several that need each other
+    # --- one predicate, or several that depend on each other
 
     def close_group(self, names: Sequence[str], recursive: bool) -> None:
         rules = [rule for name in names for rule in self.rules.get(name, ())]
@@ -228,7 +228,7 @@ class Closing:
             hint = "facts, or a predicate that lists the values, in the body of one of them make it a table"
             raise self.error(message, rules[0].span, hint, "deep")
         self.relations[name] = called
-        called.probe(dict.fromkeys(range(called.arity), "any"), ())  # for its mistakes, called or not
+        called.probe(dict.fromkeys(range(called.arity), "any"), ())  # reports its mistakes, even if it is never called
 
     # --- types and rows of facts
 
@@ -253,7 +253,7 @@ class Closing:
                 return {
                     name: MaterializedRelation(name, [type or "any" for type in row]) for name, row in types.items()
                 }
-            for row in types.values():  # what stays empty may hold anything
+            for row in types.values():  # a column that stays empty may contain any type
                 row[:] = [type or "any" for type in row]
 
     def grow_types(self, types: Mapping[str, list[str | None]], rules: Sequence[StaticRule]) -> list[CepError]:
@@ -273,7 +273,7 @@ class Closing:
             waiting.remove(number)
             rule, errors[number] = rules[number], []
             if any(None in types[p.name] for p in needs[number] if p.name in types and not p.negated):
-                continue  # of what is still empty no type is known
+                continue  # the types of an empty table are not known yet
             row = types[rule.name]
             before = list(row)
             for entry in entries(rule, tables):

@@ -94,7 +94,7 @@ class Fixpoint:
         for variant in variants:
             if variant.entry.delta is None:
                 self.derive(variant, {}, 1)
-        takers: dict[str, list[int]] = {}  # by predicate: the variants that take its new rows
+        takers: dict[str, list[int]] = {}  # predicate -> the variants that read its new rows
         for number, variant in enumerate(variants):
             if variant.entry.delta is not None:
                 takers.setdefault(variant.entry.delta, []).append(number)

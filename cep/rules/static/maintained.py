@@ -219,7 +219,7 @@ class _Single:
         relation = of.relations[condition.name]
         held = (
             relation.held if isinstance(relation, TableWithConstants) else range(table.arity)
-        )  # places that the table has
+        )  # the positions that the table has
         entry = enter(condition.arguments, list(held))
         names = {place: entry.names[at] for place, at in enumerate(held)}
         types = {name: table.types[place] for place, name in names.items()}
@@ -232,7 +232,7 @@ class _Single:
             known = {**types, **conditions.binds}
             made = [check(argument, known, of.source) for argument in rule.arguments]
             if any(grown(type, each.type) != type for each, type in zip(made, self.table.types)):
-                raise _Wider  # the table that is entered holds more kinds of values than others that bind the variable
+                raise _Wider  # the entered table has more kinds of values than other conditions for the variable
             heads.append(
                 tuple(compile_expression(fit_head(each, type), of.pool) for each, type in zip(made, self.table.types))
             )

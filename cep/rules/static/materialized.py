@@ -55,12 +55,12 @@ class MaterializedRelation:
     """
 
     def __init__(self, name: str, types: Sequence[str]) -> None:
-        from cep.core.hashtable import KeySet  # kernels: loaded only where there are tables
+        from cep.core.hashtable import KeySet  # has kernels: imported only if there are tables
 
         self.name = name
         self.types: tuple[str, ...] = tuple(types)
         self._rows = KeySet(max(1, len(types)))
-        self._until: Ints | None = None  # of each row; since when it holds is a last word of it
+        self._until: Ints | None = None  # the end of each row's validity; its start is the row's last word
         self._edits: Edits | None = None
         self._indexes: dict[tuple[tuple[int, ...], tuple[int, ...]], _Index] = {}
 
@@ -254,7 +254,7 @@ class _Index:
         self.table = table
         self.until = until
         self.edits = edits
-        self.whole = self.all or until is not None or edits is not None  # then parts are rows
+        self.whole = self.all or until is not None or edits is not None  # indexes rows, not parts of rows
         self.done = 0
         self.parts = KeySet(max(1, len(self.bound) + len(self.wanted)))
         self.groups = KeySet(max(1, len(self.bound)))

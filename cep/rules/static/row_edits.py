@@ -19,9 +19,9 @@ from cep.rules.expressions.value_order import sort_key, sorting
 if TYPE_CHECKING:
     from cep.core.hashtable import KeySet
 
-_GAP = 1 << 32  # between labels that were given all at once
-_SINGLE = 64  # new rows that find their places one by one
-_GONE = 1024  # rows that may have gone, besides as many as there are
+_GAP = 1 << 32  # the gap between labels that `_sort` assigns
+_SINGLE = 64  # the maximum number of new rows that are inserted one by one
+_GONE = 1024  # removed rows that may remain, in addition to one per present row
 
 
 class Edits:
@@ -34,7 +34,7 @@ class Edits:
         self.table, self.types, self.pool = table, types, pool
         self.count = table.count
         self.flipped: set[int] = set()
-        self._times: Ints = np.ones(table.count, dtype=np.int64)  # how often each row has come
+        self._times: Ints = np.ones(table.count, dtype=np.int64)  # the number of times that each row is present
         self._sort()
 
     def _sort(self) -> None:
@@ -86,7 +86,7 @@ class Edits:
                 label = low + _GAP if high is None else (low + high) // 2
             self._order = np.insert(order, place, row)
             self.labels[row] = label
-            if label == low:  # there was no room
+            if label == low:  # no label is left between the neighbours
                 self.labels[self._order] = np.arange(len(self._order), dtype=np.int64) * _GAP
 
     def there(self, rows: Ints, former: bool = False) -> NDArray[np.bool_]:

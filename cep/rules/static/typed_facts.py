@@ -116,7 +116,7 @@ class DeclaredFacts:
                 hint = 'a time of day is `time("22:00")`, a point in time `2013-02-08T22:00:00Z`'
                 self.error(message, argument.span, hint)
                 return
-        self.types[at] = "duration" if True in kinds else "time" if kinds else "any"  # without facts it may be either
+        self.types[at] = "duration" if True in kinds else "time" if kinds else "any"  # without facts, both are possible
 
     def _type(self, argument: Expression) -> str | None:
         try:
@@ -131,7 +131,7 @@ class DeclaredFacts:
             self.errors.append(error)
             return
         declared = self.declaration.attributes[at].type
-        mixed = declared == "time" and typed.type in TICKS  # reported with all of the column
+        mixed = declared == "time" and typed.type in TICKS  # mixtures are reported for the whole column
         if coerced(typed, declared) is None and not mixed:
             self.errors.append(self.mismatch(at, typed.type, argument))
 
@@ -251,7 +251,7 @@ def converted(series: pl.Series, type: str, format: TimeFormat | None = None) ->
             return series.replace_strict({0: False, 1: True}, default=None, return_dtype=pl.Boolean)
         return series if dtype == pl.Boolean else None
     if dtype == pl.Time:
-        return (series.cast(pl.Int64) // 1_000).cast(pl.Duration("us"))  # nanoseconds since midnight
+        return (series.cast(pl.Int64) // 1_000).cast(pl.Duration("us"))  # from nanoseconds since midnight
     if dtype.is_numeric():
         return (series.cast(pl.Float64) * 1_000_000).round().cast(pl.Int64, strict=False).cast(_dtypes()[type])
     if type == "time" and dtype == pl.Duration:

@@ -207,7 +207,7 @@ class _ProgramReader:
         kept = [(each, no) for each, no in zip(parts, negated, strict=True) if not isinstance(each, Truth)]
         if not kept:
             return Truth(True, span)
-        kept.sort(key=lambda pair: pair[1])  # what holds comes first
+        kept.sort(key=lambda pair: pair[1])  # positive parts first
         if kept[0][1]:
             self.asks_top = True
             kept.insert(0, (FormulaAtom(TOP, (), span=span), False))
@@ -247,7 +247,7 @@ class _ProgramReader:
             found = self.operators(cursor, first)
             part = self.prefixed(cursor)
             span = cursor.span(first)
-            if isinstance(part, Truth):  # of what always holds, and of what never does, every operator says the same
+            if isinstance(part, Truth):  # no operator changes a formula that is always or never true
                 return replace(part, span=span)
             timed: list[Formula] = [MetricFormula(operator, (part,), within, span) for operator, within in found]
             if len(timed) == 1:

@@ -115,7 +115,7 @@ def _grows(rule: LarsRule, argument: Expression, component: Component) -> bool:
     if not _moves(rule, argument) or _bounded(rule, argument):
         return False
     own: set[str] = set()
-    given: set[str] = set()  # by atoms whose values do not grow
+    given: set[str] = set()  # variables of graphs and of predicates outside the component
     for each in rule.body:
         if isinstance(each, LarsLiteral) and not each.negated:
             names = own if each.atom.predicate in component.predicates else given

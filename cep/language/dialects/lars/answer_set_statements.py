@@ -87,7 +87,7 @@ class AnswerSetStatements:
         made: list[ast.Statement] = [_declared(ASKS, ("int", *self.asked.types))]
         for number, name in enumerate(self.parts.inputs):
             if name != BEGUN and name not in self.relations.predicates:
-                continue  # it is never true
+                continue  # this input is never true
             own = [Variable(f"X{at}") for at in range(len(self.asked.of[number]))]
             formula = self.timeline if name == BEGUN else FormulaAtom(self.relations.now(name), tuple(own))
             places: list[Expression] = [_filler(type) for type in self.asked.types]

@@ -91,5 +91,5 @@ def _type(expression: Expression, known: Mapping[str, str]) -> str | None:
         return None
     try:
         return check(expression, known).type
-    except CepError:  # it is told where the expression is used
+    except CepError:  # the mistake is reported where the expression is used
         return None

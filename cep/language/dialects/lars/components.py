@@ -92,7 +92,7 @@ def _cycle(inside: list[_Edge]) -> Cycle | None:
     out: dict[str, list[_Edge]] = {}
     for edge in inside:
         out.setdefault(edge.head, []).append(edge)
-    last: dict[str, _Edge | None] = {negative.body: None}  # the edge by which each predicate is reached first
+    last: dict[str, _Edge | None] = {negative.body: None}  # the edge by which each predicate was first reached
     waiting = deque([negative.body])
     while negative.head not in last:
         for edge in out.get(waiting.popleft(), ()):

@@ -213,7 +213,7 @@ def _windowed(cursor: LarsCursor) -> LarsLiteral:
     if found.modality != NOW:
         return replace(found, window=window)
     if isinstance(window, TimeWindow) and window.step == 1:
-        return found  # each such window holds the present tick
+        return found  # each such window contains the current tick
     where = cursor.span(asked)
     cursor.stop("the operator of the window is missing", f"`diamond(..)`, `box(..)` or `@(T, ..)`: {hint}", where)
 

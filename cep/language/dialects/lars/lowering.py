@@ -78,7 +78,7 @@ class _Lowering:
         self.relations.column_names |= whole.column_names
         self.relations.constrained = True
         timeline = self.relations.timeline(self.relations.fresh("first"))
-        for name in (*parts.inputs, *parts.names):  # the solver's tables have types of their own
+        for name in (*parts.inputs, *parts.names):  # columns of the solver's tables need a type
             self.types[name] = tuple("any" if each == UNKNOWN else each for each in self.types.get(name, ()))
         self.answer_sets = AnswerSetStatements(parts, self.types, self.relations, options, INCONSISTENT, timeline)
 
@@ -101,7 +101,7 @@ class _Lowering:
             derived.append(ast.FluentDeclaration(INCONSISTENT, (ast.AttributeTree("models", "int"),)))
             asked = () if self.answer_sets is None else self.answer_sets.parts.inputs
             for each in list(derived[:-1]):
-                if each.name in asked:  # the solver alone asks it
+                if each.name in asked:  # only the solver uses it
                     derived[derived.index(each)] = replace(each, name=self.relations.now(each.name))
                     helpers.append(self.relations.now(each.name))
                     continue

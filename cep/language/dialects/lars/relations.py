@@ -183,7 +183,7 @@ class Relations:
             case _:
                 return WindowTicks(self.tick, first, None)
 
-    # --- what comes in ---
+    # --- inputs ---
 
     def _input(self, literal: LarsLiteral, at: Variable | None) -> Formula:
         span = literal.span
@@ -292,7 +292,7 @@ class Relations:
         by = tuple(dict.fromkeys(each for each in literal.atom.arguments if isinstance(each, Variable)))
         return AggregatedFormula(rows, (AggregateResult(number.name, "count", None),), by, literal.span)
 
-    # --- what is derived ---
+    # --- derived predicates ---
 
     def _derived(self, literal: LarsLiteral, at: Variable | None) -> Formula:
         name, span = literal.atom.predicate, literal.span
@@ -304,7 +304,7 @@ class Relations:
             return self._every_derived(self.distinct(literal), stepped)
         literal = self.distinct(literal)
         own = at or self.fresh("tick")
-        if at is None and not stepped:  # at some tick: at any before, or now
+        if at is None and not stepped:  # true at some earlier tick, or now
             parts: list[Formula] = []
             if name in self.placed:
                 placed = self.atom(literal, self.at(name), own)
@@ -322,7 +322,7 @@ class Relations:
         parts: list[Formula] = []
         if name in self.placed:
             parts.append(self.atom(literal, self.at(name), at))
-        if name in self.cycle:  # what goes round is joined with the ticks, which do not
+        if name in self.cycle:  # a recursive predicate is joined with the ticks, which are not recursive
             self.asks_clock = True
             clock = FormulaAtom(TICK_NOW, (at,), span=literal.span)
             parts.append(And((self.atom(literal), clock), (False, False), literal.span))

@@ -56,7 +56,7 @@ _REMAINDER = re.compile(
 )
 """A pattern for the text from a `%` on that is the remainder operator, not a comment."""
 _COMMENT = re.compile(rf"[%#][^{_BREAKS}]*+")
-_HEAD = r"at\s+[-A-Z0-9_]|at\s*\((?!\s*(?:\)|[^\W\d]\w*\s*:(?!-)))"  # `event at T :- ...` declares nothing
+_HEAD = r"at\s+[-A-Z0-9_]|at\s*\((?!\s*(?:\)|[^\W\d]\w*\s*:(?!-)))"  # `event at T :- ...` is a rule, not a declaration
 _DECLARATION = re.compile(
     rf"(?:event|fact)\s+(?!(?-i:{_HEAD}))[^\W\d]\w*|prefix\s+(?:[^\W\d_][\w-]*)?\s*(?::(?!-)|<)", re.IGNORECASE
 )
@@ -81,8 +81,8 @@ class LarsToken(NamedTuple):
 def tokens(text: str) -> Iterator[LarsToken]:
     """Yield the tokens of a text, and a last one of kind `end`. Never raises."""
     at, before, last = 0, None, 0
-    called: list[bool] = []  # of each open parenthesis: whether it holds the arguments of an atom
-    value = False  # whether a value ends just before
+    called: list[bool] = []  # for each open parenthesis: True if it contains the arguments of an atom
+    value = False  # True if a value ends just before
     while at < len(text):
         match = _TOKEN.match(text, at)
         assert match is not None, "any character is a token"
@@ -99,7 +99,7 @@ def tokens(text: str) -> Iterator[LarsToken]:
                 continue
             kind = "mark"
         elif match.group() == "#" and _between(before) and text[end : end + 1].isspace():
-            rest = _COMMENT.match(text, start)  # as in our own language, behind declarations
+            rest = _COMMENT.match(text, start)  # a comment after declarations, as in semcep's own language
             assert rest is not None, "it begins with `#`"
             at = rest.end()
             continue

@@ -79,7 +79,7 @@ class CircularEnds:
                 continue
             inner = rule.body.pattern if isinstance(rule.body, ast.Where) else rule.body
             assert rule.value is not None, "every fluent of RTEC has a value"
-            if not isinstance(inner, ast.TimePoint):  # nothing ends as time begins
+            if not isinstance(inner, ast.TimePoint):  # nothing ends when time begins
                 made.append(self._rule(rule, rule.value))
         return made
 

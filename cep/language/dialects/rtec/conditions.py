@@ -57,7 +57,7 @@ class ConditionConverter:
         self.absent: dict[str, Span] = {}
         self.edges: dict[tuple[str, str], Span] = {}
 
-    # --- what happens at one time ---
+    # --- conditions at one time ---
 
     def body(self, clause: Clause) -> Body:
         """Convert the body of a rule about one time T. Raises CepError."""
@@ -156,7 +156,7 @@ class ConditionConverter:
             )
         return made
 
-    # --- what is known ---
+    # --- knowledge ---
 
     def atemporal(self, clause: Clause) -> tuple[Condition, ...]:
         """Convert the body of a clause without a time."""
@@ -196,7 +196,7 @@ class ConditionConverter:
     def grounding(self, term: Compound, negated: bool) -> list[Condition]:
         asked = term.arguments[0]
         if not isinstance(asked, Compound) or asked.name != "=":
-            return []  # of events: those that come in
+            return []  # events need no grounding: those that arrive are used
         found = fluent(self.source, asked)
         name, arguments = flat(self.source, found.term)
         if not self.known.grounded(name):

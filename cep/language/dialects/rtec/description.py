@@ -172,7 +172,7 @@ def _sort(made: EventDescription, head: Compound, body: tuple[Term, ...], span: 
         case "fi", 3:
             before, after = fluent(made.source, arguments[0]), fluent(made.source, arguments[1])
             made.deadlines.append(FutureInitiation(before, after, arguments[2], body, span))
-        case (("maxDuration" | "maxDurationUE"), 3):  # what came before `fi` and `p`
+        case (("maxDuration" | "maxDurationUE"), 3):  # the older spelling of `fi` and `p`
             before, after = fluent(made.source, arguments[0]), fluent(made.source, arguments[1])
             made.deadlines.append(FutureInitiation(before, after, arguments[2], body, span))
             if name == "maxDurationUE":

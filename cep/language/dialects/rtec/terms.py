@@ -56,7 +56,7 @@ Term = Var | Number | Many | Compound
 
 
 class _Token(NamedTuple):
-    kind: str  # variable number name quoted string mark end
+    kind: str  # variable, number, name, quoted, string, mark or end
     text: str
     span: Span
     start: int
@@ -77,7 +77,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-# Operators between two terms: how loosely they bind, and how loosely each side may.
+# Infix operators: their priority, and the highest priority of the left and the right operand.
 _INFIX = {
     ":-": (1200, 1199, 1199),
     ";": (1100, 1099, 1100),
