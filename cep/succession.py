@@ -117,8 +117,8 @@ class Successor(Engine):
 
     `former`: that program, as long as its results may still change, then None. `texts`: its texts, by file. The former
     program reports what ends at or before `since`, this one what ends later. This program alone reports the fluents and
-    alerts that mean the same in both; other fluents are cut. Of a new alert on a fluent it reports all of its window:
-    what holds at `since` begins the alert.
+    alerts that mean the same in both; other fluents are cut. For a new alert on a fluent, it reports all rows of the
+    window. Rows without an end at or before `since` begin the alert at `since`.
     """
 
     def __init__(self, program: CompiledProgram, options: EngineOptions) -> None:

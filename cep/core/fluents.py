@@ -53,7 +53,7 @@ BEGINS, ENDS, WHOLE, HELD, BEFORE = range(5)
 """Kinds of changes.
 
 BEGINS is a beginning, ENDS an end, and WHOLE a whole maximal interval. HELD is the end of an interval that began before
-the earliest time. BEFORE says, at the first step, that the fluent has held since before that.
+the earliest time. BEFORE reports, at the first step, that the fluent began to hold earlier.
 
 BEGINS and ENDS take effect just after the instant.
 """

@@ -49,7 +49,7 @@ def identified(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.DataFram
 
 
 def told_apart(ids: pl.Series, numbers: NDArray[np.int64]) -> pl.Series:
-    """Change the identities of occurrences that have `numbers` equal ones before them. Those with 0 keep theirs."""
+    """Make the identities of equal occurrences distinct. `numbers`: how many equal ones precede each."""
     places = np.flatnonzero(numbers)
     if not len(places):
         return ids

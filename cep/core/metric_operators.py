@@ -50,7 +50,7 @@ class TemporalOperator:
 
     @property
     def throughout(self) -> bool:
-        """True if it compares the same values at several times, so it needs every variable."""
+        """True if the operator compares the same values at several times, so it needs every variable."""
         return self.kernel in (ERODE, LAST)
 
     @property
@@ -59,7 +59,7 @@ class TemporalOperator:
         return self.kernel == DILATE and not self.ahead
 
     def same_way(self, kernel: int) -> TemporalOperator:
-        """Return the operator before one formula that has this kernel and looks in the same direction."""
+        """Return the operator with one operand that has this kernel and looks in the same direction."""
         return next(
             each
             for each in TEMPORAL.values()

@@ -26,7 +26,7 @@ CYCLE = 146_097 * DAY
 
 _EPOCH = date(1970, 1, 1).toordinal()
 _FIRST, _LAST = date(1840, 1, 1).toordinal(), date(2500, 1, 1).toordinal()
-"""The days between which changes are searched: no zone has any before, and they repeat after."""
+"""The range of days in which offset changes are searched. No zone has earlier ones, and later ones repeat."""
 _DENSE = range(date(1900, 1, 1).toordinal(), date(2040, 1, 1).toordinal())
 """The days that are searched one by one. Outside, changes are more than a week apart."""
 

@@ -260,9 +260,9 @@ def joined(parts: Sequence[Formula], conditions: Sequence[Condition], span: Span
 
 
 def condition_is_ready(condition: Condition, known: set[str], last: bool) -> bool:
-    """Return True if all variables of a condition are known, or it calculates the only unknown one.
+    """Return True if all variables of a comparison are known, or it calculates the only unknown one.
 
-    `last`: all formulas have been joined.
+    Other conditions are ready if `last`: all formulas have been joined.
     """
     if not isinstance(condition, Comparison):
         return last
