@@ -28,9 +28,9 @@ TIME = "t"
 VERSION = 10
 """The latest supported version of SenML."""
 RELATIVE = 1 << 28
-"""Times below this number are relative to now."""
+"""The number below which times are relative to now."""
 LONG = {"name": "n", "unit": "u", "sum": "s", "time": "t"}
-"""Declarations may use these long names of fields. `value` is the value of any type."""
+"""Long names of fields, which declarations may use. `value` is the value of any type."""
 
 VALUES = ("v", "vs", "vb", "vd")
 _OWN = ("n", "u", *VALUES, "s", "t", "ut", "ct")

@@ -113,10 +113,10 @@ def _no_value(steps: Path, kind: pa.DataType, series: Path | None) -> str | None
 
 
 def _series(batch: pa.RecordBatch) -> Path | None:
-    """Return the path of the list whose elements are events; None if each row is an event.
+    """Return the path of the list whose elements are events; None if each record is an event.
 
-    It is a list of structs that no row lacks, or else a list of many numbers. Among several, it is the one with most
-    elements.
+    It is a list of structs that no row lacks, or else a list of many numbers. If there are several such lists, it is
+    the one with most elements in all records.
     """
     best: tuple[bool, int] | None = None
     found = None

@@ -117,7 +117,7 @@ def set_back(sample: RecordSample, begin: str, end: str, format: TimeFormat | No
 def mostly_times(sample: RecordSample, guesses: Mapping[str, Guess]) -> str | None:
     """Return a remark about a column that is almost the time of the event; None if there is none.
 
-    Its texts are mostly times, but too many are not, or each text holds two times.
+    Most of its texts are times, but too many others are not; or each text holds two times.
     """
     best: tuple[int, int, str, str | None] | None = None
     for source, guess in guesses.items():

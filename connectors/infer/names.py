@@ -16,8 +16,10 @@ _PLAIN = frozenset(("id", "value", "name", "unit", "key", "data", "n", "v", "x",
 
 
 def names(sources: Sequence[str]) -> dict[str, str]:
-    """Return a name of an attribute for each source: the last step of its path, with the step before if that is too
-    vague."""
+    """Return a name of an attribute for each source: the last step of its path.
+
+    If this step is too vague or not unique, the step before it is added.
+    """
     found: dict[str, str] = {}
     used: set[str] = set()
     last = [path(source)[-1] if path(source)[-1] != EACH else path(source)[-2] for source in sources]

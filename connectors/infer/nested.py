@@ -121,8 +121,8 @@ def _is_place(shape: _Shape, steps: Path) -> bool:
 def _series(shape: _Shape, count: int) -> Path | None:
     """Return the path of the list whose elements are events; None if each record is an event.
 
-    It is a list of objects that every record has, or else a list of many numbers. Among several, it is the one with
-    most elements.
+    It is a list of objects that every record has, or else a list of many numbers. If there are several such lists, it
+    is the one with most elements in all records.
     """
     best: tuple[bool, int, int] | None = None
     series = None

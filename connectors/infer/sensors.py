@@ -27,7 +27,7 @@ Records = list[dict[str, Any]]
 
 
 def recognised(head: bytes) -> str | None:
-    """Return the name of the sensor format in which a file begins; None if it is none of them."""
+    """Return the name of the sensor format in which a file begins; None if there is none."""
     text = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
     if text.startswith(("[", "{")):
         one = _first_object(text)

@@ -152,7 +152,7 @@ class Batch:
     - `watermark`: all events of the input that end at or before this time are in this or earlier batches; None if
       unknown.
     - `silence`: the microseconds for which nothing has arrived; 0 if the batch contains something.
-    - `bytes_read`: how many of the `total_bytes` have been read; 0 if unknown.
+    - `bytes_read`: the number of bytes that were read, of `total_bytes`; 0 if unknown.
     - `place`: the position in the input `source` after this batch, if it has positions
       (`cep.connectors.brokers.messages`).
     - `remarks`: suspicious properties of an input, reported at its end.

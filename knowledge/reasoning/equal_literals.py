@@ -92,7 +92,7 @@ def _standing(values: Ints, ids: Ints) -> Ints:
 
 
 def standing_for(terms: Terms, ids: Ints) -> Ints:
-    """Return the representative of each literal, which must be well-formed: itself if no other form is known.
+    """Return the representative of each well-formed literal. It is the literal itself if no other form is known.
 
     Values are equal if OWL 2 says that they are identical. There are three separate spaces of numbers: xsd:decimal with
     its subtypes, xsd:double, and xsd:float. The same moment in another time zone is another value.
