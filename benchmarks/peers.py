@@ -1,7 +1,7 @@
-"""`python -m benchmarks.peers`: the engine beside DuckDB, polars and bare numba loops that do the same job.
+"""`python -m benchmarks.peers`: the engine compared with DuckDB, polars and plain numba loops for the same job.
 
-Seconds of CPU time, start-up included where whole processes are compared, of each side the least of some turns. All
-sides have one thread and derive the same number of rows.
+Results are CPU seconds, the least of several turns. Comparisons of processes include start-up. All sides have one
+thread, and derive the same number of rows.
 """
 
 from __future__ import annotations
@@ -61,20 +61,23 @@ a.select("time", "id", means.alias("m")).write_parquet("{mean}")
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One side of a comparison: CPU seconds and the rows that it derives."""
+    """One side of a comparison. `run` returns CPU seconds and the number of derived rows."""
 
     name: str
     run: Callable[[], tuple[float, int]]
 
 
 def stream(events: int, keys: int) -> pl.DataFrame:
-    """Readings of one type, of each key at most one at a time: the engine gives one result for those of one time."""
+    """Return readings of one type, at most one per key and time.
+
+    For readings of equal time, the engine returns a single result.
+    """
     table = streams.mixed({"a": "x"}, events, keys, seed=1).tables["a"]
     return table.unique(["id", "start"], keep="first", maintain_order=True)
 
 
 def command(arguments: list[str], outputs: list[Path]) -> tuple[float, int]:
-    """CPU seconds of a whole process, and the rows of the files that it writes."""
+    """Return the CPU seconds of a process, and the rows of the files that it writes."""
     import pyarrow.parquet as pq
 
     for path in outputs:
@@ -89,7 +92,7 @@ def command(arguments: list[str], outputs: list[Path]) -> tuple[float, int]:
 
 
 def csv_to_parquet(folder: Path, events: int) -> list[Peer]:
-    """A CSV file through a SEQ and a sliding average to Parquet, each side a process."""
+    """Compare processes that read a CSV file, evaluate a SEQ and a sliding average, and write Parquet."""
     source, rules = folder / "a.csv", folder / "rules.cep"
     write(stream(events, 1_000), source)
     rules.write_text(RULES)
@@ -106,7 +109,7 @@ def csv_to_parquet(folder: Path, events: int) -> list[Peer]:
 
 
 def inequality(events: int, waiting: int) -> list[Peer]:
-    """An unrestricted SEQ with an inequality, of which so many rows of a key wait and about one fits."""
+    """Compare an unrestricted SEQ with an inequality: `waiting` rows per key wait, and about one of them matches."""
     whole = stream(events, 100).with_row_index("row")
     kinds = whole["row"].hash(1) % 2
     tables = {name: whole.filter(kinds == number).drop("row") for number, name in enumerate("ab")}
@@ -139,7 +142,7 @@ def inequality(events: int, waiting: int) -> list[Peer]:
 
 
 def sliding(kind: str, window: str, events: int, keys: int) -> list[Peer]:
-    """A sliding sum, average or count of each key beside a bare numba loop over columns."""
+    """Compare a sliding sum, average or count per key with a plain numba loop over columns."""
     import numba
 
     table = stream(events, keys)
@@ -150,7 +153,7 @@ def sliding(kind: str, window: str, events: int, keys: int) -> list[Peer]:
 
     @numba.njit
     def loop(times: Any, ids: Any, values: Any, mean: bool, rows: bool) -> Any:
-        """The sums and counts of each key's window, whose rows are linked."""
+        """Return the sums and counts of each key's window, whose rows are linked."""
         n = len(times)
         first, last = np.full(keys, -1), np.full(keys, -1)
         counts, sums, following = np.zeros(keys, np.int64), np.zeros(keys), np.full(n, -1)
@@ -192,7 +195,7 @@ def sliding(kind: str, window: str, events: int, keys: int) -> list[Peer]:
 
 
 def comparisons(folder: Path, events: int) -> dict[str, Callable[[], list[Peer]]]:
-    """By name what is compared."""
+    """Return the comparisons by name."""
     made: dict[str, Callable[[], list[Peer]]] = {
         f"{events:,} CSV rows, SEQ and average, to Parquet": partial(csv_to_parquet, folder, events)
     }
@@ -205,11 +208,11 @@ def comparisons(folder: Path, events: int) -> dict[str, Callable[[], list[Peer]]
 
 
 def measure(name: str, events: int, turns: int) -> None:
-    """In the child process: prints a line for each peer."""
+    """Print a line for each peer. This runs in the child process."""
     with tempfile.TemporaryDirectory() as folder:
         peers = comparisons(Path(folder), events)[name]()
         taken: dict[str, list[tuple[float, int]]] = {peer.name: [] for peer in peers}
-        for turn in range(turns + 1):  # the first loads kernels
+        for turn in range(turns + 1):  # the first turn loads kernels
             for peer in peers:
                 found = peer.run()
                 taken[peer.name] += [found] if turn else []
@@ -222,7 +225,7 @@ def measure(name: str, events: int, turns: int) -> None:
 
 
 def main() -> None:
-    """Measure each comparison in a process that has one thread a library."""
+    """Measure each comparison in its own process, with one thread per library."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--turns", type=int, default=3)

@@ -1,8 +1,8 @@
-"""`python -m benchmarks.window_floor`: what the memory of windows costs alone, beside `window_table`.
+"""`python -m benchmarks.window_floor`: the memory cost of windows alone, as a lower bound for `window_table`.
 
-A compiled loop over the same groups touches what a window touches for each event, and computes nothing: the group's
-state, then the new row, the row before it and the row that leaves. Millions of events a second of CPU time, the best
-of some runs, which no layout of the same size can beat.
+A compiled loop over the same groups touches the memory that a window touches for each event, but computes nothing.
+These are the group's state, the new row, the row before it, and the row that leaves. The table has millions of events
+per second of CPU time, the best of several runs. No layout of the same size can be faster.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from benchmarks import streams
 from benchmarks.window_table import seconds
 
 WORDS = 16
-"""Numbers of a row and of a group, 128 bytes, two lines of the cache."""
+"""The numbers in a row and in a group: 128 bytes, two cache lines."""
 
 
 @numba.njit
 def groups_only(slots: Any, groups: Any) -> int:
-    """Adds to one number of each row's group."""
+    """Add one to a number in each row's group."""
     for i in range(len(slots)):
         groups[slots[i], 0] += 1
     return int(groups[0, 0])
@@ -31,7 +31,7 @@ def groups_only(slots: Any, groups: Any) -> int:
 
 @numba.njit
 def with_rows(slots: Any, groups: Any, store: Any, length: int) -> int:
-    """The group, both its lines; a new row; the link from the row before it; the row that is then too old."""
+    """Touch both cache lines of the group, a new row, the link from the row before it, and the row that is too old."""
     seen = 0
     for i in range(len(slots)):
         slot = slots[i]

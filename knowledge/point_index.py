@@ -1,4 +1,4 @@
-"""Points on the earth, found by straight-line distance: a tree of boxes in space, where no date line and no pole is."""
+"""Search of points on the earth by straight-line distance: a tree of boxes in space, without date line and poles."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from cep.core.kernels import njit
 from cep.core.values import Floats, Ints
 from cep.rules.expressions.geodesy import cartesian
 
-LEAF = 16  # points in a box that is not divided, at most
-MOST = 1 << 20  # rows of a piece
+LEAF = 16  # the maximum number of points in a box that is not divided
+MOST = 1 << 20  # the maximum number of rows in a piece
 
 
 class PointIndex:
-    """Points, numbered in the order given. All latitudes are within 90 degrees."""
+    """An index of points, numbered in the given order. All latitudes must be within 90 degrees."""
 
     __slots__ = ("_boxes", "_leaf", "_points", "_rows", "count")
 
@@ -27,7 +27,7 @@ class PointIndex:
         depth = max(0, (self.count - 1) // LEAF).bit_length()
         leaves = 1 << depth
         self._leaf = -(-self.count // leaves)
-        # The last point fills up the last box; what is met again there is passed over.
+        # Copies of the last point fill up the last box. A search ignores them.
         rows = np.minimum(np.arange(leaves * self._leaf), max(0, self.count - 1))
         for level in range(depth):
             rows = _halved(points, rows.reshape(1 << level, -1)).reshape(-1)
@@ -40,15 +40,18 @@ class PointIndex:
         return int(self._points.nbytes + self._boxes.nbytes + self._rows.nbytes)
 
     def within(self, lat: Floats, long: Floats, reach: Floats) -> tuple[Ints, Ints]:
-        """All points whose straight line to a place is no longer than its reach, in metres.
+        """Return all points whose straight-line distance from a place is at most its reach in metres.
 
-        Which place (ascending) and which point (ascending for each place), side by side. NaN reaches nothing.
+        The result is pairs of place and point, sorted by place, then by point. A reach of NaN matches nothing.
         """
         pieces = list(self.pieces(lat, long, reach))
         return _joined([index for index, _ in pieces]), _joined([rows for _, rows in pieces])
 
     def pieces(self, lat: Floats, long: Floats, reach: Floats) -> Iterator[tuple[Ints, Ints]]:
-        """The same piece by piece: all points of a place are in one, which has no more than MOST rows or one place."""
+        """Yield the result of `within` in pieces.
+
+        All points of a place are in one piece, which has at most MOST rows or a single place.
+        """
         asked, squares = cartesian(lat, long), reach * reach
         start, room = 0, min(max(1 << 12, 4 * len(lat)), MOST)
         while start < len(lat) and self.count:
@@ -56,12 +59,14 @@ class PointIndex:
             stop, size = _within(self._boxes, self._points, self._rows, self._leaf, asked, squares, start, index, rows)
             if stop > start:
                 yield index[:size], rows[:size]
-            room = room if stop > start else 2 * room  # one place may have more points than there is room
+            room = room if stop > start else 2 * room  # a single place may have more points than fit
             start = stop
 
     def nearest_is(self, lat: Floats, long: Floats, sure: Floats, reach: Floats) -> Ints:
-        """For each place 2 if some point's straight line is shorter than `sure`, else 1 if one is no longer than
-        `reach`, else 0."""
+        """Return 2 for each place with a point nearer than `sure`, else 1 if one is at most `reach` away, else 0.
+
+        Distances are straight lines.
+        """
         result: Ints = np.zeros(len(lat), dtype=np.int64)
         if self.count:
             _nearest_is(self._boxes, self._points, self._leaf, cartesian(lat, long), sure * sure, reach * reach, result)
@@ -73,7 +78,7 @@ def _joined(parts: list[Ints]) -> Ints:
 
 
 def _halved(points: Floats, blocks: Ints) -> Ints:
-    """Each block of rows in two halves, apart in the direction in which it is longest."""
+    """Divide each block of rows into halves along its longest dimension."""
     inside = points[blocks]
     longest = (inside.max(axis=1) - inside.min(axis=1)).argmax(axis=1)
     places = np.take_along_axis(inside, longest[:, None, None], axis=2)[:, :, 0]
@@ -82,7 +87,7 @@ def _halved(points: Floats, blocks: Ints) -> Ints:
 
 
 def _boxes(leaves: Floats) -> Floats:
-    """The boxes around the leaves and around each two of them, up to all: those of a level after those above it."""
+    """Return the boxes around leaves, around pairs of these, and so on; the levels from the top down."""
     least, most = leaves.min(axis=1), leaves.max(axis=1)
     levels = [np.concatenate([least, most], axis=1)]
     while len(least) > 1:
@@ -96,7 +101,7 @@ def _compiled(function: Any) -> Any:
 
 
 def _square(boxes: Any, node: Any, x: Any, y: Any, z: Any) -> Any:
-    # Of the distance from a point to a box.
+    # The square of the distance from a point to a box.
     dx = max(boxes[node, 0] - x, x - boxes[node, 3], 0.0)
     dy = max(boxes[node, 1] - y, y - boxes[node, 4], 0.0)
     dz = max(boxes[node, 2] - z, z - boxes[node, 5], 0.0)
@@ -107,8 +112,8 @@ _square = _compiled(_square)
 
 
 def _next_leaf(boxes: Any, stack: Any, top: Any, x: Any, y: Any, z: Any, square: Any) -> Any:
-    # The next leaf that is near enough, -1: there is none; and how many boxes are on the stack then: one for each level
-    # of the tree at most, and one more, so 2 ** 60 points would not fill its 64 places.
+    # Return the next leaf that is near enough (-1 if there is none), and the number of boxes that remain on the stack.
+    # The stack has at most one box for each level of the tree, and one more. So 64 places suffice for 2 ** 60 points.
     inner = boxes.shape[0] // 2
     while top > 0:
         top -= 1
@@ -145,7 +150,8 @@ _sort = _compiled(_sort)
 def _within(
     boxes: Any, points: Any, rows: Any, leaf: Any, asked: Any, squares: Any, start: Any, index: Any, found: Any
 ) -> Any:
-    # From the place `start` on, as many as there is room for: the first not done, and the number of points found.
+    # Search around the places from `start` on, while the points fit into `index` and `found`. Return the first place
+    # that is left, and the number of points found.
     inner = boxes.shape[0] // 2
     stack = np.empty(64, np.int64)
     size = 0

@@ -1,8 +1,8 @@
-"""Compiled scanner of text fields: one pass over the bytes finds the cells of the wanted columns, with quotes as in RFC
+"""A compiled scanner of text fields: one pass over the bytes finds the cells of the wanted columns. Quotes follow RFC
 4180.
 
-Polars reads tables faster, but pads short lines and reports no line numbers. After this pass, which finds both, polars
-would be slower (docs/decisions/2026-11-22-records.md).
+Polars reads tables faster, but pads short lines and reports no line numbers. With an additional pass that finds both,
+polars would be slower (docs/decisions/2026-11-22-records.md).
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import numpy as np
 from cep.connectors.records.numbers import ESCAPED, NULL, STRING
 from cep.core.kernels import njit
 
-# What a line of fields turned out to be.
 FINE, FIELDS, QUOTES, OPEN = 0, 1, 2, 3
-"""OPEN: a quote is not closed; QUOTES: something follows a closing quote; FIELDS: too few or too many fields."""
+"""States of a line. FIELDS: too few or too many fields. QUOTES: text after a closing quote. OPEN: a quote is not
+closed."""
 
 
 @njit(_nrt=False)
 def _ends(buffer, i, stop, separator):  # type: ignore[no-untyped-def]
-    """Return True if a field ends at i: at a separator, a line end, or the end."""
+    """Return True if a field ends at i: at a separator, a line end, or the end of the bytes."""
     return (
         i >= stop
         or buffer[i] == separator
@@ -30,7 +30,7 @@ def _ends(buffer, i, stop, separator):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _field(buffer, i, stop, separator, quote, longest):  # type: ignore[no-untyped-def]
-    """Return (end, first, length, kind, FINE or QUOTES or OPEN) of the field at i."""
+    """Scan the field at i. Return (end, first, length, kind, state), with the state FINE, QUOTES or OPEN."""
     escaped = False
     if i < stop and buffer[i] == quote:
         i += 1
@@ -66,13 +66,12 @@ def _field(buffer, i, stop, separator, quote, longest):  # type: ignore[no-untyp
 def scan(  # type: ignore[no-untyped-def]
     buffer, i, final, longest, separator, quote, comment, columns, first_cell, next_cell, width, capacity
 ):
-    """Return the cells of each line of fields; the states, starts and numbers (from 0) of the lines; and where it
+    """Scan lines of fields. Return their cells; the states, starts and numbers (from 0) of lines; and where the scan
     stopped.
 
-    It stops before the last line if that has no end, unless `final`. A quote that is not closed within `longest` bytes
-    is OPEN. A line whose quotes are wrong ends at its first line break, and reading goes on there. `capacity` exceeds
-    the number of line breaks: each line but the last has one of its own. Lines that begin with the bytes of `comment`
-    are skipped.
+    It stops before an incomplete last line, unless `final`. A quote that is not closed within `longest` bytes is OPEN.
+    A line with invalid quotes ends at its first line break, and the scan continues there. `capacity` must exceed the
+    number of line breaks. Lines that begin with the bytes of `comment` are skipped.
     """
     stop = len(buffer)
     offset = np.zeros((width, capacity), np.int32)

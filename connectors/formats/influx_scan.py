@@ -1,5 +1,7 @@
-"""Compiled scanner of InfluxDB's line protocol: one pass over the bytes finds the cells. A slower reader takes lines
-that are not plain."""
+"""A compiled scanner of InfluxDB's line protocol: one pass over the bytes finds the cells.
+
+A slower reader reads lines that are not plain.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from cep.core.kernels import njit
 
 @njit(_nrt=False)
 def _key(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Return the place of the `=` of the key at i, or -1 if there is no plain key."""
+    """Return the position of the `=` after the key at i, or -1 if the key is not plain."""
     first = i
     while i < stop and buffer[i] != 61:
         c = buffer[i]
@@ -32,7 +34,7 @@ def _digits(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _is(buffer, i, stop, true):  # type: ignore[no-untyped-def]
-    """Return True if buffer[i:stop] is `true`, `True` or `TRUE` (or `false` likewise)."""
+    """Return True if buffer[i:stop] is `true`, `True` or `TRUE`. If not `true`, compare with `false` in these forms."""
     size = stop - i
     if size != (4 if true else 5):
         return False
@@ -49,8 +51,8 @@ def _is(buffer, i, stop, true):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _value(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Return (kind, length) of the number or boolean buffer[i:stop], without the `i` or `u` after it; -1 if it is
-    neither."""
+    """Return (kind, length) of the number or boolean buffer[i:stop], without a suffix `i` or `u`; kind -1 for
+    others."""
     c = buffer[i]
     if c == 116 or c == 84:
         return (TRUE, stop - i) if stop - i == 1 or _is(buffer, i, stop, True) else (-1, 0)
@@ -83,8 +85,10 @@ def _value(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _text(buffer, i, stop, out, o, quoted):  # type: ignore[no-untyped-def]
-    """Copy a text without its escapes, and return the end in `out`. Strings (`quoted`) escape `"` and backslashes; keys
-    and tags escape commas, equals signs and blanks."""
+    """Copy a text without its escapes, and return the end in `out`.
+
+    Strings (`quoted`) escape `"` and backslashes; keys and tags escape commas, equals signs and blanks.
+    """
     while i < stop:
         c = buffer[i]
         if c == 92 and i + 1 < stop:
@@ -100,7 +104,7 @@ def _text(buffer, i, stop, out, o, quoted):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False, forceinline=True)
 def _enter(entries, e, place, first, length, kind):  # type: ignore[no-untyped-def]
-    """Add an entry, if it has a place, and return the number of entries."""
+    """Add an entry, unless `place` is negative, and return the number of entries."""
     if place < 0:
         return e
     name_of, first_of, length_of, kind_of = entries
@@ -110,8 +114,10 @@ def _enter(entries, e, place, first, length, kind):  # type: ignore[no-untyped-d
 
 @njit(_nrt=False)
 def _copied(buffer, first, length, escaped, out, o, base, quoted):  # type: ignore[no-untyped-def]
-    """Return (first, length, end in `out`) of a text. A text with escapes is copied without them to `out`, whose places
-    begin at `base`."""
+    """Return (first, length, end in `out`) of a text.
+
+    A text with escapes is copied without them to `out`, whose positions are counted from `base`.
+    """
     if not escaped:
         return first, length, o
     end = _text(buffer, first, first + length, out, o, quoted)
@@ -120,8 +126,10 @@ def _copied(buffer, first, length, escaped, out, o, base, quoted):  # type: igno
 
 @njit(_nrt=False)
 def _line(buffer, i, stop, measurements, keys, places, beside, entries, e, out, o):  # type: ignore[no-untyped-def]
-    """Scan a line. Return (index of the measurement or the kind of the line, number of entries, end of the texts in
-    `out`)."""
+    """Scan a line.
+
+    Return (index of the measurement or kind of the line, number of entries, end of the texts in `out`).
+    """
     names, ends, slots = keys
     any_place, tag_place, field_place = places
     measurement_place, time_place, base = beside
@@ -222,16 +230,18 @@ def _line(buffer, i, stop, measurements, keys, places, beside, entries, e, out, 
 
 @njit()
 def scan(buffer, starts, stops, measurements, types, keys, places, beside, capacity):  # type: ignore[no-untyped-def]
-    """Scan all lines. Return the types of their measurements, where their entries begin, the entries, and the texts
-    that had escapes, whose cells lie after the buffer.
+    """Scan all lines. Return the types of their measurements, where their entries begin, the entries, and unescaped
+    texts.
 
-    `measurements` and `keys` are names, their ends and a hash table of them. `places`: for each key, the cells for any
-    value, for a tag, and for a field; -1: not wanted. `beside`: the names of the measurement and the timestamp, and the
-    length of the buffer.
+    Cells of unescaped texts are positioned after the buffer.
 
-    `capacity` is at least twice the number of equals signs plus twice the lines: each entry of a value has an equals
-    sign, and appears at most twice. The texts have the room of the whole buffer, because each byte is copied at most
-    once.
+    `measurements`, `keys`: names, their ends and a hash table of them. `places`: for each key, the cells for any value,
+    for a tag, and for a field; -1: not needed. `beside`: the names of the measurement and the timestamp, and the length
+    of the buffer.
+
+    `capacity` must be at least twice the number of equals signs plus twice the number of lines: each value has an
+    equals sign, and makes at most two entries. The texts fit into a copy of the buffer, because each byte is copied at
+    most once.
     """
     n = len(starts)
     type_of, begin, entries = room_for(n, capacity)

@@ -1,8 +1,7 @@
-"""Compiled search along paths in JSON: cells of values in nested objects, and a row for each element of a list.
+"""A compiled search along paths in JSON: cells of values in nested objects, and a row for each element of a list.
 
-A scanner has checked that the text is JSON, and found the values at the top of each record. Objects and lists along a
-path are containers; their cells follow those of the event. The values in them are searched one container at a time,
-outer ones first.
+A scanner has checked that the text is JSON, and found the top-level values of each record. Objects and lists along a
+path are containers, whose cells follow the event's cells. Containers are searched one at a time, outer ones first.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ from cep.connectors.records.paths import EACH, Path, path, place
 from cep.core.kernels import njit
 
 Matrix = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8]]
-"""Offsets, lengths and kinds of cells: a row per column, a column per record."""
+"""Offsets, lengths and kinds of cells: matrices with a row per column and a column per record."""
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Containers:
-    """Objects and lists in which values are searched.
+    """Objects and lists in which to search for values.
 
-    For each container its `cell`, and where its `keys` begin. For each key where its letters begin, the number of its
-    element (`places`, -1: it is a name), and the `targets`, the cells of its values.
+    For each container: its `cell`, and the index of its first key in `keys`. For each key: where its letters begin
+    (`ends`), its index in a list (`places`; -1 for a name), and the cell of its value (`targets`).
     """
 
     cell: Ints
@@ -58,11 +57,11 @@ class Containers:
 
 @dataclass(frozen=True, slots=True)
 class EventPaths:
-    """The positions of one event's values. It has as many cells as sources, and after them those of containers.
+    """The paths of one event's values. It has one cell per source, followed by the cells of containers.
 
-    `keys`: those at the top of a record, with their cells. `before`: the objects in which values are searched, outer
-    ones first. `list`: the cell of the list whose elements are events, None: there is none; `elements`: the cells of
-    its elements; `after`: objects in these. `width`: the number of cells.
+    `keys`: top-level keys with their cells. `before`: the objects to search, outer ones first. `list`: the cell of the
+    list whose elements are events, or None. `elements`: the cells for its elements. `after`: objects inside elements.
+    `width`: the number of cells.
     """
 
     keys: tuple[tuple[str, int], ...]
@@ -74,7 +73,7 @@ class EventPaths:
 
     @classmethod
     def of(cls, sources: Sequence[str]) -> EventPaths | None:
-        """None: all values are at the top."""
+        """Return the paths of sources; None if all values are at the top level."""
         paths = [path(source) for source in sources]
         if all(len(steps) == 1 for steps in paths):
             return None
@@ -105,7 +104,7 @@ class EventPaths:
 
 
 def descend(buffer: NDArray[np.uint8], matrix: Matrix, good: Bools, inside: Containers) -> None:
-    """Fill the cells of values in objects. Rows that are not plain are not `good` any more."""
+    """Fill the cells of values in objects. Clear `good` for rows that are not plain."""
     if len(inside.cell):
         names = inside.letters, inside.ends, inside.places
         _descend(buffer, *matrix, good, inside.cell, inside.keys, *names, inside.targets)
@@ -114,8 +113,10 @@ def descend(buffer: NDArray[np.uint8], matrix: Matrix, good: Bools, inside: Cont
 def expand(
     buffer: NDArray[np.uint8], matrix: Matrix, good: Bools, list: int, elements: Sequence[int]
 ) -> tuple[Matrix, Ints, Ints]:
-    """Return the matrix with a row for each element of a list, the row that each came from, and its place in the list.
-    A row without a list is not `good` any more, and is left out."""
+    """Return a matrix with one row per element of a list, the original row of each, and its index in the list.
+
+    A row without a list is left out, and its `good` is cleared.
+    """
     offset, length, kind = matrix
     counts, first, size, what = _elements(buffer, offset[list], length[list], kind[list], good)
     rows = np.repeat(np.arange(len(counts)), counts)
@@ -128,7 +129,8 @@ def expand(
 
 @njit(_nrt=False, forceinline=True)
 def _closed(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Return (the place after the closing quote, whether it has escapes) of a string whose first character is at i."""
+    """Scan a string whose first character is at i. Return (position after the closing quote, True if it has
+    escapes)."""
     escaped = False
     while i < stop and buffer[i] != 34:
         if buffer[i] == 92:
@@ -140,7 +142,7 @@ def _closed(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False, forceinline=True)
 def _value(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Return (end, kind, first, length) of the value at i, which a scanner has found to be JSON."""
+    """Return (end, kind, first, length) of the value at i, which is valid JSON."""
     c = buffer[i]
     if c == 34:
         end, escaped = _closed(buffer, i + 1, stop)
@@ -173,7 +175,7 @@ def _value(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False, forceinline=True)
 def _inside(buffer, i, stop, row, offset, length, kind, first_key, last_key, letters, ends, targets):  # type: ignore[no-untyped-def]
-    """Return True if the values of some keys were found plainly in the object from i to its bracket at `stop`."""
+    """Find the values of keys in the object from i to its bracket at `stop`. Return False if it is not plain."""
     while True:
         while i < stop and buffer[i] != 34:
             i += 1
@@ -197,7 +199,7 @@ def _inside(buffer, i, stop, row, offset, length, kind, first_key, last_key, let
 
 @njit(_nrt=False, forceinline=True)
 def _within(buffer, i, stop, row, offset, length, kind, first_key, last_key, places, targets):  # type: ignore[no-untyped-def]
-    """Find elements by their places in the list from i to its bracket at `stop`. None of the places is a name."""
+    """Find elements by index in the list from i to its bracket at `stop`. Return False if a key is a name."""
     at = 0
     while True:
         while i < stop and (buffer[i] <= 32 or buffer[i] == 44):
@@ -241,8 +243,10 @@ def _descend(buffer, offset, length, kind, good, cells, keys, letters, ends, pla
 
 @njit()
 def _elements(buffer, offset, length, kind, good):  # type: ignore[no-untyped-def]
-    """Return how many elements each list has, and where they are. An element takes at least two bytes of its list, plus
-    one for the brackets."""
+    """Return the number of elements of each list, and their positions.
+
+    An element takes at least two bytes of its list, plus one for the brackets.
+    """
     n = len(kind)
     most = 0
     for row in range(n):

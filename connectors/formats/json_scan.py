@@ -1,7 +1,7 @@
-"""Compiled scanner of JSON Lines: one pass over the bytes finds the cells. Lines that are not plain are marked for a
-slower reader.
+"""A compiled scanner of JSON Lines: one pass over the bytes finds the cells. A slower reader reads lines that are not
+plain.
 
-Pyarrow's reader is as fast, but accepts two records on a line, has one schema for all of them, and loses digits of
+Pyarrow's reader is as fast, but accepts two records on a line, uses one schema for all of them, and loses digits of
 times (docs/decisions/2026-11-22-records.md).
 """
 
@@ -13,14 +13,14 @@ from cep.connectors.records.keynames import find
 from cep.connectors.records.numbers import ABSENT, ESCAPED, FALSE, NESTED, NULL, NUMBER, STRING, TRUE
 from cep.core.kernels import njit
 
-# The kind of a line, beside the index of its type: it names no type, or an unknown one, it must be read
-# slowly, or it is blank.
+# Kinds of lines, in place of the index of a type: without a type, with an unknown type, for the slower reader, and
+# blank.
 UNTYPED, UNKNOWN, ODD, BLANK = -1, -2, -3, -4
 
 _DEEPEST = 60
 _GUESSES = 64
 _NAN, _INFINITY = np.frombuffer(b"NaN", np.uint8), np.frombuffer(b"Infinity", np.uint8)
-"""Python's spellings of non-finite numbers, which are missing values."""
+"""Python's spellings of non-finite numbers, which count as missing values."""
 
 
 @njit(_nrt=False)
@@ -30,8 +30,8 @@ def blank(c):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def string(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Return (the place after the closing quote or -1, whether it has escapes) of a string whose first character is at
-    i."""
+    """Scan a string whose first character is at i. Return (position after the closing quote or -1, True if it has
+    escapes)."""
     escaped = False
     while i < stop:
         c = buffer[i]
@@ -62,7 +62,7 @@ def string(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _number(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Return the place after the JSON number at i, or -1."""
+    """Return the position after the JSON number at i, or -1."""
     if buffer[i] == 45:
         i += 1
     if i >= stop or not 48 <= buffer[i] <= 57:
@@ -91,7 +91,7 @@ def _number(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _word(buffer, i, stop, letters):  # type: ignore[no-untyped-def]
-    """Return the place after a word at i, or -1."""
+    """Return the position after the word `letters` at i, or -1 if it is not there."""
     for j in range(len(letters)):
         if i + j >= stop or buffer[i + j] != letters[j]:
             return -1
@@ -100,7 +100,7 @@ def _word(buffer, i, stop, letters):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _scalar(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Return (end or -1, kind, first, length) of the value at i, which is neither a list nor an object."""
+    """Scan the value at i, which is not a list or object. Return (end or -1, kind, first, length)."""
     c = buffer[i]
     if c == 34:
         j, escaped = string(buffer, i + 1, stop)
@@ -132,7 +132,7 @@ def _scalar(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def skip(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Return the place after the list or object at i, or -1 if it is not JSON or nested too deep."""
+    """Return the position after the list or object at i, or -1 if it is not JSON or nested too deeply."""
     objects = np.int64(0)  # the open brackets, innermost in the lowest bit: 1 for an object, 0 for a list
     depth = 0
     due = True  # a value is expected here; else a comma or the end of the innermost
@@ -191,8 +191,10 @@ def skip(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _line(buffer, i, stop, names, ends, slots, types, guesses, entries, e):  # type: ignore[no-untyped-def]
-    """Scan a line: each known key with its value becomes an entry. Return (type of the line, number of entries, whether
-    its values are positional)."""
+    """Scan a line. Each known key becomes an entry with its value.
+
+    Return (type of the line, number of entries, True if its values are positional).
+    """
     guess_first, guess_length, guess_name = guesses
     name_of, first_of, length_of, kind_of = entries
     type = UNTYPED
@@ -318,8 +320,10 @@ def _line(buffer, i, stop, names, ends, slots, types, guesses, entries, e):  # t
 
 @njit()
 def room_for(n, capacity):  # type: ignore[no-untyped-def]
-    """Return arrays for the types of n lines, for where their entries begin, and for `capacity` entries: (name, first
-    byte, length, kind)."""
+    """Allocate the result of a scan: the types of n lines, where their entries begin, and `capacity` entries.
+
+    An entry is (name, first byte, length, kind).
+    """
     entries = (
         np.empty(capacity, np.int32),
         np.empty(capacity, np.int32),
@@ -331,9 +335,10 @@ def room_for(n, capacity):  # type: ignore[no-untyped-def]
 
 @njit()
 def scan(buffer, starts, stops, names, ends, slots, types, capacity):  # type: ignore[no-untyped-def]
-    """All lines: their types, whether positional, where their entries begin, and the entries.
+    """Scan all lines. Return their types, a mask of positional ones, where their entries begin, and the entries.
 
-    `capacity` is more than half the bytes: an entry that counts takes two (`0,`), and one more is begun at most.
+    `capacity` must exceed half the number of bytes. An entry takes at least two bytes (`0,`), and at most one further
+    entry is begun.
     """
     n = len(starts)
     type_of, begin, entries = room_for(n, capacity)
@@ -349,8 +354,10 @@ def scan(buffer, starts, stops, names, ends, slots, types, capacity):  # type: i
 
 @njit()
 def gather(rows, positional, begin, entries, first_cell, next_cell, times, wanted, width, names, whole):  # type: ignore[no-untyped-def]
-    """The cells of some lines of one type, and which lines are good: no key twice, `args` of the right number, if
-    `whole` every attribute there. The first `wanted` of `width` cells are times, and what `args` gives.
+    """Return the cells of some lines of one type, and a mask of the good lines.
+
+    A line is good if no key appears twice and `args` has the right length; with `whole`, also if no attribute is
+    absent. The first `wanted` of the `width` cells are the times and the values of `args`.
     """
     name_of, first_of, length_of, kind_of = entries
     n = len(rows)

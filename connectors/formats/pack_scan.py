@@ -1,5 +1,4 @@
-"""Compiled scanner of documents with many JSON records: find the records of plain documents, and write lines from their
-parts."""
+"""A compiled scanner of documents with many JSON records: it finds the records of plain documents, and writes lines."""
 
 from __future__ import annotations
 
@@ -11,15 +10,17 @@ from cep.connectors.records.numbers import is_digit
 from cep.core.kernels import njit
 
 PLACES = 6
-"""The greatest number of digits after the point of a time."""
+"""The maximum number of digits after the decimal point of a time."""
 LONGEST = 12
-"""The greatest number of digits before it."""
+"""The maximum number of digits before the decimal point of a time."""
 
 
 @njit()
 def flat(buffer):  # type: ignore[no-untyped-def]
-    """Return the bytes with blanks for line ends between values, and whether all strings are closed and contain no line
-    end."""
+    """Return the bytes with blanks in place of line ends between values.
+
+    Return also True if all strings are closed and contain no line end.
+    """
     out = np.empty(len(buffer), np.uint8)
     inside = False
     i = 0
@@ -48,7 +49,7 @@ def _past(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _list(buffer, i, stop, first, beyond, e):  # type: ignore[no-untyped-def]
-    """Return (end of the list at i or -1, number of objects found). All its elements must be objects."""
+    """Find the objects in the list at i, whose elements must all be objects. Return (end or -1, number of objects)."""
     i = _past(buffer, i + 1, stop)
     if i < stop and buffer[i] == 93:
         return i + 1, e
@@ -69,8 +70,10 @@ def _list(buffer, i, stop, first, beyond, e):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _document(buffer, i, stop, pages, first, beyond, e):  # type: ignore[no-untyped-def]
-    """Return (end of the document at i or -1, number of records found). The records are those of a list, of the list at
-    the key `pages` of an object, or the object itself."""
+    """Find the records of the document at i. Return (end or -1, number of records).
+
+    They are the elements of a list, of the list at the key `pages` of an object, or the object itself.
+    """
     if buffer[i] == 91:
         return _list(buffer, i, stop, first, beyond, e)
     if buffer[i] != 123:
@@ -84,7 +87,7 @@ def _document(buffer, i, stop, pages, first, beyond, e):  # type: ignore[no-unty
         if escaped:
             return -1, e
         named = is_name(buffer, key, i - 1, pages, 0, len(pages))
-        i = _past(buffer, _past(buffer, i, stop) + 1, stop)  # to after the colon: `skip` has checked that it is JSON
+        i = _past(buffer, _past(buffer, i, stop) + 1, stop)  # after the colon: `skip` has checked the JSON
         if named and buffer[i] == 91:
             lists += 1
             i, e = _list(buffer, i, stop, first, beyond, e)
@@ -111,10 +114,10 @@ def _document(buffer, i, stop, pages, first, beyond, e):  # type: ignore[no-unty
 def records(buffer, starts, stops, pages, alone, capacity):  # type: ignore[no-untyped-def]
     """Find the records of the documents in some spans.
 
-    Return for each record its place, its span and the first record of its document, and for each span whether it is
-    plain; other spans have no records. `alone`: a span is one document, else it may be several.
+    Return for each record its index in its document, its span, and the first record of its document; and a mask of the
+    spans that are plain. Other spans have no records. `alone`: a span is one document, else it may contain several.
 
-    `capacity` is more than half the bytes: a record takes at least two, and an object's record takes its place.
+    `capacity` must exceed half the number of bytes: a record takes at least two bytes.
     """
     n = len(starts)
     plain = np.ones(n, np.bool_)
@@ -157,7 +160,7 @@ def members(buffer, first, beyond):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _decimal(buffer, i, length):  # type: ignore[no-untyped-def]
-    """Read a plain number of seconds. Return (microseconds, number of digits after the point or -1); an absent number
+    """Read a plain number of seconds. Return (microseconds, number of digits after the point or -1). An absent number
     is 0."""
     if length == 0:
         return 0, 0
@@ -189,7 +192,7 @@ def _decimal(buffer, i, length):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _named(c, begins):  # type: ignore[no-untyped-def]
-    """Return True if a name of SenML may contain this letter, or begin with it if `begins`."""
+    """Return True if a name of SenML may contain this character, or begin with it if `begins`."""
     if 48 <= c <= 57 or 97 <= (c | 32) <= 122:
         return True
     return not begins and (c == 45 or c == 46 or c == 47 or c == 58 or c == 95)
@@ -197,11 +200,12 @@ def _named(c, begins):  # type: ignore[no-untyped-def]
 
 @njit()
 def resolve(buffer, first, length, least):  # type: ignore[no-untyped-def]
-    """Resolve names and times of records of SenML. Return their bytes, where each record's name and time are, and which
-    records have both.
+    """Resolve names and times of SenML records. Return their bytes, where each name and time is, and a mask of the
+    records that have both.
 
-    `first`, `length`: a row each for base name, name, base time and time; length 0: there is none. `least`: the
-    microseconds from which on a time is absolute. A name takes both its parts and two quotes, a time twenty bytes.
+    `first`, `length`: one row each for base name, name, base time and time; length 0 if absent. `least`: the
+    microseconds from which on a time is absolute. A name takes the bytes of its parts and two quotes, a time twenty
+    bytes.
     """
     n = first.shape[1]
     size = 0
@@ -252,10 +256,10 @@ def resolve(buffer, first, length, least):  # type: ignore[no-untyped-def]
 
 @njit()
 def identify(buffer, first, length, collection, text):  # type: ignore[no-untyped-def]
-    """Find the ids in links to entities of a collection. Return first, length, whether the id is a text, and which
-    links are readable here.
+    """Find the ids in links to entities of a collection.
 
-    Length 0: the link has none. `text`: ids must be texts.
+    Return first, length, a mask of the ids that are texts, and a mask of the links that could be read. Length 0: the
+    link has no id. `text`: ids must be texts.
     """
     n = len(first)
     at = np.zeros(n, np.int64)
@@ -291,8 +295,11 @@ def identify(buffer, first, length, collection, text):  # type: ignore[no-untype
 
 @njit()
 def write(buffer, names, ends, first, length, quoted):  # type: ignore[no-untyped-def]
-    """Write lines of JSON: for each record an object with the values of its columns, each after its name; length -1: it
-    has none. A value takes its name, its bytes, two quotes and a separator, a line two brackets and its end."""
+    """Write lines of JSON: for each record, an object with the values of its columns, each after its name.
+
+    Length -1: the record lacks the value. A value takes its name, its bytes, two quotes and a separator; a line takes
+    two brackets and a line end.
+    """
     columns, n = first.shape
     size = 3 * n
     for c in range(columns):

@@ -1,5 +1,4 @@
-"""Compiled scanner of JSON without a record per line: put each record of a list, or of objects over several lines, on a
-line."""
+"""A compiled scanner of JSON that does not have one record per line: it puts each record on a line of its own."""
 
 from __future__ import annotations
 
@@ -8,23 +7,23 @@ import numpy as np
 from cep.core.kernels import njit
 
 BETWEEN, LIST = 0, 1
-"""The position at which a text continues: between records, or between records of a list."""
-_BROKEN = 1  # in place of a line end in a string, which JSON does not allow
+"""States in which a text continues: between records, or between records in a list."""
+_BROKEN = 1  # replaces a line end in a string, which JSON does not allow
 
 
 @njit(_nrt=False)
 def _apart(c):  # type: ignore[no-untyped-def]
-    """Return True if a character separates records."""
+    """Return True if the character separates records."""
     return c == 32 or c == 9 or c == 10 or c == 13 or c == 44
 
 
 @njit()
 def a_line_each(buffer, place, final, capacity):  # type: ignore[no-untyped-def]
-    """Return the same bytes with a record per line, where each begins and ends, how many bytes are used, and where the
-    text goes on.
+    """Return the same number of bytes with one record per line.
 
-    A record without an end is left, unless `final`. A line end follows each record, except at the end of the bytes.
-    `capacity` is more than half the bytes: a record takes at least one, and its separator another.
+    Return also the begin and end of each record, the number of bytes used, and the state after them. An incomplete
+    record is left out, unless `final`. A line end follows each record, except at the end of the bytes. `capacity` must
+    exceed half the number of bytes: a record takes at least one byte, and its separator another.
     """
     n = len(buffer)
     out = np.full(n, 32, np.uint8)
@@ -70,7 +69,7 @@ def a_line_each(buffer, place, final, capacity):  # type: ignore[no-untyped-def]
             elif c == 10 or c == 13:
                 out[i] = 32
             i += 1
-        if i >= n and not final:  # more of it may follow
+        if i >= n and not final:  # the record may continue
             return out[:begin], first[:e], beyond[:e], begin, place
         first[e], beyond[e] = begin, i
         e += 1

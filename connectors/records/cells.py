@@ -1,4 +1,4 @@
-"""Compiled kernels that turn bytes into columns of plain numbers, times and texts, and find cells for "missing"."""
+"""Compiled kernels that convert bytes to columns of plain numbers, times and texts, and mark missing cells."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FAR = FAR * SECOND
 
 @njit()
 def numbers(values, buffer, offset, length, kind, textual, point, whole):  # type: ignore[no-untyped-def]
-    """Read numbers into a matrix with a row per value, int64 if `whole`, else float64. Return each cell's state."""
+    """Read numbers into `values`, int64 if `whole`, else float64. Return the state of each cell."""
     n = len(kind)
     states = np.zeros(n, np.uint8)
     for row in range(n):
@@ -48,8 +48,10 @@ def numbers(values, buffer, offset, length, kind, textual, point, whole):  # typ
 
 @njit()
 def read_ticks(buffer, offset, length, kind, textual, calendar, point):  # type: ignore[no-untyped-def]
-    """Read seconds, and with `calendar` also ISO 8601, as microseconds. Return them, whether each has an offset, and
-    the state of each cell."""
+    """Read seconds, and with `calendar` also ISO 8601, as microseconds.
+
+    Return microseconds, a mask of those with an offset, and the state of each cell.
+    """
     n = len(kind)
     values = np.zeros(n, np.int64)
     absolute = np.ones(n, np.bool_)
@@ -74,7 +76,8 @@ def read_ticks(buffer, offset, length, kind, textual, calendar, point):  # type:
 
 @njit()
 def counts(buffer, offset, length, kind, shift, calendar, textual, point):  # type: ignore[no-untyped-def]
-    """Read counts of units of ten to the `shift` microseconds as microseconds. `calendar`: they count from 1970."""
+    """Convert counts to microseconds. A unit has ten to the power of `shift` microseconds. `calendar`: count from
+    1970."""
     n = len(kind)
     values = np.zeros(n, np.int64)
     states = np.zeros(n, np.uint8)
@@ -92,8 +95,10 @@ def counts(buffer, offset, length, kind, shift, calendar, textual, point):  # ty
 
 @njit()
 def mark_absent(buffer, offset, length, kind, letters, ends, numbers, numeric, point):  # type: ignore[no-untyped-def]
-    """Mark cells as NULL that are one of some texts or, with `numeric`, one of some numbers. Return the cells that may
-    be one, and have to be compared elsewhere."""
+    """Mark cells as NULL that equal one of some texts or, with `numeric`, one of some numbers.
+
+    Return a mask of the cells that may equal one, and must be compared elsewhere.
+    """
     n = len(kind)
     doubtful = np.zeros(n, np.bool_)
     for row in range(n):
@@ -122,8 +127,11 @@ def mark_absent(buffer, offset, length, kind, letters, ends, numbers, numeric, p
 
 @njit()
 def copy(buffer, offset, length, kind, textual, rows, quote):  # type: ignore[no-untyped-def]
-    """Copy texts one after the other. Return their bytes, their ends, the bits of those that are present, and the state
-    of each cell. A text is at most as long as its cell."""
+    """Copy texts into one buffer. Return its bytes, the ends of texts, a bitmap of present ones, and the states of
+    cells.
+
+    A text is at most as long as its cell.
+    """
     n = len(rows)
     size = 0
     for row in rows:
@@ -166,8 +174,11 @@ def copy(buffer, offset, length, kind, textual, rows, quote):  # type: ignore[no
 
 @njit()
 def without_marks(buffer, offset, length, kind, mark, point):  # type: ignore[no-untyped-def]
-    """Remove the marks from cells (`cep.connectors.records.thousands`). Return bytes, offsets and lengths. `mark`: its
-    bytes. A cell never grows."""
+    """Remove the marks between thousands from cells (`cep.connectors.records.thousands`). Return bytes, offsets and
+    lengths.
+
+    `mark`: the bytes of the mark. A cell never grows.
+    """
     n = len(kind)
     size = 0
     for row in range(n):
@@ -214,7 +225,7 @@ def without_marks(buffer, offset, length, kind, mark, point):  # type: ignore[no
             out[o] = buffer[i]
             o += 1
             i += 1
-        if not whole:  # unchanged: its reader reports the mistake
+        if not whole:  # unchanged, so that the reader of numbers reports the mistake
             o = first[row]
             for i in range(begin, end):
                 out[o] = buffer[i]
@@ -225,7 +236,7 @@ def without_marks(buffer, offset, length, kind, mark, point):  # type: ignore[no
 
 @njit()
 def halves(buffer, first, length):  # type: ignore[no-untyped-def]
-    """Return where the end begins in each interval written `start/end`; -1 without a slash."""
+    """Return the position after the slash in each interval `start/end`; -1 without a slash."""
     found = np.full(len(first), -1, np.int64)
     for k in range(len(first)):
         for i in range(first[k], first[k] + length[k]):

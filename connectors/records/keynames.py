@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from cep.core.kernels import njit
 
 Names = tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]
-"""The letters of all names one after the other, the end of each name, and a hash table of their numbers."""
+"""The letters of all names in one buffer, the end of each name, and a hash table of their indexes."""
 
 
 @njit(_nrt=False)
@@ -47,7 +47,7 @@ def find(data, i, stop, names, ends, slots):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def enter(names, ends, slots):  # type: ignore[no-untyped-def]
-    """Enter names into an empty table, whose size is a power of two and larger than their number."""
+    """Insert names into an empty hash table, whose size is a power of two and exceeds their number."""
     mask = np.uint64(len(slots) - 1)
     for name in range(len(ends) - 1):
         place = _hash(names, ends[name], ends[name + 1]) & mask
@@ -57,7 +57,7 @@ def enter(names, ends, slots):  # type: ignore[no-untyped-def]
 
 
 def name_table(names: Sequence[str]) -> Names:
-    """Return names as scanners take them."""
+    """Return names in the form that scanners take."""
     raw = [name.encode("utf-8") for name in names]
     letters = np.frombuffer(b"".join(raw) or b"\0", np.uint8)
     ends = np.cumsum([0] + [len(name) for name in raw])

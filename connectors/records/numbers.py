@@ -1,6 +1,6 @@
-"""Compiled readers of numbers, times and characters in bytes. They read plain forms; `records` reads the others.
+"""Compiled readers of numbers, times and characters in bytes. They read plain forms; `records` reads other forms.
 
-Casts of polars accept forms that a record may not have, and lose digits of times
+Casts of polars accept forms that a record must not have, and lose digits of times
 (docs/decisions/2026-11-22-records.md).
 """
 
@@ -12,10 +12,10 @@ from cep.connectors.records.times import FIRST, LAST, SECOND
 from cep.core.kernels import njit
 
 MISSING, GOOD, BAD, HARD = 0, 1, 2, 3
-"""Results of reading a cell. HARD: a float with many digits, for a slower reader that rounds correctly."""
+"""States after reading a cell. HARD: a float with many digits, for a slower reader that rounds correctly."""
 
-# The kinds of cells that scanners find: absent, null, a number of JSON, a string without or with escapes (JSON) or
-# doubled quotes (CSV), a boolean, or a list or object.
+# The kinds of cells that scanners find. STRING has no escapes. ESCAPED is a string with escapes (JSON) or doubled
+# quotes (CSV). NESTED is a list or an object.
 ABSENT, NULL, NUMBER, STRING, ESCAPED, TRUE, FALSE, NESTED = range(8)
 
 _POWERS = 10.0 ** np.arange(23)  # exact in float64
@@ -32,7 +32,7 @@ def is_digit(c):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def trim(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Return the range without the blanks on both sides."""
+    """Return the range without blanks at both ends."""
     while i < stop and (buffer[i] == 32 or buffer[i] == 9):
         i += 1
     while i < stop and (buffer[stop - 1] == 32 or buffer[stop - 1] == 9):
@@ -42,7 +42,7 @@ def trim(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def read_int(buffer, i, stop, point):  # type: ignore[no-untyped-def]
-    """Read up to 18 digits, which a point and zeros may follow. Return (value, BAD or GOOD)."""
+    """Read up to 18 digits, optionally followed by a point and zeros. Return (value, BAD or GOOD)."""
     negative = False
     if i < stop and (buffer[i] == 45 or buffer[i] == 43):
         negative = buffer[i] == 45
@@ -71,8 +71,10 @@ def read_int(buffer, i, stop, point):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def read_float(buffer, i, stop, point):  # type: ignore[no-untyped-def]
-    """Read a float. Return (value, state): exact if mantissa and power of ten are (Clinger's fast path), else HARD or
-    BAD."""
+    """Read a float. Return (value, state).
+
+    The value is exact if mantissa and power of ten are (Clinger's fast path); otherwise the state is HARD or BAD.
+    """
     negative = False
     if i < stop and (buffer[i] == 45 or buffer[i] == 43):
         negative = buffer[i] == 45
@@ -127,7 +129,10 @@ def read_float(buffer, i, stop, point):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def fraction_of_second(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Read the digits after a point. Return (microseconds, -1, 0 or 1 for a rest below, at or above a half, end)."""
+    """Read the digits after a point. Return (microseconds, rest, end).
+
+    The rest is -1, 0 or 1 if the remaining digits are below, at or above a half.
+    """
     micros = np.int64(0)
     unit = SECOND
     while i < stop and unit > 1 and is_digit(buffer[i]):
@@ -217,7 +222,7 @@ def read_count(buffer, i, stop, shift, point):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def two_digits(buffer, i):  # type: ignore[no-untyped-def]
-    """Return the number that the two digits at i are, or -1."""
+    """Return the value of the two digits at i, or -1."""
     if is_digit(buffer[i]) and is_digit(buffer[i + 1]):
         return (np.int64(buffer[i]) - 48) * 10 + (np.int64(buffer[i + 1]) - 48)
     return np.int64(-1)
@@ -225,7 +230,7 @@ def two_digits(buffer, i):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def days_before(year, month, day):  # type: ignore[no-untyped-def]
-    """Return (days from 1970-01-01 to a day, state)."""
+    """Return (days from 1970-01-01 to a date, state)."""
     if year < 1 or month < 1 or month > 12 or day < 1:
         return np.int64(0), BAD
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
@@ -238,8 +243,10 @@ def days_before(year, month, day):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def read_iso(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Read an ISO 8601 time as `times.of_iso` does, except for week dates. Return (microseconds, state, whether the
-    offset is written)."""
+    """Read an ISO 8601 time as `times.of_iso` does, except week dates.
+
+    Return (microseconds, state, True if the offset is written).
+    """
     absolute = False
     if stop - i < 10 or buffer[i + 4] != 45 or buffer[i + 7] != 45:
         return 0, BAD, absolute
@@ -307,7 +314,7 @@ def read_iso(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _hex(buffer, i):  # type: ignore[no-untyped-def]
-    """Return the four hexadecimal digits at i as a number; the scanner has checked them."""
+    """Return the value of the four hexadecimal digits at i, which are valid."""
     value = np.int64(0)
     for j in range(i, i + 4):
         c = np.int64(buffer[j])
@@ -317,9 +324,9 @@ def _hex(buffer, i):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def unescape(buffer, i, stop, out, o):  # type: ignore[no-untyped-def]
-    """Copy a JSON string's characters. Return the end in `out`, or -1 at half a surrogate pair.
+    """Copy the characters of a JSON string. Return the end in `out`, or -1 at half a surrogate pair.
 
-    The characters take no more room than with their escapes, which the scanner has found to be complete.
+    The escapes must be complete. Characters take no more bytes than their escapes.
     """
     while i < stop:
         c = buffer[i]

@@ -1,4 +1,4 @@
-"""Compiled reader of times in the pattern of a declaration. It reads plain forms; `times` reads the others."""
+"""A compiled reader of times in a declared pattern. It reads plain forms; `times` reads other forms."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _STEPS = {
 
 
 def _table(words: tuple[str, ...]) -> NDArray[np.uint8]:
-    """Return lower-case names as a matrix with a row per name, padded with zeros."""
+    """Return lower-case names as a matrix with one row per name, padded with zeros."""
     table = np.zeros((len(words), 10), np.uint8)
     for row, word in enumerate(words):
         table[row, : len(word)] = np.frombuffer(word.lower().encode(), np.uint8)
@@ -46,8 +46,11 @@ _MONTHS, _WEEKDAYS = _table(MONTHS), _table(DAYS)
 
 @lru_cache(maxsize=64)
 def compiled(pattern: str) -> NDArray[np.int64]:
-    """Return a pattern as a matrix with a row per step: what to read; for a character its byte; for a number of one or
-    two digits what it means, its least and its greatest value; and last, whether it must have all its digits."""
+    """Compile a pattern to a matrix with one row per step.
+
+    A row has the kind of step; for a character its byte; for a number of one or two digits its meaning, minimum and
+    maximum. The last column is 1 if the number must have all its digits.
+    """
     steps: list[tuple[int, ...]] = []
     found = parts(pattern)
     whole = beside(found)
@@ -59,8 +62,10 @@ def compiled(pattern: str) -> NDArray[np.int64]:
 
 @njit(_nrt=False)
 def _upto_two(buffer, i, stop, least, most, whole):  # type: ignore[no-untyped-def]
-    """Read one or two digits, from `least` to `most`: two if both fit, always two if `whole`. Return (value or -1,
-    end)."""
+    """Read one or two digits with a value from `least` to `most`: two if both fit, always two if `whole`.
+
+    Return (value or -1, end).
+    """
     if i >= stop or not is_digit(buffer[i]):
         return np.int64(-1), i
     value = np.int64(buffer[i]) - 48
@@ -75,7 +80,7 @@ def _upto_two(buffer, i, stop, least, most, whole):  # type: ignore[no-untyped-d
 
 @njit(_nrt=False)
 def _word(buffer, i, stop, words, letters):  # type: ignore[no-untyped-def]
-    """Find a word by its first `letters`, 0: by all of them. Return (its number or -1, end)."""
+    """Find a word by its first `letters` characters; 0: by all of them. Return (its index or -1, end)."""
     for word in range(len(words)):
         j = 0
         while j < 10 and words[word, j] != 0 and (letters == 0 or j < letters):
@@ -89,8 +94,10 @@ def _word(buffer, i, stop, words, letters):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def read_pattern(buffer, i, stop, steps, said):  # type: ignore[no-untyped-def]
-    """Read a time as `time_pattern` does. Return (microseconds by the written clock, whether the offset is written,
-    state). `said` has room for five numbers."""
+    """Read a time as `time_pattern` does. `said`: room for five numbers.
+
+    Return (microseconds in the written time zone, True if the offset is written, state).
+    """
     said[_SAID_MONTH] = said[_SAID_DAY] = 1
     said[_SAID_HOUR] = said[_SAID_MINUTE] = said[_SAID_SECOND] = 0
     year = np.int64(1970)
@@ -210,7 +217,7 @@ def read_pattern(buffer, i, stop, steps, said):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _has_lost(buffer, i, stop, least, full):  # type: ignore[no-untyped-def]
-    """Return True if a cell has only digits, at least `least` and fewer than `full`."""
+    """Return True if a cell consists of digits, at least `least` and fewer than `full`."""
     if stop - i < least or stop - i >= full:
         return False
     while i < stop:
@@ -222,11 +229,11 @@ def _has_lost(buffer, i, stop, least, full):  # type: ignore[no-untyped-def]
 
 @njit()
 def read_patterns(buffer, offset, length, kind, steps, least, full, textual):  # type: ignore[no-untyped-def]
-    """Read cells that fit a pattern. Return their microseconds, whether each has its offset, and the states; missing
-    cells are MISSING.
+    """Read cells in a pattern. Return microseconds, a mask of those with an offset, and states; missing cells are
+    MISSING.
 
-    Numbers, and texts if `textual`, of `least` or more digits get back leading zeros up to `full` digits; 0: none were
-    lost. `front` has room for `full` bytes.
+    Numbers, and texts if `textual`, that have at least `least` digits get back leading zeros up to `full` digits. 0
+    means that no zeros can be lost.
     """
     n = len(kind)
     values = np.zeros(n, np.int64)
@@ -251,11 +258,11 @@ def read_patterns(buffer, offset, length, kind, steps, least, full, textual):  #
 
 @njit()
 def join(buffer, offsets, lengths, kinds, digits, textual):  # type: ignore[no-untyped-def]
-    """Join the cells of each row by blanks. Return bytes, offsets, lengths and kinds.
+    """Join the cells of each row with blanks. Return bytes, offsets, lengths and kinds.
 
-    A row with a missing cell is missing; one with an escape cannot be read here. `digits`: for each column, how many
-    digits a number has without the zeros that it has lost, and with them, as in `read_patterns`. A row takes at most
-    all cells, one more byte for each, and the zeros.
+    A row with a missing cell is missing; one with an escape cannot be read here. `digits`: for each column, the number
+    of digits without and with lost zeros, as in `read_patterns`. A row takes at most all cells, one more byte for each,
+    and the zeros.
     """
     parts, n = kinds.shape
     size = 0

@@ -1,4 +1,4 @@
-"""A name for what knowledge says: the same for the same quads, in whatever order they came."""
+"""A hash of knowledge, which is the same for the same quads in any order."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _SEEDS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
 
 
 def quads_fingerprint(terms: Terms, graphs: Mapping[int, TripleSet], reasoning: str) -> str:
-    """Return a fingerprint of quads (triples by the id of their graph) and their reasoning: 32 hexadecimal digits.
+    """Return a hash of quads (triples by the id of their graph) and their reasoning: 32 hexadecimal digits.
 
-    Each quad hashes to a number by the texts of its terms; the numbers are summed, so order does not matter.
+    Each quad has a hash of the texts of its terms. The hashes are summed, so the order does not matter.
     """
     there = np.zeros(len(terms), dtype=np.bool_)
     for graph, triples in graphs.items():
@@ -45,7 +45,7 @@ def quads_fingerprint(terms: Terms, graphs: Mapping[int, TripleSet], reasoning: 
 
 
 def _words(terms: Terms, ids: Ints, seed: np.uint64) -> Words:
-    """Hash each term by its kind and its text alone."""
+    """Hash each term by its kind and text only."""
     if not len(ids):
         return np.empty(0, dtype=np.uint64)
     texts = terms.texts(ids).to_arrow(compat_level=pl.CompatLevel.oldest())
@@ -69,7 +69,7 @@ def _mixed(a: Words, b: Words) -> Words:
 
 
 def _hash(characters: Any, ends: Any, seed: Any, out: Any) -> None:
-    # A number for each text; `ends` has one more.
+    # Compute a number for each text. `ends` has one element more than there are texts.
     for i in range(out.shape[0]):
         h = seed
         for at in range(ends[i], ends[i + 1]):

@@ -1,4 +1,4 @@
-"""The triples of one predicate: sorted pairs, found from either end, each with the round in which it came."""
+"""The triples of one predicate: sorted pairs that are searched from either end, each with the round that derived it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from cep.core.values import Ints
 Rounds = NDArray[np.int32]
 
 _LOW = np.int64(2**32 - 1)
-_FEW = 16  # one in how many: fewer are searched one by one
+_FEW = 16  # fewer pairs than this fraction (one in 16) are searched one by one
 MOST_TERMS = 2**31 - 1
-"""A pair of ids is one int64, so ids stay below this."""
+"""The maximum id: a pair of ids is packed into an int64."""
 
 
 def packed(first: Ints, second: Ints) -> Ints:
-    """Pairs of ids as one column that sorts by the first, then by the second."""
+    """Pack pairs of ids into one column, which sorts by the first id, then by the second."""
     return (first << 32) | second
 
 
@@ -33,7 +33,7 @@ def flipped(pairs: Ints) -> Ints:
 
 
 def sorted_distinct(column: Ints) -> Ints:
-    """Sorted, each value once."""
+    """Return the distinct values, sorted."""
     column = np.sort(column)
     return column[_changes(column)]
 
@@ -45,7 +45,7 @@ def _changes(column: Ints) -> NDArray[np.bool_]:
 
 
 def contained(within: Ints, values: Ints) -> NDArray[np.bool_]:
-    """Which of `values` are in a sorted column."""
+    """Return a mask of the `values` that are in a sorted column."""
     if not len(within):
         return np.zeros(len(values), dtype=np.bool_)
     at = np.searchsorted(within, values)
@@ -55,13 +55,13 @@ def contained(within: Ints, values: Ints) -> NDArray[np.bool_]:
 
 
 def _rows(within: Ints, values: Ints) -> Ints:
-    """Return the positions, in a sorted column, of the sorted values that it contains."""
+    """Return the positions of sorted values in a sorted column, without values that it lacks."""
     places = np.searchsorted(within, values[contained(within, values)])
     return places
 
 
 def apart(within: Ints, values: Ints) -> Ints:
-    """Those of a sorted column that are not in another; fast where the two hardly differ."""
+    """Return the values of a sorted column that are not in another. This is fast if the two hardly differ."""
     if len(values) < _SIMILAR or not len(within):
         return values[~contained(within, values)]
     out: Ints = np.empty(len(values), dtype=np.int64)
@@ -90,9 +90,9 @@ def _seconds(pairs: Ints, first: int) -> list[int]:
 
 
 class BinaryRelation:
-    """Distinct pairs (subject, object), sorted by subject, then object. Never changed.
+    """Distinct pairs (subject, object), sorted by subject, then object. It is immutable.
 
-    `pairs` are packed; `rounds` says for each in which round of the closure it came, 0 for what was there before.
+    `pairs` are packed. `rounds`: the round of the closure that derived each pair, 0 for initial ones.
     """
 
     __slots__ = ("_backward", "_objects", "_subjects", "pairs", "rounds")
@@ -106,7 +106,7 @@ class BinaryRelation:
 
     @classmethod
     def at(cls, pairs: Ints, round: int) -> BinaryRelation:
-        """Pairs, sorted and distinct, that all came in one round."""
+        """Build it from sorted, distinct pairs of one round."""
         return cls(pairs, np.full(len(pairs), round, dtype=np.int32))
 
     def __len__(self) -> int:
@@ -114,14 +114,14 @@ class BinaryRelation:
 
     @property
     def backward(self) -> Ints:
-        """The pairs (object, subject), sorted. Made when first asked for."""
+        """The pairs (object, subject), sorted; computed at first use."""
         if self._backward is None:
             self._backward = np.sort(flipped(self.pairs))
         return self._backward
 
     @property
     def subjects(self) -> Ints:
-        """Each subject once."""
+        """The distinct subjects."""
         if self._subjects is None:
             column = self.pairs >> 32
             self._subjects = column[_changes(column)]
@@ -129,33 +129,33 @@ class BinaryRelation:
 
     @property
     def objects(self) -> Ints:
-        """Each object once."""
+        """The distinct objects."""
         if self._objects is None:
             column = self.backward >> 32
             self._objects = column[_changes(column)]
         return self._objects
 
     def objects_of(self, subject: int) -> list[int]:
-        """The objects of a subject, ascending."""
+        """Return the objects of a subject, ascending."""
         return _seconds(self.pairs, subject)
 
     def subjects_of(self, object: int) -> list[int]:
-        """The subjects of an object, ascending."""
+        """Return the subjects of an object, ascending."""
         return _seconds(self.backward, object)
 
     def has(self, pairs: Ints, before: int | None = None) -> NDArray[np.bool_]:
-        """Return a mask of the packed pairs that are here; with `before`, of those from an earlier round."""
+        """Return a mask of the packed pairs that are in the relation. With `before`, only earlier rounds count."""
         there = contained(self.pairs, pairs)
         if before is not None:
             there[there] = self.rounds[np.searchsorted(self.pairs, pairs[there])] < before
         return there
 
     def fresh(self, pairs: Ints) -> Ints:
-        """Those of some sorted distinct pairs that are not here."""
+        """Return the pairs, out of some sorted and distinct ones, that are not in the relation."""
         return apart(self.pairs, pairs) if len(pairs) * _FEW > len(self.pairs) else pairs[~contained(self.pairs, pairs)]
 
     def plus(self, pairs: Ints, round: int) -> BinaryRelation:
-        """With more pairs, sorted, distinct and fresh, that came in a round."""
+        """Return the relation with more pairs of a round. They must be sorted, distinct and new."""
         places = np.searchsorted(self.pairs, pairs)
         backward = None
         if self._backward is not None:
@@ -168,7 +168,7 @@ class BinaryRelation:
         )
 
     def minus(self, pairs: Ints) -> BinaryRelation:
-        """Without some sorted distinct pairs."""
+        """Return the relation without some sorted, distinct pairs."""
         gone = _rows(self.pairs, pairs)
         backward = self._backward
         if backward is not None:
@@ -180,7 +180,7 @@ NOTHING = BinaryRelation.at(np.empty(0, dtype=np.int64), 0)
 
 
 class PredicateRelations(Mapping[int, BinaryRelation]):
-    """Relations by predicate. A copy costs nothing: relations do not change."""
+    """Relations by predicate. A copy is cheap, because relations are immutable."""
 
     __slots__ = ("_predicates", "_relations", "count")
 
@@ -214,7 +214,7 @@ class PredicateRelations(Mapping[int, BinaryRelation]):
         return PredicateRelations(self._relations)
 
     def __getitem__(self, predicate: int) -> BinaryRelation:
-        """A predicate's relation, empty if it has no triples."""
+        """Return the relation of a predicate, empty if it has no triples."""
         return self._relations.get(predicate, NOTHING)
 
     def __iter__(self) -> Iterator[int]:
@@ -227,29 +227,29 @@ class PredicateRelations(Mapping[int, BinaryRelation]):
         return predicate in self._relations
 
     def add(self, predicate: int, pairs: Ints, round: int) -> None:
-        """Pairs, sorted, distinct and fresh, that came in a round."""
+        """Add pairs of a round. They must be sorted, distinct and new."""
         if len(pairs):
             self._relations[predicate] = self[predicate].plus(pairs, round)
             self._predicates = None
             self.count += len(pairs)
 
     def plus(self, more: PredicateRelations, round: int) -> PredicateRelations:
-        """With triples that are fresh and came in a round."""
+        """Return a copy with more triples of a round, which must be new."""
         made = self.copy()
         for predicate in more:
             made.add(predicate, more[predicate].pairs, round)
         return made
 
     def minus(self, less: PredicateRelations) -> PredicateRelations:
-        """Without some triples."""
+        """Return a copy without some triples."""
         return PredicateRelations({p: self[p].minus(less[p].pairs) if p in less else self[p] for p in self})
 
     def fresh(self, of: PredicateRelations) -> PredicateRelations:
-        """Those of some triples that are not here."""
+        """Return the triples, out of some, that are not in these relations."""
         return PredicateRelations({p: BinaryRelation.at(self[p].fresh(of[p].pairs), 0) for p in of})
 
     def renamed(self, ids: Ints) -> PredicateRelations:
-        """The same with other ids, which ascend as those did."""
+        """Return a copy with the id `ids[i]` in place of each id i. The order of ids must not change."""
         made = {}
         for p in self:
             first, second = unpacked(self[p].pairs)
@@ -257,7 +257,7 @@ class PredicateRelations(Mapping[int, BinaryRelation]):
         return PredicateRelations(made)
 
     def common(self, other: PredicateRelations) -> PredicateRelations:
-        """The triples that are in both."""
+        """Return the triples that are also in other relations."""
         return PredicateRelations(
             {p: BinaryRelation.at(other[p].pairs[contained(self[p].pairs, other[p].pairs)], 0) for p in other}
         )

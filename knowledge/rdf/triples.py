@@ -1,4 +1,4 @@
-"""Triples as three columns of term ids, distinct and sorted, found by any of their positions."""
+"""Triples as three columns of term ids, distinct and sorted, searched by any of their positions."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from cep.core.values import Ints
 TripleColumns = tuple[Ints, Ints, Ints]
 """Subjects, predicates and objects of triples."""
 
-_ORDERS = ((0, 1, 2), (1, 2, 0), (2, 0, 1))  # of positions: any set of fixed ones is a beginning of one of them
-_FEW = 16  # one in how many makes a change small: then rows are put in, else all is sorted again
-_MANY = 64  # one in how many makes few triples many, so that they are put into the columns
-_SMALL = 4096  # rows that are sorted here
+_ORDERS = ((0, 1, 2), (1, 2, 0), (2, 0, 1))  # any set of fixed positions is the beginning of one of these
+_FEW = 16  # a change up to this fraction (one in 16) is inserted, a larger one sorts everything anew
+_MANY = 64  # more changes than this fraction (one in 64) are merged into the columns
+_SMALL = 4096  # the maximum number of rows that numpy sorts, instead of polars
 
 
 class TripleSet:
-    """Distinct triples of ids, sorted by subject, predicate, object. Never changed; `plus` and `minus` give others.
+    """Distinct triples of ids, sorted by subject, predicate, object. It is immutable: `plus` and `minus` return others.
 
-    What a small change makes is held as the triples before it, the few that are gone and the few that are new, and put
-    into columns when these are asked for, or when the few are many.
+    The result of a small change is stored as the triples before it, the few removed and the few added ones. Columns are
+    built from these when they are needed, or when the changes become many.
     """
 
     __slots__ = ("_beside", "_orders")
 
     def __init__(self, columns: TripleColumns) -> None:
-        """Take columns that are sorted and distinct; `TripleSet.of` takes any."""
+        """Build it from columns that are sorted and distinct; `TripleSet.of` takes any columns."""
         self._orders: dict[int, TripleColumns] = {0: columns}
         self._beside: tuple[TripleSet, TripleSet, TripleSet] | None = (
-            None  # triples, those of them that are gone, new ones
+            None  # a base set, the triples removed from it, and the triples added to it
         )
 
     @classmethod
     def of(cls, s: Ints, p: Ints, o: Ints) -> TripleSet:
-        """Build it from columns in any order, which may repeat triples."""
+        """Build it from columns in any order, in which triples may repeat."""
         return cls(_sorted((s, p, o), 0))
 
     @classmethod
@@ -47,7 +47,7 @@ class TripleSet:
 
     @classmethod
     def _of_few(cls, base: TripleSet, less: TripleSet, more: TripleSet) -> TripleSet:
-        # `less` are among those of `base`, `more` are not.
+        # `base` contains all triples of `less`, and none of `more`.
         if (len(less) + len(more)) * _MANY > len(base):
             orders = {order: _replaced(base, less, more, order) for order in base._orders}
             made = cls(orders[0])
@@ -81,11 +81,11 @@ class TripleSet:
 
     @property
     def nbytes(self) -> int:
-        """The memory of the columns, in each order that was asked for."""
+        """The memory of the columns in bytes, in all orders that were built."""
         return sum(column.nbytes for columns in self._orders.values() for column in columns)
 
     def renamed(self, ids: Ints) -> TripleSet:
-        """The same with other ids, which ascend as those did."""
+        """Return a copy with the id `ids[i]` in place of each id i. The order of ids must not change."""
         made = object.__new__(TripleSet)
         made._orders = {order: (ids[s], ids[p], ids[o]) for order, (s, p, o) in self._orders.items()}
         made._beside = None
@@ -94,19 +94,19 @@ class TripleSet:
             made._beside = base.renamed(ids), less.renamed(ids), more.renamed(ids)
         return made
 
-    # --- found by their terms ---
+    # --- search by terms ---
 
     def match(self, s: int | None = None, p: int | None = None, o: int | None = None) -> TripleColumns:
-        """The triples with these ids (None: any), as three columns.
+        """Return the triples with these ids (None: any) as three columns.
 
-        They are sorted by the order (s p o, p o s or o s p) that begins with the positions given.
+        They are sorted in the order (s p o, p o s or o s p) that begins with the given positions.
         """
         order, start, stop = self._one(s, p, o)
         columns = self.ordered(order)
         return columns[0][start:stop], columns[1][start:stop], columns[2][start:stop]
 
     def count(self, s: int | None = None, p: int | None = None, o: int | None = None) -> int:
-        """How many triples have these ids, without making them."""
+        """Count the triples with these ids, without building their columns."""
         if self._beside is not None:
             base, less, more = self._beside
             return base.count(s, p, o) - less.count(s, p, o) + more.count(s, p, o)
@@ -119,8 +119,11 @@ class TripleSet:
         return (order, int(start[0]), int(stop[0])) if len(start) else (order, 0, len(self))
 
     def ranges(self, s: Ints | None, p: Ints | None, o: Ints | None) -> tuple[int, Ints, Ints]:
-        """For each row of the columns given (None: any) the triples with these ids: the rows from `start` up to `stop`
-        of an order of the triples, which comes first. With no column given there is no row."""
+        """Find, for each row of the given columns (None: any), the triples with these ids.
+
+        Return an order of the triples, and for each row the range `start` to `stop` in this order. If no column is
+        given, there are no rows.
+        """
         columns = (s, p, o)
         fixed = {i for i in range(3) if columns[i] is not None}
         order = next(i for i, places in enumerate(_ORDERS) if set(places[: len(fixed)]) == fixed)
@@ -135,7 +138,7 @@ class TripleSet:
         return order, start, stop
 
     def counts(self, s: Ints | None, p: Ints | None, o: Ints | None) -> Ints:
-        """For each row of the columns given (None: any, not all) how many triples have these ids."""
+        """Count, for each row of the given columns (None: any, but not all), the triples with these ids."""
         if self._beside is None:
             _, start, stop = self.ranges(s, p, o)
             return stop - start
@@ -146,7 +149,8 @@ class TripleSet:
         return found + more.counts(s, p, o) if len(more) else found
 
     def found(self, s: Ints | None, p: Ints | None, o: Ints | None) -> tuple[Ints, TripleColumns]:
-        """The triples for all rows of the columns given (None: any, not all): which row each is for, and they."""
+        """Return the triples for all rows of the given columns (None: any, but not all), with the index of the row for
+        each."""
         if self._beside is None:
             order, start, stop = self.ranges(s, p, o)
             index, rows = expand(start, stop)
@@ -165,7 +169,8 @@ class TripleSet:
         return np.concatenate([index, others]), (every[0], every[1], every[2])
 
     def ordered(self, order: int) -> TripleColumns:
-        """The columns s, p, o, with rows in an order: 0: s p o, 1: p o s, 2: o s p. Made when first asked for."""
+        """Return the columns s, p, o sorted in an order: 0: s p o, 1: p o s, 2: o s p. They are computed at first
+        use."""
         if order not in self._orders:
             if self._beside is not None:
                 self._orders[order] = _replaced(*self._beside, order)
@@ -174,13 +179,13 @@ class TripleSet:
         return self._orders[order]
 
     def has(self, s: Ints, p: Ints, o: Ints) -> NDArray[np.bool_]:
-        """Which of these triples are here."""
+        """Return a mask of these triples that are in the set."""
         return self.counts(s, p, o) > 0
 
-    # --- more and fewer ---
+    # --- additions and removals ---
 
     def plus(self, more: TripleSet) -> TripleSet:
-        """The union."""
+        """Return the union with another set."""
         if not len(self):
             return more
         more = more._without(self)
@@ -196,7 +201,7 @@ class TripleSet:
         return TripleSet._of_few(base, gone._without(back), new._with(more._without(back)))
 
     def minus(self, less: TripleSet) -> TripleSet:
-        """Those that are not in `less`."""
+        """Return the triples that are not in `less`."""
         if not len(less) or not len(self):
             return self
         if len(less) * _FEW > len(self):
@@ -212,10 +217,10 @@ class TripleSet:
         return TripleSet._of_few(base, gone._with(less._without(back)), new._without(back))
 
     def common(self, other: TripleSet) -> TripleSet:
-        """Those that are in another too."""
+        """Return the triples that are also in another set."""
         return self._chosen(other.has(*self.columns))
 
-    # Of few triples, or to few, all in columns.
+    # Operations on small sets, whose triples are all in columns.
 
     def _without(self, other: TripleSet) -> TripleSet:
         return self._chosen(~other.has(*self.columns)) if len(other) else self._chosen(None)
@@ -231,7 +236,7 @@ class TripleSet:
 
 
 def _replaced(base: TripleSet, less: TripleSet, more: TripleSet, order: int) -> TripleColumns:
-    """The columns of `base` in an order, without some triples and with others."""
+    """Return the columns of `base` in an order, without the triples `less` and with the triples `more`."""
     columns = base.ordered(order)
     if len(less):
         gone = _places(columns, order, less)
@@ -248,7 +253,7 @@ def _replaced(base: TripleSet, less: TripleSet, more: TripleSet, order: int) -> 
 
 
 def _places(columns: TripleColumns, order: int, triples: TripleSet) -> Ints:
-    """Return the position at which each triple lies, or would lie, in an order."""
+    """Return the position in an order at which each triple is, or would be inserted."""
     start: Ints = np.empty(len(triples), dtype=np.int64)
     stop: Ints = np.empty(len(triples), dtype=np.int64)
     a, b, c = (columns[place] for place in _ORDERS[order])
@@ -265,8 +270,10 @@ def _located(columns: TripleColumns, keys: TripleColumns, width: int, start: Int
 
 
 def _fixed(column: Ints) -> Ints:
-    """The column as one that cannot be written, as some of polars are: so the kernel is compiled once, not for each
-    mixture."""
+    """Return a read-only view of a column.
+
+    Some columns of polars are read-only. Kernels are thus compiled for one kind of array only, not for each mixture.
+    """
     view = column.view()
     view.flags.writeable = False
     return view
@@ -277,7 +284,7 @@ def _room(rows: int) -> TripleColumns:
 
 
 def expand(start: Ints, stop: Ints) -> tuple[Ints, Ints]:
-    """For each row of the ranges: which range it is of, and the row."""
+    """Return two columns for the rows of some ranges: the index of the range, and the row."""
     counts = stop - start
     index = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
     before = np.cumsum(counts) - counts
@@ -299,7 +306,7 @@ def _sorted(columns: TripleColumns, order: int, distinct: bool = False) -> Tripl
 
 
 def _put(column: Any, places: Any, more: Any, out: Any) -> None:
-    # `more[i]` goes before `column[places[i]]`; places ascend. `out` has room for both.
+    # Insert `more[i]` before `column[places[i]]`; places ascend. `out` has room for all values.
     done = 0
     for i in range(places.shape[0] + 1):
         stop = places[i] if i < places.shape[0] else column.shape[0]
@@ -311,7 +318,7 @@ def _put(column: Any, places: Any, more: Any, out: Any) -> None:
 
 
 def _take(column: Any, places: Any, out: Any) -> None:
-    # All but `column[places[i]]`; places ascend, each once. `out` has room for the rest.
+    # Copy the column without `column[places[i]]`; places are distinct and ascend. `out` has room for the rest.
     done = 0
     for i in range(places.shape[0] + 1):
         stop = places[i] if i < places.shape[0] else column.shape[0]
@@ -321,8 +328,8 @@ def _take(column: Any, places: Any, out: Any) -> None:
 
 
 def _locate(a: Any, b: Any, c: Any, x: Any, y: Any, z: Any, width: Any, start: Any, stop: Any) -> None:
-    # Rows of a, b, c are sorted; x, y, z are searched by their first `width` columns. Where the keys ascend, as they
-    # mostly do, a search begins at the last one's place and doubles its steps.
+    # Search rows of x, y, z, by their first `width` columns, in the sorted rows of a, b, c. Usually, the keys ascend.
+    # Then a search begins at the result of the last one and doubles its steps.
     size = a.shape[0]
     low = np.int64(0)
     for row in range(x.shape[0]):
@@ -349,7 +356,7 @@ def _locate(a: Any, b: Any, c: Any, x: Any, y: Any, z: Any, width: Any, start: A
 
 
 def _before(a: Any, b: Any, c: Any, i: Any, x: Any, y: Any, z: Any, j: Any, width: Any, equal: Any) -> Any:
-    # Whether row i of a, b, c comes before row j of x, y, z, or is equal to it where that counts.
+    # Return True if row i of a, b, c precedes row j of x, y, z, or equals it and `equal` is set.
     if a[i] != x[j]:
         return a[i] < x[j]
     if width > 1:

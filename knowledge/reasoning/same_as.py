@@ -1,4 +1,4 @@
-"""owl:sameAs is an equivalence: which terms are one, and all pairs of them (rules eq-sym and eq-trans)."""
+"""The equivalence relation owl:sameAs: classes of equal terms, and all pairs of them (rules eq-sym and eq-trans)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from cep.core.values import Ints
 from cep.knowledge.rdf.relation import packed, sorted_distinct, unpacked
 
 MOST = 20_000_000
-"""Pairs of equal terms that one closure may hold."""
+"""The maximum number of pairs of equal terms in a closure."""
 
 
 def united(labels: Ints, pairs: Ints) -> tuple[Ints, Ints]:
-    """Labels after some packed pairs became equal, and the labels of the classes that grew.
+    """Return labels after some packed pairs became equal, and the labels of the classes that grew.
 
-    `labels` has for each id the least id that equals it.
+    `labels`: for each id, the least id that equals it.
     """
     first, second = unpacked(pairs)
     apart = labels[first] != labels[second]
@@ -31,7 +31,8 @@ def united(labels: Ints, pairs: Ints) -> tuple[Ints, Ints]:
 
 
 def pairs_of(labels: Ints, classes: Ints) -> Ints:
-    """All packed pairs (x, y), x and y different, of these classes, sorted. Too many are a CepError."""
+    """Return all packed pairs (x, y) of different terms in these classes, sorted. Raise CepError if there are too
+    many."""
     wanted = np.zeros(len(labels), dtype=np.bool_)
     wanted[classes] = True
     members = np.flatnonzero(wanted[labels])

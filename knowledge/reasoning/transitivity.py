@@ -1,4 +1,4 @@
-"""A transitive relation from its steps: a walk from each start that never makes a pair twice (rule prp-trp)."""
+"""The closure of a transitive relation by a walk from each start, which never produces a pair twice (rule prp-trp)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cep.core.values import Ints
 from cep.knowledge.rdf.relation import packed, sorted_distinct, unpacked
 
 MOST = 100_000_000
-"""Pairs that one walk may make."""
+"""The maximum number of pairs that a walk may produce."""
 
 
 def reachable_pairs(closed: Ints, steps: Ints, again: bool = False) -> Ints:
@@ -45,13 +45,13 @@ def reachable_pairs(closed: Ints, steps: Ints, again: bool = False) -> Ints:
 def _walked(
     sources: Any, old_starts: Any, old: Any, new_starts: Any, new: Any, again: Any, most: Any
 ) -> Any:  # pragma: no cover - compiled
-    # `stack` has room for x, all that `old` leads to from it, and each node once more: a node that has been seen is not
-    # put there again.
+    # `stack` has room for x, for its successors in `old`, and for each node once. A node that was seen is not put there
+    # again.
     size = old_starts.shape[0] - 1
     most_old = 0
     for x in range(size):
         most_old = max(most_old, old_starts[x + 1] - old_starts[x])
-    seen = np.full(size, -1, dtype=np.int64)  # by which source last
+    seen = np.full(size, -1, dtype=np.int64)  # the last source that has seen a node
     stepped = np.full(size, -1, dtype=np.int64)
     stack = np.empty(1 + most_old + size, dtype=np.int64)
     pairs = np.empty(1024, dtype=np.int64)
@@ -75,7 +75,7 @@ def _walked(
                 v = new[j]
                 if seen[v] == x:
                     continue
-                # The step's end, and with it all that `closed` leads on to.
+                # The end of the step, then its successors in `closed`.
                 k = old_starts[v] - 1
                 while k < old_starts[v + 1]:
                     w = v if k < old_starts[v] else old[k]
