@@ -90,7 +90,7 @@ class Connection:
         raise CepError(f"no alert has an id that begins with `{plain(begin)}`", hint="`cep alerts list --all`")
 
     def verdicts(self) -> list[dict[str, Any]]:
-        """Return all closed alerts, the one whose last change is oldest first."""
+        """Return all closed alerts, sorted by the time of their last change."""
         found: list[dict[str, Any]] = []
         before = ""
         while page := self.ask("GET", f"alerts/verdicts?limit=1000{before}"):

@@ -18,8 +18,8 @@ WATCHING, SPARK, OTHER = "Monitoring", "Spark", "Options"
 class Sectioned(TyperCommand):
     """A command whose help has sections, in the order of their first options, with the default section last.
 
-    Before it runs, `cep.app.conflicts` checks that no output would overwrite an input. The guard is stored in the
-    command's context.
+    Before it runs, `cep.app.conflicts` checks that no output would overwrite an input. The command's context stores the
+    guard that checks later outputs.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

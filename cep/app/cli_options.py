@@ -140,7 +140,7 @@ class InputOptions:
 
     @property
     def as_they_stand(self) -> Self:
-        """Return the options with a lateness of 0 unless one is given, so that files are read in their own order."""
+        """Return the options, with a lateness of 0 if none is given, so that files are read in their own order."""
         return self if self.lateness is not None else replace(self, lateness="0")
 
     @property

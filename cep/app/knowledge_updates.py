@@ -31,7 +31,8 @@ class Interruptible(Protocol):
 
 
 AHEAD = 64
-"""The number of changes to apply ahead of time if the engine takes them one by one, because each has its own tables."""
+"""The number of changes to apply ahead of time if the engine takes them one by one. Each such change has its own
+tables."""
 TOGETHER = 1024
 """The number of changes to apply ahead of time if the engine takes all of them at once."""
 LARGE = 1 << 24
@@ -56,9 +57,10 @@ class KnowledgeUpdates:
         self._put(read)
 
     def begin(self, engine: Engine) -> None:
-        """Apply all changes up to the watermark to an engine that was restored from a snapshot.
+        """Prepare an engine: apply all changes up to its watermark if it was restored from a snapshot.
 
-        If few changes remain, apply them now, so that their errors are reported before the run. Raises CepError.
+        If there are few changes in all, and no streams, apply every change now, so that errors are reported before the
+        run. Raises CepError.
         """
         changes = engine.changes
         if changes is not None and (engine.watermark > BEGINNING or changes.pending):
@@ -204,7 +206,7 @@ def _about(found: dict[str, Update], time: int, quad: Quad) -> Update:
 
 
 def knowledge_updates(engine: Engine, files: Sequence[str] | None, idle: float | None) -> KnowledgeUpdates:
-    """Return the updates in files, after `KnowledgeUpdates.begin` with the engine.
+    """Return the updates in files, prepared for the engine by `KnowledgeUpdates.begin`.
 
     Large N-Quads files, pipes and standard input are read as streams, all other files at once. Raises CepError.
     """

@@ -92,7 +92,7 @@ class Interrupt:
 
 
 UNREVISED = "records say `@change`, and without --revise all of them come, also those that withdraw others"
-"""The message, once per run, that records withdraw others although the run does not revise."""
+"""The message, printed once per run, if records withdraw others but the run does not revise results."""
 
 
 def flow(

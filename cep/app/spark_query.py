@@ -272,7 +272,7 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
 
 
 def warm(spark: SparkSession, request: JobRequest, query: Job) -> None:
-    """Let new rules read the earlier input files, unless they have, and log how far back these go.
+    """Let new rules read the earlier input files if they have not done so yet. Log how far back these files go.
 
     Raises CepError and Spark's errors as `cep.spark.warming.warmed` does.
     """

@@ -154,8 +154,8 @@ def knowledge_of(
     """Load the knowledge files and apply the reasoning; return None if there are no files. Warn of imports that were
     not loaded.
 
-    `fetching`: fetch the addresses of services instead of rejecting them. `folder`: keeps the fetched files, and those
-    of an earlier run are used again.
+    `fetching`: fetch the addresses of services instead of rejecting them. `folder`: where the fetched files are
+    kept; files of an earlier run are used again.
     """
     if not files:
         if reasoning is not None:

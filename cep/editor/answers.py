@@ -64,8 +64,10 @@ class Program:
         return [Place(each, found.start, found.end) for each in files for found in self.indexes[each].same(one)]
 
     def definitions(self, path: Path, offset: int) -> list[Place]:
-        """Return the declaration of the name at an offset. If the name has none, or this is it, return the rules that
-        derive it."""
+        """Return the declaration of the name at an offset.
+
+        If the name has no declaration, or the offset is in it, return the rules that derive the name.
+        """
         index = self.indexes[path]
         one = index.at(offset)
         if one is None:

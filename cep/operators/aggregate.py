@@ -42,7 +42,7 @@ LONGER = DAY
 """The most by which a window of local time can exceed its nominal length. Clocks have been set back by up to a day."""
 
 COMMUTES = ("count", "min", "max", "median", "percentile", "mode")
-"""Functions whose result does not depend on the order of their input. A sum of integers does not either."""
+"""Functions whose result does not depend on the order of their input. Sums of integers do not depend on it either."""
 
 SORTED = ("median", "percentile", "mode")
 """Functions that need every value in the window."""
@@ -141,8 +141,8 @@ class Window(Pattern):
     def members_at(self, ends: Sequence[int]) -> Iterator[tuple[slice, int | None, int]]:
         """Yield the members of each window that has a result, for a group whose occurrences end at `ends` (ascending).
 
-        Each item is (slice of the occurrences, begin of the window, its end). A begin of None means that of the first
-        member.
+        Each item is (slice of the occurrences, begin of the window, its end). A begin of None means that the window
+        begins with its first member.
         """
         over = self.over
         if over is None or over.form == "every":
@@ -226,7 +226,7 @@ class Aggregation(Node):
         return self.over.length if self.over is not None and self.over.form == "each" else self.duration
 
     def by_order(self, types: Sequence[str]) -> bool:
-        if self.events is not None:  # which of them are the last ones; how many there are does not
+        if self.events is not None:  # the order decides which are the last; only their number does not depend on it
             return not all(result.function == "count" and result.argument is None for result in self.results)
         return not all(
             result.function in COMMUTES or (result.function == "sum" and type in ("int", "duration"))

@@ -125,8 +125,8 @@ class GoalBuilder:
     def _changes_once(self, name: str, rules: Sequence[int]) -> bool:
         """Return True if all rows of a table of changes are distinct.
 
-        That holds if each rule of the event keeps all columns of its formula, and a number of its own tells its rows
-        apart.
+        That holds if each rule of the event keeps all columns of its formula, and rows of different rules contain
+        different rule numbers.
         """
         fluent = self.plan.schemas[name].fluent
         if fluent is None or not fluent.defined or fluent.part not in (EDGES, TRANSITIONS):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Closure(OverOne):
-    """The formula, also holding at its `edge`: "begin" or "end" adds the bound of each interval.
+    """The formula with one bound added to each of its intervals: the beginning or the end, as `edge` says.
 
     It has no syntax of its own. `MetricFormula.tied` creates it for formulas that hold from just after a time.
     """

@@ -53,8 +53,10 @@ class And(OverSeveral):
         return " AND ".join(f"{'NOT ' if no else ''}{placed(part, BETWEEN)}" for part, no in pairs), AND
 
     def spread(self) -> Formula:
-        """Rewrite a part `p(X, Y) SINCE q(X)` for which another part binds Y, as two parts: for that Y, and for any
-        Y."""
+        """Split a part `p(X, Y) SINCE q(X)` in two (`tied`), if another part binds Y.
+
+        One of them holds for the Y of p, the other, `q(X)`, for any Y.
+        """
         parts = [part.spread() for part in self.parts]
         for place, (part, no) in enumerate(zip(parts, self.negated, strict=True)):
             others = [each for n, each in enumerate(parts) if n != place and not self.negated[n]]

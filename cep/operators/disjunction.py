@@ -38,13 +38,13 @@ class Or(OverSeveral):
     span: Span = field(default=NOWHERE, compare=False)
 
     def bound(self) -> Names:
-        return frozenset.intersection(*(part.bound() for part in self.parts)) - {"_"}  # one of its own each time
+        return frozenset.intersection(*(part.bound() for part in self.parts)) - {"_"}  # each `_` is a separate variable
 
     def text(self) -> tuple[str, int]:
         return " OR ".join(placed(part, BETWEEN) for part in self.parts), OR
 
     def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
-        shared = frozenset.intersection(*(part.bound() for part in self.parts))  # what an author wrote as `_` is not
+        shared = frozenset.intersection(*(part.bound() for part in self.parts))  # names generated for `_` never are
         mine = [frozenset(name for name in part.bound() if "'" not in name) | shared for part in self.parts]
         every = frozenset[str]().union(*mine)
         for part, names in zip(self.parts, mine, strict=True):
@@ -85,7 +85,7 @@ class Either(Pattern):
         down, here = split(components)
         left, places = self.left.lower(builder, down, bounded)
         right, right_places = self.right.lower(builder, down, bounded)
-        shared = tuple(v for v in places if v in right_places)  # times that `held` asks belong to one side alone
+        shared = tuple(v for v in places if v in right_places)  # times used by `held` belong to one side only
         own = None if len(shared) == len(places) else tuple(places[v] for v in shared)
         return added(builder, Union(left, right, tuple(right_places[v] for v in shared), own), shared, here, self.span)
 

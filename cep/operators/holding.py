@@ -71,7 +71,8 @@ class HoldingPattern(Pattern):
         take: tuple[int, ...],
         places: Mapping[str, int],
     ) -> Node:
-        """Return the node over the nodes of both parts. `places`: the columns of the left's variables."""
+        """Create the node. `left`, `right`: the nodes of the pattern and of the fluent. `places`: the columns of the
+        left's variables."""
         return Holding(left, right, key, kind, take, self.negated, len(places))
 
     def decider(self) -> Pattern:
@@ -94,8 +95,8 @@ class HoldingPattern(Pattern):
 class Holding(Node):
     """Occurrences of the left at whose end a fluent holds, one for each tuple of the fluent with the same key.
 
-    `negated`: the fluent does not hold. The right has the fluent's edges; its column `kind` distinguishes beginnings
-    from ends. Columns of the output: the left's `width` columns, then those of the right at `take`.
+    `negated`: the fluent does not hold. The right consists of the fluent's beginnings and ends, which its column `kind`
+    distinguishes. Columns of the output: the left's `width` columns, then those of the right at `take`.
     """
 
     left: int

@@ -85,7 +85,7 @@ class Inertia(Node):
         return bool(self.endless())
 
     def endless(self) -> list[FluentDeadline]:
-        """Return the deadlines that lead back to themselves by deadlines alone."""
+        """Return the deadlines that form a cycle, so that they follow each other for ever without input."""
         return [each for each in self.deadlines if each in self._followers(each)]
 
     def _followers(self, first: FluentDeadline) -> list[FluentDeadline]:

@@ -87,7 +87,7 @@ class Loop:
 
     @property
     def counted_as(self) -> Mapping[PlanUnit, PlanUnit]:
-        """Count the rows of the chain as the join's."""
+        """Report that the chain's row counts belong to the join."""
         return {self.event: self.join}
 
     def goal_names(self, names: Mapping[PlanUnit, str]) -> Mapping[PlanUnit, str]:
@@ -140,7 +140,7 @@ def _chain_of(builder: GoalBuilder, event: str) -> tuple[LinearRecursion, int, i
         return None
     if builder.users[head.child] > 1:
         return None
-    spec, decided, widenings = spec_of(node, builder, matching=False)  # a key stays what it is around the cycle
+    spec, decided, widenings = spec_of(node, builder, matching=False)  # keys must not change around the cycle
     if not decided or any(widenings):
         return None
     places = places_of(node, builder)
@@ -156,7 +156,7 @@ def _chain_of(builder: GoalBuilder, event: str) -> tuple[LinearRecursion, int, i
                 return None
     if any(scan.take[k] >= width for k in spec.left_key):
         return None
-    # The store holds whole events: key and takes are those of the event's own arguments.
+    # The store holds whole events, so key and output columns are numbers of the event's arguments.
     whole = JoinSpec(
         relation="SEQ",
         policy=spec.policy,

@@ -81,7 +81,8 @@ class OwnTimesPattern(FormulaPattern):
 
 @dataclass(frozen=True, slots=True)
 class OwnTimes(FormulaNode):
-    """The node of `OwnTimesFormula`: tuples of a formula, each at the times that follow from the tick in column `at`.
+    """The node of `OwnTimesFormula`: tuples of a formula, each at the ticks whose window contains the tick in column
+    `at`.
 
     `at` is a position in `take`. Output columns: those in `take`, the last with the kind of change.
     """

@@ -173,7 +173,7 @@ class Pair(Pattern):
 
 
 def _half(matcher: Matcher, lefts: list[Attempt], rights: list[Attempt]) -> list[Attempt]:
-    """Return attempts in which one side is missing, combined with the other side."""
+    """Combine attempts of both sides where at least one side failed."""
     made = []
     for left in lefts[:16]:
         for right in rights[:16]:
@@ -228,10 +228,10 @@ class Join(Node):
 
     @property
     def between(self) -> dict[Condition, Comparison]:
-        """Return the comparisons of an expression of the left side with one of the right, each also with the left
-        first.
+        """Return the comparisons between an expression of the left side and one of the right.
 
-        The policy `recent` has none, because its conditions are tested on the chosen pair only.
+        Each is mapped to the same comparison with the left side first. The policy `recent` has none, because its
+        conditions are tested on the chosen pair only.
         """
         found: dict[Condition, Comparison] = {}
         for condition in () if self.policy == "recent" else self.decide:

@@ -96,7 +96,7 @@ class MetricFormula(OverSeveral):
         inner = OverSeveral.late(self, lateness)
         if not self.row.ahead:
             return inner
-        again = len({part.bound() for part in self.parts}) > 1  # of tuples that ever hold on the right, see `_ever`
+        again = len({part.bound() for part in self.parts}) > 1  # the left is joined with `_ever`
         return min(FOREVER, inner + (1 + again) * self.within.farthest)
 
     def why_late(self) -> str | None:
@@ -112,8 +112,10 @@ class MetricFormula(OverSeveral):
         return self.parts[0].bound() - self.parts[-1].bound() if self.row.inputs > 1 else frozenset()
 
     def tied(self) -> tuple[Formula, Formula | None]:
-        """Split `p SINCE q` in two: with q while p holds from just after it (UNTIL: until just before it), and q
-        itself, which suffices at its own time."""
+        """Split `p SINCE q` in two: `p SINCE r`, and `q` itself if it suffices at its own time, else None.
+
+        `r` holds where `q` does and p holds then or from just after it on (UNTIL: until just before it).
+        """
         left, right = self.parts
         both = And((right, Closure(left, "end" if self.row.ahead else "begin", self.span)), (False, False), right.span)
         now = self.within.low == 0 and self.within.bounds[0] == "["
@@ -126,14 +128,16 @@ class MetricFormula(OverSeveral):
         return [(f"the left of {self.operator} alone has `{name}`", self.span, f"its right has `{name}`, too")]
 
     def shifted(self, through: Callable[[Formula], bool]) -> Formula:
-        """Rewrite `p SINCE[a, b] q`, if only q is on the cycle, so that it refers to q only `a` earlier.
+        """Rewrite `p SINCE[a, b] q`, if only q is on the cycle, so that it reads the state of the cycle only `a`
+        earlier.
 
-        At the time `a` earlier, q must hold, or both p and `p SINCE[0, b - a] q`. Since then, p must have held.
+        The result requires two things: at the time `a` earlier, q or both p and `p SINCE[0, b - a] q`; and p since
+        then.
         """
         within, right = self.within, self.parts[-1]
         if self.row.ahead or self.row.inputs == 1 or not within.low or through(self.parts[0]) or not through(right):
             return self
-        if any(name.startswith("_") for name in right.bound()):  # one value throughout, which an OR would leave out
+        if any(name.startswith("_") for name in right.bound()):  # `_` must keep one value, which an OR would drop
             return self
         left, then = self.parts[0], right
         if within.high != within.low:
@@ -176,7 +180,7 @@ class MetricFormula(OverSeveral):
         held = lowering.lowered(left, mine, outside | theirs)
         late = lowering.late_of(left)
         if variables(held) != variables(body):
-            # the left is asked of each tuple of the right, of all that ever hold there
+            # join the left with the tuples that ever hold on the right
             again = self._ever(right)
             ever = lowering.lowered(again, theirs & (keep | mine), outside | mine)
             held = ConjunctionPattern(held, ever, False, (late, lowering.late_of(again)), None, left.span)
@@ -217,7 +221,10 @@ def ahead_of_heads(operators: Iterable[str]) -> Iterator[tuple[str, str | None]]
 
 
 def wherever(operator: str, within: MetricInterval, formula: Formula, *, throughout: bool, span: Span) -> MetricFormula:
-    """Return the operator that looks in the same direction over one formula: at some time, or `throughout`."""
+    """Return the operator over one formula that looks in the same direction.
+
+    It requires the formula at some time of the interval or, if `throughout`, at all of its times.
+    """
     return MetricFormula(TEMPORAL[operator].same_way(ERODE if throughout else DILATE).word, (formula,), within, span)
 
 

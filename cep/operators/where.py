@@ -89,9 +89,10 @@ def _times(expression: Expression) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SelectPattern(Pattern):
-    """`pattern WHERE conditions`. `late`: for formulas whose conditions query knowledge that may change; else None.
+    """`pattern WHERE conditions`.
 
-    It is the delay in microseconds after which the formula is known.
+    `late`: the delay in microseconds after which a formula is known, if its conditions query knowledge that may change;
+    else None.
     """
 
     pattern: Pattern

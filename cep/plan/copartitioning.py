@@ -109,8 +109,8 @@ class _Copartitioning:
     def unmet(self) -> dict[int, SplitFailure]:
         """Return the rules with a goal whose partners may be in different buckets.
 
-        Key columns are the greatest fixpoint: at first every argument of an event counts as key, then all are removed
-        that some rule does not fill with the key.
+        Key columns are computed as a greatest fixpoint. At first every argument of an event counts as a key column.
+        Then an argument is removed if some rule may put another value than the key into it.
         """
         heads, events = self.plan.heads, {rule: self.plan.heads[rule].event for rule in self.rules}
         self.leaves = self.traced()
@@ -171,7 +171,7 @@ class _Copartitioning:
         return frozenset({self.held[event]}) if event in self.held else frozenset()
 
     def carried(self, rule: int, place: frozenset[int]) -> frozenset[int]:
-        """Return the arguments of a rule's head that are key columns, unchanged."""
+        """Return the positions of the arguments with which a rule's head passes on key columns unchanged."""
         shown = [_column(argument) for argument in self.plan.arguments[rule]]
         return frozenset(position for position, column in enumerate(shown) if column in place)
 
@@ -237,7 +237,7 @@ class _Copartitioning:
         return SplitFailure(number, f"what is absent in {self.text(number)} does not share its key")
 
     def shown(self, number: int, places: Sequence[KeyColumns]) -> KeyColumns:
-        """Return the columns of a node that show a key column of one of its parts."""
+        """Return the columns of a node that contain the values of a key column of one of its parts."""
         if all(place is EVERYWHERE for place in places):
             return EVERYWHERE
         properties = self.dependencies.properties[number]
@@ -248,8 +248,8 @@ class _Copartitioning:
         return frozenset(column for column in found if column is not None)
 
     def either(self, number: int, places: Sequence[KeyColumns]) -> KeyColumns | SplitFailure:
-        """Return the key columns of a node that passes on the occurrences of all parts: those that show the key of each
-        part."""
+        """Return the key columns of a node that passes on the occurrences of all parts. Such a column contains the key
+        of every part."""
         if any(place is EVERYWHERE for place in places):
             return SplitFailure(number, f"the sides of {self.text(number)} are not kept apart alike")
         types = self.dependencies.plan.types(number)
@@ -263,8 +263,8 @@ class _Copartitioning:
         )
 
     def against(self, number: int, left: KeyColumns, absent: KeyColumns) -> KeyColumns | SplitFailure:
-        """Return the key columns of a node that passes on the first part, except where the second has a partner for
-        it."""
+        """Return the key columns of a node that passes on occurrences of the first part that have no partner in the
+        second."""
         if absent is EVERYWHERE:
             return left if self.kept_apart(number) else self.apart(number, (), (left, absent))
         shows = self.dependencies.properties[number].shows

@@ -1,8 +1,8 @@
 """Cut cycles of formulas that contain NOT, AGGREGATE or event rules, so that they can be evaluated in order of time.
 
-Such a cycle is well defined if each way around it goes back in time. It does so by the delay of a formula (`ONCE[1 s, 1
-s] p`), or through a fluent that events begin and end: it changes just after the event. Without the delayed edges the
-graph has no cycle, and `cep.runtime.delayed_cycle` runs it piece by piece.
+Such a cycle is well defined if each way around it goes back in time. A way goes back through the delay of a formula
+(`ONCE[1 s, 1 s] p`), or through a fluent that events begin and end, because such a fluent changes just after the event.
+Without the delayed edges the graph has no cycle, and `cep.runtime.delayed_cycle` runs it piece by piece.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ def lagging(units: Sequence[PlanUnit], nodes: Sequence[Node], needs: Needs) -> L
 
 
 def _parts(units: Iterable[PlanUnit], needs: Needs, without: set[PlanUnit]) -> list[tuple[tuple[PlanUnit, ...], bool]]:
-    """Return the strongly connected parts if the units of `without` had no inputs. Each has True if it is a cycle."""
+    """Return the strongly connected parts of the graph without the inputs of the units in `without`.
+
+    Each part comes with True if it is a cycle.
+    """
 
     def asked(unit: PlanUnit) -> Sequence[PlanUnit]:
         return () if unit in without else needs(unit)
@@ -89,7 +92,7 @@ def wholes_of_formulas(part: Sequence[PlanUnit], nodes: Sequence[Node], needs: N
 def refused(
     groups: Sequence[Group], nodes: Sequence[Node], heads: Sequence[Head], spans: Sequence[Span], source: Source
 ) -> list[CepError]:
-    """Return an error for each cycle of formulas that needs a complete result of its own at the same time."""
+    """Return an error for each cycle of formulas that depends on its own complete result at the same time."""
     makers: dict[str, list[PlanUnit]] = {}
     for head in heads:
         makers.setdefault(head.event, []).append(head.child)

@@ -51,7 +51,7 @@ class Step(Enum):
 
 
 Flow = dict[Slot, dict[Slot, Step]]
-"""The sources of each slot's values, each with how the value changes on the way."""
+"""For each slot, the slots from which its values are computed, each with the kind of computation."""
 
 _NEW = frozenset(("+", "-", "*", "**", "concat", "replace", "format", "sin", "tan", "atan"))
 """Functions that can return a new value in each round."""
@@ -279,7 +279,7 @@ def _after(slots: frozenset[Slot], flow: Flow) -> dict[Slot, Step]:
 
 
 def _then(way: Step, step: Step) -> Step:
-    """Return the direction of values that are computed by `step` from values that grow in direction `way`."""
+    """Return the direction of values that are computed by `step` from values of direction `way`."""
     return way if step is Step.SAME or (step.makes_new and step is way) else Step.NEW
 
 
@@ -292,7 +292,7 @@ def _asked(unit: int, nodes: Sequence[Node], growing: Collection[Slot]) -> list[
 
 
 def _ends(unit: int, condition: Condition, growing: Mapping[Slot, Step]) -> bool:
-    """Return True if a condition stops a growing value: it has a bound in the direction of growth, or a look-up."""
+    """Return True if a condition stops a growing value, by a bound in the direction of growth or by a look-up."""
     match condition:
         case Disjunction(alternatives):
             return all(any(_ends(unit, each, growing) for each in every) for every in alternatives)

@@ -19,8 +19,8 @@ class EqualRecords:
     """The treatment of equal records in a plan.
 
     `several`: events that may have equal occurrences. `numbered`: those of them whose numbers are used. `passing`:
-    heads, by number, that pass the numbers on. `once`: nodes, by number, that need only one of equal occurrences; a
-    flag per part says if the part may have several.
+    heads, by number, that pass the numbers on. `once`: nodes, by number, that need only one of several equal
+    occurrences, each with a flag per part: True if the part may have equal occurrences.
     """
 
     several: frozenset[str]
@@ -66,9 +66,9 @@ def _equal_records(plan: Plan) -> EqualRecords:
 
 
 def _once(plan: Plan) -> set[int]:
-    """Return the nodes whose results are the same set for one or several equal occurrences, and are not counted later.
+    """Return the nodes that may merge equal occurrences: their results remain the same set, and nobody counts them.
 
-    The results of heads are made a set.
+    Heads turn their results into a set anyway.
     """
     counted: set[int] = set()
     for number in reversed(range(len(plan.nodes))):

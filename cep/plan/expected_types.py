@@ -104,7 +104,10 @@ class _Wants:
                 self.ask(other, type, parts, conditions, passed | {name})
 
     def sources(self, name: str, type: str, parts: Sequence[Pattern], conditions: Sequence[Condition]) -> None:
-        """Find where a variable gets its values; if one place already has a type, use it."""
+        """Find the places where a variable gets its values, and record the required type there.
+
+        If a place already has another type, nothing is recorded.
+        """
         places = [
             (True, properties.event, i)
             for properties in (part.properties() for part in parts)

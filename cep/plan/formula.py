@@ -62,7 +62,8 @@ class Lowering(Protocol):
         others."""
 
     def closed(self, pattern: Pattern, edge: str, formula: Formula) -> Pattern:
-        """Return the pattern of a formula whose intervals include their ends, for the given edge (beginning or end)."""
+        """Return the pattern of a formula with one bound added to each of its intervals: the beginning or the end, as
+        `edge` says."""
 
     def edges(self, name: str) -> str | None:
         """Return the table of a fluent's beginnings and ends, or None if the name is an event."""
@@ -152,8 +153,8 @@ class Formula(ABC):
         return 0
 
     def long(self) -> tuple[Formula, int] | None:
-        """Return the formula and the least length in microseconds, if this selects long maximal intervals, else
-        None."""
+        """Return the formula and the least length in microseconds if this operator selects maximal intervals by length,
+        else None."""
         return None
 
     @abstractmethod

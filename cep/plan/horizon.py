@@ -1,4 +1,4 @@
-"""Horizons: what each goal must remember and when it forgets it, with a warning for each goal that never does."""
+"""Horizons: what each goal must remember and for how long, with a warning for each goal that never forgets."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def points(
 ) -> tuple[bool, ...]:
     """Return, for each node, True if all its occurrences are instants.
 
-    Inputs are instants if they are declared with TIME. Time points are, and so are results that come from instants
-    alone.
+    Inputs are instants if they are declared with TIME. Time points are instants. Results are instants if they come from
+    instants only.
     """
     events = {name: schema.point if name in inputs else True for name, schema in schemas.items()}
     made = [True] * len(nodes)
@@ -89,7 +89,7 @@ def horizon(node: Node, points: Sequence[bool]) -> Horizon | None:
 
 
 def refused(binarised: Binarised, points: Sequence[bool], source: Source) -> list[CepError]:
-    """Return an error for each node that does not work on instants, or works on nothing else."""
+    """Return an error for each node whose parts must not be instants but are, or must be instants but are not."""
     found = []
     for number, node in enumerate(binarised.nodes):
         wrong = node.refused([points[part] for part in node.parts])
@@ -148,7 +148,7 @@ def _length(nodes: Sequence[Node], number: int) -> int | None:
 
 
 def _impossible(nodes: Sequence[Node], node: Node, points: Sequence[bool]) -> tuple[str, str] | None:
-    """Explain that a goal requires of instants what only longer intervals can do, and what to write instead."""
+    """Explain that a goal never occurs because one of its parts is an instant. Also return what to write instead."""
     wrong = node.impossible([points[part] for part in node.parts])
     if wrong is None:
         return None

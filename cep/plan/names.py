@@ -53,8 +53,10 @@ class _Taken:
 
 
 def author_names(uses: Iterable[Expression | Condition], names: Sequence[str], source: Source) -> dict[str, str]:
-    """Return the author's name for every canonical one. `names`: those of the columns `v0`...; the others are read from
-    the source where they are used."""
+    """Return the author's name for every canonical one. `names`: the names of the columns `v0`...
+
+    The names of other variables are read from the source.
+    """
     taken = _Taken()
     given = {f"v{place}": taken.take(name) for place, name in enumerate(names)}
     for variable in used_variables(uses):

@@ -61,14 +61,14 @@ class NodeProperties:
 
     Columns and places (columns of parts):
 
-    shows: for each column, the places that it shows unchanged; the first is its origin
+    shows: for each column, the places whose values it contains unchanged; the first is its origin
     looks: further places that the goal reads
-    equal: places of two parts that are equal in every result
+    equal: pairs of places whose values are equal in every result
     negated: the part that must be absent
     forbids: places of that part, each with the column of the node that it is compared with
-    groups: the places to group by; of the columns that show a part's key only these decide the bucket
-    by: the program names these places after BY
-    conditions: decided here, over the node's columns
+    groups: the places to group by; the bucket may only depend on columns that contain one of these
+    by: these places are written after BY in the program
+    conditions: the conditions that the node tests, over its columns
     binds: the columns that the conditions bind
 
     Time:
@@ -76,7 +76,7 @@ class NodeProperties:
     earlier: parts of which only occurrences that ended strictly before are used
     completes: the parts that determine the order in which results arrive
     waits: the parts whose occurrences wait
-    lasting, within: how long they wait, and the WITHIN that limits it
+    lasting, within: how long these occurrences wait, and the WITHIN that limits it
     delay: the least number of half microseconds by which results are later than their parts; 1 is just after
 
     Splitting and recursion:
@@ -84,16 +84,16 @@ class NodeProperties:
     meeting: which occurrences must be in the same bucket
     changing: places that describe a change of a tuple; all changes of one tuple must be in the same bucket
     multiplies: one occurrence may produce several that arrive together
-    needs_instant: how messages call a node that produces nothing at an instant before it has all of it, so that it
-        cannot depend on itself there
+    needs_instant: the name in messages of a node that reads a whole instant before it produces anything there, so that
+        it cannot depend on itself at that instant; None for other nodes
     selects: results are occurrences of its part, unchanged
     distinct: no result occurs twice
-    guessed: the goal can undo speculative steps, at a cost in proportion to what they touched
+    guessed: the goal can undo speculative steps, at a cost proportional to the state that they changed
     settles: results are the extents of a fluent's formulas, so that cycles of formulas pass through this node
-    keeps_equal: parts of whose equal occurrences each has a result of its own, which carries its number
-    uncounted: parts whose equal occurrences produce equal results and nothing else, so that it matters how many there
-        are only if somebody counts the results
-    constituents: parts whose constituents are those of a result; a result of a node without any is one constituent
+    keeps_equal: parts whose equal occurrences have separate results, each with the number of its occurrence
+    uncounted: parts whose equal occurrences produce only equal results, so that their number matters only if somebody
+        counts the results
+    constituents: parts whose constituents are those of a result; without such parts, each result is one constituent
     """
 
     word: str
@@ -171,8 +171,7 @@ class Node(WithProperties[NodeProperties]):
         return True
 
     def spends(self) -> tuple[int, ...]:
-        """Return the parts whose occurrences the goal may consume, so that a later result cannot surely use them
-        again."""
+        """Return the parts whose occurrences may not be available again to a result that is fed back."""
         return ()
 
     def undivided(self, part: int, text: str) -> str | None:
@@ -193,7 +192,7 @@ class Node(WithProperties[NodeProperties]):
         return None
 
     def after(self, texts: Sequence[str]) -> str | None:
-        """Return the rule text of the results that the passage of time produces. None if it is the node's own text.
+        """Return the rule text of the results that the passage of time produces, or None if it is the node's own text.
 
         `texts`: the texts of the node's columns.
         """
@@ -227,7 +226,8 @@ class Node(WithProperties[NodeProperties]):
         return None
 
     def window(self) -> int | None:
-        """Return the length in microseconds of the windows of its results, or None if they have no fixed length."""
+        """Return the length in microseconds of the windows that produce its results, or None if they have no fixed
+        length."""
         return None
 
     def by_order(self, types: Sequence[str]) -> bool:

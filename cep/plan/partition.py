@@ -75,7 +75,8 @@ def partition(plan: Plan) -> tuple[Stage, ...]:
 
 
 def dealt_by_keys(plan: Plan, stages: Iterable[Stage]) -> tuple[Stage, ...]:
-    """Return the stages such that records with equal KEY share a bucket, where a later one replaces the earlier.
+    """Return the stages, changed so that records with equal KEY share a bucket. There a later record replaces an
+    earlier one.
 
     A stage whose rules need another partitioning runs in one bucket.
     """

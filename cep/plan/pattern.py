@@ -45,11 +45,11 @@ class PatternProperties:
     """The properties of a pattern, for passes.
 
     word: the operator as written, for messages
-    deadlines: of the fluent that the pattern derives
-    parts: the patterns directly inside that occur; of a repetition, the first
+    deadlines: the deadlines of the fluent that the pattern derives
+    parts: the patterns directly inside that must occur; of a repetition, only the first
     negated: the patterns directly inside that must be absent
-    through: the parts whose variables are bound outside as well
-    binds: further variables that are bound outside
+    through: the parts whose variables it binds for the patterns around it
+    binds: further variables that it binds for the patterns around it
     mentions: the variables written here
     event, arguments: of an event pattern
     conditions, policy, results: as written on the pattern
@@ -147,7 +147,7 @@ class Pattern(WithProperties[PatternProperties]):
         raise AssertionError("it is not a formula")
 
     def reaches(self, first: int, last: int) -> tuple[int, int]:
-        """Return the first and last time of its parts that affect it between `first` and `last`, as a formula.
+        """Return the first and last time at which its parts affect it between `first` and `last`, if it is a formula.
 
         Times are codes of `cep.core.interval_sets`.
         """
@@ -173,7 +173,7 @@ class DelayedPattern(Pattern):
 
     @abstractmethod
     def known_later(self, delay: int) -> Pattern:
-        """Return the same pattern, whose rows become known `delay` microseconds later."""
+        """Return the same pattern with rows that become known `delay` microseconds later."""
 
 
 # --- walks ------------------------------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ class Rendering:
         return needed
 
     def taken(self, number: int, columns: set[int]) -> list[set[int]]:
-        """Return the columns of each child that a node needs if these columns of its own are needed."""
+        """Return, for each child, the columns that a node reads to compute these columns of its own."""
         properties = self.properties[number]
         found: list[set[int]] = [set() for _ in self.nodes[number].parts]
         own = columns | {column for _, column in properties.forbids} | places_of(properties.conditions)
@@ -80,7 +80,7 @@ class Rendering:
     # --- text ---
 
     def rule(self, head: Head) -> str:
-        """Return the text of a rule, `event(arguments) <- body`. The body is the text of the head's node, or its
+        """Return the text of a rule, `event(arguments) <- body`. The body is the text of the head's node, or the node's
         label."""
         names = author_names((), self.names[head.child], self.source)
         arguments = [rename_expression(argument, names) for argument in head.arguments]

@@ -142,7 +142,8 @@ class Checker:
     def bindable(self, condition: Condition) -> list[str]:
         """Return the variables that a condition might bind.
 
-        Alternatives bind the variables that each of them binds, and the variables that are local to one.
+        A disjunction binds the variables that all its alternatives bind. It also binds those that only one alternative
+        uses.
         """
         if isinstance(condition, Disjunction):
             each = [{name for one in inside for name in self.bindable(one)} for inside in condition.alternatives]
@@ -203,7 +204,7 @@ class Checker:
 
 
 def _idle_policies(rules: Rules) -> list[CepError]:
-    """Return an error for each policy statement that ranks by a variable of no rule after it.
+    """Return an error for each policy statement that ranks by a variable that no later rule has.
 
     A goal without this variable uses the default policy.
     """
@@ -244,7 +245,7 @@ def _written(names: Iterable[str]) -> set[str]:
 
 
 def _constant(name: str, pattern: Pattern) -> str | None:
-    """Return a hint if an event of the pattern has the variable's name in lower case, which is a constant, else
+    """Return a hint if a pattern has the variable's name in lower case as an argument, which is a constant; else
     None."""
     for each in atoms(pattern):
         for argument in each.properties().arguments:

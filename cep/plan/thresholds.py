@@ -82,7 +82,7 @@ def _bound(parts: Sequence[Pattern], rules: Rules) -> dict[str, list[Place]]:
 
 
 def _of(name: str, bound: Mapping[str, list[Place]], results: Mapping[str, AggregateResult]) -> tuple[list[Place], str]:
-    """Return the attributes whose values a variable has, and the aggregate that computed it from them."""
+    """Return the attributes that a variable's values come from, and the aggregate that computes the values, or ""."""
     result = results.get(name)
     if result is None:
         return bound.get(name, []), ""

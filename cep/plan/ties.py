@@ -1,8 +1,8 @@
 """Find simultaneous occurrences whose order could differ from that of a single process, because buckets are merged.
 
-Occurrences arrive by (end, start, order); ties among these arrive in the order in which they were derived. Between
-stages, rows keep the order of the bucket that derived them, but the order of tied rows from different buckets is
-unknown. This module finds such rows, and the goals whose results depend on their order.
+Occurrences arrive by (end, start, order). Occurrences that tie in all three arrive in the order in which they were
+derived. Between stages, rows keep the order of the bucket that derived them, but the order of tied rows from different
+buckets is unknown. This module finds such rows, and the goals whose results depend on their order.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from cep.plan.copartitioning import EVERYWHERE, KeyColumns
 from cep.plan.dependencies import Dependencies
 
 TIME_POINT = ""
-"""The origin of the order of a time point, which no occurrence shares."""
+"""A name for the origin of a time point's order. No other occurrence has this origin."""
 
 
 class Ties:
@@ -149,7 +149,8 @@ class UnorderedTies:
         )
 
     def known(self, completers: Sequence[str], made: Set[str], inputs: Mapping[str, bool]) -> bool:
-        """Return True if tied occurrences are in the same bucket, because each order belongs to one occurrence."""
+        """Return True if tied occurrences are in the same bucket, because each order belongs to one input
+        occurrence."""
         one = all(c != TIME_POINT and not inputs[c] and (c in made or self.ties.alone[c]) for c in completers)
         return one and _disjoint([self.source(c, made) for c in completers])
 

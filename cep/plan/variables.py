@@ -66,7 +66,7 @@ class _Classes:
             self.parent[second] = first
 
     def node(self, number: int) -> list[Slot | None]:
-        """Return, for every column, one argument of an event whose values it shows, or None."""
+        """Return, for every column, one argument of an event whose values the column contains, or None."""
         properties, parts = self.dependencies.properties[number], self.plan.nodes[number].parts
         if properties.event is not None:
             slots: list[Slot | None] = [(properties.event, position) for position in self.plan.nodes[number].takes()]

@@ -1,4 +1,4 @@
-"""The order of arrival, (end, start, order), and occurrences as a set."""
+"""The order of arrival, (end, start, order), and sets of occurrences."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from cep.operators.goals.intrinsics import bare
 from cep.operators.goals.keys import mix
 
 SELDOM = 16
-"""One of so many."""
+"""A mask counts as sparse if at most one in this many values is True."""
 
 
 @bare
 def _disorder(table):  # type: ignore[no-untyped-def]
-    """0: sorted; 1: only inside instants unsorted; 2: unsorted by end. Without a branch a row, which half of the time
-    would be guessed wrong."""
+    """Return 0 if the table is sorted, 1 if only rows of the same end are not, 2 if the ends are not.
+
+    The loop is free of branches, because the processor would mispredict half of them.
+    """
     end, start, order = table[END, :-1], table[START, :-1], table[ORDER, :-1]
     next_end, next_start, next_order = table[END, 1:], table[START, 1:], table[ORDER, 1:]
     back, inside = 0, 0
@@ -46,8 +48,10 @@ def _unsorted(table, first, last):  # type: ignore[no-untyped-def]
 
 @njit()
 def _sort_instants(table):  # type: ignore[no-untyped-def]
-    """The permutation that sorts each run of equal ends by (start, order), stably; False: a long one is to be sorted
-    otherwise."""
+    """Return a stable permutation that sorts each run of equal ends by (start, order).
+
+    Also returns False if a long run is not sorted; it must be sorted in another way.
+    """
     n = table.shape[1]
     permutation = np.arange(n)
     first = 0
@@ -77,7 +81,7 @@ def _sort_instants(table):  # type: ignore[no-untyped-def]
 
 @njit()
 def take(table, index):  # type: ignore[no-untyped-def]
-    """The occurrences at `index`, in its order."""
+    """Return the occurrences at `index`, in that order."""
     taken = np.empty((table.shape[0], index.shape[0]), np.int64)
     for c in range(table.shape[0]):
         for i in range(index.shape[0]):
@@ -97,8 +101,11 @@ def places(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 @bare
 def _places(words, mask, found):  # type: ignore[no-untyped-def]
-    """`words`: eight of the mask each, but for what is left at its end; `found`: room for one more than there are,
-    which a place is written to before it is known to be one."""
+    """Write the indexes at which a mask is True into `found`.
+
+    `words`: the mask in words of eight values, without the remainder at its end. `found` must have room for one index
+    more than there are, because each index is written before it is checked.
+    """
     made = 0
     for word in range(words.shape[0]):
         if words[word] != 0:
@@ -111,7 +118,7 @@ def _places(words, mask, found):  # type: ignore[no-untyped-def]
 
 
 def by_arrival(table: Table) -> Table:
-    """The table sorted by arrival, stably; itself where it is already."""
+    """Return the table in order of arrival, with a stable sort. A sorted table is returned itself."""
     if rows(table) == 1 or _disorder(table) == 0:
         return table
     sorted_table: Table = take(table, order_of_arrival(table))
@@ -119,7 +126,7 @@ def by_arrival(table: Table) -> Table:
 
 
 def order_of_arrival(table: Table) -> NDArray[np.int64]:
-    """The places of the table's rows in order of arrival, stably."""
+    """Return the permutation that sorts the rows by arrival, stably."""
     disorder = _disorder(table)
     if disorder == 0:
         return np.arange(rows(table))
@@ -132,13 +139,16 @@ def order_of_arrival(table: Table) -> NDArray[np.int64]:
 
 
 def _by_words(table: Table, end: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The same for many rows, with numbers that are in the order of their ends."""
+    """Return the permutation that sorts the rows by arrival, computed for many rows at once.
+
+    `end`: numbers in the order of the ends.
+    """
     return stable_order_of(end, table[START] - table[END], table[ORDER])
 
 
 @bare
 def _same(table, i, j, since):  # type: ignore[no-untyped-def]
-    """Return True if two rows are equal from the word `since` on."""
+    """Return True if two rows are equal from row `since` of the table on."""
     for c in range(since, table.shape[0]):
         if table[c, i] != table[c, j]:
             return False
@@ -147,8 +157,11 @@ def _same(table, i, j, since):  # type: ignore[no-untyped-def]
 
 @njit()
 def _counted(table, since, numbers):  # type: ignore[no-untyped-def]
-    """Write of each row of a sorted table how many before it are equal to it in interval and in all words from `since`
-    on; gives how many rows have some."""
+    """Write, for each row of a sorted table, the number of earlier equal rows. Return how many rows have earlier equal
+    rows.
+
+    Rows are equal if their intervals and all values from row `since` of the table on are.
+    """
     n = table.shape[1]
     numbers[:] = 0
     doubles = 0
@@ -168,7 +181,7 @@ def _counted(table, since, numbers):  # type: ignore[no-untyped-def]
             capacity = 16
             while capacity < 2 * (last - first):
                 capacity *= 2
-            seen = np.full(capacity, -1, np.int64)  # the latest row of each kind
+            seen = np.full(capacity, -1, np.int64)  # the latest of each set of equal rows
             for i in range(first, last):
                 hashed = np.uint64(0)
                 for c in range(since, table.shape[0]):
@@ -206,15 +219,17 @@ def _plain(table):  # type: ignore[no-untyped-def]
 
 
 def as_set(tables: Sequence[Table], numbered: bool = False) -> Table:
-    """Sorted tables as one, identical occurrences (arguments, interval) made one: the first to arrive. `numbered`:
-    those are identical that have the same number in IDENTITY, too."""
+    """Merge sorted tables, and keep the first of identical occurrences (interval and arguments).
+
+    `numbered`: identical occurrences must also have the same number in IDENTITY.
+    """
     if len(tables) == 1 and _plain(tables[0]):
         return tables[0]
     return first_of_equal(by_arrival(concat(tables)), numbered)
 
 
 def first_of_equal(table: Table, numbered: bool = False) -> Table:
-    """Identical occurrences of a sorted table made one, as `as_set` does."""
+    """Keep the first of identical occurrences in a sorted table, as `as_set` does."""
     first = first_places(table, numbered)
     if len(first) == rows(table):
         return table
@@ -223,16 +238,17 @@ def first_of_equal(table: Table, numbered: bool = False) -> Table:
 
 
 def first_places(table: Table, numbered: bool) -> NDArray[np.int64]:
-    """Return the indexes of the first of each set of identical occurrences in a sorted table, as `as_set` chooses
-    them."""
+    """Return the indexes of the occurrences that `first_of_equal` keeps."""
     before = np.empty(rows(table), np.int64)
     _counted(table, IDENTITY if numbered else FIRST, before)
     return np.flatnonzero(before == 0)
 
 
 def equal_before(table: Table) -> NDArray[np.int64] | None:
-    """Return for each row of a sorted table the number of earlier rows with equal interval and arguments, or None if
-    there are no such rows."""
+    """Return the number of earlier equal rows for each row of a sorted table, or None if all rows are distinct.
+
+    Rows are equal if their intervals and arguments are.
+    """
     if _plain(table):
         return None
     numbers = np.empty(rows(table), np.int64)

@@ -22,7 +22,7 @@ ALL = slice(None)
 PICKED = 8
 """The number of consecutive rows that cost as much to copy as one row picked by index."""
 Touched = Mapping[str, Ints | slice]
-"""The rows of each array attribute of a goal. If an attribute is a number, all of it."""
+"""For each attribute of a goal, the rows of its array; ALL if the attribute is a number."""
 
 
 @dataclass(frozen=True, slots=True)

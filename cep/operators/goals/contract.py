@@ -40,14 +40,14 @@ class Goal(Protocol):
         ...
 
     def due(self) -> int | None:
-        """Return the earliest time at which waiting rows give results without further input, in microseconds.
+        """Return the earliest time at which waiting rows produce results without further input, in microseconds.
 
         None: they never do.
         """
         ...
 
     def pending(self) -> int:
-        """Return an upper bound of the results that waiting rows give without further input."""
+        """Return an upper bound of the results that waiting rows produce without further input."""
         ...
 
     def begin(self, frontier: Frontier) -> None:
@@ -66,9 +66,9 @@ class Goal(Protocol):
         ...
 
     def restore(self, batch: pa.RecordBatch) -> None:
-        """Load a snapshot of the same operator. Raises CepError if it cannot be one.
+        """Load a snapshot. Raises CepError if it cannot be a snapshot of the same operator.
 
-        No state that is loaded makes a kernel read or write outside its arrays.
+        A state that was loaded never makes a kernel read or write outside its arrays.
         """
         ...
 
@@ -93,7 +93,8 @@ class Goal(Protocol):
     def needed_arrays(self, frontier: Frontier) -> Arrays:
         """Return the arrays of the snapshot without state that nothing later than `frontier` can need.
 
-        Use it to compare states with different histories: what only one of them has dropped is then not a difference.
+        Use it to compare states with different histories: unneeded state that only one of them still has is then no
+        difference.
         """
         ...
 
@@ -161,7 +162,7 @@ class Goal(Protocol):
     def take_back(self, to: Checkpoint) -> None:
         """Return to the state of a checkpoint.
 
-        After a checkpoint for certain inputs, the goal may have taken only one step, over these inputs.
+        If the checkpoint was made for certain inputs, the goal may only have taken one step since, over these inputs.
         """
         ...
 
@@ -268,8 +269,8 @@ class StateKeys:
     `columns`: for each input, the argument columns that form the key. For the event whose absence between a pair is
     tested, these are the columns of its own key. None: each row of the input belongs to every key.
 
-    `tests`: for each input, a function that says which rows of these columns belong to the keys. A row is an
-    occurrence. `numbers`: if requested, for each input, a function that returns the number of each such row's key.
+    `tests`: for each input, a function from the key columns of occurrences, one row each, to a mask of those that
+    belong to the keys. `numbers`: if requested, for each input, a function from such rows to the numbers of their keys.
     """
 
     columns: tuple[tuple[int, ...] | None, ...]

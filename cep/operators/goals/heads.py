@@ -12,7 +12,7 @@ from cep.rules.expressions.evaluate import Columns, Evaluation
 
 
 def others(keys: Sequence[tuple[int, str]], types: Sequence[str]) -> list[str]:
-    """Return the types of the key columns that are converted, which are appended to the table."""
+    """Return the types of the converted key columns, which are appended to the table."""
     return [type for column, type in keys if types[column] != type]
 
 

@@ -1,8 +1,9 @@
 """The protocol of goals that may lie on a cycle of formulas, in addition to `step`: evaluation in rounds.
 
-A cycle is evaluated stretch by stretch, where a stretch is a range of time codes. `shrink` returns what may not
-continue through it, `grow` what follows from new intervals, until nothing changes. Rows are intervals here: START and
-END are time codes (`cep.operators.goals.fluents.changes`). Afterwards `step` passes the final changes to every goal.
+A cycle is evaluated stretch by stretch, where a stretch is a range of time codes. First `shrink` is called until no
+further tuples may end in the stretch. Then `grow` is called until no further intervals follow. Rows are intervals here:
+START and END are time codes (`cep.operators.goals.fluents.changes`). Afterwards `step` passes the final changes to
+every goal.
 """
 
 from __future__ import annotations
@@ -39,8 +40,10 @@ class InRounds(ABC):
 
     @abstractmethod
     def shrink(self, inputs: Sequence[Table]) -> Table:
-        """Return the rows that may not continue in the stretch, given those of each input that may not. Each row is
-        returned once."""
+        """Return the rows that may not continue in the stretch, given the rows of each input that may not continue.
+
+        Each row is returned once.
+        """
 
     @abstractmethod
     def grow(self, inputs: Sequence[Table]) -> Table:
@@ -69,6 +72,8 @@ class InRounds(ABC):
         raise AssertionError("cycles read goals that know what holds")
 
     def look_ahead(self, frontier: Frontier, ahead: Frontier) -> Table:
-        """Return results up to `ahead` that are known because it looks back, while its inputs are known up to
-        `frontier`."""
+        """Return results up to `ahead`, which is later than `frontier`, the time up to which inputs are known.
+
+        They are known because the operator looks back.
+        """
         raise AssertionError("it looks back by nothing")

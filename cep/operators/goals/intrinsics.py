@@ -1,4 +1,4 @@
-"""Additions to numba: a float's bits as an integer, and kernels without reference counts."""
+"""Additions to numba: reinterpret floats as integers, and compile kernels without reference counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cep.core.prefetch import prefetch as prefetch
 
 
 def _as_float(typing_context: Any, value: Any) -> Any:
-    """The float64 of these 64 bits."""
+    """Return the float64 with these 64 bits."""
     from llvmlite import ir
     from numba.core import types
 
@@ -21,7 +21,7 @@ def _as_float(typing_context: Any, value: Any) -> Any:
 
 
 def _as_bits(typing_context: Any, value: Any) -> Any:
-    """The 64 bits of a float64."""
+    """Return the 64 bits of a float64."""
     from llvmlite import ir
     from numba.core import types
 
@@ -31,14 +31,14 @@ def _as_bits(typing_context: Any, value: Any) -> Any:
     return types.int64(types.float64), code
 
 
-# To a kernel they are functions; what they get there are values, not the types that the code above sees.
+# For kernels these are functions of values; the functions above receive numba types.
 as_float: Callable[[Any], Any] = cast(Any, Intrinsic(_as_float))
 as_bits: Callable[[Any], Any] = cast(Any, Intrinsic(_as_bits))
 
 
-# A kernel that makes no array, nor calls one that does: without this each array that it gives to a function costs two
-# atomic operations.
+# Compiles a kernel that allocates no arrays, directly or indirectly. Without reference counts, passing an array to a
+# function saves two atomic operations.
 bare: Callable[[Callable[..., Any]], Any] = njit(_nrt=False)
 
-# A part of such kernels, in the midst of whose loops it stands: no call is made for it.
+# Compiles a function that is always inlined into such kernels.
 inside: Callable[[Callable[..., Any]], Any] = njit(_nrt=False, forceinline=True)

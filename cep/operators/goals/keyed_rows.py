@@ -1,10 +1,8 @@
-"""Rows of keys, those of each key next to each other in their order: what comes late moves only what its key has after
-it.
+"""Rows of keys, stored contiguously by key and sorted, so that a late row moves only the later rows of its key.
 
-A row is its end, two more words by which rows of one end are in order, and whatever else tells it from others. Behind
-these words stands how often it is there, of a bag, and then what is kept with it. Rows are in the order of all words,
-as their changes are (`cep.operators.goals.keyed_rows`): a key is changed in one pass over what it has from its first
-change on.
+The first words of a row are its end and two more that order rows of equal end, followed by all words that identify it.
+In a bag, the next word is its multiplicity. Further words are stored with the row. Changes are sorted in the same order
+as rows. So a key is updated in one pass from its first change on.
 """
 
 from __future__ import annotations
@@ -20,26 +18,26 @@ from cep.operators.goals.contract import Ints
 from cep.operators.goals.intrinsics import bare, inside
 from cep.operators.goals.keys import grow
 
-# of each key: where its rows begin, how many they are, for how many there is room
+# Columns of a key: the place of its first row, the number of rows, and the room for rows.
 AT, COUNT, ROOM = range(3)
 R_END, R_START, R_ORDER, R_REST = range(4)
 """The first words of a row that is an occurrence. The first three put rows in order."""
 LEAST = 256
-"""The fewest new rows before all keys are searched for rows that have left the window."""
+"""The least number of new rows before all keys are searched for rows that have left the window."""
 LEAST_TIMES, MOST_TIMES = 1.25, 4.0
-"""A key gets room for so many times the rows that it has, and at most."""
+"""The least and the greatest factor by which the room of a key exceeds its number of rows."""
 
 
 @inside
 def copied(rows, i, made, j):  # type: ignore[no-untyped-def]
-    """A row at another place."""
+    """Copy a row to another place."""
     for word in range(rows.shape[1]):
         made[j, word] = rows[i, word]
 
 
 @inside
 def moved(rows, first, last, by):  # type: ignore[no-untyped-def]
-    """Rows at other places of the same array, so many further on."""
+    """Move rows within an array by this number of places."""
     if by > 0:
         for i in range(last - 1, first - 1, -1):
             copied(rows, i, rows, i + by)
@@ -50,7 +48,7 @@ def moved(rows, first, last, by):  # type: ignore[no-untyped-def]
 
 @inside
 def first_from(rows, first, last, end):  # type: ignore[no-untyped-def]
-    """The first of these rows that ends at a time or later."""
+    """Return the first of these rows that ends at a time or later."""
     while first < last:
         middle = (first + last) >> 1
         if rows[middle, R_END] < end:
@@ -62,7 +60,7 @@ def first_from(rows, first, last, end):  # type: ignore[no-untyped-def]
 
 @bare
 def same_key(changes, c):  # type: ignore[no-untyped-def]
-    """After the last change of the key of this one."""
+    """Return the index after the last change of the same key."""
     key = changes[c, KEY]
     while c < changes.shape[0] and changes[c, KEY] == key:
         c += 1
@@ -71,7 +69,7 @@ def same_key(changes, c):  # type: ignore[no-untyped-def]
 
 @bare
 def coming(changes, c, stop):  # type: ignore[no-untyped-def]
-    """Count the changes that add rows. The rows to change are preceded by as much room."""
+    """Count the changes that add rows, which is the room needed for them."""
     count = 0
     for d in range(c, stop):
         count += changes[d, TIMES] > 0
@@ -96,10 +94,10 @@ def turn(rows, i, last, changes, c, stop, words):  # type: ignore[no-untyped-def
 
 @inside
 def put(rows, i, j, changes, c, which, words, bag):  # type: ignore[no-untyped-def]
-    """Write the next row, chosen by `which`, to the place `j`. A place before `i` is free if the row is a change's.
+    """Write the next row to the place `j`: the old row, the changed row or the new row, as `which` says.
 
     Returns the next row, place and change, and True if the change had no effect: it removes a row that was not there,
-    or adds one to a set that has it.
+    or adds one to a set that has it. If the row is new, the place `j` must be before `i`.
     """
     if which < 0:
         if i != j:
@@ -144,7 +142,8 @@ def _change(rows, spans, changes, words, bag):  # type: ignore[no-untyped-def]
 
 @bare
 def _moved(rows, spans, keys, rooms, used):  # type: ignore[no-untyped-def]
-    """Move keys to new places from `used` on, with so much room each. The rows must have room for all of them."""
+    """Move keys to new places from `used` on. `rooms`: the new room of each key. The rows must have room for all of
+    them."""
     for i in range(len(keys)):
         at, count = spans[keys[i], AT], spans[keys[i], COUNT]
         for j in range(count):
@@ -156,7 +155,7 @@ def _moved(rows, spans, keys, rooms, used):  # type: ignore[no-untyped-def]
 
 @bare
 def _closed_up(rows, spans, order):  # type: ignore[no-untyped-def]
-    """The rows of all keys where they are, without what lies between; `order`: the keys as they lie."""
+    """Move the rows of all keys together, without the gaps. `order`: the keys in the order of their places."""
     used = 0
     for key in order:
         at, room = spans[key, AT], spans[key, ROOM]
@@ -170,7 +169,7 @@ def _closed_up(rows, spans, order):  # type: ignore[no-untyped-def]
 
 @bare
 def _packed(rows, spans, made):  # type: ignore[no-untyped-def]
-    """The rows of all keys into `made`, one after the other, each with the room that it is to have."""
+    """Copy the rows of all keys into `made`, one after the other, each with its new room."""
     used = 0
     for key in range(spans.shape[0]):
         at, count = spans[key, AT], spans[key, COUNT]
@@ -183,8 +182,7 @@ def _packed(rows, spans, made):  # type: ignore[no-untyped-def]
 
 @bare
 def _forgotten(rows, spans, keys, floor, before, kept):  # type: ignore[no-untyped-def]
-    """Rows of these keys that end at or before `floor` go; the last words of the last of them are kept in `before`,
-    if there are any."""
+    """Drop the rows of these keys that end at or before `floor`. Keep the last words of the last one in `before`."""
     for key in keys:
         at, count = spans[key, AT], spans[key, COUNT]
         gone = 0
@@ -201,8 +199,10 @@ def _forgotten(rows, spans, keys, floor, before, kept):  # type: ignore[no-untyp
 
 @njit()
 def _at(rows, spans, keys, ends, words, bag, made):  # type: ignore[no-untyped-def]
-    """The rows of these keys that have these ends, each with the number of the pair, and of a `bag` as often as it is
-    there; they grow as they must."""
+    """Return the rows of these keys with these ends, each after the number of its pair; their array grows as needed.
+
+    In a `bag`, each row is repeated by its multiplicity.
+    """
     count = 0
     for i in range(len(keys)):
         at = spans[keys[i], AT]
@@ -236,7 +236,7 @@ def _counted(rows, spans, keys, after, until, words, bag, runs):  # type: ignore
 
 @bare
 def _listed(rows, runs, words, bag, made):  # type: ignore[no-untyped-def]
-    """The rows of these runs, each as often as it is there, into `made`, which has room for them."""
+    """Write the rows of these runs into `made`, which must have room, each repeated by its multiplicity."""
     count = 0
     for i in range(runs.shape[0]):
         for j in range(runs[i, 0], runs[i, 1]):
@@ -248,8 +248,10 @@ def _listed(rows, runs, words, bag, made):  # type: ignore[no-untyped-def]
 
 @bare
 def _short(rows, spans, changes, short):  # type: ignore[no-untyped-def]
-    """The keys that have no room for all their changes, with how many these are, and the first end of rows and changes;
-    gives how many keys."""
+    """Find the keys without enough room for their changes. Return their count.
+
+    `short` gets the key, the number of its changes, and the first end of its rows and changes.
+    """
     c = count = 0
     while c < changes.shape[0]:
         stop, key = same_key(changes, c), changes[c, KEY]
@@ -265,8 +267,8 @@ def _short(rows, spans, changes, short):  # type: ignore[no-untyped-def]
 
 @bare
 def _still_short(spans, short, count):  # type: ignore[no-untyped-def]
-    """Move to the front the keys that are still full, or nearly so, without the rows that may be dropped. Returns
-    their count."""
+    """Move to the front the keys of `short` that are still almost full after rows have been dropped. Returns their
+    count."""
     left = 0
     for i in range(count):
         if 8 * (spans[short[i, 0], COUNT] + short[i, 1]) > 7 * spans[short[i, 0], ROOM]:
@@ -277,8 +279,10 @@ def _still_short(spans, short, count):  # type: ignore[no-untyped-def]
 
 
 class KeyedRows:
-    """Rows of so many `words`, behind which stands how often each is there, of a `bag`, and `rest` more words; the last
-    `kept` of these of the last row that is forgotten stay with its key (`before`)."""
+    """Rows with `words` identifying words, a multiplicity if it is a `bag`, and `rest` further words.
+
+    When rows are dropped, the last `kept` words of the last dropped row stay with its key, in `before`.
+    """
 
     def __init__(self, words: int, rest: int = 0, kept: int = 0, bag: bool = True) -> None:
         self.words, self.bag, self.kept = words, bag, kept
@@ -287,11 +291,11 @@ class KeyedRows:
         self.before = np.zeros((0, kept), np.int64)
         self.used = 0
         self.floor = np.iinfo(np.int64).min
-        """Rows that end at or before it may be dropped."""
+        """The time up to which rows may be dropped, by their ends."""
         self.length, self.latest = 0, self.floor
-        """The length of the window in microseconds, and an end within it."""
+        """The length of the window in microseconds, and the latest end of a row so far."""
         self.come = self.stayed = 0
-        """The number of changes since all keys were searched, and of the rows that remained then."""
+        """The number of changes since all keys were last searched, and the number of rows that remained then."""
 
     def know(self, keys: int) -> None:
         """Make room for so many keys."""
@@ -324,8 +328,7 @@ class KeyedRows:
         _forgotten(self.rows, self.spans, keys, self.floor, self.before, self.kept)
 
     def _tidy(self) -> None:
-        """Drop the rows of all keys that end at or before the floor, and release their room, also of keys without new
-        rows."""
+        """Drop all rows that end at or before the floor, and release unused room."""
         self.forget(np.flatnonzero(self.spans[:, COUNT]))
         counts = self.spans[:, COUNT]
         there = np.flatnonzero(counts)
@@ -337,10 +340,12 @@ class KeyedRows:
             self._pack()
 
     def _rooms(self, counts: Ints, first: Ints) -> Ints:
-        """For how many rows keys get room that have so many, the first of which ends then: for half as many again as
-        they will have when the window is full, if as many come as have come."""
+        """Return the room for keys with these numbers of rows, whose first rows end at `first`.
+
+        It is one and a half times the expected number of rows when the window is full, if rows arrive at the same rate.
+        """
         times = np.clip(1.5 * self.length / np.maximum(self.latest - first, 1), LEAST_TIMES, MOST_TIMES)
-        others = counts - 1  # a key that is a whole row has no more of them
+        others = counts - 1  # a key that consists of the whole row gets no further rows
         return counts + roomy(0, 1) * ((others * (times - 1)).astype(np.int64) + np.minimum(others, 4))
 
     def _widen(self, keys: Ints, needed: Ints, rooms: Ints) -> None:
@@ -356,22 +361,24 @@ class KeyedRows:
         self._pack()
 
     def _pack(self) -> None:
-        """The rows of all keys in another array, as large as their rooms need."""
+        """Copy the rows of all keys to a new array of the required size."""
         whole = int(self.spans[:, ROOM].sum())
         made = np.empty((roomy(whole, whole + whole // 2), self.rows.shape[1]), np.int64)
         self.used = _packed(self.rows, self.spans, made)
         self.rows = made
 
     def at(self, keys: Ints, ends: Ints, once: bool = False) -> tuple[Ints, Ints]:
-        """The rows of these keys that have these ends, each as often as it is there, or `once`, and for each the number
-        of the pair."""
+        """Return the rows of these keys with these ends, and for each row the number of its pair.
+
+        Rows are repeated by their multiplicity, unless `once`.
+        """
         room = np.empty((len(keys), self.words + 1), np.int64)
         made, count = _at(self.rows, self.spans, keys, ends, self.words, self.bag and not once, room)
         return made[:count, 1:], made[:count, 0]
 
     def ending(self, keys: Ints, after: Ints, until: Ints) -> Ints:
-        """The rows of each of these keys that end after a time and at or before another, each as often as it is
-        there."""
+        """Return the rows of each key that end after one time and at or before another, repeated by their
+        multiplicity."""
         runs = np.empty((len(keys), 2), np.int64)
         count = _counted(self.rows, self.spans, keys, after, until, self.words, self.bag, runs)
         made = np.empty((count, self.words), np.int64)
@@ -379,14 +386,14 @@ class KeyedRows:
         return made
 
     def every(self) -> tuple[Ints, Ints]:
-        """All rows, and the key of each, key by key."""
+        """Return all rows, key by key, and the key of each."""
         counts = self.spans[:, COUNT]
         places = np.repeat(self.spans[:, AT] - np.cumsum(counts) + counts, counts) + np.arange(int(counts.sum()))
         return self.rows[places], np.repeat(np.arange(len(counts)), counts)
 
     @property
     def count(self) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
         return int(self.spans[:, COUNT].sum())
 
     @property
@@ -400,7 +407,7 @@ def demand_there(wrong: int) -> None:
 
 
 def as_table(found: Ints) -> Table:
-    """Rows that are occurrences as a table, sorted by arrival."""
+    """Return rows that are occurrences as a table, sorted by arrival."""
     table = np.empty((found.shape[1] + 1, len(found)), np.int64)
     table[END], table[START], table[ORDER] = found[:, R_END], found[:, R_START], found[:, R_ORDER]
     table[IDENTITY] = 0
@@ -408,20 +415,20 @@ def as_table(found: Ints) -> Table:
     return by_arrival(table)
 
 
-# of a change: the key, how many rows come, and then the row
+# Columns of a change: the key, the number of rows added (negative: removed), and then the row.
 KEY, TIMES, ROW = range(3)
 COMES, GOES = 1, -1
 NONE = -1
-"""Marks a word that no row of the table holds; its value is 0."""
+"""Marks a word that no row of the table provides; its value is 0."""
 SHORT = 64
-"""Up to this many changes of a key are sorted by insertion."""
+"""The greatest number of changes of a key that are sorted by insertion."""
 SPREAD = 8
-"""Times the changes: where more keys are known, changes are sorted without a look at each of these."""
+"""If there are more than this many known keys per change, changes are sorted without a scan over all keys."""
 
 
 @bare
 def collected(table, slots, words, made):  # type: ignore[no-untyped-def]
-    """The rows of a table that have a key, as changes; `words`: the rows of the table that their words are in."""
+    """Convert the rows of a table that have a key to changes. `words`: the table row for each word of a change."""
     count = 0
     for i in range(table.shape[1]):
         if slots[i] < 0:
@@ -436,7 +443,7 @@ def collected(table, slots, words, made):  # type: ignore[no-untyped-def]
 
 @bare
 def _by_key(changes, begins, made):  # type: ignore[no-untyped-def]
-    """Changes sorted by key, otherwise as they come; `begins` has a zero for each key and one more."""
+    """Sort changes by key, stably. `begins` must have as many zeros as there are keys, and one more."""
     for i in range(changes.shape[0]):
         begins[changes[i, KEY] + 1] += 1
     for key in range(1, len(begins)):
@@ -505,7 +512,7 @@ def _netted(changes):  # type: ignore[no-untyped-def]
 
 
 def in_turn(changes: Ints, known: int) -> Ints:
-    """Changes of keys of which so many are known, sorted, and equal ones one."""
+    """Sort changes, and merge equal ones. `known`: the number of known keys."""
     if len(changes) < 2:
         return changes
     if known <= SPREAD * len(changes):
@@ -519,8 +526,11 @@ def in_turn(changes: Ints, known: int) -> Ints:
 
 
 def changes_of(table: Table, slots: Ints, words: Ints, known: int) -> Ints:
-    """A table of changes as changes of rows: `slots`: the key of each of its rows, of which so many are known, -1: it
-    has none, and is left out; `words`: see `collected`."""
+    """Convert a table of changes to sorted changes of keyed rows.
+
+    `slots`: the key of each row; rows with -1 are left out. `words`: see `collected`. `known`: the number of known
+    keys.
+    """
     made = np.empty((len(slots), ROW + len(words)), np.int64)
     return in_turn(made[: collected(table, slots, words, made)], known)
 

@@ -1,4 +1,4 @@
-"""Join keys to slots: the hash table (`cep.core.hashtable`) over columns of a table of occurrences."""
+"""A mapping from keys in columns of a table to slots: a hash table (`cep.core.hashtable`)."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ Ints = NDArray[np.int64]
 
 @njit()
 def grow(array, needed):  # type: ignore[no-untyped-def]
-    """`array` with room for at least `needed` rows, its rows kept."""
+    """Return a copy of `array` with room for at least `needed` rows."""
     larger = np.empty((max(needed, SPARE * array.shape[0]), array.shape[1]), np.int64)
     larger[: array.shape[0]] = array
     return larger
 
 
 class Keys(KeySet):
-    """The keys that a goal knows; the id of one is its slot."""
+    """The keys that a goal knows. The id of a key is its slot."""
 
     __slots__ = ()
 
     def slots(self, table: Table, columns: Ints, *, insert: bool = True, groups: bool = False) -> Ints:
-        """Return the slot of each row's key, which is in these argument columns; -1 where the key has a missing value.
+        """Return the slot of each row's key, which is in these argument columns; -1 if the key has a missing value.
 
-        insert: enter keys that are new; otherwise they get -1, too.
-        groups: a missing value is a value like any other, as in GROUP BY.
+        insert: add new keys; otherwise they get -1, too. groups: treat a missing value like any other value, as in
+        GROUP BY.
         """
         slots: Ints = np.empty(table.shape[1], np.int64)
         if not len(slots):
@@ -50,5 +50,5 @@ class Keys(KeySet):
 
     @property
     def known(self) -> Ints:
-        """The keys, by slot."""
+        """Return the keys, by slot."""
         return self.rows

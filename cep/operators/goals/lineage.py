@@ -11,7 +11,7 @@ from cep.core.relation import IDENTITY, Table, rows
 from cep.operators.goals import sorted_runs
 from cep.operators.goals.contract import Ints, Translation, demand, from_arrow, to_arrow
 
-# Input events are named by their position in the input; what is derived, from here on.
+# Input events are named by their position in the input; names of derived events begin here.
 DERIVED = 2**48
 
 _WHOLE, _PART = 0, 1  # the rows of a table of edges
@@ -25,7 +25,7 @@ class Lineage:
         self._runs: list[Table] = []  # sorted by the whole
         self._new: list[Table] = []
         self._rules: list[Table] = []  # (name, rule), sorted by the name
-        self._equal: list[Table] = []  # (name, how many equal ones are before it), sorted by the name
+        self._equal: list[Table] = []  # (name, number of earlier equal ones), sorted by the name
 
     def name(self, table: Table) -> Ints:
         """Give the rows of a table new names, and return these."""
@@ -35,8 +35,10 @@ class Lineage:
         return names
 
     def link(self, wholes: Ints, parts: Ints) -> None:
-        """Record for each pair that the occurrence in `parts` is a constituent of that in `wholes`. 0 means a time
-        point."""
+        """Record for each pair that the occurrence in `parts` is a constituent of the occurrence in `wholes`.
+
+        A part of 0 stands for a time point, which is not recorded.
+        """
         known = parts != 0
         self._new.append(np.stack([wholes[known], parts[known]]))
 
@@ -99,7 +101,7 @@ class Lineage:
         found: list[Ints] = []
         while len(current):
             basic = current < DERIVED
-            given = basic & (current != 0)  # 0: a time point, which no input made
+            given = basic & (current != 0)  # 0 is a time point, which is not an input
             found_roots.append(roots[given])
             found.append(current[given])
             roots, current = roots[~basic], current[~basic]
@@ -113,7 +115,7 @@ class Lineage:
         return both[:, 0], both[:, 1]
 
     def behind(self, live: Ints) -> Ints:
-        """Return these names and all names that they derive from, including inputs, sorted."""
+        """Return these names and all names that they derive from, directly or indirectly, including inputs, sorted."""
         seen: list[Table] = []
         frontier = np.unique(live)
         while len(frontier):
@@ -185,7 +187,7 @@ class Lineage:
         demand(following.shape == (1,) and wholes.ndim == 1 and wholes.shape == parts.shape)
         equal = arrays["equal"]
         demand(all(table.ndim == 2 and len(table) == 2 for table in (rules, equal)))
-        demand(bool((parts < wholes).all() and (np.diff(wholes) >= 0).all()))  # what made it was there before it
+        demand(bool((parts < wholes).all() and (np.diff(wholes) >= 0).all()))  # parts are older than wholes
         for names in (wholes, rules[_WHOLE]):
             demand(not names.size or (int(names.min()) >= DERIVED and int(names.max()) < int(following[0])))
         self._runs, self._new = [], [np.stack([wholes, parts])]

@@ -67,7 +67,8 @@ class Memoryless(Untimed, InRounds, DeclaredState):
 
 
 class ScanGoal(Memoryless):
-    """The goal of an event scan: occurrences with certain constants and equal arguments, with the chosen arguments."""
+    """The goal of an event scan: occurrences that have certain constants and equal arguments, with the chosen arguments
+    only."""
 
     def __init__(
         self,
@@ -236,7 +237,7 @@ class Project(Memoryless):
         self.own = own
         self.passing = passing
         self.distinct = distinct
-        self.bag = False  # whether nobody minds that what several rules make is there more than once
+        self.bag = False  # True if the results of several rules may contain duplicates
         self.heads = heads
         self.rules = rules
         self.lineage = lineage
@@ -333,7 +334,7 @@ class Project(Memoryless):
         whole = concat(made)
         rules = np.repeat([by.get(i, -1) for i in range(len(made))], [rows(table) for table in made])
         names = whole[IDENTITY]
-        if rows(found) < rows(whole):  # all that is the same as one that was found has its name
+        if rows(found) < rows(whole):  # equal rows get the name of the one that was kept
             words = np.delete(self.numbered(whole), ORDER, axis=0)
             _, kinds = np.unique(words, axis=1, return_inverse=True)
             kinds = kinds.reshape(-1)

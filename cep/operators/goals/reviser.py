@@ -1,10 +1,10 @@
 """Revisers: they compute the changes of an operator's output from the changes of its input.
 
-A reviser stands beside a goal, with what the goal took in a window of time. `came` tells it what the goal takes as time
-goes on, which the goal has made its output of. `revise` tells it what comes into what was taken, and goes out of it,
-and what is taken besides as time goes on; it gives what comes into the output and goes out of it, and puts the goal's
-state right. What changes is a table of changes (`cep.operators.goals.keyed_rows`). Tables are bags here: a row may
-be there more than once, and where one of several goes, the others stay.
+A reviser accompanies a goal, and keeps the goal's input within a window of time. `came` records input that arrived in
+order, which the goal has already processed. `revise` receives changes of earlier input, together with new input. It
+returns the changes of the output, and updates the goal's state. Changes are tables of changes
+(`cep.operators.goals.keyed_rows`). Tables are bags here: a row may occur several times, and removing one leaves the
+others.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ from cep.operators.goals.keys import Keys
 from cep.operators.goals.relational import Project
 
 TOGETHER = 1024
-"""Pairs of rows that arrive together: of so many each is compared."""
+"""The greatest number of pairs of rows that arrive together and are compared with each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Revised:
-    """Changes of what a goal gives. `keys`: of how many keys something changed before, of operators that have some."""
+    """The changes of a goal's output. `keys`: the number of keys with changes of earlier input; 0 for goals without
+    keys."""
 
     changes: Table
     keys: int = 0
 
 
 class Reviser(Protocol):
-    """See the module. `remembers`: whether it is to be told what comes in order."""
+    """The protocol of revisers, see the module. `remembers`: input that arrives in order must be passed to `came`."""
 
     remembers: bool
 
@@ -52,11 +53,10 @@ class Reviser(Protocol):
         ...
 
     def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
-        """Return the changes that follow from the inputs' changes, up to a frontier. `since`: the time reached
-        before.
+        """Return the changes that follow from the inputs' changes, up to a frontier. `since`: the time reached before.
 
-        The goal's state is then current for every key with changes. The goal handles other keys' changes by time
-        itself.
+        Afterwards the goal's state is current for every key with changes. For other keys, the goal itself computes what
+        time changes.
         """
         ...
 
@@ -65,8 +65,7 @@ class Reviser(Protocol):
         ...
 
     def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
-        """The states of the goal when time had come to each of these, as `needed_arrays` gives them; none at all:
-        whatever they were, nothing of them is needed."""
+        """Return the states of the goal at these times, as `needed_arrays` does. Empty if no state is needed."""
         ...
 
     @property
@@ -91,7 +90,7 @@ class LinearReviser:
         """Do nothing: the reviser needs no input."""
 
     def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
-        """See `Reviser`. What a row comes to, goes and comes with it."""
+        """See `Reviser`. The results of a row are removed and added with it."""
         return Revised(goal.step(inputs, frontier))
 
     def forget(self, until: int) -> None:
@@ -113,7 +112,7 @@ class RuleReviser(LinearReviser):
 class InputReviser(LinearReviser):
     """The reviser of an event that is only read, as a set.
 
-    Of equal records one counts. Equal records of one push are added and removed together.
+    Equal records count once. Equal records of one push are added and removed together.
     """
 
     def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
@@ -189,7 +188,7 @@ class SetReviser(KeyedReviser):
         return changes_of(table, slots, words_of(0), self.known.count)
 
     def _found(self, keys: Ints, ends: Ints) -> Table:
-        """The occurrences of these that have these ends, each once."""
+        """Return the occurrences of these keys with these ends, each once."""
         found, pairs = self.rows.at(keys, ends, True)
         table = np.zeros((FIRST + self.width, len(found)), np.int64)
         table[END], table[START], table[ORDER] = found.T
@@ -199,7 +198,7 @@ class SetReviser(KeyedReviser):
 
 @bare
 def _instants(one, other, keys, ends):  # type: ignore[no-untyped-def]
-    """The keys and ends of two lists of changes, each pair once; gives how many."""
+    """Write the distinct pairs of key and end in two lists of changes. Return their count."""
     i = j = count = 0
     while i < one.shape[0] or j < other.shape[0]:
         first = j == other.shape[0]
@@ -216,7 +215,7 @@ def _instants(one, other, keys, ends):  # type: ignore[no-untyped-def]
 
 
 def instants(one: Ints, other: Ints) -> tuple[Ints, Ints]:
-    """The keys of changes with the ends at which they have some, each once, sorted."""
+    """Return the distinct pairs of key and end in two lists of changes, sorted."""
     keys, ends = np.empty(len(one) + len(other), np.int64), np.empty(len(one) + len(other), np.int64)
     count = _instants(one, other, keys, ends)
     return keys[:count], ends[:count]
@@ -224,8 +223,10 @@ def instants(one: Ints, other: Ints) -> tuple[Ints, Ints]:
 
 @bare
 def _unmatched(was, now, goes, comes):  # type: ignore[no-untyped-def]
-    """Clear the marks of rows that both tables have, which are sorted by arrival. Returns False if too many rows arrive
-    together to compare each with each."""
+    """Clear the marks of rows that both tables contain. Both tables are sorted by arrival.
+
+    Returns False if too many rows arrive together to compare each with each.
+    """
     i = j = 0
     while i < was.shape[1] and j < now.shape[1]:
         turn = _turn(was, i, now, j)
@@ -251,7 +252,7 @@ def _unmatched(was, now, goes, comes):  # type: ignore[no-untyped-def]
 
 @inside
 def _turn(one, i, other, j):  # type: ignore[no-untyped-def]
-    """Return -1 if the row of the first table arrives before that of the second, 1 if after it, and 0 if with it."""
+    """Return -1 if the row of the first table arrives before that of the second, 1 if after it, and 0 if neither."""
     for word in (END, START, ORDER):
         if one[word, i] != other[word, j]:
             return -1 if one[word, i] < other[word, j] else 1
@@ -294,7 +295,7 @@ def _beyond(table: Table, kinds: Ints, both: Ints) -> Table:
 
 
 def differing_keys(one: tuple[Ints, Ints], other: tuple[Ints, Ints], count: int) -> Bools:
-    """The keys whose rows are not the same, in the same order; both are the keys of rows, and the rows."""
+    """Return a mask of the keys whose rows differ between two states. Both are (key of each row, rows)."""
     found = np.zeros(count, np.bool_)
     (mine, left), (theirs, right) = one, other
     left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
@@ -304,7 +305,7 @@ def differing_keys(one: tuple[Ints, Ints], other: tuple[Ints, Ints], count: int)
 
 @bare
 def _find_differing(mine, order, left, theirs, their_order, right, found):  # type: ignore[no-untyped-def]
-    """Mark the keys whose rows are not the same, given the key of each row and the rows in the order of their keys."""
+    """Mark the keys whose rows differ. The orders sort the rows of both states by key."""
     i = j = 0
     while i < len(order) or j < len(their_order):
         if j == len(their_order) or (i < len(order) and mine[order[i]] < theirs[their_order[j]]):
@@ -321,6 +322,6 @@ def _find_differing(mine, order, left, theirs, their_order, right, found):  # ty
 
 
 def concatenated(width: int, tables: Sequence[Table]) -> Table:
-    """Tables one after the other, of so many arguments."""
+    """Concatenate tables with `width` arguments."""
     found = [table for table in tables if rows(table)]
     return concat(found) if found else empty(width)

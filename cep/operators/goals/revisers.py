@@ -32,7 +32,7 @@ class GoalInPlan:
 
 
 def allow_twice(goal: GoalInPlan, allowed: bool) -> None:
-    """Set if an event may output an occurrence once per derivation."""
+    """Allow or forbid an event to output an occurrence once per derivation."""
     if isinstance(goal.goal, Project):
         goal.goal.bag = allowed
 
@@ -53,7 +53,7 @@ def revisers_of(
     for each in goals:
         reviser = reviser_of(each.goal)
         if each.unit in given and each.unit in inputs:
-            reviser = None  # what comes in is given as it is, as a set
+            reviser = None  # input events are output as a set
         elif isinstance(each.goal, Project) and each.goal.lineage is None and not each.goal.bag:
             if not each.goal.heads:
                 reviser = InputReviser()
@@ -66,7 +66,7 @@ def revisers_of(
 def _distinct(
     unit: PlanUnit, goals: Mapping[PlanUnit, GoalInPlan], widths: Mapping[PlanUnit, int], inputs: Collection[PlanUnit]
 ) -> bool:
-    """Return True if the output of a unit is a set without further work, as the intervals that inertia derives are."""
+    """Return True if the output of a unit is already a set, so that nothing must count its derivations."""
     if unit not in goals:
         return False
     goal, reads = goals[unit].goal, goals[unit].reads
@@ -94,7 +94,7 @@ def in_time(goal: Goal) -> bool:
 
 
 def project_reviser(goal: Project) -> Reviser | None:
-    """Return the reviser of an event, or None with lineage. A bag needs no record of its rows' derivations."""
+    """Return the reviser of an event, or None with lineage. If the output is a bag, derivations need not be counted."""
     if goal.lineage is not None:
         return None
     return RuleReviser() if goal.bag else SetReviser(goal)

@@ -277,7 +277,7 @@ class DeclaredState(TakenBack):
         for number, keyed in enumerate(table.keyed):
             mine = slice(None) if table.tag is None else state[name][:, table.tag] == number
             count = len(state[name][mine])
-            if not count or keyed.input >= len(keys.columns):  # the stage may keep nothing of an input
+            if not count or keyed.input >= len(keys.columns):  # the stage may not keep this input
                 continue
             places = keys.columns[keyed.input]
             if places is None:
@@ -322,7 +322,7 @@ class DeclaredState(TakenBack):
             of = self._mask(table.refers[table.owner][0], state, keys, staying, masks)
             mask = of[state[name][:, table.owner]]
         if table.keyed:
-            mask[:] = staying  # of an input of which the stage keeps nothing
+            mask[:] = staying  # for inputs that the stage does not keep
         for mine, keyed, columns in self._key_columns(name, state, keys):
             if columns is None:
                 mask[mine] = True
@@ -412,7 +412,7 @@ class NumberedState(DeclaredState):
     """
 
     watched = 1024
-    """The least number of assigned numbers from which on renumbering is considered."""
+    """The number of assigned numbers from which on renumbering is considered."""
 
     @abstractmethod
     def _numbers(self) -> int:
@@ -433,7 +433,7 @@ class NumberedState(DeclaredState):
         if not wholly:
             if given <= self.watched:
                 return
-            self.watched = max(8 * self.size[0], given + (given >> 2))  # what a look costs, new numbers pay for
+            self.watched = max(8 * self.size[0], given + (given >> 2))  # the cost of a check is paid by the new numbers
             if given <= 8 * self.size[0]:
                 return
         self._become(self._state())

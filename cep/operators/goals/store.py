@@ -23,22 +23,22 @@ BEGIN, END, NEXT, PREVIOUS = 0, 1, 2, 3
 HOT = 4
 ARRIVAL, NAME, SLOT, SIDE, OTHER = 0, 1, 2, 3, 4
 HEADER = 5
-# NEXT of a row that has left its chain for good
+# The NEXT of a row that has left its chain for good.
 GONE = -2
 FOREVER = 2**62
 
-# How many arrivals ahead chains, then their first rows, the second ones and the third ones are asked for.
+# How many arrivals ahead to prefetch chains, then their first, second and third rows.
 FAR, NEAR, NEARER, NEAREST = 24, 12, 6, 3
 
 
 def new_store(width: int) -> tuple[Ints, Ints]:
-    """An empty store for occurrences with up to so many arguments."""
+    """Return an empty store for occurrences with up to `width` arguments."""
     count = roomy(0, 16)
     return np.empty((count, HOT), np.int64), np.empty((count, HEADER + width), np.int64)
 
 
 def room(array: Ints, needed: int) -> Ints:
-    """The array, or a larger one with its rows, so that `needed` rows fit."""
+    """Return the array, or a larger copy in which `needed` rows fit."""
     if array.shape[0] >= needed:
         return array
     larger = np.empty((roomy(needed, 2 * array.shape[0]), array.shape[1]), np.int64)
@@ -47,7 +47,7 @@ def room(array: Ints, needed: int) -> Ints:
 
 
 def more_chains(chains: Ints, slots: int) -> Ints:
-    """Chains for at least so many slots, the new ones empty."""
+    """Return the chains, extended by empty ones to at least `slots` slots."""
     if chains.shape[0] >= slots:
         return chains
     larger = np.full((roomy(slots, 2 * chains.shape[0]), chains.shape[1]), -1, np.int64)
@@ -56,14 +56,14 @@ def more_chains(chains: Ints, slots: int) -> Ints:
 
 
 def chained(hot: Ints, chains: Ints, slots: Ints) -> Ints:
-    """The rows in the chains of these slots, each slot once."""
+    """Return the rows in the chains of these slots, which must be distinct."""
     found: Ints = _chained(hot, chains, slots, np.empty((4 * len(slots) + 1, 1), np.int64))
     return found
 
 
 @njit()
 def _chained(hot, chains, slots, found):  # type: ignore[no-untyped-def]
-    """See `chained`. `found` has room for some, and grows."""
+    """See `chained`. `found` grows as needed."""
     count = 0
     for slot in slots:
         for head in range(0, chains.shape[1], 2):
@@ -78,14 +78,14 @@ def _chained(hot, chains, slots, found):  # type: ignore[no-untyped-def]
 
 
 def kept(hot: Ints, cold: Ints, keep: Ints) -> tuple[Ints, Ints, int]:
-    """A store of just these rows, and how many."""
+    """Return a store with only these rows, and their number."""
     return compacted(hot, keep), compacted(cold, keep), len(keep)
 
 
 @inside
 def put(hot, cold, count, table, i, slot, side, width):  # type: ignore[no-untyped-def]
-    """Row `i` of `table` as row `count` of a store, for which there is room, in no chain yet."""
-    row, own = np.uint64(i), np.uint64(count)  # no index with a sign, which is asked whether it counts from the end
+    """Copy row `i` of `table` to row `count` of a store, which must have room. The row is not in a chain yet."""
+    row, own = np.uint64(i), np.uint64(count)  # unsigned indexes are not tested for negative values
     hot[own, BEGIN] = table[START, row]
     hot[own, END] = table[T_END, row]
     hot[own, NEXT] = hot[own, PREVIOUS] = -1
@@ -100,8 +100,11 @@ def put(hot, cold, count, table, i, slot, side, width):  # type: ignore[no-untyp
 
 @njit(inline="always")
 def ask_ahead(store, chains, slots, i, stored, supersedes, own, searches, searched, onward):  # type: ignore[no-untyped-def]
-    """Ask for the memory that the arrivals after the `i`th will need: the rows before one that is `stored` in its `own`
-    chain, and the rows that one which `searches` will look at, from the end `searched` of the other chain `onward`."""
+    """Prefetch the memory that the arrivals after the `i`th will need.
+
+    `stored`: they will be appended to their `own` chain. `searches`: they will search the other chain from its end
+    `searched` on, following the link `onward`.
+    """
     n = slots.shape[0]
     if i + FAR < n:
         prefetch(chains, slots[i + FAR])
@@ -134,7 +137,7 @@ def ask_ahead(store, chains, slots, i, stored, supersedes, own, searches, search
 
 @njit(inline="always")
 def ask_absent_ahead(store, chains, slots, i):  # type: ignore[no-untyped-def]
-    """Ask for the memory of what is to be absent for the arrivals after the `i`th: the latest under each one's key."""
+    """Prefetch the latest negated rows for the keys of the arrivals after the `i`th."""
     n = slots.shape[0]
     if i + FAR < n:
         prefetch(chains, slots[i + FAR])
@@ -152,7 +155,7 @@ def ask_absent_ahead(store, chains, slots, i):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def link(store, chains, slot, head, p):  # type: ignore[no-untyped-def]
-    """Append row `p` to the chain of `slot`. Every slot that `Keys` gave has its row in `chains` (`more_chains`)."""
+    """Append row `p` to the chain of `slot`. `chains` must have a row for the slot (`more_chains`)."""
     tail = chains[np.uint64(slot), head + 1]
     store[np.uint64(p), PREVIOUS] = tail
     if tail >= 0:
@@ -164,7 +167,7 @@ def link(store, chains, slot, head, p):  # type: ignore[no-untyped-def]
 
 @bare
 def link_sorted(store, cold, chains, slot, head, p):  # type: ignore[no-untyped-def]
-    """Put row `p` into the chain of `slot` by (end, start, order), after its equals."""
+    """Insert row `p` into the chain of `slot` by (end, start, order), after equal rows."""
     before = chains[slot, head + 1]
     while (
         before >= 0
@@ -190,7 +193,7 @@ def link_sorted(store, cold, chains, slot, head, p):  # type: ignore[no-untyped-
 
 @inside
 def unlink(store, chains, slot, head, p):  # type: ignore[no-untyped-def]
-    """Take row `p` out of its chain for good."""
+    """Remove row `p` from its chain for good."""
     own = np.uint64(p)
     before = store[own, PREVIOUS]
     after = store[own, NEXT]
@@ -207,8 +210,10 @@ def unlink(store, chains, slot, head, p):  # type: ignore[no-untyped-def]
 
 @inside
 def supersede(store, chains, slot, head, within, coming):  # type: ignore[no-untyped-def]
-    """Forget what is superseded for ever where right sides are points: they come no earlier than `coming`, so that of
-    the ends before it only the last can still be chosen."""
+    """Remove superseded rows, if right sides are instants. `coming`: the earliest time of further right sides.
+
+    Of the rows that end before that time, only the last can still be chosen.
+    """
     p = chains[np.uint64(slot), head + 1]
     while p >= 0 and store[np.uint64(p), END] >= coming:
         p = store[np.uint64(p), PREVIOUS]
@@ -228,9 +233,9 @@ def supersede(store, chains, slot, head, within, coming):  # type: ignore[no-unt
 
 @bare
 def note_absent(store, cold, count, table, x, slot, chains, forgets):  # type: ignore[no-untyped-def]
-    """An occurrence of what is to be absent: kept with the latest start so far under its key as its own.
+    """Store a row of the negated side. Its start is replaced by the latest start of its key so far.
 
-    `forgets`: right sides are points, so that of the ends before the latest only the last one counts.
+    `forgets`: right sides are instants, so of the rows with earlier ends only the last one counts.
     """
     put(store, cold, count, table, x, slot, 0, 0)
     tail = chains[slot, 1]
@@ -265,10 +270,10 @@ def known(store, cold, chains, slot, table, i, width):  # type: ignore[no-untype
 
 @inside
 def feed(waiting, count, arrival, start, order, arguments, width):  # type: ignore[no-untyped-def]
-    """Turn the occurrence that an arrival derives into a left side of its own rule, at row `count` of the store.
+    """Add a derived occurrence as a left side of its own rule, at row `count` of the store.
 
     Returns False if an identical occurrence that arrived earlier is waiting. If the identical one arrived later, the
-    new one replaces it; nothing has met that one yet.
+    new one replaces it; it has not been paired yet.
     """
     hot, cold, chains, slot = waiting.hot, waiting.cold, waiting.chains, arrival.slot
     p = chains[slot, 1]
@@ -299,7 +304,7 @@ def feed(waiting, count, arrival, start, order, arguments, width):  # type: igno
 
 @njit(inline="always")
 def sortable(bits, is_float):  # type: ignore[no-untyped-def]
-    """A value's bits as an integer that sorts like the value; missing is least."""
+    """Return a value's bits as an integer that sorts like the value; a missing value sorts first."""
     if is_float == 0:
         return bits
     if bits == NAN:
@@ -309,7 +314,7 @@ def sortable(bits, is_float):  # type: ignore[no-untyped-def]
 
 @njit()
 def rows_table(store, cold, index, width):  # type: ignore[no-untyped-def]
-    """Rows of a store as a table."""
+    """Return rows of a store as a table."""
     table = np.empty((FIRST + width, index.shape[0]), np.int64)
     for i in range(index.shape[0]):
         p = index[i]
@@ -324,8 +329,10 @@ def rows_table(store, cold, index, width):  # type: ignore[no-untyped-def]
 
 @njit()
 def live(hot, cold, count, within, reach_left, reach_right, watermark):  # type: ignore[no-untyped-def]
-    """The rows of a store that may still be needed after `watermark`: those that began less than `within` ago, and
-    ended less than the reach of their side ago."""
+    """Return the rows of a store that may still be needed after `watermark`.
+
+    Such a row began less than `within` before it, and ended less than its side's reach before it.
+    """
     keep = np.empty(count, np.int64)
     n = 0
     for p in range(count):
@@ -341,7 +348,7 @@ def live(hot, cold, count, within, reach_left, reach_right, watermark):  # type:
 
 @njit()
 def compacted(store, keep):  # type: ignore[no-untyped-def]
-    """A store of just these rows, with room to grow."""
+    """Return a copy of these rows, with room to grow."""
     fresh = np.empty((max(keep.shape[0], SPARE * max(8, keep.shape[0])), store.shape[1]), np.int64)
     for i in range(keep.shape[0]):
         fresh[i] = store[keep[i]]
@@ -349,7 +356,7 @@ def compacted(store, keep):  # type: ignore[no-untyped-def]
 
 
 def renumber(cold: Ints, count: int, keys: Keys) -> Keys:
-    """The slots that rows still use get new numbers in `cold`; gives their keys."""
+    """Renumber the slots in `cold` that are still used, and return their keys."""
     return Keys.of(*_renumbered(cold, count, keys.table, keys.count))
 
 
@@ -372,7 +379,7 @@ def _renumbered(cold, count, keys, slots):  # type: ignore[no-untyped-def]
 
 @bare
 def tidied(hot, cold, chains, count, within, reach_left, reach_right, watermark, in_order):  # type: ignore[no-untyped-def]
-    """The rows that may still be needed (see `live`) moved together in place, and chained anew. Gives how many."""
+    """Move the rows that may still be needed (see `live`) together, and rebuild the chains. Return their count."""
     for slot in range(chains.shape[0]):
         for cell in range(chains.shape[1]):
             chains[slot, cell] = -1
@@ -404,13 +411,13 @@ def tidied(hot, cold, chains, count, within, reach_left, reach_right, watermark,
 
 
 def shrunk(array: Ints, count: int) -> Ints:
-    """The array, or a smaller one with its first `count` rows where these are few of what it has room for."""
+    """Return the array, or a smaller copy of its first `count` rows if most of it is unused."""
     return array if array.shape[0] <= max(8 * count, 1 << 17) else array[: 2 * count + 1024].copy()
 
 
 @njit()
 def relink(hot, cold, count, chains, in_order):  # type: ignore[no-untyped-def]
-    """Chain the rows of a store anew, in their order, or sorted by arrival. A row of a negative slot is in no chain."""
+    """Rebuild the chains of a store, in the order of rows or sorted by arrival. Negative slots have no chain."""
     for p in range(count):
         hot[p, NEXT] = -1
         hot[p, PREVIOUS] = -1
@@ -423,7 +430,7 @@ def relink(hot, cold, count, chains, in_order):  # type: ignore[no-untyped-def]
 
 
 ABSENT = 2
-"""The input of a join that must not occur between."""
+"""The index of a join's negated input."""
 
 
 def stored(
@@ -461,7 +468,7 @@ def stored(
 def waiting_rows(
     hot: Ints, cold: Ints, side: int, width: int, within: int, reach: int, watermark: int
 ) -> tuple[WaitingRows, Ints]:
-    """Copy the rows of a side that something later than the watermark may still meet; also returns their numbers."""
+    """Copy the rows of a side that may still find a partner after the watermark. Also return their row numbers."""
     start, end = hot[:, BEGIN], hot[:, END]
     chosen = (hot[:, NEXT] != GONE) & (cold[:, SIDE] == side)
     chosen &= (start > watermark - within) & (end > watermark - reach)
@@ -476,10 +483,10 @@ def waiting_rows(
 
 
 class StoredState(DeclaredState):
-    """A state that is a store."""
+    """The base class of goals whose state is a store."""
 
     def rows_by_key(self, state: Arrays, keys: StateKeys) -> list[KeyedRows]:
-        """See `cep.operators.goals.contract`. Chains and slots are where rows are, not what they are."""
+        """See `cep.operators.goals.contract`. Links and slots are ignored, because they depend on row numbers."""
         own = state["cold"].copy()
         own[:, SLOT], own[:, OTHER] = np.minimum(own[:, SLOT], 0), 0
         hot = state["store" if "store" in state else "hot"]

@@ -15,7 +15,7 @@ from cep.rules.terms import Variable
 
 
 def unjoined(rules: Rules) -> list[Warning]:
-    """Return a warning for each such variable, at its first position."""
+    """Return a warning for each variable that looks joined but is not, at its first position."""
     found: list[Warning] = []
     for rule in rules.rules:
         if any(absent(each) for each in patterns(rule.body)):

@@ -24,7 +24,7 @@ def suspicious(rules: Rules) -> list[Warning]:
 
 
 def _strangers(rules: Rules) -> list[Warning]:
-    """Return warnings about undeclared events that have the name of a static predicate, or nearly that of a known
+    """Return warnings about undeclared events with the name of a static predicate, or almost the name of a known
     event."""
     known = {name for name, schema in rules.schemas.items() if schema.declared} | {rule.event for rule in rules.rules}
     statics = {static.name for static in rules.statics}
@@ -103,7 +103,8 @@ class _Near:
 def _spellings(name: str) -> set[str]:
     """Return the spellings under which a name is indexed; names that differ by a slip share at least one.
 
-    They are the name in lower case, without one of its small letters, and with two other letters swapped.
+    They are the name itself and the name with one change: all letters small, a small letter left out, or two other
+    letters swapped.
     """
     found = {name, name.lower()}
     if len(name) <= LONGEST:

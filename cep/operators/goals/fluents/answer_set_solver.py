@@ -158,8 +158,10 @@ class Grounding:
         self.last = known
 
     def nearest(self, last: frozenset[Derived], seconds: float | None = None) -> Found:
-        """Return the answer set that is nearest to `last`, which must be assigned. `seconds`: the time limit, or
-        None."""
+        """Return the answer set that is nearest to `last`. `assign` must have been called with the same `last`.
+
+        `seconds`: the time limit, or None.
+        """
         limits = self.limits
         self.until = None if seconds is None else monotonic() + seconds
         if len(self.last) == len(last) and self._is_answer():
@@ -402,7 +404,7 @@ class AnswerSetSolver:
         return SHARED if columns is None else tuple(fact[1][column] for column in columns)
 
     def _learn(self, facts: frozenset[Fact]) -> None:
-        """Add unknown facts to the groundings."""
+        """Add facts to the groundings if they do not have them yet."""
         new = [each for each in facts if each not in self.known]
         if new and len(self.known) > _HOLDS_ALL * len(facts) + 256:
             self.become(())

@@ -84,7 +84,7 @@ class AnswerSetGoal(DeclaredState):
     def _clear(self) -> None:
         self.solver = AnswerSetSolver(self.spec.rules, self.calculate, self._written, self.limits)
         self.asked: dict[Line, Fact] = {}
-        """The facts that hold now. The first input has no columns; it says that the stream has begun."""
+        """The facts that hold now, by their input row. A fact of predicate 0 only says that the stream has begun."""
         self.lines: dict[Fact, Line] = {}
         """The row of each fact that the solver knows."""
         self.given: set[Line] = set()

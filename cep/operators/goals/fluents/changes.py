@@ -1,4 +1,7 @@
-"""Changes of the tuples that hold: as tables of occurrences, in order, and as stretches of time."""
+"""Changes of tuples that hold: their conversion to and from tables, their order, and evaluation in stretches of time.
+
+Times are codes, two per microsecond: the instant t is 2t, and the gap after it is 2t + 1.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,14 @@ from cep.operators.goals.keys import Keys, grow
 from cep.operators.goals.state_tables import StateTable, tuples_of
 
 _NEAR = 32
-"""Rows are moved by insertion up to this distance."""
+"""The greatest number of places by which insertion sort moves a row."""
 
 
 class Changes(NamedTuple):
     """Changes of numbered tuples, as int64 columns of equal length, sorted by code, then by key.
 
-    At `code` the tuple `key` begins (1) or ends (0) to hold. The changes of a key alternate, and no two have the same
-    code. A tuple that has always held begins at -INFINITE.
+    At `code` the tuple `key` begins to hold (1) or stops holding (0). The changes of a key alternate, and no two have
+    the same code. A tuple that has always held begins at -INFINITE.
     """
 
     key: Ints
@@ -41,7 +44,7 @@ def no_changes() -> Changes:
 
 
 def by_code(key: Ints, code: Ints, begins: Ints) -> Changes:
-    """Return rows in any order as changes. No two have the same key and code, and no key is negative."""
+    """Sort rows in any order into changes. No two may have the same key and code, and no key may be negative."""
     if len(key) < 2:
         return Changes(key, code, begins)
     if len(key) <= FEW:
@@ -73,8 +76,11 @@ def in_order(key: Ints, code: Ints, begins: Ints, first: int = 1) -> Changes:
 
 @njit()
 def _by_instant(key, code, begins, first, made):  # type: ignore[no-untyped-def]
-    """The rows into `made`, which has room for them, where their instants go up already: those of one instant by code
-    and then by what begins or ends, which together are four kinds. False: the instants do not go up."""
+    """Copy rows whose instants are already ascending into `made`, and sort the rows within each instant.
+
+    Rows of an instant are sorted by code, then by beginning or end: four kinds in all. Returns False if the instants
+    are not ascending. `made` must have room for all rows.
+    """
     n = len(code)
     since = 0
     while since < n:
@@ -115,7 +121,7 @@ def _by_instant(key, code, begins, first, made):  # type: ignore[no-untyped-def]
 
 @njit()
 def _settled(key, code, begins, first, made):  # type: ignore[no-untyped-def]
-    """The rows into `made`, which has room for them, sorted by insertion. False: some are too far from their places."""
+    """Copy rows into `made`, sorted by insertion. Returns False if some are too far from their places."""
     for i in range(len(code)):
         at = i
         now, later = code[i], begins[i] ^ first
@@ -129,10 +135,11 @@ def _settled(key, code, begins, first, made):  # type: ignore[no-untyped-def]
 
 
 NOTHING = -INFINITE - 1
-"""Decided up to here: nothing."""
+"""The code up to which everything is decided, if nothing is."""
 _NONE: Ints = np.empty(0, np.int64)
 _LATER, _BEGIN, _CHANGE, _EVER = 1, 2, 4, 8
-"""Flags of a kind of row: applies from just after the instant; begins; is a change; has held from before all time."""
+"""Flags of a kind of row: applies just after the instant; is a beginning; is a change; has held since before all
+time."""
 _CHANGES = np.zeros(KINDS, np.int64)
 _CHANGES[[BEGINS, BEGINS_AT, ENDS, ENDS_AT]] = _CHANGE
 _CHANGES[[BEGINS, BEGINS_AT]] |= _BEGIN
@@ -141,29 +148,29 @@ _CHANGES[BEFORE] = _CHANGE | _BEGIN | _EVER
 
 
 def decided(frontier: Frontier, late: int) -> int:
-    """Return the code up to which everything is decided, for input that arrives this late."""
+    """Return the code up to which changes are decided, for input with a delay of `late` microseconds."""
     if frontier.watermark >= END_OF_TIME:
         return INFINITE
     return NOTHING if late >= FOREVER else max(2 * (frontier.watermark - late) + 1 - frontier.half, -FAR)
 
 
 def due(code: int, late: int) -> int:
-    """Return the time at which a code is decided, for input that arrives `late` microseconds late."""
+    """Return the time at which a code is decided, for input with a delay of `late` microseconds."""
     if late >= FOREVER or code >= INFINITE:
         return END_OF_TIME
     return max(code, -FAR) // 2 + late
 
 
 def delay_of(late: int) -> int:
-    """Return how much later than its time a change is known if it arrives so late.
+    """Return how much later than its time a change is output, for input with this delay.
 
-    Rows that are known only at the end of the input keep their own times.
+    Rows that are known only at the end of the input are output with their own times.
     """
     return 0 if late >= FOREVER else late
 
 
 def changes_in(table: Table, kind_row: int) -> tuple[Table, Ints, Ints]:
-    """The changes of a table, their codes, and whether the tuple holds from there on."""
+    """Return the changes in a table, their codes, and 1 for each beginning, 0 for each end."""
     places, code, begins, _ = _changes(table, kind_row)
     return (table if len(code) == rows(table) else take(contiguous(table), places)), code, begins
 
@@ -182,8 +189,10 @@ def _changes(table: Table, kind_row: int) -> tuple[Ints, Ints, Ints, int]:
 
 @njit()
 def _codes(table, kind_row, kinds, made):  # type: ignore[no-untyped-def]
-    """Places, codes and beginnings of the changes among the rows, which are as many at most; gives how many, and the
-    last code. No row is written before as many were read."""
+    """Write index, code and beginning of each change among the rows into `made`; return their count and the last code.
+
+    `made` needs one column per row. Writes never overtake reads.
+    """
     count, last = 0, NOTHING
     for i in range(table.shape[1]):
         change = kinds[table[kind_row, i]]
@@ -197,7 +206,7 @@ def _codes(table, kind_row, kinds, made):  # type: ignore[no-untyped-def]
 
 @njit()
 def _arguments(table, places):  # type: ignore[no-untyped-def]
-    """A table with the arguments of these rows, and nothing else."""
+    """Return a table that contains only the arguments of these rows."""
     made = np.empty((table.shape[0], len(places)), np.int64)
     for row in range(FIRST, table.shape[0]):
         for i in range(len(places)):
@@ -206,13 +215,13 @@ def _arguments(table, places):  # type: ignore[no-untyped-def]
 
 
 def put_changes(table: Table, kind_row: int, code: Ints, begins: Ints, delay: int = 0) -> None:
-    """Write codes and what begins there into a table; it is known `delay` microseconds later."""
+    """Write changes into the rows of a table. They are output `delay` microseconds after their times."""
     _put(table, kind_row, code, begins, delay)
 
 
 @njit()
 def _put(table, kind_row, code, begins, delay):  # type: ignore[no-untyped-def]
-    """A row of `code` for each of the table."""
+    """Write one change per row of the table."""
     for i in range(table.shape[1]):
         at = code[i]
         later = at & 1
@@ -227,8 +236,7 @@ def _put(table, kind_row, code, begins, delay):  # type: ignore[no-untyped-def]
 
 @njit()
 def put_tuples(table, first, known, keys, column):  # type: ignore[no-untyped-def]
-    """Into the columns from `first` on those of the tuples of these numbers, from `column` on: a key for each row of
-    the table."""
+    """Write tuples into a table, one per row: `known[keys]`, from column `column` on, into the rows from `first` on."""
     for at in range(column, known.shape[1]):
         for i in range(len(keys)):
             table[first + at - column, i] = known[keys[i], at]
@@ -237,9 +245,11 @@ def put_tuples(table, first, known, keys, column):  # type: ignore[no-untyped-de
 def waiting_table(
     name: str, width: int, kind: int, codes: Iterable[int], input: int = 0, columns: Sequence[int] | None = None
 ) -> StateTable:
-    """The table of the changes of an input that wait (`PendingChanges.state`): a time, then its columns, of which those
-    of pool codes are `codes`. `columns`: their numbers in the input, where some of it is left out; of what says what a
-    change is no key is made."""
+    """Declare the table of an input's waiting changes (`PendingChanges.state`): a time, then the input's columns.
+
+    `codes`: the columns of pool codes. `columns`: the numbers of the columns in the input, if some are left out. The
+    kind of change is never part of a key.
+    """
     keyed = tuples_of(name, range(width) if columns is None else columns, input, first=1)
     return StateTable(
         width=1 + width, keyed=keyed, codes=tuple(1 + column for column in codes), ranges={1 + kind: (0, KINDS)}
@@ -247,10 +257,10 @@ def waiting_table(
 
 
 class PendingChanges:
-    """The inputs of a goal of formulas, some of which may be decided later than others.
+    """The inputs of a goal of formulas, which may be decided at different times.
 
-    Changes that are decided in all inputs are processed. The others wait. `widths`: the numbers of argument columns;
-    `kinds`: the column that holds the kind of change; `lates`: how late each input arrives.
+    Changes that are decided in all inputs are processed; the others wait. `widths`: the numbers of argument columns.
+    `kinds`: the column with the kind of change. `lates`: the delay of each input in microseconds.
     """
 
     def __init__(self, widths: Sequence[int], kinds: Sequence[int], lates: Sequence[int]) -> None:
@@ -265,10 +275,10 @@ class PendingChanges:
         self._first: int | None = None
 
     def take(self, inputs: Sequence[Table], frontier: Frontier) -> list[tuple[Table, Ints, Ints]]:
-        """Return for each input the changes that are decided now: the arguments, the codes, and 1 for each beginning.
+        """Return, for each input, the changes that are decided now: their table, their codes, and 1 for each beginning.
 
-        They are in order of arrival, which is almost that of the codes. Callers may use nothing of the tables but the
-        arguments.
+        They are in order of arrival, which is almost the order of codes. Of the tables, only the rows of arguments are
+        valid.
         """
         until = decided(frontier, self.late)
         found = []
@@ -299,7 +309,7 @@ class PendingChanges:
         return None if self._first is None else due(self._first, self.late)
 
     def become(self, tables: Sequence[Ints]) -> None:
-        """Replace the waiting rows. Each has its time, then its columns."""
+        """Replace the waiting rows. Each row has a time, then its columns."""
         self.clear()
         for number, table in enumerate(tables):
             made = np.zeros((FIRST + self.widths[number], len(table)), np.int64)
@@ -320,7 +330,7 @@ class PendingChanges:
 
 
 class GrowingIntervals:
-    """Intervals of numbered tuples. They are only ever added."""
+    """Intervals of numbered tuples that only grow."""
 
     def __init__(self) -> None:
         self._levels: list[Intervals] = []
@@ -335,14 +345,14 @@ class GrowingIntervals:
         levels = self._levels
         if len(fresh.key):
             levels.append(fresh)
-        # Each is at least twice as large as the next: a row is moved as often as the logarithm says.
+        # Each is at least twice as large as the next, so a row is moved a logarithmic number of times.
         while len(levels) > 1 and len(levels[-2].key) < 2 * len(levels[-1].key):
             last = levels.pop()
             levels[-1] = _joined([levels[-1], last])
         return fresh
 
     def of(self, keys: Ints) -> Intervals:
-        """All of these tuples, ascending numbers."""
+        """Return all intervals of these tuples, whose numbers must be ascending."""
         return _joined([_of(level, keys) for level in self._levels])
 
     def all(self) -> Intervals:
@@ -355,7 +365,7 @@ def _joined(levels: Sequence[Intervals]) -> Intervals:
 
 
 def _of(level: Intervals, keys: Ints) -> Intervals:
-    """The rows of some keys."""
+    """Return the rows of some keys."""
     low = np.searchsorted(level.key, keys, "left")
     counts = np.searchsorted(level.key, keys, "right") - low
     ends = np.cumsum(counts)
@@ -377,7 +387,7 @@ class Rows:
         return self._table[: self.count].T
 
     def add(self, table: Table, keys: Ints, known: int) -> None:
-        """Rows with their keys, of which so many are known (-1: it meets nothing)."""
+        """Add rows with their keys. `known`: the number of known keys; a key of -1 matches nothing."""
         needed = self.count + rows(table)
         if needed > len(self._table):
             larger = np.empty((roomy(needed, 2 * len(self._table)), self._table.shape[1]), np.int64)
@@ -400,7 +410,7 @@ class Rows:
 
 @njit()
 def _chained(keys, count, heads, following):  # type: ignore[no-untyped-def]
-    """Rows from `count` on are the first of their keys' chains; there is room for all rows and keys."""
+    """Link the rows from `count` on into the chains of their keys. There must be room for all rows and keys."""
     for i in range(len(keys)):
         if keys[i] >= 0:
             following[count + i, 0] = heads[keys[i], 0]
@@ -409,7 +419,8 @@ def _chained(keys, count, heads, following):  # type: ignore[no-untyped-def]
 
 @njit()
 def _met(keys, starts, ends, heads, following, table, pairs):  # type: ignore[no-untyped-def]
-    """Rows (row, row of the table), which grow as they must, and how many."""
+    """Return pairs (given row, row of the table) with equal key and overlapping time, and their count. `pairs` grows as
+    needed."""
     made = 0
     for i in range(len(keys)):
         if keys[i] < 0 or keys[i] >= len(heads):
@@ -426,7 +437,7 @@ def _met(keys, starts, ends, heads, following, table, pairs):  # type: ignore[no
 
 
 def table_of(held: Intervals, known: Ints) -> Table:
-    """Intervals as rows: the tuples at their numbers, and last what a change is."""
+    """Return intervals as rows: the tuples by their numbers, then the kind of change."""
     made = np.zeros((FIRST + known.shape[1] + 1, len(held.key)), np.int64)
     made[START], made[END] = held.start, held.end
     made[FIRST:-1] = known[held.key].T

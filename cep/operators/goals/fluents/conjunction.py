@@ -1,6 +1,6 @@
-"""Conjunctions of formulas: tuples of two that hold together, or of one while the other does not.
+"""The goal of conjunctions of formulas: pairs of tuples that hold together, or tuples that hold while no partner does.
 
-goal(P, Q):  of both what holds now, by the variables that they share; each change meets what holds on the other side.
+goal(P, Q):  keeps the tuples of both that hold, by join key; each change is paired with the other side's tuples
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
     from cep.operators.conjunction import Conjunction
 
-# of each tuple of a side: whether it holds, its neighbours under its key, when it began among all
+# Columns of a tuple: 1 if it holds, its neighbours in the chain of its key, and a number by order of beginning.
 HOLDS, AFTER, BEFORE, TURN = range(4)
 CELLS = 4
-# of each key: the first and the last tuple that holds
+# Columns of a key: the first and the last tuple that holds.
 HEAD, TAIL = range(2)
 
 
@@ -45,8 +45,11 @@ HEAD, TAIL = range(2)
 def _lose(  # type: ignore[no-untyped-def]
     count, tuples, keys, negated, left, right, left_chains, right_chains, left_gone, right_gone, pairs
 ):
-    """Tuples (the first `count` are the left's; -1: none) go on no more. Gives the pairs that go with them, each once:
-    rows (tuple of the left, of the right), which grow as they must, and how many. What is gone has a cell a tuple."""
+    """Let tuples end in a stretch. Return the pairs that end with them, each once, and their count.
+
+    The first `count` tuples are of the left side; -1 means an unknown tuple. Pairs are rows (left tuple, right tuple);
+    `pairs` grows as needed. `left_gone` and `right_gone` have a mark for each tuple.
+    """
     made = 0
     for i in range(len(tuples)):
         p, key = tuples[i], keys[i]
@@ -97,8 +100,11 @@ def _facing(keys, chains, state, gone, pairs):  # type: ignore[no-untyped-def]
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two: how many columns it has, which says what a change is, which are the key (of one representation
-    with the other's), which hold pool codes; `take`: which go on."""
+    """One side of a conjunction. `width`: the number of its columns.
+
+    `kind`: the column with the kind of change. `key`: the join key, in a representation that both sides share. `codes`:
+    the columns of pool codes. `take`: the columns that are output.
+    """
 
     width: int
     kind: int
@@ -114,7 +120,8 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class ConjunctionSpec:
-    """`negated`: tuples of the left while none of the right with their key holds."""
+    """A conjunction. `negated`: left tuples that hold while no right tuple with their key does. `lates`: the delays of
+    both inputs."""
 
     left: Side
     right: Side
@@ -147,7 +154,7 @@ class ConjunctionStretches(InRounds):
         self.met = [Rows(side.width) for side in self.sides]
 
     def shrink(self, inputs: Sequence[Table]) -> Table:
-        """Do nothing: the negated side does not change."""
+        """Return the pairs that may not continue in the stretch, because one of their tuples may not."""
         tuples = [self.tuples[n].slots(inputs[n], self.columns[n], insert=False, groups=True) for n in range(2)]
         keys = [self.keys.slots(inputs[n], self.key[n], insert=False) for n in range(2)]
         pairs, made = _lose(
@@ -160,14 +167,15 @@ class ConjunctionStretches(InRounds):
         return self._pairs(self._known(0, pairs[:made, 0]), places, right, places[: rows(right)], start, end)
 
     def _known(self, side: int, tuples: Ints) -> Table:
-        """Tuples of a side as rows that hold throughout the stretch."""
+        """Return tuples of a side as rows that hold throughout the stretch."""
         made = np.zeros((FIRST + self.sides[side].width, len(tuples)), np.int64)
         made[START], made[END] = self.stretch[0], self.stretch[1]
         made[FIRST + self.columns[side]] = self.tuples[side].known[tuples].T
         return made
 
     def _on(self, side: int, table: Table) -> tuple[Ints, Table]:
-        """Rows of one side by the tuples of the other, `side`, that go on: which rows, and these."""
+        """Pair rows of one side with the continuing tuples of the other side, `side`. Return the row numbers and the
+        tuples."""
         keys = self.keys.slots(table, self.key[1 - side], insert=False)
         pairs, made = _facing(
             keys, self.chains[side], self.state[side], self.gone[side], np.empty((max(1, len(keys)), 2), np.int64)
@@ -232,12 +240,12 @@ class ConjunctionStretches(InRounds):
 
 
 AHEAD = 16
-"""Changes: so far ahead what is known of a tuple is asked for."""
+"""The number of changes to prefetch ahead."""
 
 
 @inside
 def link(state, chains, p, key, turn):  # type: ignore[no-untyped-def]
-    """A tuple holds from now on, the last under its key (-1: under none)."""
+    """Mark a tuple as holding, and append it to the chain of its key (-1: no key)."""
     state[p, HOLDS], state[p, AFTER], state[p, BEFORE], state[p, TURN] = 1, -1, -1, turn
     if key < 0:
         return
@@ -269,7 +277,10 @@ def unlink(state, chains, p, key):  # type: ignore[no-untyped-def]
 
 @inside
 def _turned(state, chains, p, key, begun, turn):  # type: ignore[no-untyped-def]
-    """A tuple begins or ends to hold. Gives whether it changes anything, 2 where it is the only one under its key."""
+    """Let a tuple begin to hold or stop holding.
+
+    Return 0 if nothing changes, 2 if it is the only one with its key, else 1.
+    """
     if begun == state[p, HOLDS]:
         return 0
     alone = key < 0
@@ -284,7 +295,7 @@ def _turned(state, chains, p, key, begun, turn):  # type: ignore[no-untyped-def]
 
 @njit()
 def _linked(state, chains, keys):  # type: ignore[no-untyped-def]
-    """All tuples hold, in this order; their cells and those of their keys are there."""
+    """Let all tuples hold, in this order. `state` and `chains` must have rows for all of them."""
     for p in range(len(keys)):
         link(state, chains, p, keys[p], p)
 
@@ -293,9 +304,11 @@ def _linked(state, chains, keys):  # type: ignore[no-untyped-def]
 def _meet(  # type: ignore[no-untyped-def]
     order, count, begins, tuples, keys, negated, turn, left, right, left_chains, right_chains, pairs
 ):
-    """Changes of both sides (the first `count` are the left's) in order. Gives what they make: rows (change, tuple of
-    the left, of the right, whether it begins), which grow as they must, and how many. State and chains have room for
-    all tuples and keys."""
+    """Process changes of both sides in order; the first `count` are of the left side.
+
+    Return the changes of pairs and their count. Each is a row (change, left tuple, right tuple, 1 for a beginning);
+    `pairs` grows as needed. `state` and chains must have room for all tuples and keys.
+    """
     made = 0
     for at in range(len(order)):
         if at + AHEAD < len(order):
@@ -338,7 +351,8 @@ def _meet(  # type: ignore[no-untyped-def]
 
 @njit()
 def _put_pairs(table, pairs, known, columns, place, first):  # type: ignore[no-untyped-def]
-    """Into the rows from `first` on of a table of pairs the columns of the tuples that stand at `place` in them."""
+    """Write tuples of pairs into a table, from row `first` on. `place`: the column of the pairs with the tuples'
+    numbers."""
     for row in range(len(columns)):
         for i in range(len(pairs)):
             table[first + row, i] = known[pairs[i, place], columns[row]]
@@ -352,7 +366,8 @@ class HoldingAlone:
     _state: Callable[[], Arrays]
 
     def unmatched(self, side: int, width: int, watermark: int) -> WaitingRows:
-        """See `cep.operators.goals.contract`. They hold at the watermark; under NOT, those that the other side ends."""
+        """See `cep.operators.goals.contract`. Return tuples that hold alone at the watermark; under NOT, those that the
+        other side suppresses."""
         state = self._state()
         tuples = state["left"], state["right"]
         places = [[own.columns.index(column) for column in own.key] for own in self.sides]
@@ -430,7 +445,7 @@ class ConjunctionGoal(HoldingAlone, NumberedState, ConjunctionStretches):
         return self.waiting.due()
 
     def pending(self) -> int:
-        """Each change that waits may meet all that holds on the other side."""
+        """Return an upper bound: each waiting change may pair with all tuples of the other side."""
         return self.waiting.count * (1 + max(keys.count for keys in self.tuples))
 
     def _numbers(self) -> int:
@@ -491,8 +506,8 @@ class ConjunctionGoal(HoldingAlone, NumberedState, ConjunctionStretches):
 
 
 LEFT, RIGHT, ALONE = 1, 2, 4
-"""Flags of a tuple: the left side holds; the right side holds; it lacks a value, so that it meets no other."""
-"""Changes: so far ahead what is known of a tuple is asked for."""
+"""Flags of a tuple: the left side holds; the right side holds; a value is missing, so it has no partner."""
+"""The number of changes to prefetch ahead."""
 
 
 def matches(spec: ConjunctionSpec) -> bool:
@@ -504,9 +519,13 @@ def matches(spec: ConjunctionSpec) -> bool:
 def _matched(  # type: ignore[no-untyped-def]
     left, left_code, left_begins, right, right_code, right_begins, negated, flags, made
 ):
-    """Changes of both sides, each sorted: of one code the left's ends and then what begins there; where it is negated,
-    of the right's first what begins. Gives rows (tuple, code, whether it begins), one a change at most, for which there
-    is room, and how many. `flags` are there for all tuples."""
+    """Process sorted changes of both sides for the same tuples. Write the resulting changes to `made`; return their
+    count.
+
+    At one code, ends are processed before beginnings, and the left before the right. If `negated`, beginnings and ends
+    of the right change places. There is at most one result per change, as a column (tuple, code, 1 for a beginning).
+    `flags` has a row for each tuple.
+    """
     n, m = len(left), len(right)
     i = j = count = 0
     while i < n or j < m:
@@ -566,7 +585,7 @@ class MatchedConjunctionGoal(ConjunctionGoal):
         return table
 
     def _slots(self, table: Table, side: int) -> Ints:
-        """The numbers of tuples, of which flags are there from now on."""
+        """Return the numbers of tuples, and make room for their flags."""
         before = self.keys.count
         slots = self.keys.slots(table, self.key[side], groups=True)
         if self.keys.count > before:
@@ -614,7 +633,7 @@ class MatchedConjunctionGoal(ConjunctionGoal):
 
 
 def conjunction_of(node: Conjunction, builder: GoalBuilder, number: int) -> Goal:
-    """The goal of a node. On a cycle it is the general one, which can follow what holds no more."""
+    """Return the goal of a node. On a cycle it is the general one, which supports evaluation in rounds."""
     left, right = builder.types(node.left), builder.types(node.right)
     mine, theirs = builder.keys(node.key, left, right)
     left_key, left_added = builder.widened_key(mine, left)

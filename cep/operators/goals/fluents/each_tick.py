@@ -75,7 +75,7 @@ class TickAtomsGoal(Untimed, DeclaredState):
         self.seen, self.now = state["seen"].copy(), int(state["now"][0, 0])
 
     def together(self, one: Arrays, other: Arrays) -> Arrays:
-        """See `cep.operators.goals.contract`. Atoms of the earlier of both last ticks are dropped."""
+        """See `cep.operators.goals.contract`. Only the atoms of the later of the two last ticks are kept."""
         now = max(int(one["now"][0, 0]), int(other["now"][0, 0]))
         seen = [each["seen"] for each in (one, other) if int(each["now"][0, 0]) == now]
         return {"seen": np.concatenate(seen), "now": np.array([[now]], np.int64)}

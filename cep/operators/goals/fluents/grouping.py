@@ -1,8 +1,8 @@
-"""Aggregates of formulas: of each group the tuples that hold, and what they come to, whenever that changes.
+"""The goal of aggregates of formulas: aggregates the tuples of each group that hold, whenever these change.
 
-goal(P):  at each code at which tuples of a group begin or end, its results end and others begin.
+goal(P):  at each time code at which tuples of a group begin or end, its old results end and new ones begin
 
-How many there are, and sums of whole numbers, are kept; for anything else all that holds in the group is looked at.
+Counts, and sums of integers, are updated. Other aggregates are computed from all tuples of the group.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
     from cep.operators.grouping import Grouping
 
-# of each group: how many of its tuples hold, whether it has results; then three words a result, and the result
+# Columns of a group: the number of tuples that hold, 1 if it has results; then, per result, three words and its value.
 SIZE, THERE = range(2)
 WORDS = 4
 
@@ -83,7 +83,7 @@ def _ranked(kind, parameter, found):  # type: ignore[no-untyped-def]
 
 @njit()
 def _most_often(k, head, size, state, values, ranks):  # type: ignore[no-untyped-def]
-    """The value that is there most often, the least of several: `ranks` are what values sort by."""
+    """Return the most frequent value in a group; of several, the one with the least rank in `ranks`."""
     found, rank = np.empty(size, np.int64), np.empty(size, np.int64)
     count, p = 0, head
     while p >= 0:
@@ -105,7 +105,7 @@ def _most_often(k, head, size, state, values, ranks):  # type: ignore[no-untyped
 
 @njit()
 def _result(kind, parameter, k, head, size, state, values, ranks):  # type: ignore[no-untyped-def]
-    """The bits of a result over the tuples of a group, `size` of them, from the first on."""
+    """Return the bits of a result over the `size` tuples of a group, beginning with `head`."""
     if kind == wide_partial_aggregates.MODE or kind == wide_partial_aggregates.MODE_FLOAT:
         best = _most_often(k, head, size, state, values, ranks)
         return NAN if kind == wide_partial_aggregates.MODE_FLOAT and best == MISSING else best
@@ -135,9 +135,11 @@ def _result(kind, parameter, k, head, size, state, values, ranks):  # type: igno
 def _regroup(  # type: ignore[no-untyped-def]
     order, slots, code, begins, tuples, kinds, parameters, turn, state, chains, groups, values, ranks
 ):
-    """Changes by group, then code. Gives rows (group, code, whether it begins, results), two a group and code at most,
-    for which there is room, and how many. State, chains, groups, values and, of modes, ranks have room for all tuples
-    and groups."""
+    """Process changes, ordered by group, then by code. Return the changed results and their count.
+
+    Each is a row (group, code, 1 for a beginning, results); there are at most two per group and code. The arrays must
+    have room for all tuples and groups; `ranks` is used only for modes.
+    """
     many = len(kinds)
     given = np.empty((2 * len(order), 3 + many), np.int64)
     fresh = np.empty(many, np.int64)
@@ -257,7 +259,7 @@ class GroupingGoal(NumberedState):
         return given, int(count)
 
     def _reserve(self, before: int) -> None:
-        """Room for all tuples and groups; the values of the tuples from `before` on."""
+        """Make room for all tuples and groups, and compute the values of the tuples from `before` on."""
         self.state = filled_room(self.state, self.tuples.count, 0)
         self.values = filled_room(self.values, self.tuples.count, 0)
         self.chains = filled_room(self.chains, self.keys.count, -1)
@@ -278,7 +280,7 @@ class GroupingGoal(NumberedState):
             values, first = self.values[: self.tuples.count, k], before
             if k in self.labels:
                 if self.labels[k].meet(values[before:]):
-                    first = 0  # others have new ones
+                    first = 0  # the labels of earlier values have changed
                 self.ranks[first : len(values), k] = self.labels[k].of(values[first:])
             elif self.spec.kinds[k] == wide_partial_aggregates.MODE_FLOAT:
                 fresh = values[before:] = bits(np.ascontiguousarray(values[before:]).view(np.float64) + 0.0)
@@ -326,7 +328,7 @@ class GroupingGoal(NumberedState):
         }
 
     def _become(self, state: Arrays) -> None:
-        """The same as when all that holds began just now."""
+        """Load a state, by letting all its tuples begin now."""
         self._clear()
         known = state["tuples"]
         table = np.zeros((FIRST + self.spec.width, len(known)), np.int64)
@@ -348,7 +350,7 @@ class GroupingGoal(NumberedState):
 
 
 def grouping_of(node: Grouping, builder: GoalBuilder) -> Goal:
-    """The goal of a node."""
+    """Return the goal of a node."""
     types = builder.types(node.child)
     results = results_of(node.results, types, builder)
     parameters = tuple(float(result.parameter or 0) for result in node.results)

@@ -1,8 +1,8 @@
-"""Conditions on fluents at a time of the past: of each tuple the intervals in which it held, as far back as is asked.
+"""The goal of conditions on fluents at a past time: it keeps the intervals in which each tuple held.
 
-goal(L, F):  each L = [a, b] with a time t <= b meets the tuples of F with an interval that t lies in.
+goal(L, F):  pairs each L = [a, b] that has a time t <= b with the tuples of F that held at t
 
-Ends of intervals are codes, two for a microsecond: the point t is 2t, the gap after it 2t + 1.
+Ends of intervals are time codes, two per microsecond: the instant t is 2t, the gap after it 2t + 1.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
     from cep.operators.held_at import HeldAt
 
-# of each interval: its first and last code, its key, the one of its key before it, its tuple, the name of what began it
+# Columns of an interval: first and last code, key, the previous interval of the key, tuple, name of its beginning.
 BEGIN, LAST, KEY, OLDER, TUPLE, NAME = range(6)
 CELLS = 6
 OPEN = END_OF_TIME
-"""The last code of what still holds."""
+"""The last code of an interval that has not ended."""
 
 
 @njit()
 def _absorb(edges, tuples, slots, kind_row, cells, count, newest, latest):  # type: ignore[no-untyped-def]
-    """Take edges in, at most an interval for each, for which `cells` has room; gives how many there are then."""
+    """Add beginnings and ends to the intervals; return the new number of intervals. `cells` must have room for one per
+    row."""
     for j in range(edges.shape[1]):
         slot, p, kind, time = slots[j], tuples[j], edges[kind_row, j], edges[END, j]
         if slot < 0:
@@ -62,8 +63,11 @@ def _absorb(edges, tuples, slots, kind_row, cells, count, newest, latest):  # ty
 
 @njit()
 def _ask(left, slots, at_row, back, negated, single, cells, newest, pairs):  # type: ignore[no-untyped-def]
-    """Pairs (row of the left, tuple, name), which grow as they must, and how many; `negated`: one for each left that
-    meets nothing. `single`: a key has one tuple, whose intervals are in order."""
+    """Return pairs (left row, tuple, name) and their count; `pairs` grows as needed.
+
+    `negated`: instead return each left row that meets no tuple. `single`: each key has one tuple, whose intervals are
+    in order.
+    """
     made = 0
     for i in range(left.shape[1]):
         time, end = left[at_row, i], left[END, i]
@@ -91,8 +95,11 @@ def _ask(left, slots, at_row, back, negated, single, cells, newest, pairs):  # t
 
 @dataclass(frozen=True, slots=True)
 class HeldAtSpec(HoldingSpec):
-    """`at`: the column of the left that has the time; `back`: how far it lies before the end at most, in microseconds,
-    None: nothing bounds it; `single`: a key has one tuple."""
+    """The specification of a condition at a past time. `at`: the left column with the time.
+
+    `back`: how long before the end that time can be, in microseconds; None if unbounded. `single`: each key has one
+    tuple.
+    """
 
     at: int
     back: int | None
@@ -100,11 +107,11 @@ class HeldAtSpec(HoldingSpec):
 
 
 class HeldAtGoal(HoldingGoal):
-    """The goal of one HeldAt node. Inputs: the left, the fluent's edges."""
+    """The goal of one HeldAt node. Inputs: the left occurrences, and the beginnings and ends of the fluent."""
 
     spec: HeldAtSpec
     watched = 1024
-    """From how many intervals on those are dropped that nothing can ask for any more."""
+    """The number of intervals from which on unneeded intervals are dropped."""
 
     def _begin(self) -> None:
         self.ahead.known = None
@@ -116,13 +123,13 @@ class HeldAtGoal(HoldingGoal):
         self.latest = np.full((0, 1), -1, np.int64)
 
     def touched(self, inputs: Sequence[Table], frontier: Frontier) -> Touched:
-        """See `cep.operators.goals.checkpoint`. Edges end the latest interval of their tuple."""
+        """See `cep.operators.goals.checkpoint`. An end changes the latest interval of its tuple."""
         _, slots, tuples = self.ahead.look(inputs[1])
         latest = self.latest[tuples, 0]
         return {"count": ALL, "newest": slots[slots >= 0], "latest": tuples, "cells": latest[latest >= 0]}
 
     def _edges(self, table: Table) -> tuple[Table, Ints, Ints]:
-        """Edges in their order, with their keys and tuples, for which there is room."""
+        """Return beginnings and ends in order, with their keys and tuples, and make room for these."""
         right = in_turn(table, self.spec.kind)
         slots = self.keys.slots(right, self.right_key)
         tuples = self.tuples.slots(right, self.columns, groups=True)
@@ -145,7 +152,7 @@ class HeldAtGoal(HoldingGoal):
         return self._paired(left, pairs[:made])
 
     def _room(self, count: int) -> None:
-        """Room for so many intervals, and for all keys and tuples."""
+        """Make room for `count` intervals, and for all keys and tuples."""
         self.cells = filled_room(self.cells, count, 0)
         self.newest = filled_room(self.newest, self.keys.count, -1)
         self.latest = filled_room(self.latest, self.tuples.count, -1)
@@ -174,7 +181,7 @@ class HeldAtGoal(HoldingGoal):
     # --- state ---
 
     def _state(self) -> Arrays:
-        """All intervals, in the order in which they began."""
+        """Return all intervals, in the order in which they began."""
         cells = self.cells[: self.count]
         return {
             "tuples": self.tuples.known[cells[:, TUPLE]],
@@ -189,7 +196,7 @@ class HeldAtGoal(HoldingGoal):
         return {"tuples": tables["tuples"], "keys": tables["keys"], "spans": spans, "names": tables["names"]}
 
     def _become(self, state: Arrays) -> None:
-        """The same as when all of it had come."""
+        """Load a state."""
         self._begin()
         count = len(state["spans"])
         table = np.zeros((FIRST + self.spec.right_width, count), np.int64)
@@ -218,7 +225,7 @@ class HeldAtGoal(HoldingGoal):
 
 
 def _before(slots: Ints) -> Ints:
-    """For each number the one before it with the same slot, or -1."""
+    """Return, for each position, the previous one with the same slot, or -1."""
     order = np.argsort(slots, kind="stable")
     before = np.full(len(slots), -1, np.int64)
     same = slots[order][1:] == slots[order][:-1]
@@ -227,7 +234,7 @@ def _before(slots: Ints) -> Ints:
 
 
 def held_at_of(node: HeldAt, builder: GoalBuilder) -> Goal:
-    """The goal of a node."""
+    """Return the goal of a node."""
     spec, added, types = spec_of(node, builder)
     single = {other for _, other in node.key} | {node.kind} == set(range(len(types[1])))
     common = {each.name: getattr(spec, each.name) for each in fields(spec)}

@@ -1,6 +1,6 @@
-"""Conditions on fluents: what holds at the end of an occurrence, kept from the instants at which it begins and ends.
+"""The goal of conditions on fluents: it keeps the tuples that hold, and tests them at the end of each occurrence.
 
-goal(L, F):  of F what holds, by key; each L = [a, b] meets what began before b and did not end before b.
+goal(L, F):  pairs each L = [a, b] with the tuples of F that began before b and have not ended before b
 """
 
 from __future__ import annotations
@@ -37,21 +37,23 @@ if TYPE_CHECKING:
     from cep.operators.holding import Holding
     from cep.rules.expressions.evaluate import Evaluation
 
-# of each tuple of the fluent: whether it holds, its key, its neighbours under that key, the name of what began it
+# Columns of a tuple: 1 if it holds, its key, its neighbours in the chain of the key, name of its beginning.
 HOLDS, KEY, AFTER, BEFORE_IT, NAME = range(5)
 CELLS = 5
 
 
 @njit()
 def _meet(left, right, left_slots, tuples, right_slots, kind_row, negated, state, chains, pairs):  # type: ignore[no-untyped-def]
-    """Arrivals of both sides in order; of one instant first what the right is from it on, then the left's. Gives pairs
-    (row of the left, tuple, name), which grow as they must, and how many; `negated`: one for each left that meets
-    nothing."""
+    """Process both sides in order of arrival. Return pairs (left row, tuple, name) and their count; `pairs` grows.
+
+    At one instant, beginnings and ends that apply at the instant itself come first, then left rows, then those that
+    apply just after it. `negated`: instead return each left row that meets no tuple.
+    """
     n, m = left.shape[1], right.shape[1]
     i = j = made = 0
     while i < n or j < m:
         first = i < n and (j == m or left[END, i] <= right[END, j])
-        if first and j < m and left[END, i] == right[END, j]:  # what is so from just after it on comes later
+        if first and j < m and left[END, i] == right[END, j]:  # changes just after the instant come later
             first = right[kind_row, j] == BEGINS or right[kind_row, j] == ENDS
         if first:
             slot = left_slots[i]
@@ -98,8 +100,11 @@ def _meet(left, right, left_slots, tuples, right_slots, kind_row, negated, state
 
 @njit()
 def _touched(tuples, slots, state, chains, found, known):  # type: ignore[no-untyped-def]
-    """The tuples of edges, those beside them and the last of their keys; and these keys. Gives how many. `found` has
-    room for four an edge, `known` for one."""
+    """Find the tuples and keys whose state may change through these beginnings and ends. Return the number of each.
+
+    These are the tuples themselves, their neighbours, and the last tuples of their keys. `found` must have room for
+    four per row, `known` for one.
+    """
     count = held = 0
     for j in range(tuples.shape[0]):
         p, slot = tuples[j], slots[j]
@@ -121,8 +126,11 @@ def _touched(tuples, slots, state, chains, found, known):  # type: ignore[no-unt
 
 @dataclass(frozen=True, slots=True)
 class HoldingSpec:
-    """Keys are argument columns of one representation; `own`: the columns of the fluent, without `kind` and what was
-    appended as keys; `all_of`: those and the appended; `codes`: of the right, the columns that hold pool codes."""
+    """Columns of a condition on a fluent. Key columns of both sides have the same representation.
+
+    `kind`: the right column with the kind of change. `take`: the right columns that are output. `codes`: the right
+    columns of pool codes.
+    """
 
     left_width: int
     left_key: tuple[int, ...]
@@ -135,7 +143,7 @@ class HoldingSpec:
 
 
 class HoldingGoal(NumberedState, Untimed):
-    """The goal of one Holding node. Inputs: the left, the fluent's edges."""
+    """The goal of one Holding node. Inputs: the left occurrences, and the beginnings and ends of the fluent."""
 
     def __init__(self, spec: HoldingSpec, lineage: Lineage | None = None) -> None:
         self.spec = spec
@@ -154,8 +162,8 @@ class HoldingGoal(NumberedState, Untimed):
         self.chains = np.full((0, 2), -1, np.int64)
 
     def touched(self, inputs: Sequence[Table], frontier: Frontier) -> Touched:
-        """See `cep.operators.goals.checkpoint`. Tuples are linked behind the last of their key, and those beside them
-        to each other when they go."""
+        """See `cep.operators.goals.checkpoint`. A beginning changes the last tuple of its key, an end both
+        neighbours."""
         _, slots, tuples = self.ahead.look(inputs[1])
         if PICKED * len(tuples) >= len(self.state):
             return {"state": ALL, "chains": ALL}
@@ -165,7 +173,7 @@ class HoldingGoal(NumberedState, Untimed):
         return {"state": found[:count], "chains": known[:held]}
 
     def _edges(self, table: Table) -> tuple[Table, Ints, Ints]:
-        """Edges in their order, with their keys and tuples, for which there is room."""
+        """Return beginnings and ends in order, with their keys and tuples, and make room for these."""
         right = in_turn(table, self.spec.kind)
         slots = self.keys.slots(right, self.right_key)
         tuples = self.tuples.slots(right, self.columns, groups=True)
@@ -195,7 +203,7 @@ class HoldingGoal(NumberedState, Untimed):
             table = np.concatenate([table, self.tuples.known[pairs[:, 1]][:, places].T])
         if not spec.negated and len(spec.take) + len(spec.right_key) < len(self.columns):
             found = np.concatenate([pairs[:, [0]].T, table[FIRST + spec.left_width :]])
-            first = np.sort(np.unique(found, axis=1, return_index=True)[1])  # of several that do not differ one
+            first = np.sort(np.unique(found, axis=1, return_index=True)[1])  # one of several equal rows
             table, pairs = np.ascontiguousarray(table[:, first]), pairs[first]
         if self.lineage is not None and not spec.negated:
             parts = table[IDENTITY].copy()
@@ -211,7 +219,7 @@ class HoldingGoal(NumberedState, Untimed):
     # --- state ---
 
     def _state(self) -> Arrays:
-        """Return the tuples that hold, by key, each key's in the order in which they began."""
+        """Return the tuples that hold, sorted by key; those of a key are in the order in which they began."""
         held = np.flatnonzero(self.state[: self.tuples.count, HOLDS] == 1)
         rank = np.empty(self.tuples.count, np.int64)
         count = 0
@@ -235,7 +243,7 @@ class HoldingGoal(NumberedState, Untimed):
         }
 
     def _become(self, state: Arrays) -> None:
-        """The same as when all of it began just now."""
+        """Load a state, by letting all its tuples begin now."""
         self._begin()
         count = len(state["tuples"])
         right = np.zeros((FIRST + self.spec.right_width, count), np.int64)
@@ -266,7 +274,7 @@ class HoldingGoal(NumberedState, Untimed):
 
 
 def in_turn(edges: Table, kind: int) -> Table:
-    """Edges of fluents in their order: of one instant those first that are from the instant itself on."""
+    """Return beginnings and ends in order. At one instant, those that apply at the instant itself come first."""
     edges = contiguous(edges)
     kinds = edges[FIRST + kind]
     at_once = (kinds == BEGINS_AT) | (kinds == ENDS_AT)
@@ -276,7 +284,7 @@ def in_turn(edges: Table, kind: int) -> Table:
 
 
 def holding_of(node: Holding, builder: GoalBuilder) -> Goal:
-    """The goal of a node."""
+    """Return the goal of a node."""
     spec, added, types = spec_of(node, builder)
     return widened(HoldingGoal(spec, builder.lineage), added, types)
 
@@ -307,14 +315,14 @@ def spec_of(
 
 
 def widened(goal: HoldingGoal, added: Sequence[Sequence[Evaluation]], types: Sequence[Sequence[str]]) -> Goal:
-    """The goal behind inputs that get these key columns appended."""
+    """Return the goal, wrapped if key columns must be appended to its inputs."""
     if added[0]:
         return NarrowedHolding(goal, added, types, len(types[0]))
     return with_converted_keys(goal, ((), added[1]), types)
 
 
 class NarrowedHolding(WithConvertedKeys):
-    """A goal whose left side got key columns appended that stand in the midst of its output, and leave it again."""
+    """A wrapper that appends key columns to the left input, and removes them from the middle of the output."""
 
     def __init__(
         self, goal: HoldingGoal, added: Sequence[Sequence[Evaluation]], types: Sequence[Sequence[str]], width: int

@@ -1,8 +1,8 @@
-"""The reviser of conditions on fluents. It keeps each key's occurrences in the window, and its tuples' beginnings and
-ends.
+"""The reviser of conditions on fluents. It keeps each key's occurrences in the window, and the beginnings and ends of
+its tuples.
 
-Where what begins and ends changes, the occurrences of its key after it are looked at again: what held at them then and
-now, by two sweeps over the beginnings and ends side by side.
+If beginnings or ends change, later occurrences of the key are tested again. Two sweeps run side by side over the
+beginnings and ends: one computes which tuples held before the revision, the other which hold now.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ from cep.operators.goals.keyed_rows import (
 from cep.operators.goals.keys import Keys, grow
 from cep.operators.goals.reviser import Revised, Reviser, apart
 
-# an edge: when, whether the tuple begins or ends, which it is; and how many hold after it
+# Columns of an edge, a beginning or end: time, 1 for a beginning, tuple, and how many tuples of the key hold after it.
 E_END, E_BEGINS, E_TUPLE, E_HELD = range(4)
-# of each tuple: its place in the lists of those that held, that hold, and of which one is so and the other is not,
-# counted from 1; 0: it is not there; and whether an edge of it was seen
+# Columns of a tuple: its place, from 1 (0: none), in the lists of tuples that held, that hold, and that do only one
+# of both; and a mark that an edge of it was seen.
 OLD, NEW, OTHER, SEEN = range(4)
 
 
 @inside
 def _into(lists, places, which, tuple_):  # type: ignore[no-untyped-def]
-    """A tuple into a list, the first of whose cells says how many it has."""
+    """Add a tuple to a list. The first cell of a list is its length."""
     lists[which, 0] += 1
     lists[which, lists[which, 0]] = tuple_
     places[tuple_, which] = lists[which, 0]
@@ -75,7 +75,7 @@ def _out_of(lists, places, which, tuple_):  # type: ignore[no-untyped-def]
 
 @inside
 def _passed(edges, i, lists, places, which):  # type: ignore[no-untyped-def]
-    """An edge is passed by the sweep of what held (OLD) or holds (NEW)."""
+    """Let the sweep of the old state (OLD) or of the new state (NEW) pass a beginning or end."""
     tuple_ = edges[i, E_TUPLE]
     there = places[tuple_, which] > 0
     if there == (edges[i, E_BEGINS] == 1):
@@ -92,8 +92,12 @@ def _passed(edges, i, lists, places, which):  # type: ignore[no-untyped-def]
 
 @njit()
 def _met(left, lists, places, which, negated, differing, pairs, count):  # type: ignore[no-untyped-def]
-    """Pairs (number of the row of the left, tuple) of a row, which grow as they must, and how many there are then: with
-    what holds in a sweep, `differing`: and not in the other; `negated`: with nothing, where nothing does."""
+    """Append the pairs (number of the left row, tuple) of one left row to `pairs`, which grows. Return `pairs` and the
+    new count.
+
+    The tuples are those that hold in the sweep `which`; with `differing`, only those that do not hold in the other one.
+    `negated`: append (row, -1) if no tuple holds.
+    """
     if negated:
         if lists[which, 0] == 0:
             pairs = grow(pairs, count + 1) if count == pairs.shape[0] else pairs
@@ -129,8 +133,11 @@ def _emptied(lists, places):  # type: ignore[no-untyped-def]
 
 @bare
 def _held(edges, at, before, most, lists, places):  # type: ignore[no-untyped-def]
-    """The tuples of a key that hold behind the edges from `at` to `before`, held and hold: the last edges of so many
-    are beginnings. Gives whether they are among so many edges at `most`; else the lists stay."""
+    """Fill both lists with the tuples that hold after the rows `at` to `before` of a key.
+
+    It reads the rows backwards until it has found as many beginnings as tuples hold. Returns False, and leaves the
+    lists unchanged, if that takes more than `most` rows.
+    """
     count = edges[before - 1, E_HELD] if before > at else 0
     first = before
     while count > 0 and before - first < most:
@@ -142,7 +149,7 @@ def _held(edges, at, before, most, lists, places):  # type: ignore[no-untyped-de
         _emptied(lists, places)
     for i in range(before - 1, first - 1, -1):
         tuple_ = edges[i, E_TUPLE]
-        if places[tuple_, SEEN] == 1:  # it is its last edge
+        if places[tuple_, SEEN] == 1:  # the last edge of the tuple
             places[tuple_, SEEN] = 0
             if count == 0 and edges[i, E_BEGINS] == 1:
                 _into(lists, places, OLD, tuple_)
@@ -163,7 +170,7 @@ def _next_end(rows, i, last, changes, c, stop):  # type: ignore[no-untyped-def]
 
 @inside
 def _next_change(edge_changes, c, stop, left_changes, d, until):  # type: ignore[no-untyped-def]
-    """The same of changes of both sides."""
+    """Return the next end among changes of both sides, or END_OF_TIME."""
     edge = _next_end(edge_changes, 0, 0, edge_changes, c, stop)
     return min(edge, _next_end(left_changes, 0, 0, left_changes, d, until))
 
@@ -173,11 +180,17 @@ def sweep(  # type: ignore[no-untyped-def]
     edge_changes, edges, edge_spans, left_changes, left, left_spans, before_now, negated, wholly, lists, places, found,
     was, now, ended,
 ):  # fmt: skip
-    """Put changes of both sides in, for which each key has room; `lists` has room for its tuples. Gives the occurrences
-    `found`, each with how often it was and is there, pairs of them with the tuples that they met and now meet, the
-    tuples that hold now, as they did not, or do not any more (`ended`, with room for all edges that change), how
-    many keys have changes up to `before_now`, and how many changes were none. `wholly`: pairs of an occurrence are
-    given with all its tuples where one of them is another."""
+    """Apply changes of both sides, and compute which pairs of occurrences and tuples change.
+
+    Each key must have room for its changes, `lists` for its tuples, and `ended` for all changed beginnings and ends.
+    `wholly`: return all pairs of an occurrence if one of them changes. Returns:
+
+     - `found`, `counted`: the occurrences with changed pairs, each with its old and new multiplicity, and their number
+     - `was`, `old`, `now`, `new`: their old and their new pairs, with the number of each
+     - `ends`: the number of tuples whose final state changes, which are written to `ended`
+     - `again`: the number of keys with changes up to `before_now`
+     - `wrong`: the number of changes that contradict the rows
+    """
     c = d = counted = old = new = ends = again = wrong = 0
     words = left.shape[1] - 1
     while c < edge_changes.shape[0] or d < left_changes.shape[0]:
@@ -192,7 +205,7 @@ def sweep(  # type: ignore[no-untyped-def]
             until = same_key(left_changes, d)
         since = _next_change(edge_changes, c, stop, left_changes, d, until)
         again += since <= before_now
-        # room for what comes: edges and occurrences from x and i on go to y and j
+        # Make room for new rows: edges from x on are moved to y, occurrences from i on to j.
         at, begin = edge_spans[number, AT], left_spans[number, AT]
         last, beyond = at + edge_spans[number, COUNT], begin + left_spans[number, COUNT]
         y, j = first_from(edges, at, last, since), first_from(left, begin, beyond, since)
@@ -202,7 +215,7 @@ def sweep(  # type: ignore[no-untyped-def]
         last, beyond = last + x - y, beyond + i - j
         wrong += not _held(edges, at, y, y - at, lists, places)
         while True:
-            if lists[OTHER, 0] == 0:  # up to the next change all is as it was
+            if lists[OTHER, 0] == 0:  # nothing differs up to the next change
                 if c == stop and d == until:
                     break
                 since = _next_change(edge_changes, c, stop, left_changes, d, until)
@@ -253,7 +266,7 @@ def sweep(  # type: ignore[no-untyped-def]
         moved(edges, x, last, y - x)
         moved(left, i, beyond, j - i)
         edge_spans[number, COUNT], left_spans[number, COUNT] = y + last - x - at, j + beyond - i - begin
-        for place in range(1, lists[OTHER, 0] + 1):  # what holds in the end, where it is not what held
+        for place in range(1, lists[OTHER, 0] + 1):  # tuples whose final state differs
             ended[ends] = lists[OTHER, place]
             ends += 1
         _emptied(lists, places)
@@ -262,8 +275,10 @@ def sweep(  # type: ignore[no-untyped-def]
 
 @bare
 def edges_of(table, kind_row, slots, tuples, made):  # type: ignore[no-untyped-def]
-    """The rows of a fluent's table of changes that begin or end one of its tuples, and have a key, as changes; gives
-    how many."""
+    """Convert a fluent's table of changes to changes of keyed rows; return their count.
+
+    Rows without a key, and rows that neither begin nor end a tuple, are left out.
+    """
     count = 0
     for i in range(table.shape[1]):
         kind = table[kind_row, i]
@@ -280,7 +295,7 @@ def edges_of(table, kind_row, slots, tuples, made):  # type: ignore[no-untyped-d
 
 @inside
 def _into_table(found, pairs, i, times, sign, tuples, taken, table, place):  # type: ignore[no-untyped-def]
-    """A pair, so many times as a word of its occurrence says; gives the place behind it."""
+    """Write a pair into a table, once per multiplicity of its occurrence. Return the next place."""
     row, tuple_, width = pairs[i, 0], pairs[i, 1], found.shape[1] - R_REST - 2
     for _ in range(found[row, times]):
         table[END, place], table[START, place] = found[row, R_END], found[row, R_START]
@@ -295,8 +310,10 @@ def _into_table(found, pairs, i, times, sign, tuples, taken, table, place):  # t
 
 @bare
 def told(found, was, now, tuples, taken, table):  # type: ignore[no-untyped-def]
-    """Pairs of occurrences and tuples, those that were and those that are, each as often as its occurrence was or is
-    there, as a table of changes; `taken`: the places of the words of tuples that it has."""
+    """Write the old and the new pairs as a table of changes, each with the multiplicity of its occurrence.
+
+    `taken`: the columns of tuples that are output.
+    """
     place, words = 0, found.shape[1] - 2
     for i in range(was.shape[0]):
         place = _into_table(found, was, i, words, GOES, tuples, taken, table, place)
@@ -317,8 +334,7 @@ def told_rows(found, was, now):  # type: ignore[no-untyped-def]
 
 @bare
 def count_held(edges, spans, changes):  # type: ignore[no-untyped-def]
-    """With the edges of keys from their first change on how many tuples hold after them: edges of one begin and end
-    by turns."""
+    """Update the number of tuples that hold after each row, from the first change of each key on."""
     c = 0
     while c < changes.shape[0]:
         at, last = spans[changes[c, KEY], AT], spans[changes[c, KEY], AT] + spans[changes[c, KEY], COUNT]
@@ -332,7 +348,7 @@ def count_held(edges, spans, changes):  # type: ignore[no-untyped-def]
 
 @bare
 def without_ended(edges, spans, keys, floor, latest):  # type: ignore[no-untyped-def]
-    """Drop the edges of these keys at or before `floor`, except the beginning of a tuple that holds there.
+    """Drop these keys' beginnings and ends at or before `floor`, except the beginning of a tuple that holds there.
 
     `latest` has a cell for every tuple.
     """
@@ -354,8 +370,10 @@ def without_ended(edges, spans, keys, floor, latest):  # type: ignore[no-untyped
 
 
 class Edges(KeyedRows):
-    """Edges of fluents, with each how many tuples of its key hold after it: of what holds when they are forgotten the
-    beginning stays."""
+    """Beginnings and ends of tuples by key, each with the number of tuples of the key that hold after it.
+
+    When old rows are dropped, the beginnings of tuples that still hold are kept.
+    """
 
     def __init__(self) -> None:
         super().__init__(3, 1, bag=False)
@@ -435,7 +453,7 @@ class HoldingReviser:
 
     def _paired(self, found: Ints, times: Ints, pairs: Ints) -> Table:
         """Return the output rows for pairs of occurrences and tuples. `times`: the multiplicity of each occurrence."""
-        if (times > 1).any():  # each of these has a number of its own
+        if (times > 1).any():  # equal occurrences get separate numbers
             beyond = np.cumsum(times)
             found, several = np.repeat(found, times, axis=0), times[pairs[:, 0]]
             of_pair = np.arange(int(several.sum())) - np.repeat(np.cumsum(several) - several, several)
@@ -449,7 +467,7 @@ class HoldingReviser:
         return self.own._paired(table, named)
 
     def _without_key(self, left: Table) -> Table:
-        """Occurrences without a key, which meet nothing."""
+        """Return the occurrences without a key. They meet no tuple, so they only count under `not`."""
         if not self.spec.negated or not rows(left):
             return left[:, :0]
         found: Table = take(left, np.flatnonzero(self.keys_known.slots(left, self.own.left_key) < 0))

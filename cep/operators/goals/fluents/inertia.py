@@ -182,7 +182,7 @@ class InertiaGoal(NumberedState, Lasting):
     # --- state ---
 
     def _state(self) -> Arrays:
-        held = np.flatnonzero(self.state[: self.keys.count, HOLDS] == 1)  # of truths it is found ten times as fast
+        held = np.flatnonzero(self.state[: self.keys.count, HOLDS] == 1)  # flatnonzero is ten times as fast for bools
         heap = self.heap[: self.counts[S_HEAP]]
         kept = np.ascontiguousarray(self.state.take(held, axis=0)[:, :KEPT])
         if not len(heap):
@@ -220,7 +220,7 @@ class InertiaGoal(NumberedState, Lasting):
         self.state = np.zeros((len(state["held"]), CELLS), np.int64)
         self.state[:, :KEPT] = state["held"]
         heap = state["heap"]
-        heap = heap[np.lexsort((heap[:, TURN], heap[:, WHEN]))]  # sorted, it is a heap
+        heap = heap[np.lexsort((heap[:, TURN], heap[:, WHEN]))]  # a sorted array is a heap
         self.heap = heap.copy()
         self.heap[:, TURN] = np.arange(len(heap))
         self.counts = np.array([len(heap), len(heap), 0], np.int64)

@@ -1,4 +1,4 @@
-"""The kernel of inertia: at each instant the transitions of a key and its deadline decide what holds from then on."""
+"""The kernel of inertia: at each instant, the transitions and the deadline of a key decide what holds next."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from cep.operators.goals.fluents.timers import drop_timer, put_timer
 from cep.operators.goals.intrinsics import inside
 from cep.operators.goals.keys import grow
 
-# of each key: what holds, since when, when it is due (NEVER: not), the name of what began it, its order of arrival
+# Columns of a key: 1 if a value holds, the value, its start, its deadline (or NEVER), name and order of its beginning;
 HOLDS, VALUE, SINCE, DUE, NAME, ARRIVAL = range(6)
 KEPT = 6
-# and its place among those of the instant at hand, where it is one of them
+# and its place among the keys of the current instant, if it is one of them.
 PLACE = KEPT
 CELLS = KEPT + 1
-# of each key of the instant at hand: which it is, how many values were initiated (2: several), the first, its name;
-# whether the present one was initiated, whether it ends; whether the first initiated is terminated, or all are; the
-# order of arrival, and the name of what ends it
+# Columns of a key in the current instant: the key; the number of initiated values (2: several), the first, its name;
+# marks that the current value is initiated again, that it ends, and that the initiated one is terminated; the order of
+# arrival, and the name of what ends the value.
 OF, STARTED, NEXT, NEXT_NAME, AGAIN, STOPS, CANCELLED, FIRST_ORDER, STOPPER = range(9)
 AHEAD = 16
-"""Rows: the cells of a key are asked for before its turn comes."""
+"""The number of rows to prefetch ahead."""
 
 NEVER = 2 * END_OF_TIME - 1
 
-# a deadline waiting: when, in what order it was set, the key
+# Columns of a waiting deadline: time, order in which it was set, key.
 WHEN, TURN, SLOT = range(3)
 
-# a deadline as it is declared: whether of one value alone, which; how long; whether another value begins, which;
-# whether it is renewed; whether its value comes again by deadlines alone, so that they never end
+# Columns of a declared deadline: 1 if it is for one value only, that value; its duration; 1 if another value begins,
+# that value; 1 if it is renewed; 1 if deadlines alone lead back to it, so that they never end.
 D_ONE, D_VALUE, D_DURATION, D_NEXT, D_BECOMES, D_RENEWED, D_ENDLESS = range(7)
 DEADLINE = 7
 
-# what a step changes besides arrays: deadlines waiting, the turn of the next, rows given
+# Counts that a step changes: waiting deadlines, the order number of the next one, output rows.
 S_HEAP, S_TURN, S_GIVEN = range(3)
 
 
 @inside
 def _deadline_of(deadlines, value):  # type: ignore[no-untyped-def]
-    """The deadline of a value, -1: none."""
+    """Return the deadline of a value, or -1."""
     for d in range(deadlines.shape[0]):
         if deadlines[d, D_ONE] == 0 or deadlines[d, D_VALUE] == value:
             return d
@@ -51,8 +51,11 @@ def _deadline_of(deadlines, value):  # type: ignore[no-untyped-def]
 
 @inside
 def touch(state, now, count, slot, order):  # type: ignore[no-untyped-def]
-    """The key takes part in the instant; gives how many do. The places of others are from earlier instants, and wrong
-    (Briggs, Torczon: An efficient representation for sparse sets, 1993)."""
+    """Add a key to the current instant, unless it is already there. Return the number of keys in the instant.
+
+    PLACE of a key may be left over from an earlier instant, so it is checked by `now[place, OF]` (Briggs, Torczon: An
+    efficient representation for sparse sets, 1993).
+    """
     place = state[slot, PLACE]
     if place < count and now[place, OF] == slot:
         return count
@@ -70,7 +73,7 @@ def touch(state, now, count, slot, order):  # type: ignore[no-untyped-def]
 
 @inside
 def initiated(state, now, slot, value, name):  # type: ignore[no-untyped-def]
-    """A value is initiated at the instant at hand."""
+    """Initiate a value at the current instant."""
     place = state[slot, PLACE]
     if now[place, STARTED] == 0:
         now[place, STARTED] = 1
@@ -81,7 +84,7 @@ def initiated(state, now, slot, value, name):  # type: ignore[no-untyped-def]
     if state[slot, HOLDS]:
         if state[slot, VALUE] == value:
             now[place, AGAIN] = 1
-        else:  # it ends what holds, whatever becomes of it
+        else:  # it ends the current value in any case
             now[place, STOPS] = 1
             if now[place, STOPPER] == 0:
                 now[place, STOPPER] = name
@@ -101,7 +104,7 @@ def _give(given, count, start, end, order, name, other, slot, value, kind):  # t
 
 @inside
 def pass_deadline(state, now, slot, deadlines):  # type: ignore[no-untyped-def]
-    """The deadline of a key that takes part in the instant at hand is there."""
+    """Apply the deadline of a key at the current instant."""
     state[slot, DUE] = NEVER
     d = _deadline_of(deadlines, state[slot, VALUE])
     if deadlines[d, D_RENEWED] and now[state[slot, PLACE], AGAIN]:
@@ -114,7 +117,7 @@ def pass_deadline(state, now, slot, deadlines):  # type: ignore[no-untyped-def]
 
 @inside
 def terminated(state, now, slot, every, value, name):  # type: ignore[no-untyped-def]
-    """A value, or `every` one, is terminated at the instant at hand, all of whose initiations are known."""
+    """Terminate a value, or `every` value, at the current instant. All initiations must be known."""
     place = state[slot, PLACE]
     if state[slot, HOLDS] and (every or value == state[slot, VALUE]):
         now[place, STOPS] = 1
@@ -172,15 +175,17 @@ def decide(state, keys, t, now, deadlines, wanted, given, count, number):  # typ
 def inertia(  # type: ignore[no-untyped-def]
     transitions, slots, value_row, kind_row, deadlines, wanted, watermark, latest, state, heap, counts, given
 ):
-    """All instants up to the watermark: `transitions` is sorted by end and has none later. Deadlines that never end
-    pass up to `latest`. `state` has room for all slots, `heap` for a deadline more a row of `transitions`. Gives the
-    rows given, (start, end, order, name, other name, slot, value, kind), which grow as they must; three at most a key
-    and instant."""
+    """Process all instants up to the watermark. `transitions` is sorted by end, with none later than the watermark.
+
+    Endless deadlines are processed up to `latest`. Returns the output rows (start, end, order, name, other name, slot,
+    value, kind), at most three per key and instant; their array grows as needed. `state` must have room for all slots,
+    `heap` for one further deadline per transition.
+    """
     n = transitions.shape[1]
     keys = np.empty((n + counts[S_HEAP] + 1, STOPPER + 1), np.int64)
     i = 0
     while True:
-        # deadlines of what has ended, or was renewed, are none any more
+        # drop deadlines of values that have ended or were renewed
         while counts[S_HEAP] > 0:
             slot = heap[0, SLOT]
             if state[slot, HOLDS] and state[slot, DUE] == heap[0, WHEN]:

@@ -1,7 +1,7 @@
 """The reviser of inertia. It keeps each key's transitions in the window, each with the key's state after its instant.
 
-A transition that comes late is put between the others of its key. From its instant on the key is run as it was and as
-it is, side by side, until the same holds; the difference of what either run gives is the change.
+A late transition is inserted among the others of its key. From its instant on, the key is evaluated twice, with and
+without the change, until both states are equal. The differences between both outputs are the changes.
 """
 
 from __future__ import annotations
@@ -61,18 +61,20 @@ from cep.operators.goals.keyed_rows import (
 from cep.operators.goals.keys import Keys, grow
 from cep.operators.goals.reviser import KeyedReviser, Revised, Reviser
 
-# of a transition, behind its end, start and order: the value, what it does; how often it is there, and the cells of its
-# key after its instant
+# Columns of a transition after end, start and order: the value, the kind of transition, its multiplicity, and the state
+# of its key after its instant.
 T_VALUE, T_KIND, T_TIMES, T_AFTER = range(3, 7)
 WORDS = T_TIMES
-# of a row given: its end, and whether it is in both runs
+# Columns of an output row: its end, and a mark that both runs have it.
 G_END, G_BOTH = 1, 4
 
 
 @inside
 def _instant(table, first, last, now, state, keys, deadlines, wanted, given, count, number):  # type: ignore[no-untyped-def]
-    """The key whose cells are the first of `state` at an instant: these rows of a table, and its deadline. Gives how
-    many rows are given then."""
+    """Process one instant of the key in `state`: rows `first` to `last` of a table, and its deadline.
+
+    Returns the new number of output rows.
+    """
     among = 0
     for i in range(first, last):
         among = touch(state, keys, among, 0, table[i, R_ORDER])
@@ -90,7 +92,7 @@ def _instant(table, first, last, now, state, keys, deadlines, wanted, given, cou
 
 @njit()
 def _time_passes(table, until, state, keys, deadlines, wanted, given, count, number):  # type: ignore[no-untyped-def]
-    """The deadlines of a key up to `until`, where no transition is before; what is given grows as it must."""
+    """Process the deadlines of a key up to `until`, if no transition is earlier. `given` grows as needed."""
     while state[0, HOLDS] and state[0, DUE] <= until:
         given = grow(given, count + 3) if given.shape[0] < count + 3 else given
         count = _instant(table, 0, 0, state[0, DUE], state, keys, deadlines, wanted, given, count, number)
@@ -99,7 +101,8 @@ def _time_passes(table, until, state, keys, deadlines, wanted, given, count, num
 
 @inside
 def _same(one, other):  # type: ignore[no-untyped-def]
-    """Return True if the cells of a key are the same. If it does not hold in either, the other cells do not count."""
+    """Return True if two states of a key are the same. If the fluent holds in neither, their other cells are not
+    compared."""
     if one[0, HOLDS] == 0 and other[0, HOLDS] == 0:
         return True
     for cell in range(KEPT):
@@ -110,8 +113,11 @@ def _same(one, other):  # type: ignore[no-untyped-def]
 
 @inside
 def _without_both(was, before, old, now, first, new):  # type: ignore[no-untyped-def]
-    """Rows that two runs of a key gave, in order of time from `before` and `first` on, without those that both did;
-    gives how many rows are left in all."""
+    """Remove the rows that are in the old and in the new output of a key. Return the number of rows left in each.
+
+    The rows of the key begin at `before` in `was` and at `first` in `now`, in order of time. The counts include the
+    rows before them.
+    """
     i, j = before, first
     while i < old and j < new:
         if was[i, G_END] != now[j, G_END]:
@@ -151,11 +157,16 @@ def _without_both(was, before, old, now, first, new):  # type: ignore[no-untyped
 def _revise(  # type: ignore[no-untyped-def]
     table, spans, before, changes, deadlines, wanted, since, until, tells, was, now, ended
 ):
-    """Put changes in, for which each key has room, and the cells that are kept with rows right; `ended` has room for
-    all keys. With `tells` it gives what was given when time had come to `since`, and is now that it has come to
-    `until`, of how many keys other cells than before are the last, which are in `ended` after the number of the key,
-    and how many keys have changes up to `since`. Without, what comes is behind all there is. Last it gives how many
-    changes were none."""
+    """Apply changes to the rows of their keys, which must have room, and update the states stored with the rows.
+
+    Without `tells`, changes are only appended behind the existing rows. With `tells`, returns:
+
+     - `was`, `old`, `now`, `new`: the old output up to `since` and the new output up to `until`, without common rows,
+       with the number of rows of each
+     - `ends`: the number of keys whose final state changes; `ended` gets their numbers and states
+     - `again`: the number of keys with changes up to `since`
+     - `wrong`: the number of changes that contradict the rows
+    """
     state, start = np.zeros((1, CELLS), np.int64), np.zeros((1, CELLS), np.int64)
     keys = np.zeros((1, STOPPER + 1), np.int64)
     old = new = ends = again = c = wrong = 0
@@ -171,7 +182,7 @@ def _revise(  # type: ignore[no-untyped-def]
         since_old, since_new = old, new
         same = True
         while c < stop or (i < last and not same):
-            if same:  # what is before the next change is as it was, with a place for each row
+            if same:  # rows before the next change stay the same, and are only moved
                 beyond = first_from(table, i, last, changes[c, ROW + R_END])
                 moved(table, i, beyond, j - i)
                 i, j = beyond, j + beyond - i
@@ -225,7 +236,7 @@ def _revise(  # type: ignore[no-untyped-def]
 
 @inside
 def _into(given, i, sign, known, valued, table, place):  # type: ignore[no-untyped-def]
-    """A row given as a column of a table of changes."""
+    """Write an output row into a table of changes."""
     width = known.shape[1]
     table[START, place], table[END, place], table[ORDER, place] = given[i, 0], given[i, 1], given[i, 2]
     table[IDENTITY, place] = sign
@@ -238,7 +249,7 @@ def _into(given, i, sign, known, valued, table, place):  # type: ignore[no-untyp
 
 @bare
 def _told(was, now, known, valued, table):  # type: ignore[no-untyped-def]
-    """Rows that were given, and that are, as a table of changes."""
+    """Write old and new output rows as a table of changes."""
     for i in range(was.shape[0]):
         _into(was, i, GOES, known, valued, table, i)
     for i in range(now.shape[0]):
@@ -247,7 +258,7 @@ def _told(was, now, known, valued, table):  # type: ignore[no-untyped-def]
 
 @bare
 def _become(state, heap, counts, slots, ended):  # type: ignore[no-untyped-def]
-    """The keys at these slots have these cells now; there is room for a deadline of each."""
+    """Replace the states of the keys at these slots. `heap` must have room for one deadline per key."""
     for i in range(len(slots)):
         due = ended[i, 1 + DUE]
         if ended[i, 1 + HOLDS] and due != NEVER and not (state[slots[i], HOLDS] and state[slots[i], DUE] == due):
@@ -302,10 +313,9 @@ class InertiaReviser(KeyedReviser):
         return changes_of(table, slots, self.words, self.known.count)
 
     def _revised(self, changes: Ints, since: int, until: int, tells: bool, count: int) -> tuple[Ints, Ints, Ints, int]:
-        """Apply changes, and return the rows of before and the rows of now, with the new cells and a count of keys.
+        """Apply changes. Return the old and the new output rows, the changed final states, and the number of keys.
 
-        The cells are those of the keys whose final state has changed. The count is of the keys with changes up to
-        `since`.
+        The final states are those that changed, one row per key. Keys count if they have changes up to `since`.
         """
         self.rows.make_room(changes)
         room = np.empty((4 * count + 6, 8), np.int64)
@@ -336,7 +346,7 @@ class InertiaReviser(KeyedReviser):
     def _state_at(self, time: int, found: Ints, keys: Ints) -> Arrays:
         cells = self.rows.before[: self.known.count].copy()
         there = found[:, R_END] <= time
-        cells[keys[there]] = found[there][:, T_AFTER:]  # of several of a key the last
+        cells[keys[there]] = found[there][:, T_AFTER:]  # the last row of each key counts
         cells = _passed(cells, time, self.spec.deadlines, self.nothing)
         held = np.flatnonzero(cells[:, HOLDS])
         due = cells[held, DUE]
@@ -348,7 +358,7 @@ class InertiaReviser(KeyedReviser):
 
 @njit()
 def _passed(cells, time, deadlines, wanted):  # type: ignore[no-untyped-def]
-    """The cells of keys when time has come so far, after their last transitions."""
+    """Return the states of keys at a time after their last transitions."""
     state, keys = np.zeros((1, CELLS), np.int64), np.zeros((1, STOPPER + 1), np.int64)
     nothing, given = np.zeros((0, T_AFTER), np.int64), np.zeros((3, 8), np.int64)
     for number in range(cells.shape[0]):
@@ -361,7 +371,6 @@ def _passed(cells, time, deadlines, wanted):  # type: ignore[no-untyped-def]
 
 
 def inertia_reviser(goal: InertiaGoal) -> Reviser | None:
-    """Return the reviser, or None with lineage or with a deadline that never ends: the input's end decides how long
-    that lasts."""
+    """Return the reviser, or None with lineage or endless deadlines, which depend on the end of the input."""
     endless = len(goal.spec.deadlines) and bool(goal.spec.deadlines[:, D_ENDLESS].any())
     return None if goal.lineage is not None or endless else InertiaReviser(goal.spec)

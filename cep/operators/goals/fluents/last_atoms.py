@@ -1,6 +1,6 @@
-"""The last atoms by arrival: each that comes takes the place of one that came so many before.
+"""The goal of windows of tuples: each arriving atom replaces the one that arrived `atoms` atoms before it.
 
-goal(E, A):  of all arrivals A those of E as tuples, perhaps with their ticks, while they are among the last
+goal(E, A):  among all arrivals A, returns the tuples of E, perhaps with their ticks, while they are in the window
 """
 
 from __future__ import annotations
@@ -33,15 +33,17 @@ if TYPE_CHECKING:
 HEAD, TAIL, SIZE = range(3)
 """Columns of a key: its oldest atom, its latest atom, and their number."""
 NEXT, TUPLE = range(2)
-"""Columns of an atom: the next of its key, and its tuple (-1: not one that is asked for)."""
+"""Columns of an atom: the next one of its key, and its tuple (-1: not among the left occurrences)."""
 C_USED, C_FREE = range(2)
 
 
 @njit()
 def _arrived(keys, slots, code, atoms, oldest, of_keys, pool, counts, opening, closing):  # type: ignore[no-untyped-def]
-    """Atoms with their keys, tuples (-1: none) and codes, in order. Gives how many rows (code, tuple) of `opening` and
-    of `closing` were written: one an atom at most, for which they have room, as `pool` has for the atoms and `of_keys`
-    for the keys."""
+    """Process arriving atoms in order: their keys, tuples (-1: none) and time codes.
+
+    Returns the numbers of rows (code, tuple) written to `opening` and `closing`, at most one each per atom. The arrays
+    must have room for all atoms and keys.
+    """
     begun = ended = 0
     for i in range(len(keys)):
         key = keys[i]
@@ -82,7 +84,7 @@ def _arrived(keys, slots, code, atoms, oldest, of_keys, pool, counts, opening, c
 
 @njit()
 def _kept(of_keys, count, pool, found):  # type: ignore[no-untyped-def]
-    """The atoms of the keys, key by key in order: rows (key, tuple) into `found`, which has room for all; how many."""
+    """Write the atoms in the windows as rows (key, tuple), key by key, in order. Return their count."""
     made = 0
     for key in range(count):
         row = of_keys[key, HEAD]
@@ -94,8 +96,8 @@ def _kept(of_keys, count, pool, found):  # type: ignore[no-untyped-def]
 
 
 class LastAtomsGoal(PassingGoal):
-    """The goal of one LastAtoms node. `by`: the columns of arrivals that are their key, `key_codes`: of these, which
-    hold pool codes; `every`: all arrivals are asked for."""
+    """The goal of one LastAtoms node. `by`: the columns of arrivals that form the key; `key_codes`: those with pool
+    codes."""
 
     def __init__(
         self,
@@ -149,7 +151,7 @@ class LastAtomsGoal(PassingGoal):
     # --- state ---
 
     def _content(self) -> tuple[Ints, Ints]:
-        """Keys and tuples of the atoms that are among the last."""
+        """Return the keys and tuples of the atoms in the windows."""
         found = np.empty((int(self.of_keys[:, SIZE].sum()), 2), np.int64)
         _kept(self.of_keys, self.keys.count, self.pool, found)
         return found[:, 0], found[:, 1]
@@ -162,7 +164,8 @@ class LastAtomsGoal(PassingGoal):
         return super()._state() | {"last": np.concatenate([self.keys.known[keys], there, tuples], axis=1)}
 
     def _tables(self) -> dict[str, StateTable]:
-        """All of it is in one place. Of a key the last atoms, and whether each is one that is asked for."""
+        """Declare the tables. All rows belong to every key. `last`: the atoms in the windows; the tag is 1 for left
+        occurrences."""
         width, spec = len(self.by), self.spec
         own = tuple(width + 1 + column for column in spec.codes)
         last = StateTable(
@@ -195,7 +198,7 @@ class LastAtomsGoal(PassingGoal):
 
 
 def last_atoms_of(node: LastAtoms, builder: GoalBuilder) -> Goal:
-    """The goal of a node."""
+    """Return the goal of a node."""
     types, others = builder.types(node.left), builder.types(node.right)
     codes = codes_of([types[column] for column in node.take])
     window = WindowTicks(node.tick, 0, None)

@@ -1,6 +1,6 @@
-"""Tuples that hold around a tick that they name: for some evaluation ticks before and after it.
+"""The goal of tuples that hold around a tick that they contain: for some evaluation ticks before and after it.
 
-goal(F):  changes of F's tuples -> the same, but that none begins before its own time, and each ends after it
+goal(F):  returns the changes of F's tuples, restricted to each tuple's own period
 """
 
 from __future__ import annotations
@@ -54,9 +54,12 @@ OPENS, CLOSES = range(2)
 
 @njit()
 def _clipped(slots, code, begins, done, until, bounds, flags, heap, waiting, key, at, kind):  # type: ignore[no-untyped-def]
-    """Takes changes from row `done` on, sorted by code, and the timers up to a code; gives how many changes were taken,
-    how many timers are left and how many changes were made. It stops where `key`, `at` and `kind` have no room for
-    one more. `bounds` and `flags` have a row for each tuple, `heap` room for two timers more a change."""
+    """Process changes from row `done` on, sorted by code, and the timers up to a code.
+
+    Returns how many changes were processed, how many timers are left, and how many changes were output. It stops when
+    the output arrays are full. `bounds` and `flags` have a row per tuple; `heap` must have room for two timers per
+    change.
+    """
     n, made, room = len(slots), 0, len(key)
     while made < room:
         if done < n and (waiting == 0 or code[done] <= heap[0, 0]):
@@ -86,9 +89,9 @@ def _clipped(slots, code, begins, done, until, bounds, flags, heap, waiting, key
 class OwnTimesSpec:
     """Columns and window of the operator.
 
-    The input has `columns` columns. Those at `take` are the tuple's; the last input column holds the kind of change.
-    Column `at` of the tuple holds the tick, and the tuple holds at the evaluation ticks of `window` around it.
-    `codes`: the columns with pool codes. `late`: how late the input arrives.
+    The input has `columns` columns. Those in `take` form the tuple, and the last of them is the kind of change. Column
+    `at` of the tuple holds the tick; the tuple holds at the evaluation ticks of `window` around it. `codes`: the
+    columns of pool codes. `late`: the delay of the input in microseconds.
     """
 
     columns: int
@@ -100,7 +103,7 @@ class OwnTimesSpec:
 
     @property
     def width(self) -> int:
-        """The number of columns of a tuple."""
+        """Return the number of columns in `take`."""
         return len(self.take)
 
 
@@ -186,7 +189,7 @@ class OwnTimesGoal(NumberedState, InRounds):
         self.lost, self.stopped = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
 
     def shrink(self, inputs: Sequence[Table]) -> Table:
-        """Return what the tuples lose: those that end by their own time, and those that the input loses."""
+        """Return the tuples that may not continue, because their own time ends or because the input loses them."""
         count, (first, last) = len(self.lost), self.stretch
         slots = self._slots(self._read_in(inputs[0]), False)
         slots = slots[(slots >= 0) & (slots < count)]
@@ -212,7 +215,10 @@ class OwnTimesGoal(NumberedState, InRounds):
         return table_of(Intervals(slots[some], start[some], end[some]), self.tuples.known)
 
     def _news(self, slots: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
-        """Without what goes on anyway; when the stretch begins, with what changes of what the input has held."""
+        """Return the intervals without those of tuples that continue anyway.
+
+        In the first round, also return intervals of tuples whose input continues although they themselves do not.
+        """
         count, (first, last) = len(self.lost), self.stretch
         goes_on = self._holding(GIVEN)[:count] & ~self.stopped
         old = slots < count
@@ -280,7 +286,7 @@ class OwnTimesGoal(NumberedState, InRounds):
         ahead = self.bounds[slots]
         place, bound = np.nonzero((ahead > self.decided) & (ahead < INFINITE))
         heap = np.stack([ahead[place, bound], slots[place]], axis=1)
-        self.heap, self.timers = heap[np.lexsort((heap[:, 1], heap[:, 0]))], len(heap)  # sorted, it is a heap
+        self.heap, self.timers = heap[np.lexsort((heap[:, 1], heap[:, 0]))], len(heap)  # a sorted array is a heap
         self.waiting.become([state["waiting"]])
 
     def codes(self) -> list[Ints]:
@@ -296,7 +302,7 @@ class OwnTimesGoal(NumberedState, InRounds):
 
 
 def own_times_of(node: OwnTimes, builder: GoalBuilder) -> Goal:
-    """The goal of a node."""
+    """Return the goal of a node."""
     types = builder.types(node.child)
     codes = codes_of([types[column] for column in node.take[:-1]])
     spec = OwnTimesSpec(len(types), node.take, node.at, node.ticks, codes, node.late)

@@ -141,7 +141,8 @@ class RecordingGoal(NumberedState, Lasting):
         return made
 
     def _one_each(self, unfinished: bool) -> bool:
-        """Return True if each tuple has at most one interval, and no record closes it. Move the intervals to the cells.
+        """Move the intervals to the cells if each tuple has at most one interval that no record can close. Return True
+        if so.
 
         `unfinished`: some records have no end, or close others.
         """

@@ -1,7 +1,8 @@
-"""The kernel for records that have an end. It keeps the one current interval of each tuple, and outputs rows for
-those that begin or end.
+"""The kernel for records that have an end. It keeps the one current interval of each tuple, and outputs rows for those
+that begin or end.
 
-A record counts by its start, so all that is held of a tuple holds at the watermark, and is one interval.
+Records are processed at their starts, so the pieces of a tuple that have not ended all hold at the watermark. They form
+one interval.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ NEVER = 2 * END_OF_TIME
 
 
 class Pieces(NamedTuple):
-    """Columns of one length: the slot of the tuple, codes of the ends (INFINITE: open), the order of arrival and the
-    name of the record."""
+    """Columns of pieces, all of equal length.
+
+    `slot`: the tuple. `start`, `end`: time codes (INFINITE: no end yet). `order`, `name`: arrival order and name of the
+    record.
+    """
 
     slot: Ints
     start: Ints
@@ -44,12 +48,12 @@ NO_PIECES = Pieces(*(np.empty(0, np.int64) for _ in range(5)))
 
 
 def time_by(end: Ints) -> Ints:
-    """The time of an end by its code; of one that is open none that there is."""
+    """Return the times of end codes; NEVER for pieces without an end."""
     return np.where(end == INFINITE, NEVER, (end + 1) >> 1)
 
 
 def time_of(code: int) -> int:
-    """The same of one."""
+    """Return the time of one end code; NEVER if it is INFINITE."""
     return NEVER if code == INFINITE else (code + 1) >> 1
 
 
@@ -59,7 +63,7 @@ def over(end: Ints, watermark: int) -> Bools:
 
 
 def _numbered(*columns: Ints) -> Ints:
-    """A number for each row, in the order of their values and the same for equal ones."""
+    """Return a number for each row that sorts like its values; equal rows have equal numbers."""
     order = np.lexsort(columns[::-1])
     changes = np.zeros(len(order), np.bool_)
     for column in columns:
@@ -70,8 +74,11 @@ def _numbered(*columns: Ints) -> Ints:
 
 
 def closed(held: Pieces, new: Pieces, closers: Pieces) -> Pieces:
-    """All pieces, where an open one ends that a record of its tuple and start closes: one that came at its instant, or
-    of those that came later the one that ends first."""
+    """End open pieces by the records that close them, and return all pieces.
+
+    A record closes pieces with the same tuple and start. An open piece is dropped if a complete record for it arrived
+    at the same time; otherwise the closing record with the earliest end counts.
+    """
     every = held.with_(new)
     is_open = every.end == INFINITE
     if not is_open.any() or not (len(closers.slot) or len(new.slot)):
@@ -88,11 +95,11 @@ def closed(held: Pieces, new: Pieces, closers: Pieces) -> Pieces:
 
 
 def maximal(pieces: Pieces) -> Pieces:
-    """The maximal intervals, each with the order and name of its first piece."""
+    """Return the maximal intervals, each with the order and name of its first piece."""
     made = coalesce(pieces.slot, pieces.start, pieces.end)
     order = np.lexsort((pieces.order, pieces.start, pieces.slot))
     ordered = pieces.at(order)
-    if len(made.key) == len(order):  # none meets another
+    if len(made.key) == len(order):  # no two pieces touch
         return Pieces(made.key, made.start, made.end, ordered.order, ordered.name)
     both = _numbered(np.concatenate([ordered.slot, made.key]), np.concatenate([ordered.start, made.start]))
     firsts = np.searchsorted(both[: len(order)], both[len(order) :])
@@ -100,9 +107,9 @@ def maximal(pieces: Pieces) -> Pieces:
 
 
 def within(pieces: Pieces, whole: Pieces) -> Ints:
-    """The maximal interval of each piece."""
+    """Return the index of each piece's maximal interval."""
     n = len(pieces.slot)
-    if len(whole.slot) == n:  # each is one
+    if len(whole.slot) == n:  # each piece is one interval
         place = np.empty(n, np.int64)
         place[np.lexsort((pieces.start, pieces.slot))] = np.arange(n)
         return place
@@ -111,20 +118,22 @@ def within(pieces: Pieces, whole: Pieces) -> Ints:
 
 
 C_START, C_END, C_ORDER, C_NAME, CELLS = range(5)
-"""A tuple: codes of the ends of its interval (NOTHING: it has none), order and name of its first record."""
+"""Columns of a tuple: the time codes of its interval (end NOTHING: no interval), order and name of its first record."""
 T_TIMER, T_TOUCHED, T_WIDTH = range(3)
 """Further columns of a tuple: the code of its only timer (INFINITE: none), and 1 if this step has a record of it."""
 NOTHING = -NOWHERE
 N_TIMERS, N_HELD, N_BEGUN, N_ENDED, N_NEXT, N_WIDTH = range(6)
-"""The number of timers (UNTIMED: they must be set anew, and the earliest end is at the code N_NEXT), the number of
-tuples that hold, and the numbers of intervals that began and ended in this step."""
+"""Counts: timers, tuples that hold, intervals that began and that ended in this step, and the earliest end code.
+
+If the number of timers is UNTIMED, timers must be set anew, and N_NEXT is valid.
+"""
 UNTIMED = -1
 I_SLOT, I_START, I_END, I_ORDER, I_NAME, I_WIDTH = range(6)
-"""An interval that begins or ends."""
+"""Columns of an interval that begins or ends."""
 AHEAD = 16
-"""Records: so far ahead the cells of a tuple are asked for."""
+"""The number of records to prefetch ahead."""
 SHORT = 32
-"""Up to this many rows of one instant are sorted by insertion."""
+"""The greatest number of rows of one instant that are sorted by insertion."""
 
 
 @inside
@@ -135,7 +144,7 @@ def _put(intervals, count, slot, start, end, order, name):  # type: ignore[no-un
 
 @inside
 def _over(cells, slot, ended, counts):  # type: ignore[no-untyped-def]
-    """The interval of a tuple is over."""
+    """End the interval of a tuple."""
     _put(
         ended, counts[N_ENDED], slot, cells[slot, C_START], cells[slot, C_END], cells[slot, C_ORDER],
         cells[slot, C_NAME],
@@ -147,8 +156,11 @@ def _over(cells, slot, ended, counts):  # type: ignore[no-untyped-def]
 
 @bare
 def ends_of(records, width, made):  # type: ignore[no-untyped-def]
-    """The codes of the ends of records into `made`, two rows with a place for each. Gives the latest end, how many
-    records close others, how many have no end, whether the starts go up."""
+    """Write the time codes of records into `made`, a row of starts and a row of ends.
+
+    Returns the latest end, the number of records that close others, the number without an end, and True if the starts
+    ascend.
+    """
     latest, closing, lasting, rising = -INFINITE, 0, 0, True
     before = -NOWHERE
     for i in range(records.shape[1]):
@@ -172,8 +184,10 @@ def ends_of(records, width, made):  # type: ignore[no-untyped-def]
 
 @bare
 def joined_all(slots, start, end, order, name, done, watermark, cells, known, counts, begun, ended):  # type: ignore[no-untyped-def]
-    """The same as `joined` where the pieces are many of all tuples, the first `known` of the cells: all of them are
-    looked at, and none has a timer. Intervals that time alone ends come by tuple."""
+    """Do the same as `joined` by scanning the first `known` cells instead of using timers.
+
+    This is faster if many tuples have pieces. Intervals that end by time alone are output in the order of tuples.
+    """
     n = len(slots)
     counts[N_BEGUN] = counts[N_ENDED] = 0
     for i in range(n):
@@ -194,7 +208,7 @@ def joined_all(slots, start, end, order, name, done, watermark, cells, known, co
         if first >> 1 > done:
             _put(begun, counts[N_BEGUN], slot, first, last, order[i], name[i])
             counts[N_BEGUN] += 1
-    following, last = INFINITE, 2 * min(watermark, FARTHEST + 1)  # after every end that there is
+    following, last = INFINITE, 2 * min(watermark, FARTHEST + 1)  # later than every end
     for slot in range(known):
         until = cells[slot, C_END]
         following = min(following, until if until > last else INFINITE)
@@ -205,7 +219,7 @@ def joined_all(slots, start, end, order, name, done, watermark, cells, known, co
 
 @bare
 def set_timers(cells, timers, known, heap, counts):  # type: ignore[no-untyped-def]
-    """A timer for each of the first `known` tuples whose interval ends; no other has one. `heap` has room for them."""
+    """Set a timer for each of the first `known` tuples whose interval has an end, replacing all timers."""
     count = 0
     for slot in range(known):
         until = cells[slot, C_END]
@@ -220,10 +234,11 @@ def set_timers(cells, timers, known, heap, counts):  # type: ignore[no-untyped-d
 
 @bare
 def joined(slots, start, end, order, name, done, watermark, cells, timers, heap, counts, begun, ended):  # type: ignore[no-untyped-def]
-    """Takes pieces, sorted by start, and gives the intervals that begin after `done` and those that are over at the
-    watermark: as many begin as there are pieces at most; each that ends was held before, by a tuple of a piece or one
-    with a timer, or began here. `heap` has room for a timer more a piece, `cells` and `timers` for
-    all slots."""
+    """Process pieces, sorted by start. Output intervals that begin after `done`, and those that end by the watermark.
+
+    At most one interval begins per piece. Each interval that ends was held before this step, or began in it. `heap`
+    must have room for one further timer per piece, `cells` and `timers` for all slots.
+    """
     n = len(slots)
     counts[N_BEGUN] = counts[N_ENDED] = 0
     for i in range(n):
@@ -266,7 +281,7 @@ def joined(slots, start, end, order, name, done, watermark, cells, timers, heap,
 
 @inside
 def _gone(cells, timers, slot, watermark, ended, counts):  # type: ignore[no-untyped-def]
-    """A timer of the tuple goes: at what code it is to be looked at again; INFINITE: at none."""
+    """Process the expired timer of a tuple. Return the code at which it is checked next, or INFINITE."""
     until = cells[slot, C_END]
     if until == NOTHING:
         until = INFINITE
@@ -288,7 +303,7 @@ def _past(cells, timers, heap, counts, watermark, ended):  # type: ignore[no-unt
         slot = heap[0, 1]
         counts[N_TIMERS] = drop_timer(heap, counts[N_TIMERS])
         following = _gone(cells, timers, slot, watermark, ended, counts)
-        if following < INFINITE:  # one has gone for it
+        if following < INFINITE:  # replace the dropped timer
             put_timer(heap, counts[N_TIMERS], following, slot)
             counts[N_TIMERS] += 1
     if counts[N_TIMERS] > 0 and (heap[0, 0] + 1) >> 1 <= watermark:
@@ -297,7 +312,7 @@ def _past(cells, timers, heap, counts, watermark, ended):  # type: ignore[no-unt
             following, slot = heap[i, 0], heap[i, 1]
             if (following + 1) >> 1 <= watermark:
                 following = _gone(cells, timers, slot, watermark, ended, counts)
-            if following < INFINITE:  # no further on than where it was
+            if following < INFINITE:  # never moved further back than it was
                 heap[left, 0], heap[left, 1] = following, slot
                 left += 1
         counts[N_TIMERS] = left
@@ -306,7 +321,7 @@ def _past(cells, timers, heap, counts, watermark, ended):  # type: ignore[no-unt
 
 @bare
 def next_end(cells, timers, heap, counts):  # type: ignore[no-untyped-def]
-    """The code of the earliest end; INFINITE: there is none."""
+    """Return the code of the earliest end, or INFINITE."""
     if counts[N_TIMERS] == UNTIMED:
         return counts[N_NEXT]
     while counts[N_TIMERS] > 0:
@@ -316,7 +331,7 @@ def next_end(cells, timers, heap, counts):  # type: ignore[no-untyped-def]
             return code
         counts[N_TIMERS] = drop_timer(heap, counts[N_TIMERS])
         timers[slot, T_TIMER] = INFINITE
-        if until != NOTHING and until != INFINITE:  # one has gone for it
+        if until != NOTHING and until != INFINITE:  # replace the dropped timer
             timers[slot, T_TIMER] = until
             put_timer(heap, counts[N_TIMERS], until, slot)
             counts[N_TIMERS] += 1
@@ -325,8 +340,8 @@ def next_end(cells, timers, heap, counts):  # type: ignore[no-untyped-def]
 
 @bare
 def keep(slots, start, end, order, name, cells, timers, heap, counts):  # type: ignore[no-untyped-def]
-    """Tuples that hold nothing yet hold this, one interval each: the cells have room for all slots, the heap for a
-    timer each."""
+    """Store one interval for each tuple; none may have one. The arrays must have room for all slots and their
+    timers."""
     for i in range(len(slots)):
         slot = slots[i]
         cells[slot, C_START], cells[slot, C_END] = start[i], end[i]
@@ -362,8 +377,10 @@ def _later(table, i, j, turn):  # type: ignore[no-untyped-def]
 
 @bare
 def _settled(table, since, until, turn):  # type: ignore[no-untyped-def]
-    """Sorts the rows from `since` to before `until`, of one instant, by start and order, those of one interval by the
-    `turn` of their kind. False: there are too many, which are not in order."""
+    """Sort the rows `since` to `until`, all of one instant, by start, order and the `turn` of their kind.
+
+    Returns False if there are too many rows to sort by insertion.
+    """
     for i in range(since + 1, until):
         if not _later(table, i - 1, i, turn):
             continue
@@ -379,9 +396,11 @@ def _settled(table, since, until, turn):  # type: ignore[no-untyped-def]
 
 @bare
 def put_rows(begun, ended, by_end, wanted, known, turn, table):  # type: ignore[no-untyped-def]
-    """The rows that tell of intervals: for each that begins and each that ends one of each kind `wanted`, for which
-    there is room. `by_end`: in which order intervals end. They are in order of arrival, those of one interval by the
-    `turn` of their kind. False: so they are but for an instant of many rows, and must be sorted."""
+    """Write one row per interval that begins or ends, and per kind in `wanted`, in order of arrival.
+
+    `by_end`: the order in which intervals end. `turn`: the order of kinds for the same interval. Returns False if some
+    instant has so many rows that the table must still be sorted.
+    """
     i = j = place = since = 0
     settled, instant = True, -INFINITE
     alone = True
@@ -411,7 +430,7 @@ def put_rows(begun, ended, by_end, wanted, known, turn, table):  # type: ignore[
             prefetch(known, ended[by_end[j + AHEAD // 2], I_SLOT])
         start, order = ended[at, I_START] >> 1, ended[at, I_ORDER]
         bounds = 3 - (ended[at, I_START] & 1) - 2 * (ended[at, I_END] & 1)
-        # an instant is not longer than its end, and the order of what is given is its bounds
+        # rows of one instant are unique only if the interval has a length; GIVEN rows are ordered by their bounds
         alone = alone and start < time and not (wanted[WHOLE] and wanted[GIVEN])
         if wanted[WHOLE]:
             place = _row(table, place, start, time, order, ended, at, known, WHOLE)

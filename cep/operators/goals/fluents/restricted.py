@@ -76,7 +76,7 @@ class RestrictedSpec:
 class RestrictedGoal(NumberedState, InRounds):
     """The goal of one Select node of a formula.
 
-    Stored answers of tuples that hold are always those of the knowledge at `decided`.
+    The stored answers of tuples that hold follow from the knowledge at `decided`.
     """
 
     follows = True
@@ -140,9 +140,9 @@ class RestrictedGoal(NumberedState, InRounds):
             np.r_[True, slots[order][1:] != slots[order][:-1]], self.holds[slots[order]], 1 - begins[order]
         )
         turns = np.empty(len(slots), np.bool_)
-        turns[order] = state != begins[order]  # an end of what is not known to hold says nothing
+        turns[order] = state != begins[order]  # ends of tuples that do not hold have no effect
         slots, code, begins = slots[turns], code[turns], begins[turns]
-        self.holds[slots] = begins  # of several changes of a tuple the last stays
+        self.holds[slots] = begins  # the last change of each tuple counts
         return self._rows(slots, code, begins)
 
     def _known_anew(self, code: int, slots: Ints, begins: Ints) -> Table:
@@ -219,7 +219,7 @@ class RestrictedGoal(NumberedState, InRounds):
     def _reserve(self) -> None:
         more = self.tuples.count - len(self.holds)
         if more > 0:
-            more += len(self.holds)  # so that it grows seldom
+            more += len(self.holds)  # doubles, so that it rarely grows
             self.holds = np.concatenate([self.holds, np.zeros(more, np.int64)])
             self.first = np.concatenate([self.first, np.full(more, -1)])
             self.many = np.concatenate([self.many, np.zeros(more, np.int64)])

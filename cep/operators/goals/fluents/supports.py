@@ -1,6 +1,6 @@
-"""Supports: tuples hold while one of several things supports them, which is counted.
+"""The goal of supported tuples: it counts what supports each tuple, which holds while the count is positive.
 
-goal(F):  of F's tuples the columns chosen, each while any tuple with them holds; `extent`: as what becomes of a fluent.
+goal(F):  projects F's tuples to some columns; `extent`: also outputs the rows of a fluent
 """
 
 from __future__ import annotations
@@ -60,14 +60,17 @@ if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
     from cep.operators.supports import Extent, FormulaEvent, Projection
 
-# of each tuple: how many things support it, and since which code
+# Columns of a tuple: the number of its supports, and the time code since which it holds.
 COUNT, SINCE = range(2)
 
 
 @njit()
 def counted(slots, code, begins, state):  # type: ignore[no-untyped-def]
-    """Changes in order, at one code those that begin first. Gives which rows change whether their tuple holds, as many
-    at most, and since when it holds or held. `state` has room for all slots."""
+    """Count changes of support in order; at one code, beginnings must come first.
+
+    Returns the rows at which a tuple begins or ends to hold, and the codes since which it holds or held. `state` must
+    have room for all slots.
+    """
     turns, since = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
     count = 0
     for i in range(len(slots)):
@@ -93,12 +96,12 @@ def counted(slots, code, begins, state):  # type: ignore[no-untyped-def]
 class SupportsSpec:
     """Columns and options of an operator that counts supports.
 
-    The input has `width` columns. Those at `take` form the tuple; `codes` of them hold pool codes. `kind` is the
-    column with the kind of change; with None, rows are occurrences, and those longer than `within` do not count.
-    `late`: how late the input arrives. `wanted`: the kinds of rows that anything reads of a fluent's extent. `delay`:
-    how much later its rows are known. `closed`: a pair of kinds of change, the second with a code one less or more
-    than the first. A beginning just after an instant becomes one at it, and an end before an instant becomes one
-    after it.
+    The input has `width` columns. Those in `take` form the tuple; `codes` of them hold pool codes. `kind` is the column
+    with the kind of change; with None, rows are occurrences, and those longer than `within` do not count. `late`: the
+    delay of the input in microseconds. `wanted`: the kinds of rows of a fluent that are read; None for projections.
+    `delay`: how much later the output rows are known. `closed`: a pair of kinds of change; the first is replaced by the
+    second, so that a bound belongs to the interval. A beginning just after an instant becomes one at it, and an end
+    just before an instant becomes one just after it.
     """
 
     width: int
@@ -124,7 +127,7 @@ class SupportsStretches(InRounds):
 
     @abstractmethod
     def _read_in(self, table: Table) -> Table:
-        """The input as changes of the tuples."""
+        """Return the input as changes of the tuples."""
 
     def bound(self, first: int) -> None:
         """See `InRounds`."""
@@ -132,7 +135,8 @@ class SupportsStretches(InRounds):
             self.holds_from, self._early = first, None
 
     def _from_first(self, slots: Ints, code: Ints, begins: Ints, known: int) -> tuple[Ints, Ints, Ints]:
-        """Changes where nothing holds before a code: what is so at that code begins there."""
+        """Let nothing hold before `holds_from`: tuples that are supported then begin there. Return the adapted
+        changes."""
         before = code < self.holds_from
         if before.any():
             counted(slots[before], code[before], begins[before], self.state)
@@ -140,7 +144,7 @@ class SupportsStretches(InRounds):
             self._early = None
         if known < self.holds_from or not len(held := self._held_early()):
             return slots, code, begins
-        # all that supports them begins there, and counts anew
+        # all their supports begin there, and are counted again
         counts = self.state[held, COUNT]
         self.state[held, COUNT] = 0
         self._early = held[:0]
@@ -164,7 +168,8 @@ class SupportsStretches(InRounds):
         self.grown, self.numbers = GrowingIntervals(), Keys(len(self.spec.take))
 
     def shrink(self, inputs: Sequence[Table]) -> Table:
-        """A tuple that loses a support may not go on, whatever else there is: that may be by itself."""
+        """Return the tuples that lose a support, even if they have others, because these may depend on the tuple
+        itself."""
         assert self.lost is not None, "what holds goes on"
         slots = self.tuples.slots(inputs[0], self._taken, insert=False, groups=True)
         slots = slots[slots >= 0]
@@ -185,12 +190,12 @@ class SupportsStretches(InRounds):
         return table_of(self.grown.added(key, made[START], made[END]), self.numbers.known)
 
     def _through(self, slots: Ints) -> Table:
-        """Tuples that hold throughout the stretch."""
+        """Return tuples as rows that hold throughout the stretch."""
         start, end = (np.full(len(slots), code) for code in self.stretch)
         return table_of(Intervals(slots, start, end), self.tuples.known)
 
     def _new(self, table: Table) -> Table:
-        """Without what goes on anyway."""
+        """Drop the rows of tuples that continue anyway."""
         if self.lost is None or not len(self.lost):
             return table
         slots = self.tuples.slots(table, self.columns, insert=False, groups=True)
@@ -233,7 +238,7 @@ class SupportsStretches(InRounds):
 
 _OPENING, _CLOSING = [BEGINS, BEGINS_AT, BEFORE], [ENDS, ENDS_AT]
 AHEAD = 16
-"""Changes: so far ahead the state of a tuple is asked for."""
+"""The number of changes to prefetch ahead."""
 
 
 @inside
@@ -298,7 +303,7 @@ def _become(slots, code, begins, state, wanted, known, delay, table):  # type: i
 
 
 class SupportsGoal(NumberedState, SupportsStretches, Lasting):
-    """The goal of nodes whose tuples are counted."""
+    """The goal of nodes that count the supports of tuples."""
 
     def __init__(self, spec: SupportsSpec, lineage: Lineage | None = None) -> None:
         self.spec, self.lineage = spec, lineage
@@ -333,7 +338,7 @@ class SupportsGoal(NumberedState, SupportsStretches, Lasting):
         return self._changes(slots[turns], code[turns], begins[turns])
 
     def _read_in(self, table: Table) -> Table:
-        """The input as changes of the tuples."""
+        """Return the input as changes of the tuples."""
         if self._as_given:
             return table
         spec, width = self.spec, len(self.spec.take)
@@ -373,7 +378,7 @@ class SupportsGoal(NumberedState, SupportsStretches, Lasting):
         return made
 
     def open(self, ended: bool = True) -> Table:
-        """Return the intervals that have not ended, with an end after every time."""
+        """Return the intervals that have not ended, with an end later than every time."""
         slots = np.flatnonzero(self.state[: self.tuples.count, COUNT])
         since = self.state[slots, SINCE]
         made = np.zeros((FIRST + len(self.spec.take), len(slots)), np.int64)
@@ -428,18 +433,18 @@ class SupportsGoal(NumberedState, SupportsStretches, Lasting):
 
 
 def projection_of(node: Projection, builder: GoalBuilder) -> Goal:
-    """The goal of a node that leaves columns of a formula out."""
+    """Return the goal of a node that projects a formula to some columns."""
     types = builder.types(node.child)
     codes = codes_of([types[column] for column in node.take])
     if node.late >= FOREVER and builder.knowledge is not None:
-        builder.knowledge.follow(node.late)  # a cycle that runs at the end of the input asks what was known then
+        builder.knowledge.follow(node.late)  # a cycle run at the end of the input needs all versions
     closed = {None: None, "begin": (BEGINS, BEGINS_AT), "end": (ENDS_AT, ENDS)}[node.closed]
     spec = SupportsSpec(len(types), node.take, codes, node.kind, None, node.late, None, node.delay, closed)
     return SupportsGoal(spec, builder.lineage)
 
 
 def formula_event_of(node: FormulaEvent, builder: GoalBuilder) -> Goal:
-    """The goal of a node of events in a formula."""
+    """Return the goal of a node of an event in a formula."""
     types = builder.types(node.child)
     codes = codes_of([types[column] for column in node.take])
     late = node.within or 0
@@ -447,7 +452,7 @@ def formula_event_of(node: FormulaEvent, builder: GoalBuilder) -> Goal:
 
 
 def extent_of(node: Extent, builder: GoalBuilder, kinds: Sequence[int]) -> Goal:
-    """The goal of a node of a fluent, of whose rows somebody reads those of these kinds."""
+    """Return the goal of a fluent that formulas define. `kinds`: the kinds of rows that are read."""
     types = builder.types(node.child)
     wanted = np.zeros(KINDS, np.int64)
     wanted[list(kinds)] = 1

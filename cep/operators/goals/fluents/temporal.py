@@ -177,7 +177,7 @@ class TemporalGoal(NumberedState, InRounds):
         self._going_on(keys)
         made = self.evaluation.ahead(keys, [each.of(keys) for each in self.grown], *self.stretch)
         fresh = self.found.added(keys[made.key], made.start, made.end)
-        if self.goes_on:  # what goes on anyway is no news
+        if self.goes_on:  # drop results that continue anyway
             old = fresh.key < len(self.stopped)
             old[old] = self.evaluation.holding(fresh.key[old]) & ~self.stopped[fresh.key[old]]
             fresh = Intervals(fresh.key[~old], fresh.start[~old], fresh.end[~old])
@@ -201,8 +201,10 @@ class TemporalGoal(NumberedState, InRounds):
         return self.evaluation.next_change()
 
     def unmatched(self, side: int, width: int, watermark: int) -> WaitingRows:
-        """See `cep.operators.goals.contract`. Tuples that hold, or held, produce results by time alone. Operators that
-        look ahead report none."""
+        """See `cep.operators.goals.contract`. Return tuples for which time alone produces results later.
+
+        Operators that look ahead report none.
+        """
         key, since, until = self.evaluation.to_come()
         arguments = np.zeros((width, len(key)), np.int64)
         take = self.spec.take[side][:-1]

@@ -1,9 +1,11 @@
-"""Kernels of the temporal operators. Each key keeps a list of result intervals that are not complete yet.
+"""Kernels of the temporal operators.
 
-Each operator turns an interval of its input (with two inputs: of their intersection) into one interval of its result,
-in order. Intervals that touch are joined. The last one may have no end yet, if its input has none. Intervals that
-have been output in full are dropped. So a key keeps only what a reach into the past still needs, however many changes
-it had.
+Each key keeps a list of result intervals that are not complete yet. Each operator turns an interval of its input (with
+two inputs: of their intersection) into one interval of its result, in order. Intervals that touch are joined. The last
+one has no end as long as its input has none.
+
+Intervals that have been output in full are dropped. So a key only keeps the intervals within the operator's reach into
+the past, however many changes it had.
 """
 
 from __future__ import annotations
@@ -32,26 +34,26 @@ from cep.operators.goals.fluents.timers import drop_timer, order_timers, put_tim
 from cep.operators.goals.intrinsics import bare, inside
 
 R_KIND, R_LOW, R_HIGH, R_LEAST, R_WIDTH = range(5)
-"""A rule: what is done, displacements from low to high (negative: ahead), the least length in microseconds."""
+"""Fields of the rule: the operator, the least and greatest displacement (negative: ahead), and the least length."""
 
 FLAGS, HEAD, TAIL, WAITING, TIMER, OPENED, _, CELLS = range(8)
-"""A key: what holds; the first and last of its intervals and how many there are; when it is next looked at (INFINITE:
-never); since when the left holds, with its end."""
+"""Columns of a key: flags; its first and last interval, and their number; the code at which it is next checked
+(INFINITE: never); the code since which the left holds, including its bound."""
 LEFT, RIGHT, OPEN, BEGUN, TOUCHED = 1, 2, 4, 8, 16
-"""The left holds, the right does; the last interval has no end yet; the beginning of the first was given; within a
-step, that the key is looked at."""
+"""Flags: the left holds; the right holds; the last interval has no end yet; the beginning of the first interval was
+output; the key is in the current step."""
 AHEAD = 16
-"""Changes: so far ahead the state of a key is asked for."""
+"""The number of changes to prefetch ahead."""
 
 P_START, P_END, P_NEXT, P_BEFORE, P_WIDTH = range(5)
-"""An interval of the pool."""
+"""Columns of an interval in the pool."""
 C_USED, C_FREE, C_TIMERS, C_GIVEN, C_WIDTH = range(5)
 """Counts: pool rows ever used, the first free one, timers, and changes that were output."""
 
 
 @inside
 def _add(state, pool, counts, key, start):  # type: ignore[no-untyped-def]
-    """The key's last interval from now on, without an end, starts there; what it touches is one with it."""
+    """Append an interval without an end to a key, or extend the last interval if they touch."""
     state[key, FLAGS] |= OPEN
     tail = state[key, TAIL]
     if tail >= 0 and start <= pool[tail, P_END] + 1:
@@ -77,7 +79,7 @@ def _add(state, pool, counts, key, start):  # type: ignore[no-untyped-def]
 
 @inside
 def _remove(state, pool, counts, key, row):  # type: ignore[no-untyped-def]
-    """One of the key's intervals, the first or the last, goes."""
+    """Remove an interval of a key."""
     following, before = pool[row, P_NEXT], pool[row, P_BEFORE]
     if before >= 0:
         pool[before, P_NEXT] = following
@@ -94,7 +96,7 @@ def _remove(state, pool, counts, key, row):  # type: ignore[no-untyped-def]
 
 @inside
 def _end(state, pool, counts, key, end, least):  # type: ignore[no-untyped-def]
-    """The key's last interval ends there; one that is none, or too short, goes."""
+    """End the key's last interval. Remove it if it is empty or shorter than `least`."""
     state[key, FLAGS] &= ~OPEN
     tail = state[key, TAIL]
     start = pool[tail, P_START]
@@ -107,7 +109,7 @@ def _end(state, pool, counts, key, end, least):  # type: ignore[no-untyped-def]
 
 @inside
 def _alone(state, pool, counts, key, code, begins, rule):  # type: ignore[no-untyped-def]
-    """A change of the only input."""
+    """Process a change of the only input."""
     kind, low, high = rule[R_KIND], rule[R_LOW], rule[R_HIGH]
     if begins:
         if kind == DILATE:
@@ -129,7 +131,8 @@ def _alone(state, pool, counts, key, code, begins, rule):  # type: ignore[no-unt
 
 @inside
 def _right(state, pool, counts, key, code, begins, rule):  # type: ignore[no-untyped-def]
-    """A change of the right of SINCE and UNTIL. With a displacement of nothing it counts wherever it holds."""
+    """Process a change of the right of SINCE and UNTIL. If the reach includes 0, the result holds wherever the right
+    does."""
     kind, low, high = rule[R_KIND], rule[R_LOW], rule[R_HIGH]
     held = state[key, FLAGS] & LEFT
     if begins:
@@ -148,7 +151,10 @@ def _right(state, pool, counts, key, code, begins, rule):  # type: ignore[no-unt
 
 @inside
 def _left(state, pool, counts, key, code, begins, rule):  # type: ignore[no-untyped-def]
-    """A change of the left of SINCE and UNTIL, which need not hold at its ends: there, too, the right may have held."""
+    """Process a change of the left of SINCE and UNTIL.
+
+    The left only has to hold strictly between the time of the right and the time of the result.
+    """
     kind, low, high = rule[R_KIND], rule[R_LOW], rule[R_HIGH]
     here = (low == 0 and kind == SINCE) or (high == 0 and kind == UNTIL)
     if begins:
@@ -173,7 +179,7 @@ def _left(state, pool, counts, key, code, begins, rule):  # type: ignore[no-unty
 
 @inside
 def _next(state, pool, key):  # type: ignore[no-untyped-def]
-    """The code at which the key's result changes next, as far as is known; INFINITE: never."""
+    """Return the code at which the key's result changes next, as far as known, or INFINITE."""
     head = state[key, HEAD]
     if head < 0:
         return INFINITE
@@ -184,7 +190,7 @@ def _next(state, pool, key):  # type: ignore[no-untyped-def]
 
 @inside
 def _give(state, pool, counts, key, until, keys, codes, begins):  # type: ignore[no-untyped-def]
-    """The changes of a key's result up to a code."""
+    """Output the changes of a key's result up to a code. Return the code of the next change."""
     given = counts[C_GIVEN]
     while True:
         code = _next(state, pool, key)
@@ -202,10 +208,11 @@ def _give(state, pool, counts, key, until, keys, codes, begins):  # type: ignore
 
 @bare
 def due_keys(state, pool, heap, counts, until, due):  # type: ignore[no-untyped-def]
-    """The keys whose result changes up to a code, in no order, into `due`, which has a place for each timer; gives how
-    many. Their timers go.
+    """Write the keys whose result changes up to a code into `due`, in no order, and drop their timers. Return their
+    count.
 
-    One by one they are taken off the heap; where they are many of all timers, all are looked at instead.
+    `due` must have room for one key per timer. Timers are taken off the heap one by one. If many are due, the kernel
+    scans all timers instead.
     """
     found = left = 0
     fewest = counts[C_TIMERS] - (counts[C_TIMERS] >> 4) - 16
@@ -216,7 +223,7 @@ def due_keys(state, pool, heap, counts, until, due):  # type: ignore[no-untyped-
         if following <= until:
             due[found] = key
             found += 1
-        elif following < INFINITE:  # one has gone for it
+        elif following < INFINITE:  # replace the dropped timer
             put_timer(heap, counts[C_TIMERS], following, key)
             counts[C_TIMERS] += 1
     if counts[C_TIMERS] > 0 and heap[0, 0] <= until:
@@ -227,7 +234,7 @@ def due_keys(state, pool, heap, counts, until, due):  # type: ignore[no-untyped-
             if following <= until:
                 due[found] = key
                 found += 1
-            elif following < INFINITE:  # no further on than where it was
+            elif following < INFINITE:  # never moved further back than it was
                 heap[left, 0], heap[left, 1] = following, key
                 left += 1
         counts[C_TIMERS] = left
@@ -239,8 +246,8 @@ def due_keys(state, pool, heap, counts, until, due):  # type: ignore[no-untyped-
 def _due(state, pool, code, key, until):  # type: ignore[no-untyped-def]
     """Return the code at which the key of an expired timer next changes, or INFINITE.
 
-    INFINITE means that the timer was not the key's, or that the result does not change again. A change after `until`
-    stays with the timer.
+    INFINITE means that the timer was out of date, or that the result does not change again. If the change is after
+    `until`, the key keeps a timer for it.
     """
     if state[key, TIMER] != code:
         return INFINITE
@@ -260,7 +267,7 @@ def next_due(state, pool, heap, counts):  # type: ignore[no-untyped-def]
                 return code
             state[key, TIMER] = following
             counts[C_TIMERS] = drop_timer(heap, counts[C_TIMERS])
-            if following < INFINITE:  # one has gone for it
+            if following < INFINITE:  # replace the dropped timer
                 put_timer(heap, counts[C_TIMERS], following, key)
                 counts[C_TIMERS] += 1
         else:
@@ -270,7 +277,7 @@ def next_due(state, pool, heap, counts):  # type: ignore[no-untyped-def]
 
 @bare
 def intervals_kept(state, pool, keys, out):  # type: ignore[no-untyped-def]
-    """The intervals of some keys, key by key in order, into `out`, which has a row for each."""
+    """Write the intervals of some keys into `out`, key by key, in order."""
     count = 0
     for i in range(len(keys)):
         row = state[keys[i], HEAD]
@@ -282,8 +289,10 @@ def intervals_kept(state, pool, keys, out):  # type: ignore[no-untyped-def]
 
 @bare
 def keep_intervals(state, pool, heap, counts, keys, rows):  # type: ignore[no-untyped-def]
-    """The intervals of keys that have none yet, WAITING each, as `intervals_kept` gives them, and a timer for each key:
-    the pool has room for as many rows more, the heap for as many timers."""
+    """Load the intervals of keys, as `intervals_kept` writes them, and set a timer for each key.
+
+    The keys must have no intervals; WAITING of each says how many it gets. The pool and the heap must have room.
+    """
     row = 0
     for i in range(len(keys)):
         key = keys[i]
@@ -302,7 +311,7 @@ def keep_intervals(state, pool, heap, counts, keys, rows):  # type: ignore[no-un
 
 @inside
 def _known(rule, code):  # type: ignore[no-untyped-def]
-    """Up to where the result is decided when the inputs are up to just before a code."""
+    """Return the code up to which the result is decided, if the inputs are decided up to just before `code`."""
     low = rule[R_LOW]
     if rule[R_KIND] == LAST:
         return min(2 * ((code >> 1) - rule[R_LEAST]) + 1, code - 1)
@@ -312,8 +321,10 @@ def _known(rule, code):  # type: ignore[no-untyped-def]
 
 @bare
 def touch(state, keys, touched, count, room):  # type: ignore[no-untyped-def]
-    """Puts those of the keys that are not there yet behind the first `count` of `touched`, which has a place for each;
-    gives how many they are then, and `room` with two changes more for each interval that waits of those."""
+    """Append the keys to `touched` that are not among its first `count`. Return the new count.
+
+    Also returns `room`, increased by two changes per waiting interval of the new keys.
+    """
     for i in range(len(keys)):
         if i + AHEAD < len(keys):
             prefetch(state, keys[i + AHEAD])
@@ -331,13 +342,16 @@ def advance(  # type: ignore[no-untyped-def]
     rule, left_key, left_code, left_begins, right_key, right_code, right_begins, touched, until, state,
     pool, counts, heap, keys, codes, begins,
 ):  # fmt: skip
-    """Takes changes, sorted by code, and puts those of the result up to `until`, in no order, into `keys`, `codes` and
-    `begins`; gives how many. `touched`: the keys of the changes and those that are due, each once and so marked.
+    """Process changes, sorted by code, and output changes of the result up to `until`, in no order. Return their count.
 
-    Of equal codes that of the right goes first at a point, that of the left in a gap: so what holds between two points
-    holds with its ends, where the right may have held. Before a change is taken what it leaves as it is is given.
-    `pool` has room for an interval more a change, `heap` for a timer more a key of `touched`. There is room for all
-    changes that are made: two at most for each interval that waited (`touch`) and for each that begins.
+    `touched`: all keys with changes or due timers, marked, each once. Changes of the result that an input change cannot
+    affect any more are output before that change is processed.
+
+    At equal codes, the right is processed first at an instant, and the left first in a gap. So a left that holds
+    between two instants includes both instants, where the right may hold.
+
+    `pool` must have room for one interval per change, `heap` for one timer per key of `touched`. The output arrays need
+    room for two changes per interval that waited (`touch`) or begins.
     """
     n, m = len(left_key), len(right_key)
     two = rule[R_KIND] >= SINCE
@@ -382,7 +396,7 @@ def advance(  # type: ignore[no-untyped-def]
 
 
 BEFORE_ALL = -INFINITE - 1
-"""Decided up to here: nothing."""
+"""The code up to which everything is decided, if nothing is."""
 
 Arrays = dict[str, Ints]
 
@@ -390,9 +404,9 @@ Arrays = dict[str, Ints]
 class TemporalEvaluation:
     """The evaluation of one operator.
 
-    `operator`: a name of TEMPORAL; `by`: what is in its brackets, as `interval_sets.reach` gives it, also where it
-    looks ahead. Of LASTING `least` microseconds, of `> d` d + 1. SINCE and UNTIL have two inputs, in the order in which
-    they are written, all others one. `decided`, `given`: the codes up to which the inputs and the result are decided.
+    `operator`: a name of TEMPORAL. `by`: the interval in its brackets as a reach (`interval_sets.reach`), even if it
+    looks ahead. `least`: the microseconds of LASTING; for `> d`, d + 1. SINCE and UNTIL have two inputs in written
+    order, all others one. `decided`, `given`: the codes up to which the inputs and the result are decided.
     """
 
     __slots__ = ("_by", "_counts", "_heap", "_pool", "_rule", "_state", "_watched", "decided", "given", "inputs")
@@ -417,11 +431,11 @@ class TemporalEvaluation:
         self._watched = 1024
 
     def step(self, inputs: Sequence[Changes], decided: int, until: int | None = None) -> tuple[Changes, int]:
-        """The changes of the result that are decided now and were not before, and the code up to which they are.
+        """Return the changes of the result that are newly decided, and the code up to which they are.
 
-        `inputs`: their changes with codes above those of the last step, up to `decided`. The result is given up to
-        there at most, or up to `until`, which may lie ahead: `ONCE[1 s, 1 s]` is known a second ahead. INFINITE: the
-        inputs are decided for ever, and change no more.
+        `inputs`: their changes with codes after the last step and up to `decided`. INFINITE means that the inputs never
+        change again. The result is returned up to `decided` at most, or up to `until`, which may be later: `ONCE[1 s, 1
+        s]` is known a second ahead.
         """
         assert len(inputs) == self.inputs and decided >= self.decided, "inputs go on"
         self.decided = decided
@@ -448,12 +462,15 @@ class TemporalEvaluation:
         return by_code(*made[:, :given]), self.given
 
     def close(self, end: int = INFINITE) -> tuple[Changes, int]:
-        """The inputs stay for ever as they are: what the result then is, up to `end`."""
+        """Return the final changes of the result up to `end`, if the inputs never change again."""
         return self.step([no_changes()] * self.inputs, INFINITE, end)
 
     def due(self) -> int | None:
-        """Up to where the inputs must be decided for the next change of the result, if they do not change; None: it
-        does not change then, or at their end alone."""
+        """Return the code up to which the inputs must be decided so that the next change of the result is known.
+
+        The inputs are assumed not to change. None if the result does not change either, or only at the end of the
+        input.
+        """
         code = int(next_due(self._state, self._pool, self._heap, self._counts))
         if code == INFINITE or self._known(INFINITE - 1) < code:
             return None
@@ -461,8 +478,10 @@ class TemporalEvaluation:
         return next(d for d in range(max(code, code + back - 2), code + back + 3) if self._known(d) >= code)
 
     def to_come(self) -> tuple[Ints, Ints, Ints]:
-        """The results that begin later if the inputs stay as they are: keys, the times since when there is what each
-        follows from, and those at which it begins. Of operators that look back."""
+        """Return results that begin later if the inputs do not change, for operators that look back.
+
+        They are three arrays: keys, the times since which the cause of each exists, and the times at which each begins.
+        """
         kept = self.snapshot()
         count = kept["cells"][:, 2]
         key = np.repeat(kept["key"], count)
@@ -479,15 +498,16 @@ class TemporalEvaluation:
         return key, since >> 1, later >> 1
 
     def begun(self) -> Ints:
-        """The keys of which the result holds, as far as it was given."""
+        """Return the keys whose result holds according to what has been output."""
         return np.flatnonzero(self._state[:, FLAGS] & BEGUN)
 
     def changing(self, until: int) -> Ints:
-        """The keys of which the result changes up to a code if the inputs do not, ascending."""
+        """Return the keys, ascending, whose result changes up to a code if the inputs do not."""
         return np.flatnonzero(self._state[:, TIMER] <= until)
 
     def holding(self, keys: Ints, side: int | None = None) -> Bools:
-        """Return a mask of the keys for which the result holds, or the input `side`, as far as it has been output."""
+        """Return a mask of the keys for which the result, or the input `side`, holds according to what has been
+        output."""
         found = np.zeros(len(keys), np.bool_)
         known = keys < len(self._state)
         flag = BEGUN if side is None else (LEFT, RIGHT)[side] if self.inputs == 2 else OPEN
@@ -495,7 +515,7 @@ class TemporalEvaluation:
         return found
 
     def next_change(self) -> int:
-        """At which code the result changes next if the inputs do not; INFINITE: never."""
+        """Return the code at which the result next changes if the inputs do not, or INFINITE."""
         return int(next_due(self._state, self._pool, self._heap, self._counts))
 
     def ahead(self, keys: Ints, inputs: Sequence[Intervals], first: int, last: int) -> Intervals:
@@ -520,14 +540,14 @@ class TemporalEvaluation:
 
     @classmethod
     def of(cls, other: TemporalEvaluation) -> TemporalEvaluation:
-        """The same operator, anew."""
+        """Return a new evaluation of the same operator."""
         made = cls.__new__(cls)
         made._by, made._rule, made.inputs = other._by, other._rule, other.inputs
         made._clear()
         return made
 
     def _known(self, decided: int) -> int:
-        """Up to where the result is decided if the inputs are up to a code."""
+        """Return the code up to which the result is decided, if the inputs are decided up to a code."""
         if decided >= INFINITE:
             return INFINITE
         if self._rule[R_KIND] == LAST:
@@ -539,22 +559,25 @@ class TemporalEvaluation:
 
     @property
     def rows(self) -> int:
-        """The number of intervals that are kept, and the number of their keys."""
+        """Return the number of kept intervals plus that of their keys."""
         kept = self.kept()
         return int(self._state[kept, WAITING].sum()) + len(kept)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory."""
+        """Return the size in bytes."""
         return self._state.nbytes + self._pool.nbytes + self._heap.nbytes
 
     def kept(self) -> Ints:
-        """The keys of which something is kept, ascending: no other makes a difference, and their numbers are free."""
+        """Return the keys with kept state, ascending. All other keys are free."""
         return np.flatnonzero((self._state[:, FLAGS] != 0) | (self._state[:, HEAD] >= 0))
 
     def snapshot(self, keys: Ints | None = None) -> Arrays:
-        """All that is kept, or of these keys: by `key`, its cells and how many of the `intervals` (rows of start and
-        end, key by key) are its; `decided`: of the inputs and the result."""
+        """Return the kept state of all keys, or of `keys`.
+
+        `key`: the keys; `cells`: a row for each; `intervals`: their intervals, sorted by key. The last cell of a key is
+        the number of its intervals. `decided`: the codes of the inputs and of the result.
+        """
         chosen = self.kept() if keys is None else keys
         intervals = np.empty((int(self._state[chosen, WAITING].sum()), 2), np.int64)
         intervals_kept(self._state, self._pool, chosen, intervals)
@@ -566,13 +589,13 @@ class TemporalEvaluation:
         }
 
     def restore(self, state: Mapping[str, Ints]) -> None:
-        """Begins anew from a snapshot; its keys may have been given other numbers."""
+        """Replace the state by a snapshot, whose keys may have new numbers."""
         self._clear()
         self.decided, self.given = state["decided"].tolist()
         self.add(state)
 
     def add(self, state: Mapping[str, Ints]) -> None:
-        """Keeps what a snapshot has of keys of which nothing is kept."""
+        """Add the state of a snapshot. None of its keys may have state."""
         key, cells = state["key"], state["cells"]
         if not len(key):
             return
@@ -582,12 +605,12 @@ class TemporalEvaluation:
         keep_intervals(self._state, self._pool, self._heap, self._counts, key, state["intervals"])
 
     def drop(self, keys: Ints) -> None:
-        """Keeps nothing of these keys any more."""
+        """Drop the state of these keys."""
         left = np.setdiff1d(self.kept(), keys)
         self.restore(self.snapshot(left))
 
     def _reserve(self, keys: int, intervals: int) -> None:
-        """Room for so many keys, and so many intervals more."""
+        """Make room for keys below `keys`, and for `intervals` further intervals."""
         if keys > len(self._state):
             fresh: Ints = np.zeros((roomy(keys, 2 * len(self._state)), CELLS), np.int64)
             fresh[:, [HEAD, TAIL]], fresh[:, TIMER] = -1, INFINITE
@@ -596,8 +619,8 @@ class TemporalEvaluation:
         self._pool = _grown(self._pool, int(self._counts[C_USED]), intervals)
 
     def _sweep(self) -> None:
-        """Drops timers of what waits for another code now."""
-        heap = np.unique(self._heap[: self._counts[C_TIMERS]], axis=0)  # sorted, it is a heap
+        """Drop outdated timers."""
+        heap = np.unique(self._heap[: self._counts[C_TIMERS]], axis=0)  # a sorted array is a heap
         heap = heap[self._state[heap[:, 1], TIMER] == heap[:, 0]]
         self._heap[: len(heap)] = heap
         self._counts[C_TIMERS] = len(heap)
@@ -605,7 +628,7 @@ class TemporalEvaluation:
 
 
 def _grown(rows: Ints, used: int, more: int) -> Ints:
-    """The first rows, with room for more."""
+    """Return the array, or a larger copy with room for `more` rows after the first `used`."""
     if used + more <= len(rows):
         return rows
     grown: Ints = np.empty((roomy(used + more, 2 * len(rows)), rows.shape[1]), np.int64)

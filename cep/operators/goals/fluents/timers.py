@@ -1,8 +1,8 @@
-"""Timers: a queue of the codes at which keys must be looked at again, the earliest first.
+"""Timers: a queue of the time codes at which keys must be checked again, the earliest first.
 
-A heap of rows, four below each: those of a row are next to each other in memory. Rows are (code, key), or, where those
-of one code have an order, (code, turn, key). A key may have more rows than one: what it waits for now is with the
-owner, who drops what is not.
+It is a heap in which each row has four children, which are adjacent in memory. Rows are (code, key), or (code, turn,
+key) if rows of equal code are ordered. A key may have several rows; the owner decides which of them is valid, and skips
+the others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ def _set(heap, i, code, second, third):  # type: ignore[no-untyped-def]
 
 @bare
 def put_timer(heap, count, code, second, third=None):  # type: ignore[no-untyped-def]
-    """Into the heap of `count` rows, which has room for one more. `third`: of rows that have an order."""
+    """Add a row to a heap of `count` rows, which must have room. `third`: the key, if rows of equal code are
+    ordered."""
     i = count
     while i > 0:
         above = (i - 1) >> 2
@@ -37,7 +38,7 @@ def put_timer(heap, count, code, second, third=None):  # type: ignore[no-untyped
 
 @bare
 def _sift(heap, count, i, code, second, third):  # type: ignore[no-untyped-def]
-    """A row that belongs at `i` or below."""
+    """Put a row at place `i`, or move it down to where it belongs."""
     while True:
         least, lowest = -1, code
         turn = second
@@ -60,7 +61,7 @@ def _sift(heap, count, i, code, second, third):  # type: ignore[no-untyped-def]
 
 @bare
 def drop_timer(heap, count, ordered=None):  # type: ignore[no-untyped-def]
-    """The heap without its first; gives how many are left. `ordered`: True of rows that have an order."""
+    """Remove the first row of the heap, and return the new count. `ordered`: True if rows of equal code are ordered."""
     count -= 1
     if count:
         if ordered is None:

@@ -1,6 +1,6 @@
-"""Events in a time window: each holds for some evaluation ticks from its own on, which its tick alone decides.
+"""The goal of events in a time window: each event holds for a number of evaluation ticks from its own tick on.
 
-goal(E):  tuples of E's columns, perhaps with the tick, each while any event of it is in the window
+goal(E):  returns tuples of E's columns, perhaps with the tick, each while any of its events is in the window
 """
 
 from __future__ import annotations
@@ -30,14 +30,17 @@ if TYPE_CHECKING:
     from cep.operators.windowed_event import WindowedEvent
 
 COUNT, BEFORE = range(2)
-"""Columns of a tuple: the number of its supports, and that before the code at which it changes (-1: it does not)."""
+"""Columns of a tuple: the number of its supports, and the number before the current code (-1: unchanged)."""
 
 
 @njit()
 def _passed(opening, closing, until, state, touched, key, code, begins):  # type: ignore[no-untyped-def]
-    """Takes of both queues, sorted by code, the rows (code, tuple) up to a code; gives how many of each, and how many
-    changes. Of one tuple all of a code are one. `state` has a row for each tuple; `touched` and what is made have room
-    for as many as the rows of both."""
+    """Process the rows (code, tuple) of both queues, sorted by code, up to a code. Merge changes of a tuple at one
+    code.
+
+    Returns the number of rows processed in each queue, and the number of output changes. `state` has a row per tuple;
+    the other arrays must have room for as many rows as both queues have.
+    """
     n, m = len(opening), len(closing)
     i = j = made = 0
     while True:
@@ -76,15 +79,17 @@ def _passed(opening, closing, until, state, touched, key, code, begins):  # type
 
 
 class PassingSupports:
-    """Supports of numbered tuples, each with a beginning and an end. `opening`, `closing`: the queues, rows (code,
-    tuple) sorted by code. A support is in both until it has begun."""
+    """Supports of numbered tuples, each with a known beginning and end. A support is in both queues until it begins.
+
+    `opening`, `closing`: the queues, rows (code, tuple) sorted by code.
+    """
 
     def __init__(self) -> None:
         self.state: Ints = np.empty((0, 2), np.int64)
         self._queues = [_Queue(), _Queue()]
 
     def put(self, code: Ints, slots: Ints, begins: bool) -> None:
-        """Things begin to support tuples at these codes, or end to; none before those that came before."""
+        """Add supports of tuples that begin (or end) at these codes. Codes must not decrease from call to call."""
         self._queues[0 if begins else 1].put(code, slots)
 
     def pass_on(self, until: int, tuples: int) -> Changes:
@@ -103,26 +108,27 @@ class PassingSupports:
         return Changes(made[1, :count], made[2, :count], made[3, :count])
 
     def next_change(self) -> int:
-        """The code at which something may change next; INFINITE: at none."""
+        """Return the code at which a tuple may next change, or INFINITE."""
         one, other = self._queues
         return min(one.next, other.next)
 
     @property
     def count(self) -> int:
-        """The number of waiting rows."""
+        """Return the number of waiting rows."""
         return sum(len(queue.rows) for queue in self._queues)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory."""
+        """Return the size in bytes."""
         return int(self.state.nbytes + sum(queue.nbytes for queue in self._queues))
 
     def held(self) -> Ints:
-        """The tuples that something supports."""
+        """Return the tuples that have support."""
         return np.flatnonzero(self.state[:, COUNT])
 
     def named(self, known: Ints) -> Arrays:
-        """The state, where tuples are these: what is supported, how often; and the queues, a row each: code, tuple."""
+        """Return the state with tuples in place of their numbers: supported tuples with their counts, and the two
+        queues."""
         held = self.held()
         found = {"held": np.concatenate([self.state[held, :1], known[held]], axis=1)}
         for name, queue in zip(QUEUES, self._queues):
@@ -130,7 +136,8 @@ class PassingSupports:
         return found
 
     def become(self, held: Ints, counts: Ints, queues: list[tuple[Ints, Ints]]) -> None:
-        """Take on a state: tuples by number, how often each is supported; of both queues codes and tuples."""
+        """Load a state. `held`, `counts`: tuples by number and their supports. `queues`: codes and tuples of both
+        queues."""
         self.__init__()  # type: ignore[misc]
         tuples = max((int(each.max()) + 1 for each in (held, *(slots for _, slots in queues)) if len(each)), default=0)
         self.state = filled_room(self.state, tuples, 0)
@@ -145,7 +152,7 @@ _NO_CHANGES = no_changes()
 
 
 class _Queue:
-    """Rows (code, tuple), the first first; `next`: its code, INFINITE where there is none."""
+    """A queue of rows (code, tuple). `next`: the code of the first row, or INFINITE."""
 
     def __init__(self) -> None:
         self._rows: Ints = np.empty((0, 2), np.int64)
@@ -188,8 +195,8 @@ class _Queue:
 class PassingSpec:
     """Columns and options of the operator.
 
-    The input has `width` columns. Those at `take` form a tuple, with the tick appended if `numbered`. `codes`: the
-    columns with pool codes. `late`: how late the input arrives. `delay`: how much later its output rows are known.
+    The input has `width` columns. Those in `take` form a tuple, with the tick appended if `numbered`. `codes`: the
+    columns of pool codes. `late`: the delay of the input in microseconds. `delay`: how much later the output is known.
     """
 
     width: int
@@ -201,12 +208,12 @@ class PassingSpec:
 
     @property
     def columns(self) -> int:
-        """The number of columns of a tuple."""
+        """Return the number of columns of a tuple."""
         return len(self.take) + self.numbered
 
 
 class PassingGoal(NumberedState):
-    """A goal of tuples that are supported for a time which is known beforehand."""
+    """The base class of goals of tuples whose supports have known ends."""
 
     def __init__(self, spec: PassingSpec, lineage: Lineage | None = None) -> None:
         self.spec, self.lineage = spec, lineage
@@ -218,7 +225,7 @@ class PassingGoal(NumberedState):
         self.passing = PassingSupports()
 
     def _slots(self, table: Table, at: Ints) -> Ints:
-        """The numbers of the tuples of rows at these ticks."""
+        """Return the numbers of the tuples of rows at these ticks."""
         made = np.empty((FIRST + self.spec.columns, rows(table)), np.int64)
         made[FIRST : FIRST + len(self.take)] = table.take(self.take, axis=0)
         if self.spec.numbered:
@@ -271,7 +278,7 @@ class PassingGoal(NumberedState):
         self.passing.become(held, state["held"][:, 0], queues)
 
     def _named(self, tuples: Ints) -> Ints:
-        """The numbers of tuples, a row each."""
+        """Return the numbers of tuples, given as rows."""
         table = np.zeros((FIRST + self.spec.columns, len(tuples)), np.int64)
         table[FIRST:] = tuples.T
         return self.tuples.slots(table, self.columns, groups=True)
@@ -303,7 +310,7 @@ class WindowedEventGoal(PassingGoal):
 
 
 def windowed_event_of(node: WindowedEvent, builder: GoalBuilder) -> Goal:
-    """The goal of a node."""
+    """Return the goal of a node."""
     types = builder.types(node.child)
     codes = codes_of([types[column] for column in node.take])
     spec = PassingSpec(len(types), node.take, node.numbered, codes, node.ticks.late, node.delay)
@@ -326,5 +333,5 @@ class FirstTickGoal(PassingGoal):
 
 
 def first_tick_of(node: FirstTick, builder: GoalBuilder) -> Goal:
-    """The goal of a node."""
+    """Return the goal of a node."""
     return FirstTickGoal(len(builder.types(node.child)), node.tick)

@@ -1,7 +1,8 @@
-"""Conditions and head arithmetic inside a kernel: a small stack machine, so that no rule compiles anything.
+"""Bytecode for conditions and head arithmetic: kernels interpret it, so that no rule needs its own compilation.
 
-Programs are int64 rows (operation, argument). The stack holds the bits of int64 and float64 in the same cells. A
-missing value is MISSING or NaN and makes what is computed from it missing; a test of it fails.
+Programs are int64 rows (operation, argument) for a stack machine. The stack holds the bits of int64 and float64 in the
+same cells. A missing value is MISSING or NaN. A result computed from a missing value is missing, and a test of it
+fails.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ FLOAT_WITH_INT = {"=": 90, "!=": 91, "<": 92, "<=": 93, ">": 94, ">=": 95}
 TO_FLOAT = 70
 LOGIC = {"or": 100, "and": 101}
 UNARY = (TO_FLOAT, 17, 18, 38, 39, 40)
-"""Operations that replace the top cell. All others push one, or take two and push one; TEST takes the one it tests."""
+"""Operations that replace the top cell. All others push one cell, or pop two and push one. TEST pops the cell that it
+tests."""
 INTEGERS = ("int", "time", "duration")
 CODES = ("bool", "string", "iri")
 
@@ -41,10 +43,10 @@ Code = NDArray[np.int64]
 def compile_stack(
     typed: Sequence[Typed], places: Mapping[str, tuple[int, int]], pool_code: Callable[[Value], int], tests: bool
 ) -> tuple[Code, Code] | None:
-    """The program and its literals for a conjunction (`tests`) or for one value; None where an operation is not
-    the machine's (strings, powers, values of unknown type): such conditions run outside the kernel.
+    """Compile a conjunction (`tests`) or one value. Returns the program and its literals, or None.
 
-    `places`: variable -> (LEFT | RIGHT, argument); `start()` and `end()` are the pair's.
+    None means that the machine lacks an operation (strings, powers, values of unknown type); such conditions are tested
+    outside the kernel. `places`: variable -> (LEFT | RIGHT, argument). `start()` and `end()` are those of the pair.
     """
     operations: list[tuple[int, int]] = []
     literals: list[int] = []
@@ -93,7 +95,7 @@ def compile_stack(
 
 
 def _apart(node: TypedCall) -> tuple[Typed, ...]:
-    """The arguments of a call; an int that is compared with a float as itself, so that it is not rounded."""
+    """Return the arguments of a call. An int compared with a float is not converted, so that it is not rounded."""
     if node.function not in INT_COMPARISONS:
         return node.arguments
     ints = [isinstance(each, TypedCall) and each.function == "to_float" for each in node.arguments]
@@ -147,10 +149,10 @@ def stack_cells(code: Code) -> int:
 
 @bare
 def run(code, first, last, literals, stack, partner, p, offset, current, partner_is_left, start, end):  # type: ignore[no-untyped-def]
-    """Run operations `first` to `last` on the pair (row `p` of the store `partner`, its arguments from column
-    `offset` on; the arriving row `current`).
+    """Run operations `first` to `last` on a pair: row `p` of the store `partner`, and the arriving row `current`.
 
-    With tests in the code: 1 if all hold, else 0. Otherwise 1, with the value's bits in stack[0].
+    The arguments of the partner begin at column `offset`. With tests in the code, returns 1 if all hold, else 0.
+    Otherwise returns 1, with the value's bits in stack[0].
     """
     top = 0
     for k in range(first, last):
@@ -209,7 +211,7 @@ def run(code, first, last, literals, stack, partner, p, offset, current, partner
                 stack[top - 1] = 0
             else:
                 stack[top - 1] = _compare(operation - 60, x, y)
-        elif operation >= 100:  # of tests, which leave 1 or 0
+        elif operation >= 100:  # operands are test results, 1 or 0
             top -= 1
             stack[top - 1] = stack[top - 1] | stack[top] if operation == 100 else stack[top - 1] & stack[top]
         else:
@@ -230,7 +232,7 @@ def _side(a, y):  # type: ignore[no-untyped-def]
     x = np.float64(a)
     if x != y:
         return -1 if x < y else 1
-    if y >= 2.0**63:  # what it was rounded to is no int
+    if y >= 2.0**63:  # rounded beyond the greatest int
         return -1
     b = np.int64(y)
     return -1 if a < b else 1 if a > b else 0
@@ -253,7 +255,7 @@ def _compare(which, a, b):  # type: ignore[no-untyped-def]
 
 @bare
 def _integer(operation, a, b):  # type: ignore[no-untyped-def]
-    # Unsigned, where the compiler may not suppose that nothing overflows and leave out the checks that something does.
+    # Computed unsigned, because the compiler assumes that signed numbers do not overflow, and would drop the checks.
     if a == MISSING or b == MISSING:
         return MISSING
     if operation == 10:

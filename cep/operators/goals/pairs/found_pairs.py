@@ -1,4 +1,4 @@
-"""Pairs that were found: the chronological choice among them, and the table that they make."""
+"""Choose among candidate pairs by the policy `chronological`, and assemble pairs into tables."""
 
 from __future__ import annotations
 
@@ -39,18 +39,19 @@ from cep.operators.goals.store import (
     unlink,
 )
 
-# Pairs of an instant are brought in order as they come, each by at most so many places.
+# The greatest number of places by which pairs of an instant are moved to sort them.
 CLOSE = 32
 
 
 @njit()
 def consume(pairs, allowed, tie, by_left, by_right, by_float, hot, cold, keep_right, chains):  # type: ignore[no-untyped-def]
-    """The chronological choice among pairs that are all those fitting, in order of arrival, and are `allowed`.
+    """Choose pairs by the policy `chronological`. `pairs` must be all candidates, in order of arrival.
 
-    Gives which pairs were taken; what they took is out of the chains. Pairs name rows of the store.
+    `allowed`: a mask of the pairs whose conditions hold. Returns a mask of the chosen pairs, and removes their rows
+    from the chains. Pairs name rows of the store.
     """
     taken = np.zeros(pairs.shape[0], np.bool_)
-    used = np.zeros(hot.shape[0], np.bool_)  # a row may be out of its chain for another reason: it has expired since
+    used = np.zeros(hot.shape[0], np.bool_)  # rows may also have left their chain by expiring
     first = 0
     while first < pairs.shape[0]:
         side = pairs[first, 2]
@@ -97,10 +98,10 @@ def follows(table, at, start, end, order):  # type: ignore[no-untyped-def]
 def assemble(  # type: ignore[no-untyped-def]
     pairs, hot, cold, right, right_stored, take_left, take_right, sorts, places, table, names
 ):
-    """The pairs into `table`: interval, order of the completing side, then the arguments taken from each side.
+    """Write pairs into `table`: the interval, the order of the completing side, then the arguments from each side.
 
-    With `sorts` by arrival, unless an instant has too many pairs; gives whether the table is in order then. `places`
-    is room for a number a pair; `names` has a column a pair where names are asked for.
+    `sorts`: sort by arrival; returns False if an instant has too many pairs for that. `places` must have one number per
+    pair; `names` has one column per pair if names are needed.
     """
     n = pairs.shape[0]
     lefts = take_left.shape[0]
@@ -110,7 +111,7 @@ def assemble(  # type: ignore[no-untyped-def]
         if i + FAR < n:
             prefetch(hot, pairs[i + FAR, 0])
             prefetch(cold, pairs[i + FAR, 0])
-            prefetch(cold, pairs[i + FAR, 0] + 1)  # where a row ends on another line of the cache
+            prefetch(cold, pairs[i + FAR, 0] + 1)  # a row may span two cache lines
             if right_stored:
                 prefetch(hot, pairs[i + FAR, 1])
                 prefetch(cold, pairs[i + FAR, 1])
@@ -143,7 +144,7 @@ def assemble(  # type: ignore[no-untyped-def]
             table[T_END, at] = end
             table[ORDER, at] = order
             places[at] = i
-        # Rows this far behind stay in place: their arguments follow.
+        # Rows this far behind do not move any more, so their arguments are written.
         if i >= CLOSE:
             at = i - CLOSE
             p = pairs[places[at], 0]
@@ -164,11 +165,11 @@ def assemble(  # type: ignore[no-untyped-def]
 
 
 CACHED = 8192
-"""Keys: of so many all is in the processor's cache, and nothing is asked for ahead."""
+"""The number of keys up to which all state fits the processor's cache, so that prefetching is useless."""
 LATEST = 2**63 - 1
-"""No time is as late."""
+"""A time later than all others."""
 BLOCK = 32
-"""Left sides: at most so many come before the right sides among them."""
+"""The greatest number of left sides that are processed before the right sides that arrive among them."""
 
 
 @inside
@@ -195,16 +196,18 @@ def make_place(table, names, last, start, now, order):  # type: ignore[no-untype
 def latest(  # type: ignore[no-untyped-def]
     spec, left, right, left_slots, right_slots, chains, hot, cold, take_left, take_right, table, names, state
 ):
-    """Arrivals of both sides in order, against what waits. `spec` and `state` are those of `pair`. What is found goes
-    into `table` and `names` as `assemble` puts it there; `state` tells how many they are, and whether in order.
+    """Process arrivals of both sides in order, for the policy `recent`. `spec` and `state` are those of `pair`.
 
-    The caller has made room: in `hot` and `cold` for every row of `left`, in `table`, and in `names` where these are
-    asked for, for one of each of `right`. Chains hold rows of the store, or -1, which is asked before it is an index.
-    Indexes are numbers without a sign, since one with a sign is asked each time whether it counts from the end.
+    Pairs are written to `table` and `names` as by `assemble`. `state` gets their number, and a flag: 1 if they are in
+    order. `hot` and `cold` must have room for every row of `left`. `table` and, if needed, `names` must have room for
+    one pair per row of `right`.
+
+    Chains hold rows of the store, or -1, which is tested before it is used as an index. Indexes are unsigned, because
+    numba tests signed ones for negative values each time.
     """
     tie = spec[S_TIE]
     by = spec[S_BY_LEFT] if tie == 2 else -1
-    longest = tie != 1  # also where a tie is decided `by` a column that the left side has not
+    longest = tie != 1  # also if ties are decided `by` a column that the left side lacks
     by_float = spec[S_BY_FLOAT]
     within = spec[S_WITHIN]
     point = spec[S_POINT] != 0
@@ -292,7 +295,7 @@ def latest(  # type: ignore[no-untyped-def]
             if named:
                 names[0, place] = cold[partner, NAME]
                 names[1, place] = right[IDENTITY, row]
-        # Blocks are short if there are few keys, or one has most of the rows.
+        # Shorten the blocks if there are few keys, or one has most of the rows.
         block = max(1, block // 2) if passed > j - first else min(BLOCK, 2 * block)
     state[A_COUNT] = count
     state[A_MADE] = made

@@ -1,13 +1,13 @@
-"""An index of waiting rows for inequalities: a search visits only those that can fit.
+"""An index of waiting rows for inequalities, so that a search skips most rows that cannot match.
 
-Each chain of the store has a tree over its rows in the order of the chain. A node holds the greatest end and the
-greatest value of each compared column below each of its children, so a search skips the children below which no row
-fits, and finds the others in the order of the chain. With one inequality a search costs the rows that it finds, times
-the height of the tree.
+Each chain of the store has a tree over its rows in the order of the chain. A node holds, for each of its children, the
+greatest end and the greatest value of each compared column below it. So a search skips children without matches, and
+finds matches in the order of the chain. With one inequality, a search costs the number of matches times the height of
+the tree.
 
-The tree of a chain is built when a search has passed many rows that do not fit; then each new row is appended. Rows
-that have left their chain are dropped as searches meet them. The trees are derived from the store: nothing saves them,
-and they are built anew after rows have moved.
+The tree of a chain is built once a search has passed many rows that do not match. Afterwards each new row is appended.
+Rows that have left their chain are dropped when searches meet them. Trees are derived from the store: they are never
+saved, and are rebuilt after rows have moved.
 """
 
 from __future__ import annotations
@@ -27,26 +27,28 @@ Ints = NDArray[np.int64]
 
 FANOUT = 2 if CHECKED else 32
 PASSED, FITTING, SEARCHES = (1, 0, 0) if CHECKED else (64, 3, 8)
-"""A search without a tree wastes the rows that do not fit, less FITTING for each that does: where many fit, the chain
-itself is faster. It builds the tree of its chain if it wastes more than PASSED and, with earlier searches, more than
-SEARCHES times as much as now."""
+"""Thresholds for building a tree. A search without a tree wastes rows: those that do not match, less FITTING per match.
+
+Where many rows match, the chain itself is faster. The tree is built if a search wastes more than PASSED, and all
+searches together more than SEARCHES times as much.
+"""
 MOST = 2**63 - 1
 
-# Columns of `roots`, for each side of a slot: the root, the levels below it.
+# Columns of `roots`: for each side of a slot, the root and the number of levels below it.
 ROOTS = 4
 MOST_WASTED = 1 << 20
-"""No more than this is remembered of earlier searches."""
-# Places in `cursor`: whether the search goes by a tree, what it wasted without one, what all did, its level and that of
-# the root; then for each key the least value that fits, then for each level the node and the next child.
+"""The greatest number of wasted rows that is remembered."""
+# Places in `cursor`: 1 if the search uses a tree, the rows wasted by this search and by all without one, its level and
+# that of the root; then for each key the least value that matches, then for each level the node and the next child.
 BY_TREE, WASTED, ALL_WASTED, LEVEL, TOP, LEAST = range(6)
 MOST_LEVELS = 64 if CHECKED else 16
 
 
 class InequalityIndex(NamedTuple):
-    """The trees of a store. `roots`: as ROOTS, a row for each slot; `cursor`: where a search is.
+    """The trees of a store. `roots`: a row for each slot, as ROOTS says. `cursor`: the position of the current search.
 
-    A row of `nodes`: FANOUT values for each key (the end, then each compared column), the FANOUT children, which are
-    rows of the store in a leaf, and how many there are.
+    A row of `nodes` has FANOUT values for each key (the end, then each compared column), FANOUT children, and their
+    number. The children of a leaf are rows of the store.
     """
 
     nodes: Ints
@@ -55,7 +57,7 @@ class InequalityIndex(NamedTuple):
 
 
 def no_index(orders: int) -> InequalityIndex:
-    """An index without trees, for so many inequalities."""
+    """Return an index without trees, for this number of inequalities."""
     width = (orders + 2) * FANOUT + 1 if orders else 0
     cursor = np.zeros(LEAST + 1 + orders + 2 * MOST_LEVELS, np.int64)
     return InequalityIndex(np.empty((0, width), np.int64), np.empty((0, ROOTS), np.int64), cursor)
@@ -63,7 +65,7 @@ def no_index(orders: int) -> InequalityIndex:
 
 @inside
 def key_of(orders, at, k, side, cold, p):  # type: ignore[no-untyped-def]
-    """The value of row `p` of a side under the `k`th inequality: the greater it is, the sooner it fits."""
+    """Return the value of row `p` of a side under the `k`th inequality. Greater values match more rows."""
     place = at + 1 + 4 * k
     value = sortable(cold[p, HEADER + orders[place + 1 + side]], orders[place + 3])
     return ~value if value != MISSING and (orders[place] < 2) == (side == 0) else value
@@ -71,7 +73,8 @@ def key_of(orders, at, k, side, cold, p):  # type: ignore[no-untyped-def]
 
 @bare
 def append(index, used, orders, at, slot, side, hot, cold, p):  # type: ignore[no-untyped-def]
-    """Append row `p` to the tree of a chain. Returns the nodes used then, or -1 if there is no room for more.
+    """Append row `p` to the tree of a chain. Returns the number of nodes in use afterwards, or -1 if there is no room
+    for more.
 
     `orders[at:]`: the inequalities, as numbers.
     """
@@ -83,7 +86,7 @@ def append(index, used, orders, at, slot, side, hot, cold, p):  # type: ignore[n
     top = index.roots[slot, 2 * side + 1] if root >= 0 else np.int64(-1)
     if used + top + 3 > nodes.shape[0] or top + 2 > MOST_LEVELS:
         return np.int64(-1)
-    # The lowest node on the right edge that has a place.
+    # Find the lowest node on the right edge that is not full.
     place = np.int64(-1)
     level = np.int64(-1)
     node = root
@@ -106,7 +109,7 @@ def append(index, used, orders, at, slot, side, hot, cold, p):  # type: ignore[n
         index.roots[slot, 2 * side + 1] = level
         root = place
         top = level
-    # Down the edge, with new nodes below that place.
+    # Go down the edge, and add new nodes below that node.
     node = root
     for depth in range(top + 1):
         below = top - depth
@@ -129,7 +132,7 @@ def append(index, used, orders, at, slot, side, hot, cold, p):  # type: ignore[n
 
 @inside
 def greatest(nodes, node, k, last):  # type: ignore[no-untyped-def]
-    """The greatest value of a key below a node."""
+    """Return the greatest value of a key below a node."""
     found = np.int64(MISSING)
     for child in range(nodes[node, last]):
         found = max(found, nodes[node, k * FANOUT + child])
@@ -138,7 +141,7 @@ def greatest(nodes, node, k, last):  # type: ignore[no-untyped-def]
 
 @bare
 def build(index, used, orders, at, chains, slot, side, hot, cold):  # type: ignore[no-untyped-def]
-    """Build the tree of a chain. Returns the nodes used then, or -1 if there is no room."""
+    """Build the tree of a chain. Returns the number of nodes in use afterwards, or -1 if there is no room."""
     index.roots[slot, 2 * side] = -1
     p = chains[slot, 2 * side]
     while p >= 0 and used >= 0:
@@ -151,8 +154,10 @@ def build(index, used, orders, at, chains, slot, side, hot, cold):  # type: igno
 
 @bare
 def open_search(index, orders, at, slot, side, floor, table, row):  # type: ignore[no-untyped-def]
-    """Begin a search among the rows of `side` for those that end no earlier than `floor` and fit a row of the other
-    side's table. Returns False if none can fit."""
+    """Begin a search for rows of `side` that end at `floor` or later and match a row of the other side's table.
+
+    Returns False if none can match.
+    """
     cursor = index.cursor
     keys = orders[at] + 1
     cursor[LEAST] = max(floor, np.int64(MISSING + 1))
@@ -176,7 +181,7 @@ def open_search(index, orders, at, slot, side, floor, table, row):  # type: igno
 
 @bare
 def next_found(index, keys, hot):  # type: ignore[no-untyped-def]
-    """The next row in the order of the chain that may fit, or -1. `keys`: how many a node has."""
+    """Return the next row in the order of the chain that may match, or -1. `keys`: the number of keys of a node."""
     nodes = index.nodes
     cursor = index.cursor
     own = keys * FANOUT
@@ -198,7 +203,7 @@ def next_found(index, keys, hot):  # type: ignore[no-untyped-def]
             if level == cursor[TOP]:
                 cursor[LEVEL] = level
                 return np.int64(-1)
-            level += 1  # what is above learns of the rows that are gone
+            level += 1  # update the parent, because rows have left
             parent = cursor[path + 2 * level]
             for k in range(keys):
                 nodes[parent, k * FANOUT + cursor[path + 2 * level + 1] - 1] = greatest(nodes, node, k, last)

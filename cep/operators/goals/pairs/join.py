@@ -83,7 +83,7 @@ class JoinGoal(StoredState, Untimed):
         self.keep_right = not relation.right_completes
         recent = spec.policy == "recent" and relation == interval_relations.RELATIONS["SEQ"]
         self.latest = recent and not spec.absent
-        # True if a newer left side is as good as an older one for every right side still to come.
+        # True if every later right side that matches an older left side prefers the newer one.
         supersedes = recent and spec.point and spec.absence <= pairing.ABSENT_RIGHT
         # How long after its end a waiting row can be needed.
         self.reach_left = 0 if relation.left_waits_an_instant else relation.reach if spec.point else FOREVER
@@ -98,7 +98,7 @@ class JoinGoal(StoredState, Untimed):
         self.code, self.literals = (NO_CODE, NOTHING) if spec.stack is None else spec.stack
         if spec.policy != "chronological":
             self.code, self.literals = NO_CODE, NOTHING
-        # The head of a recursive rule, which makes left sides of pairs (`cep.operators.goals.pairs.linear_recursion`).
+        # The head of a recursive rule, which derives left sides (`cep.operators.goals.pairs.linear_recursion`).
         self.feeds = False
         self.head, self.head_literals, self.head_ends = NO_CODE, NOTHING, NOTHING
         self.hot, self.cold = new_store(max(spec.left_width, spec.right_width if self.keep_right else 0))
@@ -306,7 +306,7 @@ class JoinGoal(StoredState, Untimed):
         return chosen
 
     def _in_chunks(self, left: Table, right: Table, absent: Table) -> Table:
-        """Do the same for slices of complete instants, so that there are never many pairs to test."""
+        """Process the inputs in slices of complete instants, so that there are never many pairs to test."""
         ends = np.sort(np.concatenate([left[END], right[END]]), kind="stable")  # two runs
         outputs = []
         done = [0, 0, 0]
@@ -327,7 +327,7 @@ class JoinGoal(StoredState, Untimed):
         return np.concatenate(outputs, axis=1)
 
     def unmatched(self, side: int, width: int, watermark: int) -> WaitingRows:
-        """See `cep.operators.goals.contract`. Left occurrences are left out if the negated event has already
+        """See `cep.operators.goals.contract`. Left occurrences are dropped if the negated event has already
         occurred."""
         hot, cold = self.hot[: self.count], self.cold[: self.count]
         reach = self.reach_left if side == 0 else self.reach_right
@@ -388,7 +388,7 @@ class JoinGoal(StoredState, Untimed):
         self._compact(-FOREVER)
         cold = self.cold[: self.count]
         for side, width in enumerate((self.spec.left_width, self.spec.right_width)):
-            if HEADER + width < cold.shape[1]:  # cells that a narrower side has not: nobody has written them
+            if HEADER + width < cold.shape[1]:  # clear the unused cells of the narrower side
                 cold[cold[:, SIDE] == side, HEADER + width :] = 0
         return {
             "hot": self.hot[: self.count],
@@ -411,7 +411,7 @@ class JoinGoal(StoredState, Untimed):
                 owner=SLOT,
                 refers={SLOT: ("absent_keys", 0)},
                 ranges={SIDE: (0, 1)},
-                order=(("absent_hot", END),),  # the start of each is the latest of its key so far: that order stays
+                order=(("absent_hot", END),),  # starts are the latest of their key so far, so this keeps the order
             ),
             "absent_keys": StateTable(width=width, dictionary=True, keyed=own, codes=away),
         }
@@ -426,7 +426,7 @@ class JoinGoal(StoredState, Untimed):
         self._compact(-FOREVER)
 
     def codes(self) -> list[Ints]:
-        # Any number in a key may be a pool code: keeping one too many does no harm.
+        # Any number in a key may be a pool code. Keeping unused codes does no harm.
         held = [self.keys.known.reshape(-1), self.absent_keys.known.reshape(-1)]
         cold = self.cold[: self.count]
         for side, columns in enumerate((self.spec.left_codes, self.spec.right_codes)):

@@ -51,7 +51,7 @@ class InstantJoinReviser(KeyedReviser):
             return Revised(empty(self.width))
         changes = self._changes(inputs)
         keys, ends = instants(*changes)
-        earlier = ends <= since  # of later ones nothing was there
+        earlier = ends <= since  # later rows are new
         again = keys[earlier]
         was = self._joined(again, ends[earlier])
         for side, each in zip(self.sides, changes):

@@ -75,7 +75,7 @@ class JoinSpec:
         """Return the case of `cep.operators.goals.pairs.pairing` that applies to the negated side."""
         if not self.absent:
             return pairing.NO_ABSENCE
-        # The side that knows every column of the absent key: the join key, the right, the left, or neither alone.
+        # Find what provides every column of the negated key: the join key, the right, the left, or only both together.
         right_of = dict(zip(self.left_key, self.right_key, strict=True))
         left_of = {r: left for left, r in right_of.items()}
         common = all(c in right_of if side == 0 else c in left_of for side, c in self.absent_from)

@@ -76,7 +76,7 @@ class LinearRecursion(JoinGoal):
         right_slots = self.keys.slots(right, self.right_key, insert=False)
         self.chains = more_chains(self.chains, self.keys.count)
         several = NOTHING
-        if self.spec.policy != "unrestricted" and rows(base):  # a policy chooses among equal ones by their arrival
+        if self.spec.policy != "unrestricted" and rows(base):  # policies choose among equal rows by arrival
             several = numbers(base, self.lineage)
         arrivals = SideRows(base, left_slots, several), SideRows(right, right_slots, NOTHING)
         pairs = self._paired(*arrivals, SideRows(empty(0), NOTHING, NOTHING))
@@ -84,7 +84,7 @@ class LinearRecursion(JoinGoal):
             return base
         made: Table = rows_table(self.hot, self.cold, pairs[:, 3], width)
         if self.lineage is not None:
-            # Named before they are linked: a left side may have been made in this very step.
+            # Name all rows before linking them, because a left side may have been derived in this step.
             names = self.lineage.name(made)
             self.cold[pairs[:, 3], NAME] = names
             self.lineage.link(names, self.cold[pairs[:, 0], NAME])

@@ -1,4 +1,4 @@
-"""Pairs of a join: which waiting rows fit an arrival, which of these is chosen, and what must be absent between."""
+"""The kernel of joins: find waiting rows that match an arrival, choose among them, and test the negated side."""
 
 from __future__ import annotations
 
@@ -60,11 +60,12 @@ from cep.plan.join_conditions import MOST_ORDERS
 
 DIFFERENCES = ((B, C), (A, C), (B, D), (A, D), (A, B), (C, D))
 MOST_BOUNDS = 4
-"""Bounds of a relation; each is three numbers: the place of its difference in DIFFERENCES, the least, the greatest."""
+"""The greatest number of bounds of a relation. Each is three numbers: the index of its difference in DIFFERENCES, the
+least and the greatest value."""
 
 
 def bounds_of(relation: IntervalRelation) -> Sequence[int]:
-    """The numbers that `relates` takes: how many bounds there are, then those of each."""
+    """Return the numbers that `relates` reads: the number of bounds, then those of each bound."""
     assert len(relation.bounds) <= MOST_BOUNDS, "there is room for four"
     numbers = [len(relation.bounds)]
     for bound in relation.bounds:
@@ -103,33 +104,33 @@ POLICIES = {"unrestricted": 0, "recent": 1, "chronological": 2}
 UNRESTRICTED, RECENT, CHRONOLOGICAL = range(3)
 TIES = {"longest": 0, "shortest": 1, "by": 2}
 
-# places in `spec`
+# Places in `spec`.
 (
     S_POLICY, S_TIE, S_WITHIN, S_POINT, S_STORE_RIGHT, S_ABSENCE, S_FEEDBACK,
     S_BY_LEFT, S_BY_RIGHT, S_BY_FLOAT, S_WIDTH_LEFT, S_WIDTH_RIGHT,
     S_SUPERSEDES, S_REACH_LEFT, S_REACH_RIGHT, S_LEAST_GAP, S_MOST_GAP, S_BOUNDS,
 ) = range(18)  # fmt: skip
 S_ORDERS = S_BOUNDS + 1 + 3 * MOST_BOUNDS
-# From there on how many inequalities the search takes, and for each of them four numbers: its place in
-# `join_conditions.ORDERS`, the left side's column, the right side's, and whether they are floats.
+# From there on: the number of inequalities that the search uses, and four numbers for each of them: its index in
+# `join_conditions.ORDERS`, the left column, the right column, and 1 if they are floats.
 SPEC = S_ORDERS + 1 + 4 * MOST_ORDERS
 
-# places in `state`: rows taken of each input, rows in the stores, pairs made; and of an arrival whose partners were
-# not all tried for want of room (A_RESUME: the next of them, else -1) what it was; of what is made at once whether it
-# is in order; nodes in the index of inequalities, and whether it lacks room
+# Places in `state`: rows processed of each input, rows in the stores, pairs; then the arrival whose search stopped for
+# lack of room (A_RESUME: the next partner to try, else -1); 1 if the output is in order; the nodes of the inequality
+# index, and 1 if it lacks room.
 (
     A_I, A_J, A_X, A_COUNT, A_ABSENT, A_MADE, A_RESUME, A_SIDE, A_ROW, A_MINE, A_FLOOR, A_IN_ORDER, A_NODES, A_LACKING,
 ) = range(14)  # fmt: skip
 STATE = 14
 
-# where the key of the absent event comes from: no absence, from the join key, the right side, the left side, both
+# Where the key of the negated event comes from: no negated event, the join key, the right side, the left side, or both.
 NO_ABSENCE, ABSENT_COMMON, ABSENT_RIGHT, ABSENT_LEFT, ABSENT_BOTH = range(5)
 
 
 class SideRows(NamedTuple):
     """The arrivals of a side, and the slot of each one's key.
 
-    If the side knows the key of the absent event, the rows also have its slot; -1: none.
+    `absent`: the slot of the negated event's key for each arrival, if the side knows this key; -1: no key.
     """
 
     table: Table
@@ -138,8 +139,8 @@ class SideRows(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A store (`cep.operators.goals.store`): the parts of its rows that the search reads, the other parts, and the
-    chains."""
+    """A store (`cep.operators.goals.store`): the parts of its rows that the search reads (`hot`), the other parts
+    (`cold`), and the chains."""
 
     hot: Ints
     cold: Ints
@@ -147,10 +148,10 @@ class Waiting(NamedTuple):
 
 
 class AbsentKey(NamedTuple):
-    """The key of the absent event, if only both sides together know it.
+    """The key of the negated event, if only both sides together know it.
 
-    It has a side (0: left, 1: right) and a column for each part, the index (`places`) and the keys of `Keys`, and a
-    buffer for a key.
+    `columns`: for each part, the side (0: left, 1: right) and the column. `places`, `keys`: the arrays of `Keys`.
+    `key`: a buffer for one key.
     """
 
     columns: Ints
@@ -160,7 +161,7 @@ class AbsentKey(NamedTuple):
 
 
 class DecidingCode(NamedTuple):
-    """A compiled condition: its program and literals, and buffers for its stack and the arrival's arguments."""
+    """A compiled condition: program and literals, and buffers for its stack and for the arrival's arguments."""
 
     code: Ints
     literals: Ints
@@ -193,13 +194,13 @@ class TurnRow(NamedTuple):
 
 
 class PairSpec(NamedTuple):
-    """The numbers of a goal, from `spec`.
+    """The parameters of a goal, read from `spec`.
 
     `only_gap`: the relation only limits the time between the end of the left side and the start of the right one, so
-    the right one completes. `orders`: values of both sides are compared. `indexed`: searches may use the index of
-    inequalities. `tested`: the kernel evaluates a condition. `computes`: the arrival's arguments are read. `backward`:
-    partners are tried from the latest end, by the link `onward`. `longest`: of two partners that end together, the
-    longer one is preferred.
+    that the right one completes. `orders`: values of both sides are compared. `indexed`: searches may use the index of
+    inequalities. `tested`: the kernel tests a condition. `computes`: the arrival's arguments are read. `backward`:
+    partners are tried from the latest end on, following the link `onward`. `longest`: of two partners that end
+    together, the longer one is preferred.
     """
 
     policy: int
@@ -230,7 +231,7 @@ class PairSpec(NamedTuple):
 
 @inside
 def read_spec(spec, code):  # type: ignore[no-untyped-def]
-    """Return the numbers of a goal whose condition is `code`."""
+    """Return the parameters of a goal. `code`: its condition."""
     policy = spec[S_POLICY]
     tie = spec[S_TIE]
     feedback = spec[S_FEEDBACK] != 0
@@ -266,9 +267,9 @@ def read_spec(spec, code):  # type: ignore[no-untyped-def]
 
 @inside
 def note_until(absent, absences, x, count, now, point):  # type: ignore[no-untyped-def]
-    """Store the rows of `absent` from `x` on that end before `now`. Return the next row of each table.
+    """Store the rows of `absent` from `x` on that end before `now`, as rows of the store from `count` on.
 
-    They become rows of the store from `count` on, which has room for all.
+    Return the next row of `absent`, and the next free row of the store, which must have room for all rows.
     """
     while x < absent.table.shape[1] and absent.table[T_END, x] < now:
         ask_ahead(absences.hot, absences.chains, absent.slots, x, True, point, 0, False, 0, PREVIOUS)
@@ -282,7 +283,7 @@ def note_until(absent, absences, x, count, now, point):  # type: ignore[no-untyp
 
 @inside
 def latest_start(absences, slot, begin):  # type: ignore[no-untyped-def]
-    """Return the latest start among a key's absent rows that ended before `begin`, or MISSING. A slot of -1 is no
+    """Return the latest start among a key's negated rows that ended before `begin`, or MISSING. A slot of -1 is no
     key."""
     if slot < 0:
         return MISSING
@@ -294,9 +295,9 @@ def latest_start(absences, slot, begin):  # type: ignore[no-untyped-def]
 
 @inside
 def free_from(absence, absences, absent_key, cold, p, right, row, begin):  # type: ignore[no-untyped-def]
-    """Return the latest start of an absent event that ended before `begin`, or MISSING.
+    """Return the latest start of a negated event that ended before `begin`, or MISSING.
 
-    Its key is in row `p` of the store, or the pair has it: then parts of it are in `row` of the right side.
+    Its key is stored with row `p`, or is combined from row `p` and `row` of the right side.
     """
     slot = cold[p, OTHER]
     if absence == ABSENT_BOTH:
@@ -306,7 +307,7 @@ def free_from(absence, absences, absent_key, cold, p, right, row, begin):  # typ
 
 @bare
 def slot_of_both(columns, cold, p, right, row, key, index, keys):  # type: ignore[no-untyped-def]
-    """Return the slot of the absent event's key for a pair. `columns`: for each part, a side (0: left, 1: right) and a
+    """Return the slot of the negated event's key for a pair. `columns`: for each part, a side (0: left, 1: right) and a
     column."""
     for k in range(columns.shape[0]):
         if columns[k, 0] == 0:
@@ -319,14 +320,14 @@ def slot_of_both(columns, cold, p, right, row, key, index, keys):  # type: ignor
 def still_absent(
     hot: Ints, cold: Ints, count: int, known: Keys, waiting: Ints, within: int, watermark: int
 ) -> tuple[Ints, Ints, int, Keys, Ints]:
-    """Drop the rows of an absent side that a watermark makes unnecessary.
+    """Drop the rows of a negated side that are unnecessary after a watermark.
 
     Returns the store, its row count, the keys, and the chains, all renumbered. `waiting`: the rows of the goal's own
     store, which get the new key numbers.
     """
     hot, cold, count = kept(hot, cold, live(hot, cold, count, within, FOREVER, FOREVER, watermark))
     watching = np.flatnonzero(waiting[:, OTHER] >= 0)
-    # A key stays for rows of the absent side, and for left sides that know it by number.
+    # Keep the keys of negated rows, and of left sides that refer to them by number.
     both = np.concatenate([cold[:count], waiting[watching][:, :HEADER]])
     both[count:, SLOT] = both[count:, OTHER]
     keys = renumber(both, len(both), known)
@@ -354,7 +355,8 @@ def left_is_next(left, right, i, j):  # type: ignore[no-untyped-def]
 
 @inside
 def better(longest, by, by_float, hot, cold, p, best):  # type: ignore[no-untyped-def]
-    """Return True if partner `p` is preferred to `best`, which ended with it. `by`: the column that decides, or -1."""
+    """Return True if partner `p` is preferred to `best`, which has the same end. `by`: the column that decides, or
+    -1."""
     if by >= 0:
         return sortable(cold[p, HEADER + by], by_float) > sortable(cold[best, HEADER + by], by_float)
     if longest:
@@ -390,11 +392,11 @@ def first_partner(hot, chains, slot, chain, backward, floor):  # type: ignore[no
 
 @inside
 def fed_back(rule, head, waiting, condition, arrival, count, p, start, order):  # type: ignore[no-untyped-def]
-    """Turn the pair into a new left side of its recursive rule, at row `count`. Returns True if it does.
+    """Add the occurrence that the pair derives as a new left side at row `count`. Returns False if it already exists.
 
-    Each program of `head` leaves an argument's value in the stack of `condition`.
+    Each program of `head` leaves an argument's value on the stack of `condition`.
     """
-    begun = np.int64(0)  # for a plain 0 numba compiles `run` once more
+    begun = np.int64(0)  # with a literal 0, numba would compile `run` once more
     for h in range(head.ends.shape[0]):
         run(
             head.code, begun, head.ends[h], head.literals, condition.stack,
@@ -411,15 +413,18 @@ def fed_back(rule, head, waiting, condition, arrival, count, p, start, order):  
 
 @inside
 def reach(rule, arrival):  # type: ignore[no-untyped-def]
-    """Return the earliest end of partners of the arrival."""
+    """Return the earliest end that a partner of the arrival can have."""
     return arrival.now - min(rule.within, rule.reach_left if arrival.side == 1 else rule.reach_right)
 
 
 @inside
 def begin_search(spec, rule, waiting, absences, index, arrival, absent_slot, table):  # type: ignore[no-untyped-def]
-    """The first row to try (-1: none), and a floor: no left side that ends before it fits, as the relation leaves no
-    longer gap, or, under NOT with a key that the arrival knows (`absent_slot`), as it is not free of the absent. What
-    can be of no use any more leaves the chain. `table` has the arrival."""
+    """Return the first row to try (-1: none), and a floor, the earliest end of a left side that can match.
+
+    The floor follows from the longest gap of the relation; under NOT with a key that the arrival knows (`absent_slot`),
+    it also follows from the latest negated row. Rows that can never match again are removed from the chain. `table`
+    contains the arrival.
+    """
     hot, chains, slot, chain = waiting.hot, waiting.chains, arrival.slot, 2 - 2 * arrival.side
     expire(hot, chains, slot, chain, reach(rule, arrival))
     gap_floor = arrival.begin - rule.most_gap if arrival.side == 1 and rule.most_gap < FOREVER else MISSING
@@ -429,7 +434,7 @@ def begin_search(spec, rule, waiting, absences, index, arrival, absent_slot, tab
         free = latest_start(absences, absent_slot, arrival.begin)
         floor = max(floor, free)
         dropped = rule.point and rule.absence == ABSENT_COMMON and not rule.backward
-        if dropped:  # nor will one be for a later right side
+        if dropped:  # later right sides cannot match them either
             expire(hot, chains, slot, chain, free)
     if rule.indexed:
         index.cursor[WASTED] = 0
@@ -444,7 +449,7 @@ def begin_search(spec, rule, waiting, absences, index, arrival, absent_slot, tab
 @inside
 def holds(condition, cold, p, arrival, start):  # type: ignore[no-untyped-def]
     """Return True if the condition holds for row `p` of the store and the arrival."""
-    # As everywhere here: np.int64(0) is a number like others, while for a 0 numba compiles `run` once more.
+    # np.int64(0) instead of a literal 0, for which numba would compile `run` once more.
     return (
         run(
             condition.code, np.int64(0), condition.code.shape[0], condition.literals, condition.stack,
@@ -456,10 +461,9 @@ def holds(condition, cold, p, arrival, start):  # type: ignore[no-untyped-def]
 
 @inside
 def ordered(spec, cold, p, arrival, table):  # type: ignore[no-untyped-def]
-    """Return True if row `p` of the store and the arrival, a row of `table`, compare as `spec` demands from S_ORDERS
-    on.
+    """Return True if row `p` of the store and the arrival satisfy all inequalities in `spec`, from S_ORDERS on.
 
-    A missing value compares with nothing.
+    `table` contains the arrival. A missing value satisfies none.
     """
     for place in range(S_ORDERS + 1, S_ORDERS + 1 + 4 * spec[S_ORDERS], 4):
         left = spec[place + 1]
@@ -487,7 +491,7 @@ def ordered(spec, cold, p, arrival, table):  # type: ignore[no-untyped-def]
 
 @inside
 def following(spec, rule, index, hot, p):  # type: ignore[no-untyped-def]
-    """Return the row that a search tries after row `p`; -1: none."""
+    """Return the row that a search tries after row `p`, or -1."""
     if rule.indexed and index.cursor[BY_TREE] == 1:
         return next_found(index, spec[S_ORDERS] + 1, hot)
     return hot[p, rule.onward]
@@ -497,7 +501,7 @@ def following(spec, rule, index, hot, p):  # type: ignore[no-untyped-def]
 def next_partner(  # type: ignore[no-untyped-def]
     spec, rule, waiting, absences, absent_key, index, left, right, condition, arrival, p, best, limit, floor
 ):
-    """Return the next row from `p` on that matches and is not worse than `best` (-1: none yet); -1: there is none."""
+    """Return the next row from `p` on that matches and is not worse than `best` (-1: none yet), or -1."""
     hot = waiting.hot
     cold = waiting.cold
     begin = arrival.begin
@@ -510,7 +514,7 @@ def next_partner(  # type: ignore[no-untyped-def]
                 break
         elif (arrival.side == 1 and end > begin - rule.least_gap) or (best >= 0 and end > hot[best, END]):
             break
-        if rule.only_gap:  # the floor sees to the longest one
+        if rule.only_gap:  # the floor checks the longest gap
             fits = end <= begin - rule.least_gap
         elif arrival.side == 1:
             fits = relates(spec, S_BOUNDS, hot[p, BEGIN], end, begin, now)
@@ -537,9 +541,11 @@ def next_partner(  # type: ignore[no-untyped-def]
 
 @inside
 def note_in_index(spec, rule, waiting, index, used, arrival, mine):  # type: ignore[no-untyped-def]
-    """After the turn of an arrival that waits as row `mine` (-1: it does not): append it to the tree of its chain if
-    there is one, and build the tree that its search lacked. Returns the nodes used then, and if there was too little
-    room."""
+    """Update the index after an arrival: append it to the tree of its chain, and build a tree that its search lacked.
+
+    `mine`: the row of the arrival if it waits, else -1. Returns the number of nodes used, and True if there was too
+    little room.
+    """
     hot, cold, side = waiting.hot, waiting.cold, np.int64(arrival.side)
     lacking = False
     if mine >= 0 and index.roots[arrival.slot, 2 * side] >= 0:
@@ -566,16 +572,18 @@ def note_in_index(spec, rule, waiting, index, used, arrival, mine):  # type: ign
 def pair(  # type: ignore[no-untyped-def]
     spec, left, right, absent, waiting, absences, absent_key, index, condition, head, pairs, state
 ):
-    """Arrivals of both sides in order, against what waits and each other. Gives whether all is done.
+    """Process arrivals of both sides in order, and pair them with waiting rows and with each other.
 
-    `left`, `right`, `absent`: as SideRows; `waiting`, `absences`: as Waiting; the others as in `pair_input`; all are
-    plain tuples, which a call hands over in half the time of named ones. With feedback, `left.absent` has
-    the numbers of equal left sides, or nothing. A row of `pairs`
-    is (left row, right row, completed by the right side, row derived): rows of the store, but the right one's place in
-    the batch where right sides do not wait. `state` says how far it came (see A_I and so on): where there is no room
-    for one more pair and one more row, the caller makes room and calls again. That is all that an arrival writes at
-    once: it is put into the store itself, or (with feedback, on the right) what it makes is. Only under `unrestricted`
-    it makes more, and there is room for each before it is made. The absent side has room for all.
+    `left`, `right`, `absent`: as SideRows; `waiting`, `absences`: as Waiting; the others as in `pair_input`. All are
+    plain tuples, which numba passes in half the time of named ones. With feedback, `left.absent` instead contains the
+    numbers that distinguish equal left sides, or is empty.
+
+    A row of `pairs` is (left row, right row, side that completes, row derived). These are row numbers of the store. If
+    right sides do not wait, the right row number is one of the batch.
+
+    Returns True if all arrivals are processed. Otherwise `pairs` or the store is full; `state` has the position (A_I
+    and so on), and the caller makes room and calls again. Each step writes at most one pair and one row before it
+    checks the room again. The store of the negated side must have room for all its arrivals.
     """
     left, right, absent = SideRows(*left), SideRows(*right), SideRows(*absent)
     waiting, absences, absent_key = Waiting(*waiting), Waiting(*absences), AbsentKey(*absent_key)
@@ -734,7 +742,7 @@ def pair(  # type: ignore[no-untyped-def]
 
 @inside
 def ask_for_next(rule, waiting, absences, left, right, i, j, side):  # type: ignore[no-untyped-def]
-    """Ask for the memory that later arrivals of a side will need."""
+    """Prefetch the memory that later arrivals of a side will need."""
     from_tail = 1 if rule.backward else 0
     hot, chains, keeps = waiting.hot, waiting.chains, rule.keeps_right
     if side == 0:
@@ -747,7 +755,7 @@ def ask_for_next(rule, waiting, absences, left, right, i, j, side):  # type: ign
 
 @inside
 def read_arguments(rule, left, right, arrival, current):  # type: ignore[no-untyped-def]
-    """The arguments of the arrival into `current`, which has room for those of either side."""
+    """Copy the arguments of the arrival into `current`, which must have room for those of either side."""
     if arrival.side == 0:
         for k in range(rule.width_left):
             current[k] = left[FIRST + k, arrival.row]

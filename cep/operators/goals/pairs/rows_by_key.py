@@ -1,7 +1,7 @@
-"""The right sides of an event by their key: where few left sides wait, these look for their partners there.
+"""The right sides of joins grouped by key: if few left sides wait, each looks up its partners there.
 
-It is made once for all goals that read the same rows by the same key. So what a goal does with them goes by what waits
-in it, and not by how many rows come: of a hundred rules over one event each looks at its own.
+The groups are shared by all goals that read the same rows by the same key. So the cost of a goal depends on its waiting
+rows, not on the number of arriving rows. If a hundred rules read one event, each only visits its own rows.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ from cep.operators.goals.store import END, GONE, NEXT, SLOT
 Ints = NDArray[np.int64]
 
 MANY = 0 if CHECKED else 1024
-"""Rows: of fewer the search itself is as fast."""
+"""The least number of rows for which grouping is faster than the search."""
 FEW = 0 if CHECKED else 4
-"""Rows come that are so many times those that wait, or all are searched."""
+"""The least ratio of arriving rows to waiting rows for which groups are used."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowsOfKeys:
-    """The rows of a table with a key: those of the one with an id in `keys` are `grouped[starts[id] : starts[id + 1]]`,
-    as they came, each with its end and its place in the table (shape (rows, 2))."""
+    """The rows of a table by key. The rows of the key `id` are `grouped[starts[id] : starts[id + 1]]`.
+
+    They are in their original order. Each is (end, row number), so `grouped` has the shape (rows, 2).
+    """
 
     keys: Keys
     grouped: Ints
@@ -38,8 +40,7 @@ class RowsOfKeys:
 
     @classmethod
     def of(cls, table: Table, columns: Ints) -> RowsOfKeys:
-        """Return the rows of a whole table grouped by these argument columns. A row that lacks part of its key has no
-        group."""
+        """Group the rows of a table by these argument columns. A row with a missing key value has no group."""
         keys = Keys(len(columns))
         ids = keys.slots(table, columns)
         starts = np.zeros(keys.count + 1, np.int64)
@@ -49,7 +50,7 @@ class RowsOfKeys:
 
 
 class SharedRows:
-    """The table that was asked for last, whole, and its rows by the keys that were asked for."""
+    """A cache of the table that was used last, as a contiguous array, and of its rows by key."""
 
     __slots__ = ("_by_key", "_given", "_whole")
 
@@ -59,13 +60,13 @@ class SharedRows:
         self._by_key: dict[bytes, RowsOfKeys] = {}
 
     def whole(self, table: Table) -> Table:
-        """The table as a whole matrix."""
+        """Return the table as a contiguous array."""
         if self._whole is None or table is not self._given:
             self._given, self._whole, self._by_key = table, contiguous(table), {}
         return self._whole
 
     def by_key(self, table: Table, columns: Ints) -> RowsOfKeys:
-        """Its rows by these argument columns."""
+        """Return the rows of a table, grouped by these argument columns."""
         whole, name = self.whole(table), columns.tobytes()
         if name not in self._by_key:
             self._by_key[name] = RowsOfKeys.of(whole, columns)
@@ -73,7 +74,11 @@ class SharedRows:
 
 
 def are_few(waiting: int, table: Table) -> bool:
-    """Return True if few enough rows wait, or arrive on the left, to look up the right table's rows by key."""
+    """Return True if the left sides are few compared with the rows of the right table, so that look-ups by key are
+    faster.
+
+    `waiting`: the number of left sides that wait or arrive.
+    """
     return rows(table) >= max(MANY, FEW * waiting)
 
 
@@ -83,8 +88,8 @@ def near(
 ) -> Table:  # fmt: skip
     """Return the right rows that share a key with a left side and end at most `reach` after it, in order of arrival.
 
-    Returns all rows if these are most of them. `waiting`: a store and its number of rows. `left_slots`: the numbers
-    that the arriving left sides have in `keys`. `columns`: the key columns of the right table.
+    Returns all rows if most would be returned anyway. `waiting`: a store and its number of rows. `left_slots`: the
+    numbers that the arriving left sides have in `keys`. `columns`: the key columns of the right table.
     """
     whole, found = shared.whole(right), shared.by_key(right, columns)
     hot, cold, count = waiting
@@ -100,8 +105,10 @@ def near(
 
 @bare
 def _group(ids, table, starts, following, grouped):  # type: ignore[no-untyped-def]
-    """The rows of each id in their order, and where those of each begin. `starts`: one more than there are ids, all 0;
-    `following`: room for a number of each id, `grouped` for all rows."""
+    """Group the rows by id, and compute where each group begins.
+
+    `starts` must have one zero more than there are ids; `following` one number per id, `grouped` room for all rows.
+    """
     for i in range(ids.shape[0]):
         if ids[i] >= 0:
             starts[ids[i] + 1] += 1
@@ -119,10 +126,12 @@ def _group(ids, table, starts, following, grouped):  # type: ignore[no-untyped-d
 def _mark(  # type: ignore[no-untyped-def]
     hot, cold, count, left, left_slots, known, index, keys, starts, grouped, reach, runs, marked
 ):
-    """See `near`. `runs`: for each slot the id of its key among the rows on the right, -1 for none, -2 where nobody has
-    asked yet; and from which of these rows to before which others have been marked last: left sides come one after
-    the other, so that no row is looked at for each of them."""
-    for each in range(count + left.shape[1]):  # by itself, since none of these waits for what another one finds
+    """Mark the rows that `near` returns.
+
+    `runs`: for each slot, the id of its key among the right rows (-1: none, -2: not looked up yet), and the range of
+    rows that was marked last. Left sides are in order, so rows in that range need not be visited again.
+    """
+    for each in range(count + left.shape[1]):  # a separate loop, so that the look-ups are independent
         if each >= count:
             slot = left_slots[each - count]
         elif hot[each, NEXT] != GONE:

@@ -1,6 +1,6 @@
-"""Absence after: what happens unless something else does, known when the deadline passes.
+"""The goal of UNLESS: occurrences that are not followed by another one, known when the deadline passes.
 
-goal(L, X):  L = [a, b] waits until b + q; an X that ends strictly between kills it; else [a, b + q] occurs.
+goal(L, X):  L = [a, b] waits until b + q; an X that ends strictly in between cancels it; else [a, b + q] is output
 """
 
 from __future__ import annotations
@@ -60,8 +60,7 @@ if TYPE_CHECKING:
     from cep.operators.unless import Deadline
 
 
-# The slot of a waiting row outside every chain: no X can kill it any more (its key is missing, or its deadline has
-# passed).
+# The slot of a waiting row in no chain, which no X can cancel: its key is missing, or its deadline has passed.
 SAFE = -2
 
 
@@ -69,8 +68,10 @@ SAFE = -2
 def _unless(  # type: ignore[no-untyped-def]
     left, absent, left_slots, absent_slots, duration, store, cold, count, first, chains, watermark
 ):
-    """Arrivals by end, X before L at one instant (X kills what ended strictly before it). Gives (count, first,
-    fired rows). The store has room for all of `left`, `chains` for all slots."""
+    """Process arrivals by end; at one instant, X before L, because X cancels what ended strictly before it.
+
+    Returns (count, first, output rows). The store must have room for all rows of `left`, `chains` for all slots.
+    """
     i = 0
     x = 0
     n_left = left.shape[1]
@@ -129,7 +130,8 @@ def _unless(  # type: ignore[no-untyped-def]
 
 @dataclass(frozen=True, slots=True)
 class DeadlineSpec:
-    """`left UNLESS absent WITHIN duration` (microseconds); keys are argument columns of one representation."""
+    """The specification of `left UNLESS absent WITHIN duration` (microseconds). Key columns of both sides have the same
+    representation."""
 
     duration: int
     width: int
@@ -139,7 +141,8 @@ class DeadlineSpec:
 
 
 class AbsenceDeadline(StoredState):
-    """The goal of one UNLESS node. Inputs: left, absent. `once`: those of which one of equal occurrences is enough."""
+    """The goal of one UNLESS node. Inputs: left, absent. `once`: inputs of which only the first of equal occurrences is
+    needed."""
 
     def __init__(self, spec: DeadlineSpec, lineage: Lineage | None = None, once: Sequence[bool] = ()) -> None:
         self.spec = spec
@@ -173,7 +176,7 @@ class AbsenceDeadline(StoredState):
         return table
 
     def due(self) -> int | None:
-        """The earliest deadline still open."""
+        """Return the earliest open deadline."""
         while self.first < self.count:
             some = self.store[self.first : min(self.count, self.first + 64), NEXT] != GONE
             if some.any():
@@ -183,11 +186,11 @@ class AbsenceDeadline(StoredState):
         return None
 
     def pending(self) -> int:
-        """At most how many deadlines are open."""
+        """Return an upper bound of the number of open deadlines."""
         return self.count - self.first
 
     def unmatched(self, side: int, width: int, watermark: int) -> WaitingRows:
-        """See `cep.operators.goals.contract`. A row stands at its deadline unless something comes before."""
+        """See `cep.operators.goals.contract`. A row is output at its deadline unless it is cancelled before."""
         hot, cold = self.store[self.first : self.count], self.cold[self.first : self.count]
         return waiting_rows(hot, cold, side, width, FOREVER, self.spec.duration, watermark)[0]
 
@@ -230,14 +233,14 @@ class AbsenceDeadline(StoredState):
 
 
 def deadline_of(node: Deadline, builder: GoalBuilder, number: int) -> Goal:
-    """The goal of a node."""
+    """Return the goal of a node."""
     once = builder.equal.once.get(number, ())
     left, absent = builder.types(node.left), builder.types(node.absent)
     mine, theirs = builder.keys(node.key, left, absent)
     left_key, left_added = builder.widened_key(mine, left)
     absent_key, absent_added = builder.widened_key(theirs, absent)
     if left_added:
-        # The output is the left side itself; a converted key is dropped again.
+        # The output is the left side, without converted key columns.
         inner = AbsenceDeadline(
             DeadlineSpec(
                 node.duration,

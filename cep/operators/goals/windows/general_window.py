@@ -1,12 +1,11 @@
-"""Windows of every form: rows enter their groups' windows, and results come at an arrival or when time has come.
+"""Windows of every form: rows enter the windows of their groups, and results are due at arrivals or at certain times.
 
-Where values are sorted and windows slide, what comes in one step is dealt to its groups first, and each group takes all
-of its own: its trees lie in the processor's cache then, however many groups there are. Other rows enter straight from
-the table. The results are put in their order afterwards. What slides at arrivals without lineage and without trees has
-a simpler loop in `arrival_window`.
+If windows slide and values are sorted, the rows of a step are first sorted by group. Then each group processes all its
+rows while its trees are in the processor's cache. Otherwise rows are processed in order of arrival. Results are sorted
+afterwards. Windows that slide at arrivals, without lineage and trees, use a simpler loop, `slide_on`.
 
-EACH and SESSION have one running result a group, and keep rows only for what needs them: values in their order, and
-lineage. The groups whose time comes first are at the head of the list.
+EACH and SESSION keep one running result per group. They keep rows only for sorted values and for lineage. Their groups
+are in a list, ordered by the time at which their window ends.
 """
 
 from __future__ import annotations
@@ -59,31 +58,31 @@ from cep.operators.goals.windows.wide_partial_aggregates import (
 
 LAST_EVENTS, LAST_TIME, EVERY, EACH, SESSION = range(5)
 
-# Behind the header, for each result: its value, what it is sorted by, and its partial result.
+# Columns after the header, for each result: its value, its sort rank, and its partial result.
 VALUE, RANK, PARTIAL = 0, 1, 2
 CELLS = PARTIAL + WORDS
 
-# A group: as in a sliding window; then when its window is over (EVERY: when results are due), the end and the arrival
-# of what entered last, which in the order of all that entered, the neighbours in the list; then a partial result each.
-# Sorted results have the root of their tree there, from 1, and its size. A mode has its value's count (0: to be looked
-# up) and rank.
+# Columns of a group: those of a sliding window; the end of its window (EVERY: when results are due); end, order and
+# number of its latest row; its neighbours in the list; then one partial result per result. Sorted results store the
+# root of their tree there, from 1, and its size. A mode stores the count of its value (0: unknown) and its rank.
 G_DUE, G_END, G_ORDER, G_SEQUENCE, G_BEFORE, G_AFTER = range(5, 11)
 GROUP = 11
 AMONG = 1
 MOST, MODAL = 1, 2
 
-# Carried from step to step: the trees' nodes, rows, the ends of the list of groups, how many entered, and EVERY's
-# next time.
+# State between steps: the tree nodes, the number of rows, both ends of the list of groups, the number of rows that have
+# entered, and the next time of EVERY.
 ROWS, HEAD, TAIL, ENTERED, TICK = range(ordered_multiset.SHARED, ordered_multiset.SHARED + 5)
 STATE = ordered_multiset.SHARED + 5
 
-# The arguments of `advance`: a kernel unpacks a NamedTuple of arrays at no cost.
+# The arguments of `advance`. Kernels unpack a NamedTuple of arrays at no cost.
 
 
 class EnteringRows(NamedTuple):
-    """Occurrences that come: `table` are their times, order and identity; `values` has a row a result, the bits of its
-    argument, `ranks` what it is sorted by. `slots`: the group of each; `opens` and `dues`: of EACH and SESSION, when
-    the window of each begins and is over.
+    """Arriving occurrences. `table`: their times, order and identity. `slots`: the group of each.
+
+    `values`: the bits of the arguments, one row per result; `ranks`: their sort ranks. `opens` and `dues`: for EACH and
+    SESSION, when the window of each begins and ends.
     """
 
     table: Table
@@ -95,8 +94,10 @@ class EnteringRows(NamedTuple):
 
 
 class WindowNumbers(NamedTuple):
-    """The form of the windows, their length in events or microseconds, EVERY's step, whether rows are kept, and how
-    many results are sorted."""
+    """The form of the windows, their length in events or microseconds, and the step of EVERY.
+
+    `keeps`: rows are kept. `sorts`: the number of results that need sorted values.
+    """
 
     form: int
     length: int
@@ -106,8 +107,8 @@ class WindowNumbers(NamedTuple):
 
 
 class ResultKinds(NamedTuple):
-    """The functions (`partial_aggregates`, `wide_partial_aggregates`), a number for each that takes one, and room for a
-    partial result."""
+    """The functions (`partial_aggregates`, `wide_partial_aggregates`), their parameters (or 0), and room for a partial
+    result."""
 
     kinds: Ints
     parameters: NDArray[np.float64]
@@ -115,7 +116,7 @@ class ResultKinds(NamedTuple):
 
 
 class WindowArrays(NamedTuple):
-    """Rows in windows, groups, trees, what goes on from step to step (ROWS to TICK), and the groups' keys."""
+    """Rows in windows, groups, trees, the state between steps (ROWS to TICK), and the groups' keys."""
 
     store: Ints
     groups: Ints
@@ -126,7 +127,7 @@ class WindowArrays(NamedTuple):
 
 @bare
 def enter_sorted(store, p, k, kind, slot, groups, nodes, state):  # type: ignore[no-untyped-def]
-    """A row's value comes into its group's tree; there is room for SPLITS nodes."""
+    """Add a row's value to its group's tree, which must have room for SPLITS nodes."""
     at, cell = GROUP + WORDS * k, HEADER + CELLS * k
     if lift(kind, store[p, cell + VALUE]) == 0:
         return
@@ -145,7 +146,7 @@ def enter_sorted(store, p, k, kind, slot, groups, nodes, state):  # type: ignore
 
 @bare
 def leave_sorted(store, p, k, kind, slot, groups, nodes, state):  # type: ignore[no-untyped-def]
-    """A row's value leaves it."""
+    """Remove a row's value from its group's tree."""
     at, cell = GROUP + WORDS * k, HEADER + CELLS * k
     if lift(kind, store[p, cell + VALUE]) == 0:
         return
@@ -162,7 +163,7 @@ def leave_sorted(store, p, k, kind, slot, groups, nodes, state):  # type: ignore
 
 @bare
 def of_sorted(kind, parameter, slot, at, groups, nodes):  # type: ignore[no-untyped-def]
-    """The bits of what a group's tree comes to; of a MODE its rank."""
+    """Return the bits of a result computed from a group's tree; for MODE, its rank."""
     root = groups[slot, at] - 1
     if kind == DISTINCT:
         return groups[slot, at + AMONG]
@@ -180,7 +181,7 @@ def of_sorted(kind, parameter, slot, at, groups, nodes):  # type: ignore[no-unty
 
 @bare
 def fold(store, slot, groups, kinds, parameters):  # type: ignore[no-untyped-def]
-    """The back part becomes the front: each row gets the result from itself to the youngest."""
+    """Turn the back part into the front part: each row gets the aggregate of itself and all younger rows."""
     younger = -1
     p = groups[slot, G_TAIL]
     while p >= 0:
@@ -205,7 +206,7 @@ def fold(store, slot, groups, kinds, parameters):  # type: ignore[no-untyped-def
 
 @bare
 def leave(store, slot, groups, kinds, parameters, nodes, state):  # type: ignore[no-untyped-def]
-    """A group's oldest row leaves its window."""
+    """Remove a group's oldest row from its window."""
     head = groups[slot, G_HEAD]
     if head == groups[slot, G_BACK]:
         fold(store, slot, groups, kinds, parameters)
@@ -218,7 +219,7 @@ def leave(store, slot, groups, kinds, parameters, nodes, state):  # type: ignore
 
 @inside
 def unlink(groups, slot, state):  # type: ignore[no-untyped-def]
-    """A group is taken out of the list."""
+    """Remove a group from the list."""
     before, after = groups[slot, G_BEFORE], groups[slot, G_AFTER]
     if before >= 0:
         groups[before, G_AFTER] = after
@@ -232,7 +233,7 @@ def unlink(groups, slot, state):  # type: ignore[no-untyped-def]
 
 @inside
 def link(groups, slot, state):  # type: ignore[no-untyped-def]
-    """A group comes to the end of the list."""
+    """Append a group to the list."""
     last = state[TAIL]
     groups[slot, G_BEFORE] = last
     groups[slot, G_AFTER] = -1
@@ -245,7 +246,7 @@ def link(groups, slot, state):  # type: ignore[no-untyped-def]
 
 @bare
 def clear(store, slot, groups, kinds, nodes, state):  # type: ignore[no-untyped-def]
-    """A group's window is over: all that is in it goes."""
+    """Empty a group's window."""
     p = groups[slot, G_HEAD]
     while p >= 0:
         store[p, SLOT] = -1
@@ -265,8 +266,8 @@ def clear(store, slot, groups, kinds, nodes, state):  # type: ignore[no-untyped-
 
 @bare
 def give(made, out, slot, end, kinds, parameters, store, groups, nodes, keys, scratch):  # type: ignore[no-untyped-def]
-    """A group's result, ending then, as row `out`, in which there is room; its identity is the sequence of what entered
-    last."""
+    """Write a group's result with this end as row `out`, which must exist. Its identity is the number of the latest
+    row."""
     width = keys.shape[1]
     head, back = groups[slot, G_HEAD], groups[slot, G_BACK]
     start = groups[slot, G_START]
@@ -293,7 +294,7 @@ def give(made, out, slot, end, kinds, parameters, store, groups, nodes, keys, sc
 
 @bare
 def name(edges, count, out, store, head):  # type: ignore[no-untyped-def]
-    """The rows of a window from its oldest on as parts of result `out`; gives how many edges there are then."""
+    """Write edges from result `out` to the rows of a window, beginning with `head`. Return the new number of edges."""
     while head >= 0:
         edges[count, 0] = out
         edges[count, 1] = store[head, NAME]
@@ -323,8 +324,11 @@ def rebuild(store, groups, kinds, nodes, state):  # type: ignore[no-untyped-def]
 
 @njit()
 def gathered(store, groups, numbers, total, capacity):  # type: ignore[no-untyped-def]
-    """The groups that get a number, so many in all, with the rows that are in their windows, a group's together in
-    their order: (store, groups, how many rows). The store has room for `capacity` times as many rows, and for all."""
+    """Return the selected groups and the rows in their windows: (store, groups, number of rows).
+
+    `numbers`: the new number of each group, or -1. The rows of a group are adjacent, in their order. The store has room
+    for `capacity` times as many rows.
+    """
     places = np.zeros(total + 1, np.int64)
     for p in range(store.shape[0]):
         if store[p, SLOT] >= 0 and numbers[store[p, SLOT]] >= 0:
@@ -358,14 +362,16 @@ def gathered(store, groups, numbers, total, capacity):  # type: ignore[no-untype
     return fresh, chosen, count
 
 
-# How many rows ahead the group of a row is asked for, a line of the cache after the other, and then its chain's ends.
+# How many rows ahead to prefetch the group of a row, and then the ends of its chain; and the words of a cache line.
 AHEAD, LINE = 24, 8
 
 
 @njit()
 def deal(rows, results, store, first, number):  # type: ignore[no-untyped-def]
-    """All rows are in the store from `first` on, one of so many groups after the other, each one's in their order; in
-    LEAST which row it is. There is room for them."""
+    """Copy all rows to the store, from `first` on, sorted by group, stably. LEAST gets the original row number.
+
+    `number`: the number of groups. The store must have room.
+    """
     n = rows.slots.shape[0]
     if number > 4 * n:
         order = np.argsort(rows.slots, kind="mergesort")
@@ -385,7 +391,7 @@ def deal(rows, results, store, first, number):  # type: ignore[no-untyped-def]
 
 @inside
 def put(rows, i, kinds, store, p):  # type: ignore[no-untyped-def]
-    """Row `i` is row `p` of the store, in which there is room."""
+    """Copy row `i` to row `p` of the store, which must have room."""
     store[p, BEGIN] = rows.table[START, i]
     store[p, END] = rows.table[T_END, i]
     store[p, NEXT] = -1
@@ -403,7 +409,7 @@ def put(rows, i, kinds, store, p):  # type: ignore[no-untyped-def]
 
 @inside
 def ask_ahead(before, slot, groups, cells):  # type: ignore[no-untyped-def]
-    """The group of a row that comes, unless the row before is its, too."""
+    """Prefetch the group of an arriving row, unless the row before has the same group."""
     if slot != before:
         for word in range(0, groups.shape[1], LINE):
             prefetch(cells, slot * groups.shape[1] + word)
@@ -411,7 +417,7 @@ def ask_ahead(before, slot, groups, cells):  # type: ignore[no-untyped-def]
 
 @inside
 def ask_chain(before, slot, groups, store):  # type: ignore[no-untyped-def]
-    """The ends of its chain."""
+    """Prefetch the first and last row of a group's chain."""
     if slot >= 0 and slot != before and groups[slot, G_HEAD] >= 0:
         prefetch(store, groups[slot, G_HEAD])
         prefetch(store, groups[slot, G_TAIL])
@@ -419,8 +425,10 @@ def ask_chain(before, slot, groups, store):  # type: ignore[no-untyped-def]
 
 @inside
 def enter(p, slot, now, i, rows, numbers, results, store, groups, nodes, state):  # type: ignore[no-untyped-def]
-    """Row `i`, row `p` of the store where rows are kept, enters its group's window; there is room for SPLITS nodes for
-    each result that is sorted."""
+    """Let row `i` enter its group's window. It is row `p` of the store, if rows are kept.
+
+    There must be room for SPLITS nodes for each sorted result.
+    """
     form, keeps, kinds, scratch = numbers.form, numbers.keeps, results.kinds, results.scratch
     begin = store[p, BEGIN] if keeps else rows.table[START, i]
     empty = groups[slot, G_COUNT] == 0
@@ -457,24 +465,24 @@ def enter(p, slot, now, i, rows, numbers, results, store, groups, nodes, state):
             join(kind, results.parameters[k], groups, slot, at, scratch, 0, 0, groups, slot, at)
 
 
-# How many rows of a group and instant enter without asking for room in between.
+# The number of rows of a group and instant that enter between two checks for room.
 PIECE = 16
 
-# How far a step is: the results and the edges that there are, the next row, the group that gives its
-# results; and for how many nodes, results and edges there is to be room.
+# The progress of a step: the numbers of results and edges, the next row, the group whose results are being output; and
+# the required numbers of nodes, results and edges.
 RESULTS, EDGES, PLACE, GOING, NODES, MADE, NAMED = range(7)
 PROGRESS = 7
 
 
 @njit()
 def advance(rows, numbers, results, windows, watermark, lineage):  # type: ignore[no-untyped-def]
-    """Rows enter their groups' windows, and time goes on to the watermark. Gives the results in order of arrival,
-    edges, which are (result, name of a row in it), for lineage, and the array of the trees' nodes, which is larger
-    where it had no room; the rest is in `state` and the arrays.
+    """Let rows enter their groups' windows, and let time advance to the watermark.
 
-    `rows`: EnteringRows; `numbers`: WindowNumbers; `results`: ResultKinds; `windows`: WindowArrays. There is room: in
-    `store` for all rows where they are kept, in `groups` for all slots. A sliding window makes one result a row at
-    most. The loops are in kernels that make no array: they stop where one has no room, and go on when it is larger.
+    Returns the results in order of arrival, edges (result, name of a row in it) for lineage, and the array of tree
+    nodes, which may be a larger copy. All other changes are in `state` and the arrays. `rows`: EnteringRows; `numbers`:
+    WindowNumbers; `results`: ResultKinds; `windows`: WindowArrays. `store` must have room for all rows, if they are
+    kept, and `groups` for all slots. A sliding window has at most one result per row. The loops are in kernels that
+    allocate nothing: they stop when an array is full, and continue once it is larger.
     """
     form, nodes, state, keys = numbers.form, windows.nodes, windows.state, windows.keys
     n = rows.slots.shape[0]
@@ -484,7 +492,7 @@ def advance(rows, numbers, results, windows, watermark, lineage):  # type: ignor
         deal(rows, results, windows.store, first, keys.shape[0])
     if numbers.keeps:
         state[ROWS] = first + n
-    # EACH and SESSION have each row in one window, and end those of rows and of groups at most once.
+    # In EACH and SESSION, each row is in one window, so there is at most one result per row and group.
     likely = n + (8 * SPARE if form == EVERY else 0) + (keys.shape[0] if form > EVERY else 0)
     made = np.empty((likely, FIRST + keys.shape[1] + results.kinds.shape[0]), np.int64)
     edges = np.empty((max(8 * SPARE, state[ROWS] if form > EVERY else 0) if lineage else 0, 2), np.int64)
@@ -516,7 +524,7 @@ def advance(rows, numbers, results, windows, watermark, lineage):  # type: ignor
 
 @njit()
 def more_room(array, needed):  # type: ignore[no-untyped-def]
-    """The array, or a larger one with its rows, in which so many have room."""
+    """Return the array, or a larger copy with room for `needed` rows."""
     return grow(array, needed) if array.shape[0] < needed else array
 
 
@@ -524,9 +532,12 @@ def more_room(array, needed):  # type: ignore[no-untyped-def]
 def take_rows(  # type: ignore[no-untyped-def]
     first, dealing, rows, numbers, results, windows, cells, nodes, made, edges, given, progress, lineage
 ):  # fmt: skip
-    """The rows from `progress[PLACE]` on enter; those that are dealt are in the store from `first` on. False where
-    `nodes`, `made` or `edges` have no room: for how many there is to be, `progress` says. `given` says at
-    which row a result is. The list's order counts where windows end; EVERY's has what is in a window."""
+    """Let the rows from `progress[PLACE]` on enter. Return False if `nodes`, `made` or `edges` are full.
+
+    `progress` then says how much room is needed. `dealing`: the rows are in the store, from `first` on. `given` marks
+    the rows that have a result. The list of groups is ordered for EACH and SESSION; for EVERY it has all groups with a
+    row.
+    """
     form, length = numbers.form, numbers.length
     kinds, parameters, scratch = results.kinds, results.parameters, results.scratch
     store, groups, state, keys = windows.store, windows.groups, windows.state, windows.keys
@@ -593,8 +604,8 @@ def take_rows(  # type: ignore[no-untyped-def]
 
 @bare
 def pass_all(until, numbers, results, windows, nodes, made, edges, progress, lineage):  # type: ignore[no-untyped-def]
-    """The groups from `progress[GOING]` on give EVERY's results that are due by `until`. False where there is no room,
-    as `take_rows`."""
+    """Output EVERY's results that are due by `until`, from the group `progress[GOING]` on. Return False if an array is
+    full."""
     groups, state = windows.groups, windows.state
     while progress[GOING] >= 0:
         slot = progress[GOING]
@@ -615,7 +626,7 @@ def pass_all(until, numbers, results, windows, nodes, made, edges, progress, lin
 
 @inside
 def ask_room(slot, until, numbers, groups, progress, lineage):  # type: ignore[no-untyped-def]
-    """Room for EVERY's results of a group until then, and for their edges."""
+    """Compute the room for EVERY's results of a group up to `until`, and for their edges."""
     due = groups[slot, G_DUE]
     more = (min(until, groups[slot, G_END] + numbers.length) - due) // numbers.step + 1 if due <= until else 0
     progress[MADE] = progress[RESULTS] + more
@@ -633,8 +644,10 @@ def lacks(nodes, made, edges, progress):  # type: ignore[no-untyped-def]
 
 @bare
 def pass_time(slot, until, numbers, results, windows, nodes, made, edges, progress, lineage):  # type: ignore[no-untyped-def]
-    """A group's windows that are over by `until` give their results, and EVERY's those that are due. `progress` says
-    how many results and edges there are, for which there is room (`ask_room`)."""
+    """Output the results of a group that are due by `until`: of windows that have ended, or of EVERY.
+
+    `progress` counts results and edges; there must be room for them (`ask_room`).
+    """
     store, groups, state = windows.store, windows.groups, windows.state
     kinds, parameters = results.kinds, results.parameters
     while groups[slot, G_COUNT] > 0 and groups[slot, G_DUE] <= until:
@@ -677,11 +690,10 @@ def slid(slot, over, kinds, parameters, store, groups, nodes, state):  # type: i
 
 @njit()
 def slide_on(rows, numbers, results, windows):  # type: ignore[no-untyped-def]
-    """Rows enter their groups' windows, and what is too old leaves. Gives the results by end, those of an instant in
-    the order of their last rows.
+    """Let rows enter their groups' windows, and remove rows that are too old. Return the results by end.
 
-    The arguments are those of `advance`. There is room: in `store` for all rows, in `groups` for all slots; a row makes
-    one result at most.
+    Results of an instant are in the order of their last rows. The arguments are those of `advance`. `store` must have
+    room for all rows, `groups` for all slots. There is at most one result per row.
     """
     n = rows.slots.shape[0]
     made = np.empty((FIRST + windows.keys.shape[1] + results.kinds.shape[0], n), np.int64)
@@ -695,7 +707,7 @@ def slide_on(rows, numbers, results, windows):  # type: ignore[no-untyped-def]
 
 @bare
 def slide_rows(rows, numbers, results, windows, cells, made):  # type: ignore[no-untyped-def]
-    """The loop of `slide_on`, which makes no array: how many results there are in `made`."""
+    """Run the loop of `slide_on`, which allocates nothing. Return the number of results in `made`."""
     form, length, kinds, parameters = numbers.form, numbers.length, results.kinds, results.parameters
     store, groups, nodes, state = windows.store, windows.groups, windows.nodes, windows.state
     n, first = rows.slots.shape[0], state[ROWS]

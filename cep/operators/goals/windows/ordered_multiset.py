@@ -1,39 +1,39 @@
-"""Ordered multisets in one array: a value enters, leaves, and is found by its rank or as the most frequent one, in
-logarithmic time.
+"""Ordered multisets in one array: add, remove, find by rank, and find the most frequent value, in logarithmic time.
 
-Each is a B+ tree (Bayer, McCreight: Organization and Maintenance of Large Ordered Indices, Acta Informatica 1, 1972).
-A node is eight lines of the processor's cache: a small multiset is one leaf, searched from end to end, and a larger one
-costs a node a level. An inner node knows of each child its least key and its weight: how many values are below it, or,
-of a tree by frequency, how often the most frequent one is in. A node goes when it is empty, and a leaf with few keys
-joins its neighbour (Johnson, Shasha: B-Trees with Inserts and Deletes: Why Free-at-Empty Is Better Than Merge-at-Half,
-J. Computer and System Sciences 47, 1993).
+Each is a B+ tree (Bayer, McCreight: Organization and Maintenance of Large Ordered Indices, Acta Informatica 1, 1972). A
+node is eight cache lines. A small multiset is one leaf, which is searched linearly; a larger one costs one node per
+level. An inner node stores the least key and the weight of each child. The weight is the number of values below it or,
+in a tree by frequency, the count of the most frequent value. A node is removed when it is empty, and a leaf with few
+keys is joined with its neighbour (Johnson, Shasha: B-Trees with Inserts and Deletes: Why Free-at-Empty Is Better Than
+Merge-at-Half, J. Computer and System Sciences 47, 1993).
 """
 
 from __future__ import annotations
 
 from cep.operators.goals.intrinsics import bare, inside
 
-# A node: how many entries it has, its level (a leaf's is 0), and their keys in order. A leaf has how often each is in,
-# an inner node the weights and the children. What is free has the next free node in the place of its first key.
+# Columns of a node: the number of entries, the level (0: leaf), and the keys in order. Leaves also store counts, inner
+# nodes weights and children. A free node stores the next free node in place of its first key.
 NUMBER, LEVEL, KEYS = 0, 1, 2
 LEAF, FAN = 31, 20
 TIMES = KEYS + LEAF
 WEIGHTS, CHILDREN = KEYS + FAN, KEYS + 2 * FAN
 NODE = 64
 
-# A node splits when it is full. So what has level n comes of 10**n values at least that have entered, which 20 levels
-# are enough for; a value takes a node a level at most, and a new root.
+# A node splits when it is full. So a node of level n needs at least 10**n insertions, and 20 levels are enough. A value
+# adds at most one node per level, and a new root.
 LEVELS = 20
 SPLITS = LEVELS + 1
 
-# what all trees share: nodes used so far, the first free one or -1, and the way to a leaf: nodes, and places in them
+# State that all trees share: nodes used so far, the first free one or -1, and a path to a leaf: nodes and places in
+# them.
 USED, FREE, PATH = 0, 1, 2
 SHARED = PATH + 2 * LEVELS
 
 
 @inside
 def give_up(nodes, shared, root):  # type: ignore[no-untyped-def]
-    """A whole tree is free."""
+    """Free a whole tree."""
     if root >= 0:
         nodes[root, KEYS] = shared[FREE]
         shared[FREE] = root
@@ -41,7 +41,7 @@ def give_up(nodes, shared, root):  # type: ignore[no-untyped-def]
 
 @bare
 def taken(nodes, shared, level):  # type: ignore[no-untyped-def]
-    """A free node, now of this level and without entries; there is room for one more."""
+    """Return a free node, set to this level and without entries. There must be room for one more."""
     at = shared[FREE]
     if at < 0:
         at = shared[USED]
@@ -58,14 +58,14 @@ def taken(nodes, shared, level):  # type: ignore[no-untyped-def]
 
 @inside
 def free(nodes, shared, at):  # type: ignore[no-untyped-def]
-    """A node alone is free, its children are not."""
+    """Free a single node, without its children."""
     nodes[at, NUMBER] = 0
     give_up(nodes, shared, at)
 
 
 @inside
 def place_of(nodes, at, key):  # type: ignore[no-untyped-def]
-    """The place in a node of the last key that is not above this one, or -1."""
+    """Return the place of a node's last key that is at most `key`, or -1."""
     found = -1
     for j in range(nodes[at, NUMBER]):
         found += nodes[at, KEYS + j] <= key
@@ -85,7 +85,7 @@ def weight(nodes, at, frequency):  # type: ignore[no-untyped-def]
 
 @bare
 def insert(nodes, at, place, key, amount, child):  # type: ignore[no-untyped-def]
-    """An entry comes into a node that is not full."""
+    """Insert an entry into a node that is not full."""
     inner = nodes[at, LEVEL] > 0
     amounts = WEIGHTS if inner else TIMES
     for j in range(nodes[at, NUMBER], place, -1):
@@ -102,7 +102,7 @@ def insert(nodes, at, place, key, amount, child):  # type: ignore[no-untyped-def
 
 @bare
 def take_out(nodes, at, place):  # type: ignore[no-untyped-def]
-    """An entry leaves its node."""
+    """Remove an entry from its node."""
     inner = nodes[at, LEVEL] > 0
     amounts = WEIGHTS if inner else TIMES
     last = nodes[at, NUMBER] - 1
@@ -116,7 +116,7 @@ def take_out(nodes, at, place):  # type: ignore[no-untyped-def]
 
 @bare
 def entered(nodes, shared, at, place, key, amount, child):  # type: ignore[no-untyped-def]
-    """An entry comes into a node. Gives the node into which its upper half went because it was full, or -1."""
+    """Insert an entry into a node. If the node was full, return the new node with its upper half, else -1."""
     level = nodes[at, LEVEL]
     number = nodes[at, NUMBER]
     if number < (FAN if level > 0 else LEAF):
@@ -141,7 +141,7 @@ def entered(nodes, shared, at, place, key, amount, child):  # type: ignore[no-un
 
 @bare
 def add(nodes, shared, root, key, frequency):  # type: ignore[no-untyped-def]
-    """The root of the tree with the key once more in it, and how often it is in now. There is room for SPLITS nodes."""
+    """Add a key. Return the root and the new count of the key. There must be room for SPLITS nodes."""
     if root < 0:
         root = taken(nodes, shared, 0)
         insert(nodes, root, 0, key, 1, -1)
@@ -186,7 +186,7 @@ def add(nodes, shared, root, key, frequency):  # type: ignore[no-untyped-def]
 
 @bare
 def remove(nodes, shared, root, key, frequency):  # type: ignore[no-untyped-def]
-    """The root of the tree with the key, which is in it, once less in it, and how often it is in now."""
+    """Remove one occurrence of a key, which must exist. Return the root (-1: empty) and the new count of the key."""
     at, depth = root, 0
     while nodes[at, LEVEL] > 0:
         place = place_of(nodes, at, key)
@@ -210,7 +210,7 @@ def remove(nodes, shared, root, key, frequency):  # type: ignore[no-untyped-def]
             free(nodes, shared, at)
             return -1, 0
         above, below = depth, at
-        while place == 0 and above > 0:  # the least key has gone
+        while place == 0 and above > 0:  # the least key was removed
             above -= 1
             place = shared[PATH + 2 * above + 1]
             nodes[shared[PATH + 2 * above], KEYS + place] = nodes[below, KEYS]
@@ -238,7 +238,7 @@ def remove(nodes, shared, root, key, frequency):  # type: ignore[no-untyped-def]
 
 @bare
 def join_leaves(nodes, shared, parent, place, frequency):  # type: ignore[no-untyped-def]
-    """A leaf in this place and a neighbour become one, if that is no more than half full."""
+    """Join a leaf with a neighbour, if the result is at most half full."""
     if place + 1 == nodes[parent, NUMBER]:
         place -= 1
     if place < 0:
@@ -258,8 +258,10 @@ def join_leaves(nodes, shared, parent, place, frequency):  # type: ignore[no-unt
 
 @bare
 def of_rank(nodes, root, rank):  # type: ignore[no-untyped-def]
-    """The key of the value of this rank, from 0, and that of the next; there are so many in the tree, of the next one
-    the same key if there is none."""
+    """Return the keys of the values with this rank, counted from 0, and with the next rank.
+
+    There must be a value with this rank. If there is no next one, its key is returned twice.
+    """
     at, after, last = root, 0, True
     while True:
         amounts = WEIGHTS if nodes[at, LEVEL] > 0 else TIMES

@@ -1,7 +1,7 @@
-"""Partial results of aggregate functions: values are added one by one or in groups, older ones before younger ones.
+"""Partial results of aggregate functions, to which values are added one by one or in groups, oldest first.
 
-A partial result is three words (n, x, y): the number of its values, and what the function needs to know of them. Floats
-are summed with their rounding errors (two-sum), spreads are combined as in Chan, Golub and LeVeque (1983).
+A partial result is three words (n, x, y): the number of its values, and two words that depend on the function. Floats
+are summed with their rounding errors (two-sum), variances are combined as in Chan, Golub and LeVeque (1983).
 """
 
 from __future__ import annotations
@@ -40,20 +40,21 @@ def lift(kind, value):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def around(x, u):  # type: ignore[no-untyped-def]
-    """The sum in 64 bits. Unsigned, where the compiler may not suppose that it never goes round them."""
+    """Return the sum modulo 2**64. It is computed unsigned, because the compiler assumes that signed sums do not
+    overflow."""
     return np.int64(np.uint64(x) + np.uint64(u))
 
 
 @njit()
 def combine(kind, n, x, y, m, u, v):  # type: ignore[no-untyped-def]
-    """(n, x, y), older, and (m, u, v), younger, together."""
+    """Combine the partial results (n, x, y), older, and (m, u, v), younger."""
     if m == 0:
         return n, x, y
     if n == 0:
         return m, u, v
     total = n + m
     if kind == SUM_INT:
-        # y counts how often the sum went round the 64 bits: it may come back.
+        # y counts how often the sum overflowed 64 bits, because it may return into the range.
         s = around(x, u)
         round_trip = 0
         if ((x ^ s) & (u ^ s)) < 0:
@@ -86,7 +87,7 @@ def combine(kind, n, x, y, m, u, v):  # type: ignore[no-untyped-def]
 
 @njit()
 def outcome(kind, n, x, y):  # type: ignore[no-untyped-def]
-    """The bits of a partial result's value."""
+    """Return the bits of a partial result's value."""
     if kind == COUNT or kind == COUNT_VALUES or kind == DISTINCT:
         return n
     summed = kind == SUM_FLOAT or kind == AVG or kind == STDDEV

@@ -1,4 +1,4 @@
-"""The results of windows, which groups gave one after the other, in order of arrival."""
+"""Sort the results of windows by arrival; they were computed group by group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cep.operators.goals.intrinsics import bare, prefetch
 
 FEW = 32
 BITS, FEWEST = 12, 8
-"""At most so many bits are sorted by at a time, and at most so many where results are few."""
+"""The greatest number of bits per round of radix sort, and the least one for few results."""
 RADIX = 1 << BITS
 AHEAD = 8
 """The number of results to prefetch ahead."""
@@ -18,10 +18,11 @@ AHEAD = 8
 
 @njit()
 def in_order(made, found, edges, step):  # type: ignore[no-untyped-def]
-    """The results `found` of `made`, a row each, as a table sorted by (end, start, order of arrival), and of equal
-    ones the first that has the lesser identity, which a table has not. Edges name their results by their new numbers.
-    `step`: ends are so far apart from each other, or several times that, and many results have one end; 0: they are at
-    arrivals, where mostly those of one end are sorted by their identity.
+    """Return the rows `found` of `made` as a table sorted by (end, start, order of arrival, identity).
+
+    The identities are not in the table. Edges are updated to the new numbers of their results. `step`: all ends are
+    multiples of it, and many results share an end. 0: the ends are those of arrivals, and results with the same end are
+    mostly sorted.
     """
     n = found.shape[0]
     for column in (IDENTITY, END):
@@ -134,7 +135,7 @@ def ordered(made, found, first, last):  # type: ignore[no-untyped-def]
 
 @bare
 def insert_all(made, found, first, last):  # type: ignore[no-untyped-def]
-    """Sorted by insertion: they are few."""
+    """Sort a few entries by insertion."""
     for j in range(first + 1, last):
         row = found[j]
         k = j - 1
@@ -146,7 +147,7 @@ def insert_all(made, found, first, last):  # type: ignore[no-untyped-def]
 
 @bare
 def precedes(made, one, other):  # type: ignore[no-untyped-def]
-    """Return True if one result comes before another that ends with it."""
+    """Return True if one result comes before another with the same end."""
     if made[one, START] != made[other, START]:
         return made[one, START] < made[other, START]
     if made[one, ORDER] != made[other, ORDER]:

@@ -1,6 +1,6 @@
-"""Short windows by number: each group's last n rows in a ring of its own, summed up anew each time.
+"""Short windows of the last n rows: each group has a ring buffer, which is aggregated anew each time.
 
-For a few rows that lie together this is quicker than any incremental way, and exact in the same manner.
+For a few adjacent rows this is faster than an incremental algorithm, and equally exact.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from cep.core.relation import END, FIRST, IDENTITY, ORDER, START
 from cep.operators.goals.intrinsics import prefetch
 from cep.operators.goals.windows.partial_aggregates import DISTINCT, SUM_INT, around, combine, lift, outcome
 
-# a ring: rows in it, place of the oldest; then n rows of least start, name and the values
+# Columns of a ring: the number of rows, the place of the oldest; then n rows of start, name and values.
 R_COUNT, R_OLDEST = 0, 1
 RING = 2
 SHORT = 64
 
-# A group's whole ring is asked for so many rows ahead, a line of the cache after the other.
+# How many rows ahead to prefetch a group's ring; and the words of a cache line.
 AHEAD, LINE = 12, 8
 
 
 @njit()
 def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ignore[no-untyped-def]
-    """Rows enter their groups' rings; a result a group and instant comes out.
+    """Let rows enter the rings of their groups, and compute one result per group and instant.
 
-    Gives (results, edges): an edge is (result, name of a row in it), for lineage. `rings` has a row for each slot, in
-    it room for `events` rows; a row makes one result at most, and that has `events` edges at most.
+    Returns (results, edges); an edge is (result, name of a row in it), for lineage. `rings` has a row for each slot,
+    with room for `events` rows. There is at most one result per row, with at most `events` edges.
     """
     n = table.shape[1]
     words = rings.shape[1]
@@ -88,7 +88,7 @@ def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ig
                 x = 0
                 y = 0
                 if kind == SUM_INT:
-                    # In any order: a sum of integers is exact.
+                    # The order does not matter, because a sum of integers is exact.
                     for place in range(filled):
                         value = rings[slot, RING + place * step + 2 + k]
                         if lift(SUM_INT, value) == 1:

@@ -1,13 +1,12 @@
-"""Sliding windows in constant time an event: two stacks of partial results a group, no subtraction, so no drift.
+"""Sliding windows in constant time per event: two stacks of partial results per group, without subtraction or drift.
 
-A group's window is a chain of rows, oldest first, in two parts. Each row of the front part holds the result of
-itself and
-all younger front rows; the back part has one running result. A window's result is (front at the head) + (back).
-When the front is used up, the
-back is folded into a new front, from the youngest row on. (The two-stack queue of functional programming; cf.
-Tangwongsan, Hirzel, Schneider, Wu: General Incremental Sliding-Window Aggregation, PVLDB 8(7), 2015.)
+A group's window is a chain of rows, oldest first, in two parts. Each row of the front part stores the aggregate of
+itself and all younger rows of the front. The back part has one running aggregate. The result of a window combines the
+front's first row with the back. When the front is empty, the back is folded into a new front, from the youngest row on.
+(This is the two-stack queue of functional programming; cf. Tangwongsan, Hirzel, Schneider, Wu: General Incremental
+Sliding-Window Aggregation, PVLDB 8(7), 2015.)
 
-A partial result is three cells (n, x, y): how many values are in it, and what the function needs.
+A partial result is three cells (n, x, y): the number of its values, and two that depend on the function.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ from cep.operators.goals.intrinsics import inside, prefetch
 from cep.operators.goals.keys import MISSING, NAN, grow, id_of_two
 from cep.operators.goals.windows.partial_aggregates import DISTINCT, combine, lift, outcome
 
-# a row of a window: its header (LEAST: the least start from it to the youngest of the front), then four cells a result
+# Columns of a row: header (LEAST: the least start from it to the youngest of the front), then four cells per result.
 BEGIN, END, NEXT, PREVIOUS, ARRIVAL, NAME, SLOT, LEAST = range(8)
 HEADER = 8
 
-# a group: chain, first row of the back part, rows in it, least start and results of the back part
+# Columns of a group: chain, first row of the back part, its number of rows; least start and results of the back.
 G_HEAD, G_TAIL, G_BACK, G_COUNT, G_START = 0, 1, 2, 3, 4
 GROUP = 5
 
 
 @inside
 def tally(index, tallies, count, slot, value):  # type: ignore[no-untyped-def]
-    """The place of (group, value) in the multiset of values, in which there is room: `count` itself if it is new."""
+    """Return the place of (group, value) among the tallies, which must have room; `count` itself if it is new."""
     where = id_of_two(slot, value, index, tallies, count)
     if where == count:
         tallies[where, 2] = 0
@@ -43,8 +42,11 @@ def tally(index, tallies, count, slot, value):  # type: ignore[no-untyped-def]
 
 @inside
 def enter_row(store, groups, table, i, p, slot, begin):  # type: ignore[no-untyped-def]
-    """Row `i` of the table becomes row `p` of the store, in which there is room: the youngest of its group's chain.
-    Gives whether the back part was empty. The group's count, its start and its results are the caller's."""
+    """Copy row `i` of the table to row `p` of the store, as the youngest of its group's chain. The store must have
+    room.
+
+    Returns True if the back part was empty. The caller updates the group's count, start and results.
+    """
     store[p, BEGIN] = begin
     store[p, END] = table[T_END, i]
     store[p, NEXT] = -1
@@ -57,8 +59,8 @@ def enter_row(store, groups, table, i, p, slot, begin):  # type: ignore[no-untyp
 
 @inside
 def chain_row(store, groups, p, slot):  # type: ignore[no-untyped-def]
-    """Row `p` of the store, which has no next one, is the youngest of its group's chain. Gives whether the back part
-    was empty."""
+    """Append row `p` of the store, whose NEXT must be -1, to its group's chain. Return True if the back part was
+    empty."""
     tail = groups[slot, G_TAIL]
     store[p, PREVIOUS] = tail
     if tail >= 0:
@@ -74,7 +76,7 @@ def chain_row(store, groups, p, slot):  # type: ignore[no-untyped-def]
 
 @inside
 def drop_oldest(store, groups, slot):  # type: ignore[no-untyped-def]
-    """The oldest row leaves its group's chain; gives the one that is the oldest then, or -1."""
+    """Remove the oldest row of a group's chain. Return the new oldest row, or -1."""
     head = groups[slot, G_HEAD]
     store[head, SLOT] = -1
     head = store[head, NEXT]
@@ -89,7 +91,7 @@ def drop_oldest(store, groups, slot):  # type: ignore[no-untyped-def]
 
 @njit()
 def fold(store, slot, groups, kinds):  # type: ignore[no-untyped-def]
-    """The back part becomes the front: each row gets the result from itself to the youngest."""
+    """Turn the back part into the front part: each row gets the aggregate of itself and all younger rows."""
     younger = -1
     p = groups[slot, G_TAIL]
     while p >= 0:
@@ -119,12 +121,13 @@ def slide(  # type: ignore[no-untyped-def]
     table, values, slots, events, duration, kinds, store, count, groups, keys, tally_index, tallies, tally_count,
     lineage
 ):  # fmt: skip
-    """Rows enter their groups' windows; a result a group and instant comes out.
+    """Let rows enter the windows of their groups, and compute one result per group and instant.
 
-    `values`: a row a result, the bits of its argument. Gives (results, the groups' rows named for lineage, state).
+    `values`: the bits of the arguments, one row per result. Returns the results, edges (result, name of a row in it)
+    for lineage, the number of rows in the store, and the number of tallies. There is at most one result per row.
 
-    There is room for what this writes: in `store` for all rows, in `groups` for all slots, in `tallies` for each row's
-    value of each DISTINCT, in the index for twice as many; a row makes one result at most.
+    `store` must have room for all rows, `groups` for all slots. `tallies` must have room for one value per row and
+    DISTINCT aggregate, and its index for twice as many.
     """
     n = table.shape[1]
     results = kinds.shape[0]
@@ -234,9 +237,9 @@ def slide(  # type: ignore[no-untyped-def]
 
 @njit()
 def regroup(store, keep, groups, numbers, fresh_groups, kinds):  # type: ignore[no-untyped-def]
-    """Rows `keep` of the store moved together; groups get the numbers in `numbers`, values new tallies.
+    """Move the rows `keep` of the store together, renumber groups by `numbers`, and rebuild the tallies.
 
-    Gives (store, tallies' index, tallies, how many). `fresh_groups` has room for all numbers.
+    Returns (store, index of tallies, tallies, their number). `fresh_groups` must have room for all numbers.
     """
     fresh = np.empty((max(keep.shape[0], SPARE * max(8, keep.shape[0])), store.shape[1]), np.int64)
     moved = np.full(max(1, store.shape[0]), -1, np.int64)
@@ -275,7 +278,7 @@ def regroup(store, keep, groups, numbers, fresh_groups, kinds):  # type: ignore[
 
 
 def chained(store: Ints, groups: Ints) -> bool:
-    """Return True if the chain of each group is its rows in their order, as in a snapshot."""
+    """Return True if the chain of each group contains its rows in order, as it must in a snapshot."""
     count, number, slots = len(store), len(groups), store[:, SLOT]
     if count and (int(slots.min()) < 0 or int(slots.max()) >= number):
         return False

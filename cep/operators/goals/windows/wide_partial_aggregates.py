@@ -1,8 +1,8 @@
-"""Partial results of six words, older combined with younger: what `windows.partial` has in three, and
-slopes, rates and means that fade, for which the time of a value counts.
+"""Partial results of six words, for slopes, rates and exponentially weighted means, which depend on times of values.
 
-A slope's sums are combined as Chan, Golub and LeVeque (1983) combine those of a variance, times counted from a time
-that is in the window; so is what fades, weighed from its youngest value.
+They also include the functions of `partial_aggregates`, which need three words. The sums of a slope are combined as
+Chan, Golub and LeVeque (1983) combine those of a variance, with times relative to a time in the window. Weighted means
+are weighted relative to the youngest value.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cep.operators.goals.store import sortable
 from cep.operators.goals.windows import ordered_multiset, partial_aggregates
 from cep.operators.goals.windows.partial_aggregates import combine, outcome
 
-# Behind the kinds of `partial`. A MODE is of values that are no floats.
+# These follow the kinds of `partial_aggregates`. MODE is for values that are not floats.
 RATE, SLOPE, EWMA, PERCENTILE, MEDIAN, MODE, MODE_FLOAT = range(15, 22)
 
 WORDS = 6
@@ -32,7 +32,7 @@ def sorts(kind):  # type: ignore[no-untyped-def]
 
 @inside
 def single(kind, value, end, into, row, at):  # type: ignore[no-untyped-def]
-    """The partial result of one value. (n, then what the kind needs.)"""
+    """Write the partial result of one value: its count, then words that depend on the function."""
     into[row, at] = partial_aggregates.lift(kind, value)
     into[row, at + 1] = value
     for word in range(2, WORDS):
@@ -41,10 +41,10 @@ def single(kind, value, end, into, row, at):  # type: ignore[no-untyped-def]
         into[row, at + 2] = end
         into[row, at + 3] = value
         into[row, at + 4] = end
-    elif kind == SLOPE:  # a time, mean of times from it in seconds, mean, squares of times, products
+    elif kind == SLOPE:  # a time, mean of times relative to it, mean of values, squares of times, products
         into[row, at + 1] = end
         into[row, at + 3] = value
-    elif kind == EWMA:  # a time, weights seen from it, weighted sum
+    elif kind == EWMA:  # a time, sum of weights relative to it, weighted sum
         into[row, at + 1] = end
         into[row, at + 2] = as_bits(1.0)
         into[row, at + 3] = value
@@ -52,7 +52,7 @@ def single(kind, value, end, into, row, at):  # type: ignore[no-untyped-def]
 
 @inside
 def join(kind, parameter, older, i, x, younger, j, y, into, row, at):  # type: ignore[no-untyped-def]
-    """Two partial results together, which may be put in the place of either."""
+    """Combine two partial results, older and younger. The result may replace either."""
     n, m = older[i, x], younger[j, y]
     if m == 0:
         for word in range(WORDS):
@@ -101,13 +101,13 @@ def join(kind, parameter, older, i, x, younger, j, y, into, row, at):  # type: i
 
 @inside
 def finite(value):  # type: ignore[no-untyped-def]
-    """The bits of a number as a result has them: NAN where it is none."""
+    """Return the bits of a number, or NAN if it is not finite."""
     return as_bits(value + 0.0) if math.isfinite(value) else NAN
 
 
 @bare
 def worth(kind, parameter, cells, row, at):  # type: ignore[no-untyped-def]
-    """The bits of the value of a partial result."""
+    """Return the bits of the value of a partial result."""
     n = cells[row, at]
     if kind < RATE:
         return outcome(kind, n, cells[row, at + 1], cells[row, at + 2])
@@ -128,7 +128,7 @@ def worth(kind, parameter, cells, row, at):  # type: ignore[no-untyped-def]
 
 @inside
 def between(low, high, share):  # type: ignore[no-untyped-def]
-    """The number so far on the way from one to another, as numpy has it."""
+    """Interpolate linearly between two numbers, in the same way as numpy."""
     way = high - low
     if not math.isfinite(way):
         return low * (1.0 - share) + high * share
@@ -137,7 +137,7 @@ def between(low, high, share):  # type: ignore[no-untyped-def]
 
 @bare
 def of_order(kind, parameter, nodes, root, count):  # type: ignore[no-untyped-def]
-    """The bits of the percentile of a tree of so many values."""
+    """Return the bits of a percentile of a tree with `count` values."""
     if root < 0:
         return NAN
     last = count - 1

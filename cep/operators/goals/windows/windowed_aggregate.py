@@ -186,7 +186,7 @@ class WindowedAggregate(WindowState):
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
         if max(self.count, self.keys.count) <= self.watched and not wholly:
             return
-        if self.spec.form == LAST_EVENTS and not wholly:  # no time passes that ends a window
+        if self.spec.form == LAST_EVENTS and not wholly:  # time alone ends no window
             inside = int(self.groups[: self.keys.count, two_stacks.G_COUNT].sum())
             if self.count <= 2 * inside:
                 self.watched = max(1024, 2 * inside)
@@ -238,7 +238,7 @@ class WindowedAggregate(WindowState):
             cell = HEADER + CELLS * k
             self.store[: self.count, cell + RANK] = labels.of(self.store[: self.count, cell + VALUE])
         for k, kind in enumerate(self.spec.kinds):
-            if kind == partial_aggregates.DISTINCT:  # by codes, which may be others now
+            if kind == partial_aggregates.DISTINCT:  # sorted by codes, which may have changed
                 cell = HEADER + CELLS * k
                 self.store[: self.count, cell + RANK] = self.store[: self.count, cell + VALUE]
         groups = self.groups[: self.keys.count]
@@ -257,7 +257,7 @@ class WindowedAggregate(WindowState):
         if self.spec.form == EVERY:
             made["groups"][:, G_DUE] = self.state[TICK]
         for k, kind in enumerate(self.spec.kinds):
-            if kind in SORTED:  # what is made anew
+            if kind in SORTED:  # is rebuilt when the state is loaded
                 made["groups"][:, GROUP + WORDS * k : GROUP + WORDS * k + WORDS] = 0
             if k in self.labels:
                 made["store"][:, HEADER + CELLS * k + RANK] = 0
