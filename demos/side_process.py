@@ -58,7 +58,7 @@ class Beside:
         return lambda: self._wait(number)
 
     def wait(self) -> None:
-        """Wait for all work."""
+        """Wait until all work is done."""
         self._wait(len(self._begun) - 1)
 
     def _send(self, work: Callable[..., object], given: tuple[Any, ...], needed: bool) -> int:

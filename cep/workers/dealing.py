@@ -1,4 +1,5 @@
-"""Rows on their way to the partitions of a stage: counted, then taken column by column to where they go."""
+"""Distribute rows to the partitions of a stage. The rows of each partition are counted, then copied column by column to
+their destination."""
 
 from __future__ import annotations
 
@@ -36,8 +37,10 @@ def deal_packed(
     count: int,
     keys: KeyCounter,
 ) -> list[Dealt]:
-    """As `cep.runtime.state_by_key.deal_groups`, of tables in parts of the same columns: for each of `count` partitions
-    the tables that its engine takes, those with rows. They refer to the parts, from which they are yet to be copied."""
+    """Distribute tables, given in parts with the same columns, like `cep.runtime.state_by_key.deal_groups`.
+
+    Returns the non-empty tables of each of `count` partitions. They refer to the parts, and are copied later.
+    """
     check_partitions(count)
     dealt: list[Dealt] = [{} for _ in range(count)]
     for event in sorted(stage.inputs.keys() & tables.keys()):
@@ -57,7 +60,7 @@ def deal_packed(
 
 
 def _rows_of(part: pl.DataFrame, schema: Schema, route: Route, count: int, keys: KeyCounter) -> list[Ints]:
-    """For each partition its rows of a part."""
+    """Return the row numbers of each partition in a part."""
     hashed = row_hashes(part, schema, route)
     rows, stops, groups = deal_rows(hashed, partition_of(np.arange(GROUPS), count), count)
     if isinstance(route, tuple):
@@ -66,7 +69,7 @@ def _rows_of(part: pl.DataFrame, schema: Schema, route: Route, count: int, keys:
 
 
 def _packed(parts: Sequence[pl.DataFrame], rows: Sequence[Sequence[Ints]], count: int) -> list[PackedTable]:
-    """For each partition its rows (by part and partition) of a table in parts."""
+    """Return the rows of a table for each partition. `rows`: row numbers by part and partition."""
     names = parts[0].columns
     made = [PackedTable(sum(len(each[number]) for each in rows), names) for number in range(count)]
     rest = []
@@ -98,7 +101,7 @@ def _packed(parts: Sequence[pl.DataFrame], rows: Sequence[Sequence[Ints]], count
 def _texts(
     name: str, texts: Sequence[tuple[Ints, NDArray[np.uint8]]], rows: Sequence[Ints], count: int
 ) -> PackedColumn:
-    """Take some rows of each part of a text column."""
+    """Return a text column with some rows of each part."""
     ends = np.zeros(count + 1, np.int64)
     pieces, at, base = [], 1, 0
     for (stops, data), each in zip(texts, rows):
@@ -110,9 +113,10 @@ def _texts(
 
 @njit()
 def deal_rows(hashed, partitions, count):  # type: ignore[no-untyped-def]
-    """The rows by partition, each partition's in their order; where those of each end; how many rows each group has.
+    """Return the row numbers sorted by partition, the ends of each partition, and the number of rows in each key group.
 
-    A hash's group is its last bits, `partitions` has the partition of each, below `count`; each row has a place.
+    The rows of a partition keep their order. The last bits of a hash are its key group. `partitions` contains the
+    partition of each group, below `count`.
     """
     groups = np.zeros(partitions.shape[0], np.int64)
     last = np.uint64(partitions.shape[0] - 1)

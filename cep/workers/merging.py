@@ -1,4 +1,4 @@
-"""Merge the partitions' rows of an event, each in order of arrival, into one table in that order."""
+"""Merge the rows of an event from all partitions, each in order of arrival, into one table in order of arrival."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from cep.workers.packing import NUMBERS
 
 
 def in_order(parts: Sequence[pl.DataFrame], *without: str) -> pl.DataFrame:
-    """The rows of tables, each in order of arrival, in that order: by end, start and `@order`, and what ties, part by
-    part; `without` some of their columns."""
+    """Merge tables whose rows are in order of arrival: by end, start and `@order`. Equal rows keep the order of the
+    tables. `without`: columns that are left out."""
     parts = [part for part in parts if part.height] or parts[:1]
     names = [name for name in parts[0].columns if name not in without]
     if len(parts) == 1:
@@ -44,7 +44,8 @@ def in_order(parts: Sequence[pl.DataFrame], *without: str) -> pl.DataFrame:
 
 
 def _like(parts: Sequence[pl.DataFrame], made: pl.DataFrame, order: Ints | None) -> pl.DataFrame:
-    """Times of the rows of parts, or all columns; where rows are written, with these, in an order of all of them."""
+    """Return the merged table, with its output text if the parts are `WrittenRows`. `order`: the row numbers of the
+    merged table, counted through all parts."""
     if not isinstance(parts[0], WrittenRows):
         return made
     texts, orders = together(parts)
@@ -53,14 +54,16 @@ def _like(parts: Sequence[pl.DataFrame], made: pl.DataFrame, order: Ints | None)
 
 
 def _values(series: pl.Series, infinite: int = 0) -> Ints:
-    """Times; `infinite`: where one is missing."""
+    """Return times as an array, with `infinite` in place of missing ones."""
     return (series.fill_null(infinite) if series.null_count() else series).to_numpy()
 
 
 @njit()
 def merge_order(end, start, arrival, bounds):  # type: ignore[no-untyped-def]
-    """The rows by (end, start, arrival), what ties by its part, where part p is from bounds[p] to bounds[p + 1]; and
-    whether each part is in that order, without which the rows are not. Each row has a place."""
+    """Return row numbers sorted by (end, start, arrival), then by part, and True if every part was sorted.
+
+    Part p consists of the rows from bounds[p] to bounds[p + 1]. If a part is not sorted, the row numbers are not valid.
+    """
     count = bounds.shape[0] - 1
     at, stops = bounds[:count].copy(), bounds[1:]
     order = np.empty(end.shape[0], np.int64)

@@ -1,7 +1,7 @@
-"""Tables laid out in one piece of memory, column by column, and read where they lie.
+"""Store tables in one block of memory, column by column, and read them there without a copy.
 
-Whole numbers and floats without a missing value, and texts, lie as Arrow has them. All other columns of a table
-are one Arrow stream.
+Columns of whole numbers, floats and texts without missing values are stored as in Arrow. All other columns of a table
+are stored together as one Arrow stream.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TEXTS, LINES, OTHERS = "texts", "lines", "others"
 
 @dataclass(frozen=True, slots=True)
 class TakenNumbers:
-    """Some values of a column of 8 bytes: those of these rows."""
+    """The values at some rows of a column with 8 bytes per value."""
 
     values: Ints
     rows: Ints
@@ -45,7 +45,7 @@ class TakenNumbers:
 
 @dataclass(frozen=True, slots=True)
 class TakenTexts:
-    """The bytes of some texts, those of these rows; text i ends at stops[i + 1]. `nbytes`: of all of them."""
+    """The bytes of the texts at some rows. Text i ends at stops[i + 1]. `nbytes`: their total size."""
 
     stops: Ints
     data: Bytes
@@ -58,7 +58,7 @@ class TakenTexts:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """Memory that is copied as it is."""
+    """Memory that is copied unchanged."""
 
     values: NDArray[np.generic]
 
@@ -77,8 +77,11 @@ Buffer = Sequence[Piece]
 
 @dataclass(frozen=True, slots=True)
 class PackedColumn:
-    """`kind`: int64, double, texts (their ends, then their bytes), lines (such texts, of `WrittenRows`), or others: a
-    table."""
+    """A column to be stored.
+
+    `kind`: int64, double, texts (ends, then bytes), lines (the same for the texts of `WrittenRows`), or others (several
+    columns as a stream).
+    """
 
     name: str
     kind: str
@@ -91,7 +94,7 @@ class PackedColumn:
 
 @dataclass(slots=True)
 class PackedTable:
-    """So many rows; the order of the columns, and how these lie."""
+    """A table to be stored: the number of rows, the order of the columns, and the stored columns."""
 
     rows: int
     names: Sequence[str]
@@ -99,7 +102,7 @@ class PackedTable:
 
     @classmethod
     def of(cls, table: pl.DataFrame) -> PackedTable:
-        """All of a table."""
+        """Return a whole table."""
         made = cls(table.height, table.columns)
         rest = []
         for series in table.get_columns():
@@ -115,7 +118,7 @@ class PackedTable:
         return made
 
     def add_texts(self, name: str, ends: Ints, data: Bytes, kind: str = TEXTS) -> None:
-        """A column of texts, of which text i ends at ends[i + 1]."""
+        """Add a column of texts. Text i ends at ends[i + 1]."""
         self.columns.append(PackedColumn(name, kind, [[Copied(ends)], [Copied(data)]]))
 
     def add_lines(self, lines: TextPieces) -> None:
@@ -133,7 +136,7 @@ Layout = list[tuple[str, int, Sequence[str], list[tuple[str, str, list[int]]]]]
 
 
 def laid_out(tables: Mapping[str, pl.DataFrame | PackedTable]) -> tuple[Layout, list[Buffer], int]:
-    """How tables lie, their buffers, and how many bytes that takes."""
+    """Return the layout of tables, their buffers, and their total size in bytes."""
     layout: Layout = []
     buffers: list[Buffer] = []
     size = 0
@@ -150,7 +153,7 @@ def laid_out(tables: Mapping[str, pl.DataFrame | PackedTable]) -> tuple[Layout, 
 
 
 def copy(buffers: Iterable[Buffer], to: Bytes) -> None:
-    """Lay them out."""
+    """Copy buffers into memory, each at an aligned position."""
     begin = 0
     for buffer in buffers:
         at = begin
@@ -161,7 +164,7 @@ def copy(buffers: Iterable[Buffer], to: Bytes) -> None:
 
 
 def read(layout: Layout, memory: pa.Buffer) -> Tables:
-    """The tables that lie there, without a copy."""
+    """Return the tables in memory, without a copy."""
     slices = _slices(layout, memory)
     tables: Tables = {}
     for name, rows, names, columns in layout:
@@ -200,12 +203,12 @@ def _slices(layout: Layout, memory: pa.Buffer) -> Iterator[pa.Buffer]:
 
 
 def chunks(series: pl.Series) -> list[pl.Series]:
-    """The parts of a column that lie in one piece each."""
+    """Return the contiguous parts of a column."""
     return series.get_chunks() if series.n_chunks() > 1 else [series]
 
 
 def text_buffers(series: pl.Series) -> tuple[Ints, Bytes]:
-    """Return where each text of a column without missing values ends (text i at i + 1), and the bytes."""
+    """Return the ends and the bytes of a text column without missing values. Text i ends at ends[i + 1]."""
     array = series.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
     _, stops, data = array.buffers()
     ends = np.frombuffer(stops, np.int64)[array.offset : array.offset + len(array) + 1]
@@ -214,14 +217,14 @@ def text_buffers(series: pl.Series) -> tuple[Ints, Bytes]:
 
 @njit()
 def _take(values, rows, out):  # type: ignore[no-untyped-def]
-    """`out` has a place for each of the rows, all of which are rows of `values`."""
+    """Copy the values at `rows` to `out`, which has the length of `rows`. Each row must exist in `values`."""
     for i in range(rows.shape[0]):
         out[i] = values[rows[i]]
 
 
 @njit()
 def _take_texts(stops, data, rows, out):  # type: ignore[no-untyped-def]
-    """`out` has so many bytes as the texts of these rows have together."""
+    """Copy the texts at `rows` to `out`, which must have their total size."""
     o = 0
     for i in range(rows.shape[0]):
         for k in range(stops[rows[i]], stops[rows[i] + 1]):
@@ -231,8 +234,8 @@ def _take_texts(stops, data, rows, out):  # type: ignore[no-untyped-def]
 
 @njit()
 def taken_ends(stops, rows, ends, at, base):  # type: ignore[no-untyped-def]
-    """Writes where the texts of these rows end, the first beginning at `base`: into `ends` from `at` on, which has a
-    place for each. Where the last ends."""
+    """Write the ends of the texts at `rows` to `ends`, starting at index `at`. The first text begins at `base`. Returns
+    the end of the last one."""
     for i in range(rows.shape[0]):
         base += stops[rows[i] + 1] - stops[rows[i]]
         ends[at + i] = base

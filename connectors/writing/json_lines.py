@@ -1,5 +1,5 @@
-"""Compiled writer of tables as lines of JSON: each column becomes pieces of text, and the pieces of a row are joined
-under their keys."""
+"""Compiled writer of tables as lines of JSON. Each column is converted to pieces of text, and the pieces of each row
+are joined under their keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NULL = np.frombuffer(b"null", np.uint8)
 
 
 class TextPieces:
-    """Texts one after the other in `data`; text i ends at ends[i + 1]."""
+    """Consecutive texts in `data`. Text i ends at ends[i + 1]."""
 
     __slots__ = ("data", "ends")
 
@@ -32,8 +32,8 @@ class TextPieces:
 
 
 def as_json(column: pl.Series, type: str, times: str) -> TextPieces:
-    """Return the column's values as JSON, missing ones as null; times in a form (`cep.connectors.records.times`),
-    durations in seconds."""
+    """Return the column's values as JSON, with null for missing ones. Times have the format `times`
+    (`cep.connectors.records.times`); durations are in seconds."""
     if type in ("time", "duration"):
         return as_ticks(column, times if type == "time" else SECONDS)
     if column.dtype == pl.Object or isinstance(column.dtype, (pl.List, pl.Struct)):
@@ -49,19 +49,19 @@ def as_json(column: pl.Series, type: str, times: str) -> TextPieces:
 
 
 def as_is(column: pl.Series) -> TextPieces:
-    """Return texts that are JSON already."""
+    """Return texts that are already JSON. Missing values become null."""
     data, ends, there = _buffers(column)
     return TextPieces(data, ends) if there.all() else TextPieces(*_nulls(data, ends, there))
 
 
 def as_ticks(column: pl.Series, times: str) -> TextPieces:
-    """Return microseconds as times of a form, ISO 8601 in quotes."""
+    """Convert microseconds to times in a format. ISO 8601 is quoted."""
     there = column.is_not_null().to_numpy()
     return TextPieces(*_ticks(column.fill_null(0).cast(pl.Int64).to_numpy(), there, *unit_of(times), True))
 
 
 def ticks_text(column: pl.Series, times: str) -> pl.Series:
-    """Return microseconds as times of a form, ISO 8601 without quotes; missing values stay missing."""
+    """Convert microseconds to times in a format. ISO 8601 is not quoted. Missing values stay missing."""
     there = column.is_not_null().to_numpy()
     data, ends = _ticks(column.fill_null(0).cast(pl.Int64).to_numpy(), there, *unit_of(times), False)
     texts = as_texts(TextPieces(data, ends))
@@ -69,7 +69,7 @@ def ticks_text(column: pl.Series, times: str) -> pl.Series:
 
 
 def lines(keys: Sequence[str], type: str, columns: Sequence[TextPieces]) -> TextPieces:
-    """Return a JSON object and a line break for each row: its type, then the keys with their pieces."""
+    """Return a JSON object with a line break for each row: its type, then the keys with their values."""
     heads = [f", {json.dumps(key, ensure_ascii=False)}: ".encode() for key in keys]
     heads[0] = f'{{"type": {json.dumps(type, ensure_ascii=False)}'.encode() + heads[0]
     bases = np.cumsum([0] + [len(pieces.data) for pieces in columns])
@@ -81,8 +81,7 @@ def lines(keys: Sequence[str], type: str, columns: Sequence[TextPieces]) -> Text
 
 
 def merged(parts: Sequence[TextPieces], order: Ints) -> bytes:
-    """Return the texts of all parts in an order, which may leave some out and repeat others. It numbers the texts of
-    the first part before those of the second."""
+    """Return the texts at the indexes in `order`, which count through all parts. Texts may be left out or repeated."""
     if len(parts) == 1 and len(order) == len(parts[0].ends) - 1 and (np.diff(order) > 0).all():
         return parts[0].data.tobytes()
     if not len(order):
@@ -93,7 +92,7 @@ def merged(parts: Sequence[TextPieces], order: Ints) -> bytes:
 
 
 def one_array(parts: Sequence[TextPieces]) -> pa.LargeBinaryArray:
-    """Return the texts of all parts, those of the first before those of the second."""
+    """Concatenate the texts of all parts."""
     if len(parts) == 1:
         data, ends = parts[0].data, parts[0].ends
     else:
@@ -114,14 +113,14 @@ def _buffers(column: pl.Series) -> tuple[Bytes, Ints, NDArray[np.bool_]]:
 
 
 def as_texts(pieces: TextPieces) -> pl.Series:
-    """Return the pieces as a column."""
+    """Return the pieces as a column of text."""
     buffers = [None, pa.py_buffer(pieces.ends), pa.py_buffer(pieces.data)]
     return pl.Series(pl.from_arrow(pa.LargeStringArray.from_buffers(len(pieces.ends) - 1, buffers[1], buffers[2])))
 
 
 @njit()
 def _nulls(data, ends, there):  # type: ignore[no-untyped-def]
-    """Return the texts, with `null` (4 bytes) for missing ones."""
+    """Return the texts, with `null` in place of missing ones."""
     n = len(there)
     out = np.empty(len(data) + 4 * n, np.uint8)
     marks = np.zeros(n + 1, np.int64)
@@ -141,7 +140,7 @@ def _nulls(data, ends, there):  # type: ignore[no-untyped-def]
 
 @njit()
 def _escape(data, ends, there):  # type: ignore[no-untyped-def]
-    """Return strings in quotes, with the escapes of JSON."""
+    """Return the strings quoted and escaped for JSON."""
     n = len(there)
     size = 0
     for c in data:
@@ -188,7 +187,7 @@ def _escape(data, ends, there):  # type: ignore[no-untyped-def]
 
 @njit()
 def _digits(out, o, value, width):  # type: ignore[no-untyped-def]
-    """Write the value in so many digits, with leading zeros."""
+    """Write the value with `width` digits, including leading zeros."""
     for j in range(o + width - 1, o - 1, -1):
         out[j] = 48 + value % 10
         value //= 10
@@ -197,7 +196,7 @@ def _digits(out, o, value, width):  # type: ignore[no-untyped-def]
 
 @njit()
 def _decimals(out, o, micros):  # type: ignore[no-untyped-def]
-    """Write a point and the microseconds without trailing zeros; nothing if there are none."""
+    """Write a point and the microseconds without trailing zeros, or nothing if they are zero."""
     if micros == 0:
         return o
     out[o] = 46
@@ -209,7 +208,8 @@ def _decimals(out, o, micros):  # type: ignore[no-untyped-def]
 
 @njit()
 def _fraction(out, o, rest, size):  # type: ignore[no-untyped-def]
-    """Write a point and the decimals of rest/size, at most twelve, without trailing zeros. `size` is below 2**59."""
+    """Write a point and the decimals of rest/size, at most twelve, without trailing zeros. `size` must be below
+    2**59."""
     point = o
     out[o] = 46
     o += 1
@@ -228,8 +228,11 @@ def _fraction(out, o, rest, size):  # type: ignore[no-untyped-def]
 
 @njit()
 def _ticks(values, there, unit, zeros, json):  # type: ignore[no-untyped-def]
-    """Write times; `unit`, `zeros`: as from `unit_of`. The longest has a sign, 19 digits, three zeros, a point and
-    twelve decimals, 36 bytes; `"9999-12-31T23:59:59.999999Z"` has 29."""
+    """Convert times to text. `unit`, `zeros`: results of `unit_of`.
+
+    The longest number has 36 bytes: a sign, 19 digits, three zeros, a point and twelve decimals.
+    `"9999-12-31T23:59:59.999999Z"` has 29.
+    """
     n = len(values)
     out = np.empty(40 * n, np.uint8)
     marks = np.zeros(n + 1, np.int64)
@@ -294,7 +297,10 @@ def _ticks(values, there, unit, zeros, json):  # type: ignore[no-untyped-def]
 
 @njit()
 def _join(data, bases, ends, letters, heads):  # type: ignore[no-untyped-def]
-    """Join pieces into rows. A row has all heads and two more bytes, and all rows together have the data once."""
+    """Join the pieces of each row, with the text in `letters` before each piece, and end the object.
+
+    The output contains `data` once and, for each row, all heads and two more bytes.
+    """
     columns, n = ends.shape[0], ends.shape[1] - 1
     out = np.empty(len(data) + n * (len(letters) + 2), np.uint8)
     marks = np.zeros(n + 1, np.int64)
