@@ -49,7 +49,7 @@ def read_question(text: str, engine: Engine, at: str | None = None, unit: Fracti
     value.
 
     `at`: a time, or two separated by `/`. `unit`: the unit of numeric times in microseconds (see `read_instant`).
-    Raises CepError.
+    Raises CepError if the text is not valid or does not fit the program.
     """
     since, until = (BEGINNING, END) if at is None else interval(at, unit)
     pattern: AskedEvent = asked_event(text, engine.written.prefixes)

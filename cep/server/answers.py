@@ -95,7 +95,7 @@ class ServerParts:
     """The parts of a server: those that stay when the program changes, and the `answers` of the current program.
 
     `app` answers requests. `run` is the program, not started yet. `outbox` stores the changes of alerts, whose sender
-    is `origin`. The knowledge is already in the store after construction. Raises CepError.
+    is `origin`. The knowledge is already in the store after construction. Raises CepError if a part cannot be started.
     """
 
     def __init__(self, options: ServeOptions, program: ServedProgram, people: People | None, stack: ExitStack) -> None:

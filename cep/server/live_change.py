@@ -139,7 +139,7 @@ class LiveProgram:
         ]
 
     def version(self, number: int) -> dict[str, Any]:
-        """Return a version with its texts. Raises ChangeRefused."""
+        """Return a version with its texts. Raises ChangeRefused if it does not exist."""
         return self._full(self._version(number))
 
     def _version(self, number: int) -> Version:
@@ -170,7 +170,7 @@ class LiveProgram:
     # --- another one ---
 
     def restore(self, number: int, author: str) -> dict[str, Any]:
-        """Replace the program by the texts of an earlier version. Raises ChangeRefused."""
+        """Replace the program by the texts of an earlier version. If ChangeRefused is raised, nothing has changed."""
         return self.change(self._version(number).texts, author, number)
 
     def change(self, texts: Mapping[str, str], author: str, restores: int | None = None) -> dict[str, Any]:
@@ -190,7 +190,7 @@ class LiveProgram:
     # --- a shadow ---
 
     def begin_shadow(self, texts: Mapping[str, str], author: str) -> dict[str, Any]:
-        """Run a shadow program on the same input. Raises ChangeRefused.
+        """Run a shadow program on the same input. Raises ChangeRefused if it cannot run.
 
         An empty `author` means that the server restarts it, which is not recorded as an action.
         """
@@ -239,7 +239,7 @@ class LiveProgram:
         """Return the shadow, with the last `first` differences of each kind and event. The last `told` of these include
         their reasons.
 
-        Raises ChangeRefused.
+        Raises ChangeRefused if there is no shadow.
         """
         with self._program.batches.lock:
             explain = self._explainers() if told and self._program.engine.explain else None
@@ -258,7 +258,7 @@ class LiveProgram:
         return lambda engine: Explainer(engine, facts, program.origins.named, check_limit=check)
 
     def end_shadow(self, author: str) -> None:
-        """Stop the shadow. Raises ChangeRefused."""
+        """Stop the shadow. Raises ChangeRefused if there is none, or if this cannot be logged."""
         self._forget_shadow(author, "end_shadow")
 
     def _forget_shadow(self, author: str, action: Recorded, **details: JsonValue) -> None:
@@ -277,13 +277,15 @@ class LiveProgram:
         self._record(RecordedAction(now, watermark, author, action, details=details))
 
     def promote(self, author: str) -> dict[str, Any]:
-        """Replace the program by the shadow, and stop the shadow. Raises ChangeRefused."""
+        """Replace the program by the shadow, and stop the shadow. Raises ChangeRefused if there is none, or if it
+        cannot take over."""
         taken = self.change(self._shadowing().texts, author)
         self._forget_shadow(author, "promote_shadow", version=taken["version"])
         return taken
 
     def _keep_shadow(self, texts: Mapping[str, str]) -> None:
-        """Store the texts of the shadow, so that it starts again after a restart. Raises ChangeRefused."""
+        """Store the texts of the shadow, so that it starts again after a restart. Raises ChangeRefused if this
+        fails."""
         try:
             keep_texts(self._program.folder, texts)
         except OSError as error:

@@ -116,7 +116,7 @@ def program_source(
 
 def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
     """Compile the program and open its input. Of the data, only the knowledge is read. `stack` closes what was opened.
-    Raises CepError."""
+    Raises CepError if the program is not valid or its input cannot be opened."""
     files = options.files_texts()
     versions = version = None
     state = options.retention.state

@@ -26,7 +26,8 @@ def unreached_warning(options: ServeOptions, routes: Routes | None, alerts: Sequ
 
 
 def check_routes(options: ServeOptions) -> int:
-    """Print the receivers of alerts. The exit status is 1 if an alert reaches none. Raises CepError."""
+    """Print the receivers of alerts. The exit status is 1 if an alert reaches none. Raises CepError if the options, the
+    program or the routes are not valid."""
     options.check()
     alerts = program_source(options).engine(EngineOptions(), alerts=True).alerts
     origin = Publisher(options.name, status=options.alerts.status)

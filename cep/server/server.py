@@ -41,7 +41,7 @@ _ENDING = 5  # seconds for clients to disconnect
 def run_server(options: ServeOptions) -> int:
     """Run the program and answer requests until Ctrl-C or SIGTERM or, without `--stay`, until the program fails.
 
-    Returns the exit status. Raises CepError.
+    Returns the exit status. Raises CepError if the server cannot start.
     """
     with in_background(options.log), may_pass(), ExitStack() as stack:
         options.check()

@@ -30,7 +30,8 @@ KEPT = "shadow.json"
 """The file in a server's folder with the texts of a shadow, so that it starts again after a restart."""
 
 MOST = 20_000
-"""The number of newest rows of an event that are kept for each program and that the other program has not derived."""
+"""The maximum number of rows of an event that are kept for each program. Only rows that the other program has not
+derived are kept, and of these the newest."""
 
 
 def keep_texts(folder: Path, texts: Mapping[str, str]) -> None:

@@ -79,12 +79,14 @@ class Matchers:
 
     @classmethod
     def parse(cls, text: str) -> Matchers:
-        """Parse `a="b",c=~"d.*"`, with or without braces. A one-word value needs no quotes. Raises CepError."""
+        """Parse `a="b",c=~"d.*"`, with or without braces. A one-word value needs no quotes. Raises CepError if it is
+        not valid."""
         return cls.of(_parsed(text))
 
     @classmethod
     def parse_all(cls, texts: Iterable[str]) -> Matchers:
-        """Parse several texts, each with one or more matchers. All matchers must hold. Raises CepError."""
+        """Parse several texts, each with one or more matchers. All matchers must hold. Raises CepError if one is not
+        valid."""
         return cls.of(each for text in texts for each in _parsed(text))
 
     @classmethod

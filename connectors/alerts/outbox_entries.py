@@ -13,9 +13,9 @@ class OutboxEntry:
     gaps.
 
     `came`: the wall-clock time when it was added (microseconds of Unix time), or None if it was not recorded.
-    `reminder`: the number of the reminder about this change; 0 for the change itself. `composed`: when the group was
-    formed in which a receiver is sent the change, which stays the same in repetitions; None outside groups. `group`:
-    the id of the group's message; None: it is named after its first entry.
+    `reminder`: the number of the reminder about this change; 0 for the change itself. `composed`: the time when the
+    change's group was formed for a receiver; repetitions have the same time. None outside groups. `group`: the id of
+    the group's message; None: it is named after its first entry.
     """
 
     number: int

@@ -192,7 +192,8 @@ async def _gone(request: Request) -> None:
 
 
 async def parameters(request: Request) -> list[tuple[str, str]] | None:
-    """Return the parameters of a query, or None if the request is for the service description. Raises Malformed."""
+    """Return the parameters of a query, or None if the request is for the service description. Raises Malformed if it
+    is neither."""
     in_address = _pairs(request.url.query.encode())
     if request.method == "GET":
         if any(key == "update" for key, _ in in_address):
@@ -222,7 +223,8 @@ async def parameters(request: Request) -> list[tuple[str, str]] | None:
 
 
 def question_of(pairs: Sequence[tuple[str, str]], options: SparqlOptions) -> Question:
-    """Return the query in the parameters of a request. Raises Malformed."""
+    """Return the query in the parameters of a request. Raises Malformed if there is not exactly one, it is too long, or
+    a graph's IRI is not valid."""
     queries = [value for key, value in pairs if key == "query"]
     if len(queries) != 1:
         raise Malformed(400, "there is no query" if not queries else "there is more than one query")

@@ -86,7 +86,8 @@ class Subscriptions:
         history.listen(self._notified)
 
     async def watch(self, question: Question) -> asyncio.Queue[str | None]:
-        """Return a queue of messages that begins with the current answer. None marks the end. Raises QueryRefused."""
+        """Return a queue of messages that begins with the current answer. None marks the end. Raises QueryRefused if
+        the query cannot be answered or too many are watched."""
         self._loop = asyncio.get_running_loop()
         names = None
         if question not in self._watched:

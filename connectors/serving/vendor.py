@@ -79,7 +79,8 @@ PACKAGES = (
 
 
 def fetch(folder: Path = VENDOR, packages: Sequence[Package] | None = None) -> int:
-    """Fetch missing packages, by default all that the page needs, and return their number. Raises Unfetched."""
+    """Fetch missing packages, by default all that the page needs, and return their number. Raises Unfetched if one
+    cannot be fetched or has another hash."""
     made = 0
     for package in PACKAGES if packages is None else packages:
         stamp = folder / f"{package.name}.sha512"

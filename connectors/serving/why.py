@@ -123,7 +123,8 @@ class Questions:
         self._counting = threading.Lock()
 
     async def why(self, id: str, most: int, depth: int) -> dict[str, Any]:
-        """Return the tree of a derived event, or the changes of a withdrawn one. Raises Unanswered."""
+        """Return the tree of a derived event, or the changes of a withdrawn one. Raises Unanswered if it is unknown, or
+        its derivation is no longer remembered."""
         if self.revisions is not None and (changes := self.revisions.changes(id)) and not changes[-1].added:
             gone = await self._in_thread(lambda explainer: {"gone": revised.withdrawn(explainer, id)})
             if gone["gone"]:
