@@ -1,10 +1,11 @@
-"""Deals rows to the buckets of a stage, and puts together what the buckets give.
+"""Deal rows to the buckets of a stage, and merge the output of the buckets.
 
-One engine a bucket, `Engine(program, stage=n, lateness=None)`. In a round each stage in its turn gets the rows of its
-inputs, dealt to its buckets (`cep.runtime.state_by_key.deal_groups`). Every bucket, with rows or without, takes them by
-`push` and goes on to the round's watermark by `advance`. What the buckets give is put together for the stages that take
-it (`merged_by_arrival`), and, each occurrence once, for the world (`merged_identical`). So all that ends at one time
-leaves all stages in one round.
+Each bucket has its own engine, `Engine(program, stage=n, lateness=None)`. In a round, the stages run one after the
+other. The input rows of a stage are dealt to its buckets (`cep.runtime.state_by_key.deal_groups`). Each bucket takes
+its rows by `push`, even if it has none, and then goes on to the round's watermark by `advance`.
+
+The buckets' output is merged for the stages that read it (`merged_by_arrival`). Output to be written is merged without
+duplicates (`merged_identical`). So rows with the same end leave all stages in the same round.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ from cep.operators.goals.keys import mix
 from cep.plan.partition import Route
 
 PART = 32
-"""A key is counted where it has more than one of so many rows of a table."""
+"""A key is counted if it has more than one in `PART` rows of a table."""
 
 _BINS, _TABLES = 1024, 256
 _LONGEST = 80
-"""Characters of a key that is told."""
+"""The maximum number of characters of a key in a report."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyShares:
     """The most frequent keys of an event whose rows are partitioned by the attributes `by`.
 
-    `rows` counts its rows. `keys` counts the rows of each frequent key, by its values as text, the most frequent
-    first, fewer than `PART` of them.
+    `rows` is the number of all rows. `keys` holds the numbers of rows of frequent keys, by the key's values as text,
+    the most frequent key first. There are fewer than `PART` keys.
 
-    Added up over tables, a count is too small by at most one in `PART` of all rows. So a key with more than two in
-    `PART` of them is always among these.
+    If counts of several tables are added, a key's count may be too small by at most one `PART`-th of all rows. So a key
+    with more than two `PART`-ths of the rows is always included.
     """
 
     event: str
@@ -53,13 +54,16 @@ class KeyShares:
 
 
 def slowdown(share: float, partitions: int) -> float:
-    """How many times as long a step of so many partitions takes, each on a core of its own, as with even keys, where
-    one key has this share of the rows: its partition has these, and its part of the others."""
+    """Return the slowdown of a step due to one key with this share of the rows.
+
+    With even keys it is 1. Each partition runs on a core of its own. The partition of the key processes the key's rows
+    and its part of the others.
+    """
     return share * partitions + 1 - share
 
 
 class KeyCounter:
-    """Counts the rows that are dealt; what it keeps does not grow."""
+    """Counts the dealt rows by key, in bounded memory."""
 
     def __init__(self) -> None:
         self._found: list[KeyShares] = []
@@ -72,8 +76,11 @@ class KeyCounter:
         hashed: NDArray[np.uint64],
         groups: NDArray[np.int64] | None = None,
     ) -> None:
-        """Rows of an event that are dealt by these attributes; `hashed`: the hash of each one's key; `groups`: how many
-        have each key group (the last ten bits of it), if that is known."""
+        """Count the rows of an event that are dealt by the attributes `by`.
+
+        `hashed`: the hash of each row's key. `groups`: the number of rows per key group (the last ten bits of the
+        hash), if known.
+        """
         if not table.height or not set(by) <= set(table.columns):
             return
         if groups is None:
@@ -91,13 +98,13 @@ class KeyCounter:
             self._found = list(merged(self._found))
 
     def counts(self) -> tuple[KeyShares, ...]:
-        """All of it since the last call."""
+        """Return the counts since the last call, and start again."""
         found, self._found = merged(self._found), []
         return found
 
 
 def merged(parts: Iterable[KeyShares]) -> tuple[KeyShares, ...]:
-    """Counts of several tables, added up: one for each event and way of dealing, by name."""
+    """Add up counts of several tables, one result per event and list of attributes, sorted by name."""
     rows: dict[tuple[str, str], int] = {}
     keys: dict[tuple[str, str], dict[str, int]] = {}
     for one in parts:
@@ -124,7 +131,7 @@ def _text(value: object) -> str:
 
 
 PLACE = ["end", "start", ARRIVAL, TIE]
-"""The columns by which the rows of one event that stages made are sorted. (`tie` is new in every round.)"""
+"""The columns that order the rows of one event from several stages. (`tie` is new in every round.)"""
 
 # The initial value of the hash of a text.
 _TEXT = np.uint64(0x3C6EF372FE94F82B)
@@ -134,16 +141,16 @@ _TEXT = np.uint64(0x3C6EF372FE94F82B)
 
 
 def buckets(table: pl.DataFrame, schema: Schema, route: Route, count: int) -> Ints:
-    """The bucket of each row, by its arguments at the route's positions, or as a whole."""
+    """Return the bucket of each row: by its arguments at the route's positions, or by the whole row."""
     numbers: Ints = (row_hashes(table, schema, route) % np.uint64(count)).astype(np.int64)
     return numbers
 
 
 def row_hashes(table: pl.DataFrame, schema: Schema, route: Route) -> NDArray[np.uint64]:
-    """Return the hash that decides each row's bucket or key group: of its key arguments, or of the whole row.
+    """Return the hash of each row's key, or of the whole row. It decides the row's bucket or key group.
 
-    The hash depends on the values alone, in every process and version: numbers go by value, texts by their
-    characters. A row that lacks the key, or has a value of another type in it, has a hash too.
+    The hash depends on values alone and is the same in every process and version. Numbers are hashed by value, texts by
+    their characters. A row without the key, or with a value of another type in it, also has a hash.
     """
     named: list[tuple[str, str]] = [(a.name, a.type) for a in schema.attributes]
     if route == "whole":
@@ -159,7 +166,7 @@ def row_hashes(table: pl.DataFrame, schema: Schema, route: Route) -> NDArray[np.
 
 
 def hashes(columns: Sequence[pl.Series], types: Sequence[str]) -> NDArray[np.uint64]:
-    """A hash of each row's values in these columns."""
+    """Return a hash of each row's values in these columns."""
     hashed = np.zeros(len(columns[0]), np.uint64)
     for series, type in zip(columns, types, strict=True):
         _fold(hashed, hash_words(series, type))
@@ -167,8 +174,7 @@ def hashes(columns: Sequence[pl.Series], types: Sequence[str]) -> NDArray[np.uin
 
 
 def hash_words(series: pl.Series, type: str) -> Ints:
-    """A 64-bit word for each value of a column of attributes of a type, the same for equal values however they are
-    represented."""
+    """Return a 64-bit word for each value of a column. Equal values have equal words in every representation."""
     dtype = series.dtype
     if dtype == pl.Object:
         return _mixed(series.to_list())
@@ -205,7 +211,7 @@ def _texts(series: pl.Series) -> Ints:
 
 
 def _mixed(values: Sequence[object]) -> Ints:
-    """The same for values of several kinds."""
+    """Return the words of values of several types."""
     made = pl.DataFrame(
         {
             "text": pl.Series([v if isinstance(v, str) else None for v in values], dtype=pl.String),
@@ -225,7 +231,7 @@ def _fold(hashed, values):  # type: ignore[no-untyped-def]
 
 @njit()
 def _spelt(stops, data):  # type: ignore[no-untyped-def]
-    """A hash of each text, eight bytes at a time."""
+    """Return a hash of each text, computed from eight bytes at a time."""
     found = np.empty(stops.shape[0] - 1, np.int64)
     for i in range(found.shape[0]):
         hashed = mix(_TEXT, stops[i + 1] - stops[i])
@@ -246,7 +252,7 @@ def _spelt(stops, data):  # type: ignore[no-untyped-def]
 def merged_by_arrival(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Merge one event's output of all buckets in a round, in order of arrival, for the stages that read it.
 
-    Ties keep the order of their bucket.
+    Rows with equal places keep the order of their buckets.
     """
     table = stacked(parts)
     place = [table[name].to_numpy() for name in reversed(PLACE)]
@@ -266,7 +272,7 @@ def merged_identical(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def stacked(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Tables of the same columns, one below the other; a column of several types holds values of several kinds."""
+    """Concatenate tables with the same columns. A column with several types becomes a column of Python objects."""
     if len({tuple(part.dtypes) for part in parts}) == 1:
         return pl.concat(parts)
     columns = []

@@ -1,8 +1,8 @@
-"""Which of many readers of a table it concerns, and with which rows: an index of the constants that they ask for.
+"""An index of the constants in the conditions of many readers of one table. It finds the readers that a row concerns.
 
-Readers that ask for equality are found by binary search among their constants, those with one bound among these, and
-those with two among the readers whose lower bound has been reached. So a reader whose condition no row fulfils costs
-nothing.
+Readers with an equality are found by binary search among their constants. Readers with one bound are found among the
+bounds, and those with two among the readers whose lower bound is reached. So a reader costs nothing if no row fulfils
+its condition.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from cep.operators.goals.contract import Ints
 from cep.rules.conditions.column_tests import HIGH, LOW, MASK, NEGATED, ROW, Tests, reach
 
 FEW = 3
-"""Up to this many readers are checked one by one."""
+"""The number of readers up to which they are checked one by one."""
 ROOM = 1 << 22
-"""Places of rows that are listed at once."""
+"""The maximum number of row positions that are listed in one call."""
 
 
 class ConstantIndex:
-    """The index of some readers, by number, each with the bounds that it sets to one row of the table."""
+    """The index of some readers, by number. Each reader has a lower and an upper bound on one row of the table."""
 
     def __init__(self, row: int, mask: int, bounds: Mapping[int, tuple[int, int]]) -> None:
         self.row, self.mask = row, mask
@@ -45,7 +45,8 @@ class ConstantIndex:
         self.parts: Ints = np.cumsum([0, *map(len, kinds)])
 
     def concerned(self, table: Table) -> list[tuple[int, Table]]:
-        """The readers that some row concerns, each with the rows that may, or with all where these are not few."""
+        """Return the readers that rows concern, each with those rows. A reader that most rows concern gets the whole
+        table."""
         table, count = contiguous(table), rows(table)
         counts, starts, places = _concerned(
             table, self.row, self.mask, self.least, self.greatest, self.ranks, self.highs, self.parts
@@ -60,7 +61,7 @@ class ConstantIndex:
 
 
 def constant_indexes(tests: Mapping[int, Tests]) -> tuple[list[ConstantIndex], list[int]]:
-    """Indexes of readers that have these tests, and those that are in none."""
+    """Return indexes of the readers with these tests, and the readers that are in no index."""
     groups: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
     for number, of_reader in tests.items():
         bounds = [test for test in of_reader.tolist() if not test[NEGATED]]
@@ -75,11 +76,12 @@ def constant_indexes(tests: Mapping[int, Tests]) -> tuple[list[ConstantIndex], l
 
 @njit()
 def _concerned(table, row, mask, least, greatest, ranks, highs, parts):  # type: ignore[no-untyped-def]
-    """How many rows concern each reader; where its places start, -1: they are not listed; and these places.
+    """Return the number of rows that concern each reader, the start of its list of rows (-1: not listed), and the
+    lists.
 
-    `parts`: where readers of equality, of a lower bound, of an upper one, and of both begin. In each part `ranks`
-    ascend: lower bounds, or upper ones with the other sign. So the rows that concern a reader of one bound concern all
-    before it in its part.
+    `parts` holds the first positions of readers with an equality, a lower bound, an upper bound, and both bounds. In
+    each part `ranks` ascend: they are lower bounds or, for readers with only an upper bound, negated upper bounds. So a
+    row that concerns a reader with one bound also concerns all readers before it in its part.
     """
     n, readers = table.shape[1], ranks.shape[0]
     counts = np.zeros(readers, np.int64)
@@ -101,7 +103,7 @@ def _concerned(table, row, mask, least, greatest, ranks, highs, parts):  # type:
         for place in range(parts[part + 1] - 2, parts[part] - 1, -1):
             counts[place] += counts[place + 1]
     starts = np.full(readers, -1, np.int64)
-    firsts = parts[1:].copy()  # of each part the first whose places are listed
+    firsts = parts[1:].copy()  # by part, the first reader whose places are listed
     total = 0
     for part in range(4):
         for place in range(parts[part + 1] - 1, parts[part] - 1, -1):
@@ -132,7 +134,7 @@ def _concerned(table, row, mask, least, greatest, ranks, highs, parts):  # type:
 
 @njit(inline="always")
 def _reached(ranks, first, stop, key):  # type: ignore[no-untyped-def]
-    """The place after those of a part whose ranks are at most `key`."""
+    """Return the position after the readers of a part whose ranks are at most `key`."""
     while first < stop:
         middle = (first + stop) // 2
         if ranks[middle] <= key:

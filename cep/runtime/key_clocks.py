@@ -1,9 +1,11 @@
-"""How far time has come, and what is late, where each key has a clock of its own (`lateness_by`).
+"""The progress of time, and the lateness of rows, if each key has a clock of its own (`lateness_by`).
 
-Time is where two keys have come: one wrong clock moves it no further than others vouch for. While no other key goes on,
-the furthest one moves it by what passes on its own clock, by APART at most from one record to the next; so deadlines
-pass also when all others have fallen silent. The watermark waits for the slowest key, but for none that is more than
-APART behind that time: it is silent, or its clock is wrong. See docs/decisions/2026-11-28-lateness-by-key.md.
+The current time is a time that at least two keys have reached, so that a single wrong clock cannot advance it. While no
+other key sends records, the furthest key advances it by its own clock, by at most APART per record. So deadlines pass
+even if all other keys are silent.
+
+The watermark is the time of the slowest key. Keys that are more than APART behind the current time are ignored: they
+are silent, or their clock is wrong. See docs/decisions/2026-11-28-lateness-by-key.md.
 """
 
 from __future__ import annotations
@@ -28,10 +30,11 @@ from cep.operators.goals.contract import demand
 from cep.runtime.buckets import hash_words
 
 APART = 5 * 60_000_000
-"""Microseconds that clocks may be apart at least; with a longer lateness, so much."""
+"""The tolerated difference between clocks, in microseconds. A longer lateness replaces it."""
 
 SPARE = 1024
-"""Keys that are silent are forgotten when there are as many, and so many more, as others."""
+"""The allowance for silent keys. They are forgotten when they exceed the number of the other keys by more than this
+number."""
 
 # Columns of `KeyClocks.keys`, and places of `KeyClocks.state`.
 LATEST, HEAPED = 0, 1
@@ -39,17 +42,23 @@ LEADER, SECOND, ALONE, SPEAKER, WAITING, TIME = range(6)
 
 
 class KeyClocks:
-    """The clocks of the keys that are heard, and where time is.
+    """The clocks of all keys, and the current time.
 
-    `by`: the attribute that is the key, `types`: its type in each event that has it; the rows of others are of one key.
-    A key is a hash of its value, the same in every process. `keys`: by id the latest end of its records, and whether it
-    is in the `heap`, of ids by that end as it was when they were put there. `state`: the key that is furthest, the end
-    that a second key has come to, what has passed on the clock of the furthest while no other went on, the key that
-    went on last, how many are in the heap, and the furthest that time was.
+    `by` is the attribute that is the key, and `types` holds its type in each event that has it. All rows of other
+    events share one key. A key is a hash of its value that is the same in every process.
+
+    `keys` holds, by id of a key, the latest end of its records, and 1 if the key is in the `heap`. The heap orders ids
+    by an end that may be out of date.
+
+    `state` holds six numbers:
+
+    - the furthest key, and the end that a second key has reached
+    - the progress of the furthest key while no other key sent records, and the key of the last record
+    - the size of the heap, and the furthest watermark so far
     """
 
     def __init__(self, by: str, lateness: int, schemas: Mapping[str, Schema]) -> None:
-        """CepError: no event has the attribute, or two have it with other types."""
+        """Set up clocks without keys. CepError: no event has the attribute, or its types differ between events."""
         self.by, self.lateness, self.apart = by, lateness, max(lateness, APART)
         self.types = {name: a.type for name, schema in schemas.items() for a in schema.attributes if a.name == by}
         if not self.types:
@@ -70,7 +79,7 @@ class KeyClocks:
     # --- keys ---
 
     def words(self, name: str, batch: Mapping[str, pl.DataFrame] | Sequence[Event], rows: Ints) -> Ints:
-        """The keys of these rows of a pushed table, or of these events of one type."""
+        """Return the keys of some rows of a pushed table, or of some pushed events of one type."""
         if name not in self.types:
             return np.full(len(rows), MISSING)
         if isinstance(batch, Mapping):
@@ -83,15 +92,18 @@ class KeyClocks:
 
     @property
     def time(self) -> int:
-        """The least that keys have come to that are waited for: what ends there or later may still come of each."""
+        """The watermark: every key that is not ignored has reached it."""
         return int(_go_on(self.keys, self.heap, self.state, self.apart))
 
     def judge(
         self, tables: Mapping[str, Table], words: Mapping[str, Ints], passed: int, back: int, in_turn: bool
     ) -> dict[str, Ints]:
-        """By how many microseconds each row is late, 0 or less where it is not; and take the times of those that are
-        not. A row is late that ends at or before `passed`, or `back` or more before where time, or its own key, is
-        before the push; with `in_turn` before the row."""
+        """Return by how many microseconds each row is late (0 or less: not late), and advance the clocks by the other
+        rows.
+
+        A row is late if it ends at or before `passed`. It is also late if it ends `back` or more before the watermark
+        or its own key's clock. These are the clocks before the push or, with `in_turn`, before the row.
+        """
         ends = np.concatenate([np.empty(0, np.int64), *(table[END] for table in tables.values())])
         order = np.argsort(np.concatenate([ends[:0], *(table[ORDER] for table in tables.values())]), kind="stable")
         ids, _ = self.ids.insert(np.concatenate([ends[:0], *(words[name] for name in tables)])[order].reshape(-1, 1))
@@ -114,7 +126,7 @@ class KeyClocks:
             self.keys, self.heap = keys, heap
 
     def _forget(self) -> None:
-        """Free the room of keys that nothing waits for. A row that is late for such a key is also late for the
+        """Free the memory of ignored keys. A row that is late by the clock of such a key is also late by the
         watermark."""
         if self.ids.count < 2 * int(self.state[WAITING]) + SPARE:
             return
@@ -126,17 +138,17 @@ class KeyClocks:
             self.state[place] = moved[self.state[place]] if self.state[place] >= 0 else -1
 
     def _become(self, words: Ints, latest: Ints) -> None:
-        """Know just these keys, all of them in the heap."""
+        """Replace all keys by these, each of them in the heap."""
         self.ids.become(words.reshape(-1, 1).copy(), len(words))
         self.keys = np.stack([latest, np.ones(len(words), np.int64)], axis=1)
-        order = np.argsort(latest, kind="stable")  # sorted is a heap
+        order = np.argsort(latest, kind="stable")  # a sorted array is a heap
         self.heap = np.stack([latest[order], order], axis=1)
         self.state[WAITING] = len(words)
 
     # --- state ---
 
     def copy(self) -> KeyClocks:
-        """The same clocks, which go on by themselves."""
+        """Return an independent copy of the clocks."""
         made = object.__new__(KeyClocks)
         made.by, made.lateness, made.apart, made.types, made.places = (
             self.by,
@@ -154,7 +166,7 @@ class KeyClocks:
         return made
 
     def save(self) -> dict[str, Any]:
-        """The state as JSON: of the keys that are waited for their words and latest ends."""
+        """Return the state as JSON, with the words and latest ends of the keys that are not ignored."""
         kept = np.flatnonzero(self.keys[: self.ids.count, HEAPED])
         moved = {int(place): number for number, place in enumerate(kept)}
         state = self.state.tolist()
@@ -167,7 +179,7 @@ class KeyClocks:
         }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Go on from what `save` gave. CepError: it is of another key, or damaged."""
+        """Restore a state that `save` returned. CepError: it is for another attribute, or damaged."""
         if saved["by"] != self.by:
             message = f"the snapshot was made with lateness by `{saved['by']}`, and not by `{self.by}`"
             raise CepError(message, hint="the same attribute on both", code="snapshot")
@@ -181,7 +193,7 @@ class KeyClocks:
 
 @njit(_nrt=False)
 def _sift(heap, place, count):  # type: ignore[no-untyped-def]
-    """Move an entry down to where both below it are later."""
+    """Move an entry of the heap down until both entries below it are later."""
     time, key = heap[place, 0], heap[place, 1]
     while True:
         below = 2 * place + 1
@@ -198,9 +210,10 @@ def _sift(heap, place, count):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _reached(keys, heap, state, apart):  # type: ignore[no-untyped-def]
-    """Return the least time that the keys that are waited for have come to; forget keys that are not waited for.
+    """Return the least time that the keys have reached, and ignore keys that are too far behind.
 
-    The heap has each key once, by an end that it has passed, perhaps, since."""
+    The heap holds each key once, with an end that may be out of date.
+    """
     leader = state[LEADER]
     if leader < 0:
         return BEGINNING
@@ -208,7 +221,7 @@ def _reached(keys, heap, state, apart):  # type: ignore[no-untyped-def]
     if state[SECOND] == BEGINNING:
         return time if state[ALONE] >= apart else BEGINNING
     time = min(time, state[SECOND] + state[ALONE])
-    while True:  # the furthest key is always in it
+    while True:  # it ends, because the furthest key is always in the heap
         key = heap[0, 1]
         if heap[0, 0] < keys[key, LATEST]:
             heap[0, 0] = keys[key, LATEST]
@@ -223,7 +236,8 @@ def _reached(keys, heap, state, apart):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _go_on(keys, heap, state, apart):  # type: ignore[no-untyped-def]
-    """The furthest that time was until now: where the furthest key is wrong, others may put it back."""
+    """Return the furthest watermark so far. Without this maximum, corrections of a wrong furthest key would set it
+    back."""
     state[TIME] = max(state[TIME], _reached(keys, heap, state, apart))
     return state[TIME]
 
@@ -260,7 +274,7 @@ def _hear(key, end, keys, heap, state, apart):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _judge(ids, ends, passed, back, in_turn, keys, heap, state, apart, late):  # type: ignore[no-untyped-def]
-    """By how much each row is late, in their order; and take those that are not."""
+    """Compute the lateness of rows in their order, and advance the clocks by the rows that are not late."""
     mark = max(passed, _go_on(keys, heap, state, apart) - back)
     if not in_turn:
         for i in range(ids.shape[0]):

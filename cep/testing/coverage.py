@@ -33,7 +33,8 @@ LACKING = {
     FLUENT: ("never held", ""),
     ALERT: ("never fired", "was never resolved"),
 }
-"""Remarks by kind of part: one if the first case was never tried, one if the second was not."""
+"""By kind of part, a remark for each of the part's two cases that the tests have not tried. An empty remark is not
+shown."""
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """Changes of the input by a push: rows that it adds, and rows that it withdraws or replaces.
 
-Equal records count as often as they were sent, and a withdrawal removes the last of them. In a set, one of equal
-records counts. With a KEY, the last record of each key and time counts.
+Equal records count as often as they were sent, and a withdrawal removes the last of them. In a set, equal records count
+once. With a KEY, the last record of each key and time counts.
 """
 
 from __future__ import annotations
@@ -21,13 +21,18 @@ from cep.runtime.revision.row_window import RowChanges
 UNKNOWN = "unknown-withdrawal"
 
 KnownRows = Callable[[Table, Sequence[int]], Table]
-"""All rows of an event that are one of those of a table by the words in these of its rows, among which is the end."""
+"""A function that returns the known rows of an event that equal a row of a table.
+
+It compares the table rows with these numbers, which include the end.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class InputChanges:
-    """The changes of an event by a push, the rows that withdraw unknown records (`unknown`), and the number of equal
-    records that were left out (`merged`)."""
+    """The changes of an event by a push.
+
+    `unknown`: the pushed rows that withdraw unknown records. `merged`: the number of equal records that were dropped.
+    """
 
     changes: RowChanges
     unknown: Ints
@@ -43,11 +48,11 @@ def input_changes(
     key: tuple[int, ...] | None,
     several: bool,
 ) -> InputChanges:
-    """Return the changes that pushed rows, in order of their positions, make.
+    """Return the changes that pushed rows make. The rows are in order of their positions.
 
-    `first`: their earliest end. `withdraws`: a mask of withdrawals (None: there are none). `last`: no known row ends
-    after it, so that later rows need no search. `key`: the arguments that identify records of one time (None: all of
-    them). `several`: equal records count as often as they were sent.
+    `first`: their earliest end. `withdraws`: a mask of withdrawals (None: there are none). `last`: the latest end of
+    the known rows, so that later rows need no search. `key`: the arguments that identify records of one time (None: all
+    arguments). `several`: equal records count as often as they were sent.
     """
     ends, none = pushed[END], np.empty(0, np.int64)
     if withdraws is None and (several or (first > last and key is None)):
@@ -76,14 +81,14 @@ def input_changes(
 
 
 def _each_once(pushed: Table) -> Table:
-    """The rows without those that are equal to one before them."""
+    """Return the rows without those that equal an earlier one."""
     ordered = by_arrival(contiguous(pushed))
     before = equal_before(ordered)
     return pushed if before is None else contiguous(ordered[:, before == 0])
 
 
 def _taken_one_by_one(pushed: Table, withdraws: Bools, known: Table, words: Sequence[int]) -> tuple[Table, Ints, Ints]:
-    """Return the known rows to remove, the pushed rows to add, and the unknown withdrawals, where equal rows count
+    """Return the known rows to remove, the pushed rows to add, and the unknown withdrawals, if equal rows count
     separately.
 
     A withdrawal removes the last equal row before it.
@@ -94,7 +99,7 @@ def _taken_one_by_one(pushed: Table, withdraws: Bools, known: Table, words: Sequ
     group, _ = kinds.insert(np.ascontiguousarray(pushed[words].T))
     there = np.concatenate([before, group])
     goes = np.concatenate([np.zeros(len(before), np.bool_), withdraws])
-    # In each kind, in turn: how many are there, never below 0, as brackets that open and close.
+    # Additions and withdrawals of each kind are matched in turn, like brackets. The count never falls below 0.
     order = np.argsort(there, kind="stable")
     taken, unknown = np.zeros(len(there), np.bool_), np.zeros(len(there), np.bool_)
     _matched(there[order], goes[order], order, np.empty(len(there), np.int64), taken, unknown)
@@ -104,8 +109,11 @@ def _taken_one_by_one(pushed: Table, withdraws: Bools, known: Table, words: Sequ
 
 @njit()
 def _matched(kinds, goes, places, stack, taken, unknown):  # type: ignore[no-untyped-def]
-    """Rows sorted by kind, and otherwise in turn, which are at these `places`: each that `goes` takes the last of its
-    kind that has come and was not `taken`; where there is none it is `unknown`. `stack` has room for all."""
+    """Match withdrawals with rows of the same kind, like brackets. The rows are sorted by kind, and then by order.
+
+    `goes` marks withdrawals, and `places` numbers the rows. A withdrawal marks the last unmatched row of its kind in
+    `taken`. If there is none, it is marked in `unknown`. `stack` has room for all rows.
+    """
     depth = 0
     for i in range(len(kinds)):
         if i > 0 and kinds[i] != kinds[i - 1]:
@@ -121,7 +129,7 @@ def _matched(kinds, goes, places, stack, taken, unknown):  # type: ignore[no-unt
 
 
 def _twice(table: Table, ends: Ints, key: tuple[int, ...]) -> Bools:
-    """Return a mask of the ends that rows of equal start, end and key have."""
+    """Return a mask of the ends at which several rows have equal start, end and key."""
     named = by_arrival(contiguous(table[[START, END, ORDER, IDENTITY, *(FIRST + at for at in key)]]))
     once = first_of_equal(named)
     if rows(once) == rows(named):
@@ -134,12 +142,14 @@ def _twice(table: Table, ends: Ints, key: tuple[int, ...]) -> Bools:
 def _changed(
     pushed: Table, withdraws: Bools, known: Table, words: Sequence[int], keyed: bool
 ) -> tuple[Table, Ints, Ints]:
-    """The same where it is looked for all of them, among those `known` that are the same by these words: what goes,
-    which rows come, and which are unknown."""
+    """Return the known rows to remove, the pushed rows to add, and the unknown withdrawals, if equal rows count once.
+
+    `known` holds the known rows that equal a pushed row in the table rows `words`.
+    """
     groups = KeySet(len(words))
     before, _ = groups.insert(np.ascontiguousarray(known[words].T))
     group, new = groups.insert(np.ascontiguousarray(pushed[words].T))
-    if not rows(known) and len(new) == rows(pushed) and not withdraws.any():  # so it most often is
+    if not rows(known) and len(new) == rows(pushed) and not withdraws.any():  # the most frequent case
         return known, np.arange(rows(pushed)), np.empty(0, np.int64)
     there = np.full(groups.count, -1)
     there[before] = np.arange(rows(known))
@@ -165,9 +175,11 @@ def _changed(
 def _in_turn(
     pushed: Table, withdraws: Bools, known: Table, several: Ints, group: Ints, there: Ints
 ) -> tuple[Ints, Ints, Ints]:
-    """The same of records of which a push has several that are the same one: what comes of `pushed`, the groups that
-    go of `known`, and what is unknown."""
-    now: dict[int, int | None] = {}  # of pushed ones a number from 0, of known ones ~number
+    """Process pushed rows of which `several` belong to the same record, in order.
+
+    Return the pushed rows to add, the groups whose known row is removed, and the unknown withdrawals.
+    """
+    now: dict[int, int | None] = {}  # the number of a pushed row, or ~number of a known row
     first: dict[int, int | None] = {}
     unknown = []
     for at in several.tolist():

@@ -1,4 +1,4 @@
-"""A window of an event's latest input rows: kept in order of arrival, found by time, removed and inserted."""
+"""A window of an event's latest rows. Rows can be found by time, added and removed."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from cep.operators.goals.contract import Bools, Ints
 from cep.operators.goals.keys import grow
 
 FEW = 8
-"""Rows of one end: each of so many is compared; more are looked up by their hashes."""
+"""The maximum number of rows of one end that are compared one by one. More rows are looked up by hash."""
 SMALL = 8192
-"""Rows: tables of fewer are joined, so that there are never many tables."""
+"""The number of rows below which tables are joined, so that their number stays small."""
 
 
 class RowWindow:
-    """Rows of one event, in tables as they came. A table is sorted by end when something first looks into it, so what
-    comes in order is neither copied nor sorted. `last`: no row ends after it."""
+    """Rows of one event, in tables by arrival. A table is sorted by end when it is first searched.
+
+    So rows that arrive in order are neither copied nor sorted. `last`: the latest end.
+    """
 
     def __init__(self, arguments: int) -> None:
         self.arguments = arguments
@@ -35,8 +37,10 @@ class RowWindow:
         """True for each table that is known to be sorted by end."""
 
     def add(self, table: Table, span: tuple[int, int] | None = None) -> None:
-        """More rows, in any order. The table is kept, and must not be written any more. `span`: their first and last
-        end, if they are known."""
+        """Add rows in any order. The window keeps the table, which must not change any more.
+
+        `span`: the first and the last end of the rows, if known.
+        """
         if not rows(table):
             return
         table = contiguous(table)
@@ -60,7 +64,7 @@ class RowWindow:
 
     def leaving(self, until: int) -> Table:
         """Remove the rows that end at or before `until`, and return them, sorted by arrival."""
-        if self.runs and self.last <= until:  # all of it, as it is
+        if self.runs and self.last <= until:  # all rows leave
             order = sorted(range(len(self.runs)), key=self._spans.__getitem__)
             gone = by_arrival(concat([self.runs[number] for number in order]))
             self.clear()
@@ -105,8 +109,10 @@ class RowWindow:
         self.runs, self._spans, self._sorted, self.last = [], [], [], BEGINNING
 
     def same(self, table: Table, words: Sequence[int]) -> Table:
-        """Those that are one of a table's, which is sorted by end, by the words in these of its rows, among which is
-        the end; in no order."""
+        """Return the rows that equal a row of a table, in any order.
+
+        The table is sorted by end. The table rows `words` are compared, which include the end.
+        """
         parts = [empty(self.arguments)]
         if rows(table):
             apart = _telling(words)
@@ -135,14 +141,14 @@ class RowWindow:
             self._sorted = [self._sorted[number] for number in kept]
 
     def change(self, table: Table, come: bool) -> None:
-        """Rows that come, or that are to be taken out."""
+        """Add rows (`come`), or remove them."""
         if come:
             self.add(table)
         else:
             self.drop(contiguous(table))
 
     def all(self) -> Table:
-        """Every row, in no order."""
+        """Return all rows, in any order."""
         return np.concatenate([empty(self.arguments), *self.runs], axis=1)
 
     @property
@@ -157,11 +163,11 @@ class RowWindow:
         self.last = max(self.last, span[1])
 
     def _within(self, first: int, last: int) -> Iterator[int]:
-        """The numbers of the tables that may have rows that end from `first` to `last`."""
+        """Return the numbers of the tables that may have rows with an end from `first` to `last`."""
         return (number for number, span in enumerate(self._spans) if span[0] <= last and span[1] >= first)
 
     def _same(self, number: int, table: Table, words: Ints) -> Ints:
-        """The places in a table that is kept of the rows that one sorted by end has, by these words."""
+        """Return the places, in a stored table, of the rows that equal a row of another table, by these words."""
         count = rows(table)
         buckets = np.empty(capacity_for(count) if count > FEW else 1, np.int64)
         room = np.empty(count, np.int64), np.empty((count, 1), np.int64)
@@ -169,7 +175,7 @@ class RowWindow:
         return found
 
     def _run(self, number: int) -> Table:
-        """A table, sorted by end, and whole."""
+        """Return a stored table, after sorting it by end and making it contiguous."""
         run = self.runs[number] = contiguous(self.runs[number])
         if not self._sorted[number]:
             if bool((run[END, 1:] < run[END, :-1]).any()):
@@ -180,9 +186,11 @@ class RowWindow:
 
 @njit()
 def _alike(run, table, words, buckets, chained, places):  # type: ignore[no-untyped-def]
-    """The places in a run of the rows that a table has, both sorted by end, by these words. Of an end of more than FEW
-    rows of the table these are looked up by their hash: `buckets` has room for a power of two that is at least twice as
-    many, and `chained` for each row. `places` has room for some, and grows."""
+    """Return the places in `run` of the rows that equal a row of `table` in these words. Both are sorted by end.
+
+    If `table` has more than FEW rows of an end, they are looked up by hash. `buckets` needs room for a power of two
+    that is at least twice their number, and `chained` for each row. `places` grows as needed.
+    """
     count, ends = 0, run[END]
     i, last = np.searchsorted(table[END], ends[0]), ends[ends.shape[0] - 1]
     while i < table.shape[1] and table[END, i] <= last:
@@ -224,7 +232,7 @@ def _alike(run, table, words, buckets, chained, places):  # type: ignore[no-unty
 
 @njit(_nrt=False)
 def _hashed(table, row, words):  # type: ignore[no-untyped-def]
-    """A hash of these words of a row."""
+    """Return a hash of these words of a row."""
     found = np.uint64(0)
     for word in words:
         found = mix(found, table[word, row])
@@ -241,12 +249,12 @@ def _equal(one, row, other, its, words):  # type: ignore[no-untyped-def]
 
 
 def _telling(words: Sequence[int]) -> Ints:
-    """Rows of a table in the order in which they tell occurrences of one end apart soonest: first arguments."""
+    """Return the table rows in an order that finds differences early: arguments first."""
     return np.array(words[::-1], np.int64)
 
 
 def without(table: Table, others: Table) -> Table:
-    """The rows that the others do not have."""
+    """Return the rows that are not in another table."""
     if not rows(others) or not rows(table):
         return table
     gone = KeySet(len(table) - 1)
@@ -255,7 +263,7 @@ def without(table: Table, others: Table) -> Table:
 
 
 def parted(table: Table, chosen: Bools) -> tuple[Table, Table]:
-    """The chosen rows, and the others. Most often the chosen ones are the first."""
+    """Split a table into the chosen rows and the others. This is fast if the chosen rows come first."""
     count = int(np.count_nonzero(chosen))
     if chosen[:count].all():
         return contiguous(table[:, :count]), contiguous(table[:, count:])
@@ -263,20 +271,20 @@ def parted(table: Table, chosen: Bools) -> tuple[Table, Table]:
 
 
 def _words(table: Table) -> Ints:
-    """Return the words that identify a row, without its name in lineage."""
+    """Return the words that identify a row, without its handle."""
     return np.ascontiguousarray(np.delete(table, IDENTITY, axis=0).T)
 
 
 @dataclass(frozen=True, slots=True)
 class RowChanges:
-    """The changes of an event: rows that have gone, and rows that have come."""
+    """The changes of an event: removed rows, and added rows."""
 
     going: Table
     coming: Table
 
 
 def joined(changes: Iterable[RowChanges]) -> RowChanges:
-    """Several changes one after the other, as one."""
+    """Combine successive changes into one."""
     found = list(changes)
     if len(found) == 1:
         return found[0]
