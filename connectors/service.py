@@ -130,7 +130,8 @@ class Service:
         }
 
     def _cut(self, name: str, table: pl.DataFrame) -> pl.DataFrame:
-        """Return a table in which no row that ends after the start of this program's results begins before it."""
+        """Return a table whose intervals begin at the start of this program's results if they began earlier and end
+        later."""
         time = self.cuts.get(name)
         if time is None or not (table["start"] < time).any():
             return table

@@ -308,13 +308,16 @@ class AlertLifecycle:
         watermark: int,
         turned: bool,
     ) -> list[AlertChange]:
-        """Return the changes of one key of an alert that is open as `base`, or not open (None). What is open in the end
-        is in `live`. `turned`: `base` is of the time after `since`."""
+        """Return the changes of one key of an alert. The alert that is open at the end is stored in `live`.
+
+        `base`: the open alert of the key at the beginning, or None. `turned`: `base` is a state after the change of the
+        program (`SucceedingLifecycle.since`).
+        """
         self.begin([] if base is None else [base])
         return self.follow(occurrences, row, watermark)
 
     def due_for(self, number: int, change: AlertChange, turned: bool) -> int | None:
-        """Return when an open alert changes by itself. `turned`: it has been followed beyond `since`."""
+        """Return the time at which an open alert changes by itself, or None. `turned`: as in `go_through`."""
         return self.due(change)
 
     def first_final(self, number: int) -> int:

@@ -107,7 +107,7 @@ class Outbox:
     def begin_revised(
         self, fingerprints: Mapping[str, str], followed: Collection[str]
     ) -> tuple[dict[str, RevisedKey], dict[str, tuple[int, int]]]:
-        """Do as `begin`, for a program that revises alerts.
+        """Do the same as `begin`, for a program that revises alerts.
 
         Returns the stored state of each key, and the positions of the last stored rounds (`revise`) by the fingerprints
         of the alerts. `followed`: the fingerprints of all alerts that are followed, also those of a former program.
@@ -124,8 +124,8 @@ class Outbox:
     def _begin(
         self, fingerprints: Mapping[str, str], kept: Collection[str] = (), gone: Collection[str] = ()
     ) -> list[AlertChange]:
-        """Return the open alerts that go on, and withdraw the others. `kept`: the slots that are known to go on;
-        `gone`: those that are known not to."""
+        """Return the open alerts that go on, and withdraw the others. `kept`: slots that certainly go on. `gone`: slots
+        that certainly do not."""
         before = json.loads(self._meta("meant") or "{}")
         live: list[AlertChange] = []
         over: list[AlertChange] = []
@@ -174,7 +174,7 @@ class Outbox:
         fewer: Sequence[AlertChange] = (),
         actions: Sequence[RecordedAction] = (),
     ) -> None:
-        """Do as `add`, and store the state of keys (`revised_tables.write`) in the same transaction.
+        """Add changes, like `add`, and store the state of keys (`revised_tables.write`) in the same transaction.
 
         `marks`: the position of the last stored round, by the fingerprint of an alert. `actions`: the actions that
         caused the last changes, one for each.

@@ -251,7 +251,7 @@ class RevisedLifecycle:
         return self.lifecycle.go_through(key.place, base, occurrences, lambda one: values[id(one)], watermark, turned)
 
     def _again(self, key: AlertKey, held: Sequence[HeldOccurrence], watermark: int) -> list[AlertChange]:
-        """Do as `_followed` from the base state, without counting invalid places again."""
+        """Follow a key again from its base state, like `_followed`, without counting invalid places again."""
         counted = self.lifecycle.unplaced.copy()
         changes = self._followed(key, key.base, held, watermark, key.since >= self.lifecycle.since)
         for name, number in counted.items():

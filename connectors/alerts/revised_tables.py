@@ -19,10 +19,11 @@ _TABLES = (
 
 @dataclass(frozen=True, slots=True)
 class RevisedKey:
-    """The stored state of a key of an alert (its fingerprint; in older outboxes its name).
+    """The stored state of a key of an alert.
 
-    It has the changes at `since` and `now` as JSON, the time of the last change, and the alerts that may still change.
-    `held`: the columns of the rows that ended after `since`, as JSON, by occurrence.
+    `alert`: the alert's fingerprint or, in older outboxes, its name. The other attributes are as in `AlertKey`: changes
+    as JSON, and of `told` only the alerts. `held`: the columns of the rows that ended after `since`, as JSON, by
+    occurrence.
     """
 
     alert: str

@@ -1,4 +1,4 @@
-"""The lifecycle of alerts of a program that took over from a former one, while occurrences of both may still change."""
+"""The lifecycle of alerts after a change of the program, while occurrences of both programs may still change."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from cep.succession import FORMER
 
 
 class SucceedingLifecycle(AlertLifecycle):
-    """The alerts of two programs: each key follows the former one up to `since`, and the current one after it.
+    """The alerts of two programs: each key follows the former program up to `since`, and the current one after that.
 
-    At `since`, alerts that mean the same in both go on, and the other ones of the former program are withdrawn. A new
-    alert on a fluent begins there if the fluent holds. Alerts that only the former program has are numbered behind the
-    current ones.
+    At `since`, alerts with the same meaning in both programs go on, and other alerts of the former program are
+    withdrawn. A new alert on a fluent begins at `since` if the fluent holds then. Alerts that exist only in the former
+    program are numbered after those of the current one.
     """
 
     def __init__(self, engine: Engine, former: Engine, since: int, free: Callable[[str, int], int | None]) -> None:
@@ -79,7 +79,7 @@ class SucceedingLifecycle(AlertLifecycle):
         watermark: int,
         turned: bool,
     ) -> list[AlertChange]:
-        """Return the changes of one key by both programs, each in its time."""
+        """Return the changes of one key: up to `since` by the former program, then by the current one."""
         if turned:
             return super().go_through(number, base, occurrences, row, watermark, turned)
         early = [one for one in occurrences if one.end <= self.since]
@@ -105,7 +105,7 @@ class SucceedingLifecycle(AlertLifecycle):
 
 
 def described(engine: Engine) -> tuple[dict[str, Schema], set[str], Mapping[str, str]]:
-    """Return the schemas of the tables of an engine's alerts, the events that it only reads, and what its events
-    mean."""
+    """Return the schemas of the tables of an engine's alerts, the events that it only reads, and the meanings of its
+    events."""
     schemas = {table: engine.plan.schemas[table] for alert in engine.alerts for table in alert.tables}
     return schemas, engine.inputs.keys() - engine.outputs.keys(), engine.meanings()

@@ -13,7 +13,7 @@ from cep.connectors.alerts.text import rfc3339
 from cep.connectors.receivers.document import Publisher, shown_values
 
 PAGE = 100
-"""The number of entries in an archive document, which never changes, and the greatest number in the newest document."""
+"""The number of entries in each archive document. The newest document has at most as many."""
 
 TYPE = "application/atom+xml; charset=utf-8"
 
