@@ -1,7 +1,8 @@
-"""The last intervals of fluents that a migration changes or removes: they end where the new program takes over.
+"""The last intervals of fluents that a migration changes or removes. They end at the time at which the new program
+takes over.
 
-The states of the former program say which intervals are open. These are written with the first micro-batch of the new
-program, and count when it does. A run that is killed before writes them again.
+The states of the former program contain the open intervals. The intervals are written with the first micro-batch of the
+new program, and committed with it. If the run is killed before the commit, the next run writes them again.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ _State = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class FormerFluents:
-    """The `fluents` that end where a program takes over.
+    """The `fluents` that end when a new program takes over.
 
-    `work`: that of the former program. `start`: the end of its states.
+    `work`: the work of the former program's query. `start`: the point at which the former program ends.
     """
 
     work: QueryWork
@@ -44,11 +45,10 @@ class FormerFluents:
     fluents: frozenset[str]
 
     def write(self, context: SparkContext, sink: FileSinkOptions) -> Sequence[OutputFile]:
-        """Write the intervals that are still open, and return the files that count with the first micro-batch of
-        `sink`.
+        """Write the intervals that are still open. Return the files to commit with the first micro-batch of `sink`.
 
-        If the former program wrote to another folder, they are written and count there. Raises CepError if a state is
-        missing or damaged, or a file cannot be written, and Spark's errors.
+        If the former program wrote to another folder, the intervals are written and committed there. CepError: a state
+        is missing or damaged, or a file cannot be written. Spark's errors are raised.
         """
         found = [WorldRows.of(block) for block in rows_of(self._collected(context))]
         rows = sorted(found, key=lambda one: (one.event, one.place, one.bucket))
@@ -62,7 +62,7 @@ class FormerFluents:
         return ()
 
     def _collected(self, context: SparkContext) -> Sequence[HandedBlock]:
-        """Return the rows from all buckets that may have some."""
+        """Return the rows of all buckets whose stage derives such fluents."""
         stages = self.work.stages[0].program.stages
         names = {name: tuple(map(int, name.split("-"))) for name in self.start.versions}
         derive = {stage.number for stage in stages if self._tables.intersection(stage.outputs)}
@@ -83,7 +83,7 @@ class FormerFluents:
 def _ended(
     sent: Broadcast[PackedWork], fluents: frozenset[str], until: int, states: Iterable[_State]
 ) -> Iterator[HandedBlock]:
-    """Yield the open intervals of buckets as they are written, each ending at `until` (microseconds)."""
+    """Yield the open intervals of some buckets in their written form, each ending at `until` (microseconds)."""
     work, outbox = sent.value.work(), Outbox(None, 0)
     for number, bucket, version in states:
         stage = work.stages[number - 1]
@@ -96,7 +96,8 @@ def _ended(
 
 
 def _closed(program: ShippedProgram, name: str, table: pl.DataFrame, until: int) -> tuple[str, pl.DataFrame]:
-    """Return intervals that end at `until` without it, or their ends, and the table in which the program has them."""
+    """Return the name of a table and its rows: the intervals, which end before `until`, or the ends of the
+    intervals."""
     if program.changes:
         return program.edges(name, table, until, ENDS_AT)
     begun = table.filter((pl.col("start") < until).fill_null(value=True))

@@ -122,13 +122,13 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Former:
-    """The query before a migration, and its `fluents` that end where the new program takes over."""
+    """The query before a migration, and its `fluents` that end when the new program takes over."""
 
     job: Job
     fluents: frozenset[str]
 
     def ending(self, generation: Generation) -> FormerFluents:
-        """Return the fluents as they are written at the start of the new program's generation."""
+        """Return the fluents that end at the start of the new program's generation."""
         assert generation.start is not None, "it follows a query"
         states = self.job.generation.states(Path(self.job.checkpoint))
         return FormerFluents(_work(self.job, states, None, None), generation.start, self.fluents)

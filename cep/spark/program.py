@@ -160,9 +160,9 @@ class ShippedProgram:
         return any(name != table for table, name in self.written.items())
 
     def edges(self, name: str, held: pl.DataFrame, time: int, kind: int) -> tuple[str, pl.DataFrame]:
-        """Return the changes of this kind of a fluent at a time (microseconds), and the table that they belong to.
+        """Return the name of the table of a fluent's changes, and changes of a kind at a time (microseconds).
 
-        `held`: the intervals that hold then, as `held_now` returns them. Only with `changes`.
+        `held`: the intervals that hold then, as `held_now` returns them. Call this only if the program writes changes.
         """
         table = next(table for table, written in self.written.items() if written == name)
         fluent, attributes = self.schemas[table].fluent, [each.name for each in self.outputs[name].attributes]

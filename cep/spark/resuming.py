@@ -158,9 +158,9 @@ def _settle(now: ShippedProgram, was: checkpoints.CheckpointInfo, states: Path, 
 
 
 def former(engine: Engine, query: Job) -> Former | None:
-    """Return the query before a migration, and its fluents that end where the `engine`'s program takes over.
+    """Return the query before a migration, and its fluents that end when the `engine`'s program takes over.
 
-    None: none end, or the migration is over. Raises CepError if the former program cannot be made any more.
+    None: no fluent ends, or the migration is over. CepError: the former program cannot be compiled any more.
     """
     generation, folder = query.generation, Path(query.checkpoint)
     start = generation.start
@@ -183,7 +183,8 @@ def former(engine: Engine, query: Job) -> Former | None:
 
 
 def _earlier(now: ShippedProgram, was: checkpoints.CheckpointInfo) -> ShippedProgram | None:
-    """Return the program of a checkpoint, with the facts and knowledge of `now`. None: it had others."""
+    """Return the program of a checkpoint, compiled with the facts and knowledge of `now`. None: its own were
+    different."""
     files = now.options.compiling.files if was.text == now.text else ()
     compiling = replace(now.options.compiling, policy=was.policy, files=files, params=was.params)
     running = replace(

@@ -174,7 +174,7 @@ def for_world(
 
 
 def _from(changes: pl.DataFrame, time: int) -> pl.DataFrame:
-    """Return the changes of a fluent from a time on (microseconds). What begins earlier begins then."""
+    """Return the changes of a fluent from a time on (microseconds). Earlier beginnings are moved to that time."""
     early = (pl.col("time") < time).fill_null(value=True)
     begins = changes.filter(~early | (pl.col(EDGE) == "begins"))
     return begins.with_columns(

@@ -170,12 +170,14 @@ class StageTask:
         )
 
     def for_world(self, bucket: int, tables: Mapping[str, pl.DataFrame]) -> Iterable[WorldRows]:
-        """Return the results of a bucket that are written."""
+        """Return the results of a bucket that are to be written."""
         return for_world(self.program, self.stage, bucket, tables, self.wanted, self.stretch, self.cuts)
 
     def begun(self, engine: Engine) -> dict[str, pl.DataFrame]:
-        """Return the beginnings of fluents that hold when their program takes over from one that lacks them or defines
-        them differently."""
+        """Return the beginnings of fluents that hold when a new program takes over.
+
+        The former program lacks these fluents, or defines them differently.
+        """
         start = None if self.beginning is None else self.beginning.start
         held = {} if start is None else engine.held_now()
         cut = [name for name in held if start is not None and self.cuts.get(name) == start.time]

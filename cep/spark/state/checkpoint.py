@@ -204,7 +204,7 @@ def _migrated(
 
 
 def former_file(generation: Generation, folder: Path) -> Path:
-    """The file of the program before a generation, which is beside its states."""
+    """Return the path of the former program's file, which is stored beside its states."""
     return Path(generation.before(folder), CHECKPOINT)
 
 
