@@ -190,8 +190,8 @@ def require(request: Request, role: Role, what: str) -> Person:
 
 
 def acting(role: Role, what: str, local: bool) -> Callable[[Request], Person]:
-    """Do as `requires`. With `local`, if the server has no tokens and is only reachable from this machine, every client
-    has the role."""
+    """Return a dependency like `requires`. With `local`, if the server has no tokens and is only reachable from this
+    machine, every client has the role."""
 
     def acted(request: Request) -> Person:
         if local and person_of(request) is None:
