@@ -56,7 +56,7 @@ Flow = dict[Slot, dict[Slot, Step]]
 _NEW = frozenset(("+", "-", "*", "**", "concat", "replace", "format", "sin", "tan", "atan"))
 """Functions that can return a new value in each round."""
 _FEW = frozenset(("mod", "/", "//"))
-"""Functions whose results soon repeat."""
+"""Functions that soon return an earlier value again if they are applied to their own results."""
 _KEEPING = frozenset(("max", "min", "float", "int", "round", "floor", "ceil", "coalesce"))
 """Functions whose results grow or shrink as their arguments do."""
 _WITHOUT_END = frozenset(("+", "-", "*", "**", "/", "//", "neg", "abs", "length", *_KEEPING)) - {"max", "min"}
