@@ -7,11 +7,10 @@ import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import polars as pl
 
-from cep.connectors.brokers.live import RunState, lasting_connection, listen
 from cep.connectors.brokers.sources import Sources
 from cep.connectors.brokers.tcp import connected
 from cep.connectors.clock_skew import without_ahead
@@ -36,6 +35,9 @@ from cep.core.signals import stops
 from cep.core.storage.failures import StorageError
 from cep.core.storage.urls import is_url
 from cep.core.suggest import astray
+
+if TYPE_CHECKING:
+    from cep.connectors.brokers.live import RunState
 
 CHUNK = 1 << 24
 """The number of bytes of text that are read at a time."""
@@ -172,7 +174,10 @@ def _read(
         done += size or 0
         if remarks := (*folded.remarks(one.path), *units.remarks(), *_unfinished(one)):
             yield Batch({}, [], [], done, total, remarks=remarks)
-    yield from listen(feeds, schemas, rows, first, idle, rest, sources)
+    if feeds:
+        from cep.connectors.brokers.live import listen
+
+        yield from listen(feeds, schemas, rows, first, idle, rest, sources)
 
 
 def _unfinished(one: Input) -> Iterator[str]:
@@ -191,6 +196,8 @@ def _whole(one: Input, sources: Sources) -> bool:
     address = one.address
     if address is None or address.kind != "tcp" or one.format != "nquads":
         return False
+    from cep.connectors.brokers.live import lasting_connection
+
     if lasting_connection(address, sources.lasting):
         hint = f"`{one.path}?format=nquads&until=closed` reads them then; lines of `jsonld` as they come"
         raise address.refused("N-Quads of a connection are whole when it is closed", hint)

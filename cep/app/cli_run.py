@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from cep.core.schema import Schema
     from cep.engine import Engine
     from cep.runtime.run_stats import RunStats
+    from cep.workers.partitioned_engine import PartitionedEngine
 
 
 AHEAD = 3
@@ -83,7 +84,6 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
     from cep.connectors.writing.writers import Writer
     from cep.runtime.maximal_intervals import clipped
     from cep.runtime.run_stats import RunStats
-    from cep.workers.partitioned_engine import PartitionedEngine
 
     source = _sourced(options)
     if _done(options):
@@ -104,10 +104,10 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
     ):
         times = interrupt.next(form(source.found, engine.inputs) for _ in range(1))  # a line may have gigabytes
         writer.times = times or ISO
-        if isinstance(writer, Writer) and isinstance(engine, PartitionedEngine):
+        if isinstance(writer, Writer) and source.dealt is not None:
             writer.write_beside()
             if times is not None and source.rows is None and stretch == (None, None) and writer.of_rows is not None:
-                engine.write_rows(source.shown, writer.of_rows, writer.times)
+                source.dealt.write_rows(source.shown, writer.of_rows, writer.times)
 
         told = set[str]()
 
@@ -186,7 +186,7 @@ class _Sourced:
 
     `shown`: the events to write. `derived`: the same events, with further columns for changes. `batches`: the records.
     `changes`: the updates of the knowledge. `found`: the inputs. `stretch`: the time span of the output. `rows`:
-    converts changes to answers, if the output mode needs that.
+    converts changes to answers, if the output mode needs that. `dealt`: the engine, if it runs in several workers.
     """
 
     engine: Engine
@@ -197,6 +197,7 @@ class _Sourced:
     found: Sequence[Input]
     stretch: tuple[int | None, int | None]
     rows: AnswerRows | None = None
+    dealt: PartitionedEngine | None = None
 
 
 def _done(options: RunOptions) -> bool:
@@ -233,7 +234,6 @@ def _sourced(options: RunOptions) -> _Sourced:
     from cep.app.durations import duration, idle_seconds, refuse, selected
     from cep.app.knowledge_updates import is_stream, knowledge_updates
     from cep.app.things import ThingsFollower, check_refreshed
-    from cep.connectors.brokers.live import acknowledged
     from cep.connectors.brokers.sending import is_topic
     from cep.connectors.brokers.sources import Sources
     from cep.connectors.files import sizes
@@ -243,7 +243,6 @@ def _sourced(options: RunOptions) -> _Sourced:
     from cep.connectors.writing.time_format import number_size
     from cep.engine import Engine
     from cep.plan.event_schemas import inputs_of
-    from cep.workers.partitioned_engine import PartitionedEngine, dealt_engine
 
     strict_types = options.source.strict_types
     policy, parameters = options.evaluation.policy, options.parameters
@@ -273,7 +272,13 @@ def _sourced(options: RunOptions) -> _Sourced:
     def tell(text: str) -> None:
         options.log("remark", f"warning: --workers: {text}", "warning")
 
-    engine = Engine(program, running) if workers == 1 else dealt_engine(program, running, workers, tell)
+    engine, dealt = None, None
+    if workers != 1:
+        from cep.workers.partitioned_engine import PartitionedEngine, dealt_engine
+
+        engine = dealt_engine(program, running, workers, tell)
+        dealt = engine if isinstance(engine, PartitionedEngine) else None
+    engine = engine or Engine(program, running)
     engine.refuse_boundless(since, until)
     derived = shown = selected(engine.outputs, options.sink.only)
     if options.sink.asks_changes and not any(schema.fluent for schema in derived.values()):
@@ -292,6 +297,8 @@ def _sourced(options: RunOptions) -> _Sourced:
     if any(one.address is not None for one in found):
         engine.refuse_endless("a live input")
     if put_at_end(options.sink.output):
+        from cep.connectors.brokers.live import acknowledged
+
         for one in filter(acknowledged, found):
             hint = "a file on a disk, or a topic, is written as it goes; so is a folder with `--on spark`"
             raise refuse(f"--output {options.sink.output}: it is put there at the end, and {one.path} has none", hint)
@@ -311,12 +318,12 @@ def _sourced(options: RunOptions) -> _Sourced:
         schemas = with_changes(schemas)
     if read.revise is not None or read.lateness_by is not None:
         read = read.as_they_stand
-    readers = engine.readers if isinstance(engine, PartitionedEngine) else None
+    readers = None if dealt is None else dealt.readers
     batches = open_batches(read, options.source.batch, schemas, silence, lost, readers=readers)
     batches = ThingsFollower(options.knowledge.files, source.known, None, False, options.log).followed(batches)
     if engine.revises:
         batches = changes_of(batches)
-    return _Sourced(engine, shown, derived, batches, changes, found, (since, until), rows)
+    return _Sourced(engine, shown, derived, batches, changes, found, (since, until), rows, dealt)
 
 
 def _writer(options: RunOptions, source: _Sourced, guard: OutputGuard) -> Writer | RdfWriter | TableWriter:

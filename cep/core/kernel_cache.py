@@ -35,6 +35,7 @@ from numba.core import types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
+from numba.core.runtime.nrt import rtsys
 
 from cep.core.compilation import compilation
 from cep.core.kernel_files import KernelFile
@@ -163,8 +164,12 @@ class KernelCache(FunctionCache):
         return self._cache_file.folder
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the compiled code for a signature, or None if numba must compile it."""
-        target_context.refresh()
+        """Return the compiled code for a signature, or None if numba must compile it.
+
+        Compiled code needs only numba's runtime. Numba's registries of types and functions take longer to load than the
+        code, and numba loads them itself before it compiles.
+        """
+        rtsys.initialize(target_context)
         fitting = target() if _built() is None else None
         if fitting is not None:
             with suppress(OSError):  # the sources are not files

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from cep.connectors.ahead_limits import LIVE, AheadLimits
-from cep.connectors.brokers.messages import Messages
 from cep.core.errors import CepError
+
+if TYPE_CHECKING:
+    from cep.connectors.brokers.messages import Messages
 
 FIRST, LONGEST = 1.0, 30.0
 """The seconds before the first attempt to reopen a lost source, and the longest wait between two attempts. Each wait is
@@ -127,6 +129,8 @@ class Reconnecting:
         return self._reason if self._source is None else self._source.lost
 
     def poll(self, most: int, seconds: float) -> Messages | None:
+        from cep.connectors.brokers.messages import Messages
+
         with self._there:
             self._there.wait_for(lambda: self._source is not None, seconds)
             source = self._source

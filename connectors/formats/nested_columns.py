@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cep.connectors.records.paths import EACH, Path, list_of, path, place, written
@@ -69,6 +68,8 @@ def flattened(
 
     If the list of a row is missing, the row stays, and a reason is recorded.
     """
+    import pyarrow.compute as pc
+
     rows = np.arange(batch.num_rows)
     series = list_of(list(nested))
     elements = index = pa.array([], pa.int64())
@@ -108,6 +109,8 @@ def reached(batch: pa.RecordBatch, steps: Path) -> pa.Array:
 
 def inner(column: pa.Array, steps: Path) -> pa.Array:
     """Return the values at the end of a path within a column."""
+    import pyarrow.compute as pc
+
     for step in steps:
         if (at := place(step)) is None:
             column = pc.struct_field(column, [step])

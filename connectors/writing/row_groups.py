@@ -83,7 +83,9 @@ class ParquetGroups:
                 self._under_way = self._thread.submit(self._write, tables)
 
     def _write(self, tables: Sequence[pl.DataFrame]) -> None:
-        table = pl.concat(tables).to_arrow().cast(self._schema)
+        table = pl.concat(tables).to_arrow()
+        if table.schema != self._schema:
+            table = table.cast(self._schema)
         with writing(self._path):
             self._writer.write_table(table)
 

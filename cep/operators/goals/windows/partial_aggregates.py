@@ -31,11 +31,25 @@ from cep.operators.goals.store import sortable
 ) = range(12)
 DISTINCT, FIRST_FLOAT, LAST_FLOAT = 12, 13, 14
 
+EXACT_ROWS = 2**20
+"""From so many values on, sums of floats may be inexact."""
+
 
 @njit(inline="always")
 def lift(kind, value):  # type: ignore[no-untyped-def]
     """Return the number of values that one value counts as: 0 if it is missing, else 1."""
     return 0 if kind != COUNT and (value == MISSING or value == NAN) else 1
+
+
+@njit(inline="always")
+def exact(number):  # type: ignore[no-untyped-def]
+    """Return True for 0 and floats from 2**-10 to below 2**22.
+
+    They are multiples of 2**-62. A sum of fewer than EXACT_ROWS of them and its rounding error, of 106 bits together,
+    are exact in any order, and after subtraction.
+    """
+    size = abs(number)
+    return size == 0.0 or 0.0009765625 <= size < 4194304.0
 
 
 @njit(inline="always")

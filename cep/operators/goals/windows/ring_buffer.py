@@ -9,13 +9,24 @@ import numpy as np
 
 from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START
-from cep.operators.goals.intrinsics import prefetch
-from cep.operators.goals.windows.partial_aggregates import DISTINCT, SUM_INT, around, combine, lift, outcome
+from cep.operators.goals.intrinsics import as_bits, as_float, prefetch
+from cep.operators.goals.windows.partial_aggregates import (
+    AVG,
+    DISTINCT,
+    SUM_FLOAT,
+    SUM_INT,
+    around,
+    combine,
+    exact,
+    lift,
+    outcome,
+)
+from cep.operators.goals.windows.two_stacks import place_of
 
 # Columns of a ring: the number of rows, the place of the oldest; then n rows of start, name and values.
 R_COUNT, R_OLDEST = 0, 1
 RING = 2
-SHORT = 64
+SHORT = 16
 
 # How many rows ahead to prefetch a group's ring; and the words of a cache line.
 AHEAD, LINE = 12, 8
@@ -38,7 +49,7 @@ def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ig
     edges = np.empty((n * events if lineage else 0, 2), np.int64)
     edge_count = 0
     out = 0
-    last = np.full(keys.shape[0] + 1, -1, np.int64)
+    last = np.empty(keys.shape[0], np.int64)  # of slots with rows in this instant
     i = 0
     while i < n:
         now = table[END, i]
@@ -66,6 +77,7 @@ def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ig
                 rings[slot, at + 2 + k] = values[k, i]
             last[slot] = i
             i += 1
+        instant = out
         for r in range(first, i):
             slot = slots[r]
             if last[slot] != r:
@@ -76,12 +88,13 @@ def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ig
             start = rings[slot, RING + oldest * step]
             for place in range(filled):
                 start = min(start, rings[slot, RING + place * step])
-            made[START, out] = start
-            made[END, out] = now
-            made[ORDER, out] = order
-            made[IDENTITY, out] = 0
+            place = out if lineage else place_of(made, instant, out, start, order)
+            made[START, place] = start
+            made[END, place] = now
+            made[ORDER, place] = order
+            made[IDENTITY, place] = 0
             for k in range(width):
-                made[FIRST + k, out] = keys[slot, k]
+                made[FIRST + k, place] = keys[slot, k]
             for k in range(results):
                 kind = kinds[k]
                 count = 0
@@ -89,19 +102,36 @@ def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ig
                 y = 0
                 if kind == SUM_INT:
                     # The order does not matter, because a sum of integers is exact.
-                    for place in range(filled):
-                        value = rings[slot, RING + place * step + 2 + k]
+                    for e in range(filled):
+                        value = rings[slot, RING + e * step + 2 + k]
                         if lift(SUM_INT, value) == 1:
-                            total = around(x, value)
-                            if ((x ^ total) & (value ^ total)) < 0:
+                            wrapped = around(x, value)
+                            if ((x ^ wrapped) & (value ^ wrapped)) < 0:
                                 y += 1 if x > 0 else -1
-                            x = total
+                            x = wrapped
                             count += 1
-                    made[FIRST + width + k, out] = outcome(kind, count, x, y)
+                    made[FIRST + width + k, place] = outcome(kind, count, x, y)
                     continue
+                if kind == SUM_FLOAT or kind == AVG:
+                    # In any order where floats are exact: two sums, each of which waits for the one before only.
+                    total, lost, fits = 0.0, 0.0, True
+                    for e in range(filled):
+                        value = rings[slot, RING + e * step + 2 + k]
+                        if lift(kind, value) == 1:
+                            number = as_float(value)
+                            fits = fits and exact(number)
+                            larger = total + number
+                            added = larger - total
+                            lost += (total - (larger - added)) + (number - added)
+                            total = larger
+                            count += 1
+                    if fits:
+                        made[FIRST + width + k, place] = outcome(kind, count, as_bits(total), as_bits(lost))
+                        continue
+                    count = 0
                 for e in range(filled):
-                    place = oldest + e if oldest + e < events else oldest + e - events
-                    value = rings[slot, RING + place * step + 2 + k]
+                    row = oldest + e if oldest + e < events else oldest + e - events
+                    value = rings[slot, RING + row * step + 2 + k]
                     if kind == DISTINCT:
                         fresh = lift(kind, value)
                         for u in range(e):
@@ -112,7 +142,7 @@ def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ig
                         count += fresh
                     else:
                         count, x, y = combine(kind, count, x, y, lift(kind, value), value, 0)
-                made[FIRST + width + k, out] = outcome(kind, count, x, y)
+                made[FIRST + width + k, place] = outcome(kind, count, x, y)
             if lineage:
                 for e in range(filled):
                     place = oldest + e if oldest + e < events else oldest + e - events

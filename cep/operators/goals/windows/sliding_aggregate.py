@@ -222,7 +222,7 @@ class SlidingAggregate(WindowState, Untimed):
             (0, ring_buffer.RING + spec.events * (2 + len(spec.kinds)) if self.short else 0), np.int64
         )
         self.store = np.empty((roomy(0, 16), HEADER + 4 * len(spec.kinds)), np.int64)
-        self.count = 0
+        self.count, self.free = 0, -1
         self.keys = Keys(len(spec.by))
         self.groups = np.empty((0, two_stacks.GROUP + 3 * len(spec.kinds)), np.int64)
         self.tally_index, self.tallies = no_tallies()
@@ -245,9 +245,10 @@ class SlidingAggregate(WindowState, Untimed):
         self.groups = more_groups(self.groups, self.keys.count)
         self.store = room(self.store, self.count + rows(table))
         self._room_for_tallies(self.tally_count, rows(table) * self.spec.kinds.count(partial_aggregates.DISTINCT))
-        made, edges, self.count, self.tally_count = two_stacks.slide(
+        made, edges, self.count, self.free, self.tally_count = two_stacks.slide(
             times, self.spec.values(table), slots, self.spec.events, self.spec.duration, self.kinds, self.store,
-            self.count, self.groups, keys, self.tally_index, self.tallies, self.tally_count, self.lineage is not None,
+            self.count, self.free, self.groups, keys, self.tally_index, self.tallies, self.tally_count,
+            self.lineage is not None,
         )  # fmt: skip
         return self._named(made, edges)
 
@@ -258,25 +259,23 @@ class SlidingAggregate(WindowState, Untimed):
         return by_arrival(made)
 
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
-        if self.count > self.watched or (wholly and not self.short):
+        if (self.spec.duration and self.count > self.watched) or (wholly and not self.short):
             self._compact(frontier.watermark)
             self.watched = max(1024, 2 * self.count)
 
     def _compact(self, watermark: int) -> None:
         """Drop rows outside every window, and groups whose whole window has passed."""
-        rows_ = self.store[: self.count]
-        tails = self.groups[: self.keys.count, two_stacks.G_TAIL]
+        groups = self.groups[: self.keys.count]
+        tails = groups[:, two_stacks.G_TAIL]
         used = tails >= 0
         if self.spec.duration and watermark > BEGINNING:
-            used[used] = rows_[tails[used], END] > watermark - self.spec.duration
+            used[used] = self.store[tails[used], END] > watermark - self.spec.duration
         numbers = np.where(used, np.cumsum(used) - 1, -1)
-        slots = rows_[:, SLOT]
-        keep = np.flatnonzero((slots >= 0) & (numbers[slots] >= 0)) if self.keys.count else np.empty(0, np.int64)
+        self.count, self.free = int(groups[used, two_stacks.G_COUNT].sum()), -1
         fresh = more_groups(np.empty((0, self.groups.shape[1]), np.int64), int(used.sum()))
-        made = two_stacks.regroup(self.store, keep, self.groups, numbers, fresh, self.kinds)
-        keys = Keys.of(self.keys.known[used], int(used.sum()))
+        made = two_stacks.regroup(self.store, self.count, groups, numbers, fresh, self.kinds)
         self.store, self.tally_index, self.tallies, self.tally_count = made
-        self.groups, self.count, self.keys = fresh, len(keep), keys
+        self.groups, self.keys = fresh, Keys.of(self.keys.known[used], int(used.sum()))
 
     def _tables(self) -> dict[str, StateTable]:
         values = self.spec.value_codes

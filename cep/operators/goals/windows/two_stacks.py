@@ -18,9 +18,21 @@ from cep.core.kernels import njit
 from cep.core.relation import END as T_END
 from cep.core.relation import FIRST, IDENTITY, ORDER, START
 from cep.operators.goals.contract import Ints
-from cep.operators.goals.intrinsics import inside, prefetch
+from cep.operators.goals.intrinsics import as_bits, as_float, inside, prefetch
 from cep.operators.goals.keys import MISSING, NAN, grow, id_of_two
-from cep.operators.goals.windows.partial_aggregates import DISTINCT, combine, lift, outcome
+from cep.operators.goals.windows.partial_aggregates import (
+    AVG,
+    COUNT_VALUES,
+    DISTINCT,
+    EXACT_ROWS,
+    SUM_FLOAT,
+    SUM_INT,
+    around,
+    combine,
+    exact,
+    lift,
+    outcome,
+)
 
 # Columns of a row: header (LEAST: the least start from it to the youngest of the front), then four cells per result.
 BEGIN, END, NEXT, PREVIOUS, ARRIVAL, NAME, SLOT, LEAST = range(8)
@@ -30,6 +42,13 @@ HEADER = 8
 G_HEAD, G_TAIL, G_BACK, G_COUNT, G_START = 0, 1, 2, 3, 4
 GROUP = 5
 
+# LEAST of a row of the back part: EXACT if starts ascend up to it from the part's first row on and no value up to it
+# makes subtraction inexact. The oldest row is then subtracted where the back part is all of the window.
+EXACT = 1
+
+# How many results of an instant one moves at most that comes before them.
+MOVED = 32
+
 
 @inside
 def tally(index, tallies, count, slot, value):  # type: ignore[no-untyped-def]
@@ -38,23 +57,6 @@ def tally(index, tallies, count, slot, value):  # type: ignore[no-untyped-def]
     if where == count:
         tallies[where, 2] = 0
     return where
-
-
-@inside
-def enter_row(store, groups, table, i, p, slot, begin):  # type: ignore[no-untyped-def]
-    """Copy row `i` of the table to row `p` of the store, as the youngest of its group's chain. The store must have
-    room.
-
-    Returns True if the back part was empty. The caller updates the group's count, start and results.
-    """
-    store[p, BEGIN] = begin
-    store[p, END] = table[T_END, i]
-    store[p, NEXT] = -1
-    store[p, ARRIVAL] = table[ORDER, i]
-    store[p, NAME] = table[IDENTITY, i]
-    store[p, SLOT] = slot
-    store[p, LEAST] = 0
-    return chain_row(store, groups, p, slot)
 
 
 @inside
@@ -116,15 +118,82 @@ def fold(store, slot, groups, kinds):  # type: ignore[no-untyped-def]
             groups[slot, GROUP + 3 * k] = 0
 
 
+@inside
+def place_of(made, first, out, start, order):  # type: ignore[no-untyped-def]
+    """Return the place of a result among those of its instant, from `first` to `out`, by start and order.
+
+    Later ones move on, unless they are many: then the result stays behind some of them.
+    """
+    place = out
+    while place > first and place > out - MOVED:
+        before = made[START, place - 1]
+        if before < start or (before == start and made[ORDER, place - 1] <= order):
+            break
+        for c in range(made.shape[0]):
+            made[c, place] = made[c, place - 1]
+        place -= 1
+    return place
+
+
+@inside
+def prefetch_row(store, cells, p):  # type: ignore[no-untyped-def]
+    """Ask for a row of the store and its first values, which `cells` has in a row each; -1: for nothing that harms."""
+    prefetch(store, p)
+    prefetch(cells, p * store.shape[1] + HEADER)
+
+
+@inside
+def subtractable(kind, value):  # type: ignore[no-untyped-def]
+    """Return True if a value can be subtracted from results of a kind without an error."""
+    if kind == SUM_FLOAT or kind == AVG:
+        return lift(kind, value) == 0 or exact(as_float(value))
+    return kind <= SUM_INT or kind == DISTINCT
+
+
+@inside
+def add(kind, n, x, y, value):  # type: ignore[no-untyped-def]
+    """A result with one more value, the youngest. `combine` is a call, which counts and sums of integers need not."""
+    more = lift(kind, value)
+    if kind <= COUNT_VALUES:
+        return n + more, x, y
+    if kind == SUM_INT:
+        if more == 0:
+            return n, x, y
+        if n == 0:
+            return 1, value, 0
+        total = around(x, value)
+        if ((x ^ total) & (value ^ total)) < 0:
+            y += 1 if x > 0 else -1
+        return n + 1, total, y
+    return combine(kind, n, x, y, more, value, 0)
+
+
+@inside
+def subtract(kind, n, x, y, value):  # type: ignore[no-untyped-def]
+    """A result without its oldest value, which can be subtracted."""
+    if lift(kind, value) == 0:
+        return n, x, y
+    if kind <= COUNT_VALUES:
+        return n - 1, x, y
+    if kind == SUM_INT:
+        rest = around(x, -value)
+        if ((x ^ value) & (x ^ rest)) < 0:
+            y += 1 if x > 0 else -1
+        return n - 1, rest, y
+    m, x, y = combine(kind, n, x, y, 1, as_bits(-as_float(value)), 0)
+    return m - 2, x, y
+
+
 @njit()
 def slide(  # type: ignore[no-untyped-def]
-    table, values, slots, events, duration, kinds, store, count, groups, keys, tally_index, tallies, tally_count,
+    table, values, slots, events, duration, kinds, store, count, free, groups, keys, tally_index, tallies, tally_count,
     lineage
 ):  # fmt: skip
     """Let rows enter the windows of their groups, and compute one result per group and instant.
 
-    `values`: the bits of the arguments, one row per result. Returns the results, edges (result, name of a row in it)
-    for lineage, the number of rows in the store, and the number of tallies. There is at most one result per row.
+    `values`: the bits of the arguments, one row per result. `free`: the first unused row of the store, -1 if there is
+    none; NEXT links them. Returns the results, edges (result, name of a row in it) for lineage, the number of rows in
+    the store, the first unused one, and the number of tallies. There is at most one result per row.
 
     `store` must have room for all rows, `groups` for all slots. `tallies` must have room for one value per row and
     DISTINCT aggregate, and its index for twice as many.
@@ -133,28 +202,46 @@ def slide(  # type: ignore[no-untyped-def]
     results = kinds.shape[0]
     width = keys.shape[1]
     made = np.empty((FIRST + width + results, n), np.int64)
+    entered = np.empty(n, np.int64)
+    cells = store.reshape((store.size, 1))
     edges = np.empty((8 * SPARE if lineage else 0, 2), np.int64)
     edge_count = 0
     out = 0
     i = 0
     while i < n:
         now = table[T_END, i]
-        first = count
+        first = i
         while i < n and table[T_END, i] == now:
             if i + 24 < n:
                 prefetch(groups, slots[i + 24])
-                head = groups[slots[i + 12], G_HEAD]
+                prefetch_row(store, cells, groups[slots[i + 12], G_HEAD])
+                prefetch(store, groups[slots[i + 12], G_TAIL])
+                head = groups[slots[i + 5], G_HEAD]
                 if head >= 0:
-                    prefetch(store, head)
-                    prefetch(store, groups[slots[i + 12], G_TAIL])
+                    prefetch_row(store, cells, store[head, NEXT])
             slot = slots[i]
-            p = count
-            count += 1
-            fresh = enter_row(store, groups, table, i, p, slot, table[START, i])
+            p = free
+            if p >= 0:
+                free = store[p, NEXT]
+            else:
+                p = count
+                count += 1
+            entered[i] = p
+            begin = table[START, i]
+            store[p, BEGIN] = begin
+            store[p, END] = now
+            store[p, NEXT] = -1
+            store[p, ARRIVAL] = table[ORDER, i]
+            store[p, NAME] = table[IDENTITY, i]
+            store[p, SLOT] = slot
+            tail = groups[slot, G_TAIL]
+            fresh = chain_row(store, groups, p, slot)
+            exact = fresh or (store[tail, LEAST] == EXACT and store[tail, BEGIN] <= begin)
             groups[slot, G_COUNT] += 1
-            groups[slot, G_START] = store[p, BEGIN] if fresh else min(groups[slot, G_START], store[p, BEGIN])
+            groups[slot, G_START] = begin if fresh else min(groups[slot, G_START], begin)
             for k in range(results):
                 value = values[k, i]
+                exact = exact and subtractable(kinds[k], value)
                 store[p, HEADER + 4 * k] = value
                 for cell in range(1, 4):
                     store[p, HEADER + 4 * k + cell] = 0
@@ -168,51 +255,62 @@ def slide(  # type: ignore[no-untyped-def]
                             groups[slot, at] += 1
                         store[p, HEADER + 4 * k + 1] = where
                     continue
-                m, x, y = combine(
-                    kinds[k],
-                    groups[slot, at],
-                    groups[slot, at + 1],
-                    groups[slot, at + 2],
-                    lift(kinds[k], value),
-                    value,
-                    0,
-                )
-                groups[slot, at] = m
-                groups[slot, at + 1] = x
-                groups[slot, at + 2] = y
+                m, x, y = groups[slot, at], groups[slot, at + 1], groups[slot, at + 2]
+                groups[slot, at], groups[slot, at + 1], groups[slot, at + 2] = add(kinds[k], m, x, y, value)
+            store[p, LEAST] = EXACT if exact and groups[slot, G_COUNT] < EXACT_ROWS else 0
             i += 1
-        for newest in range(first, count):
-            slot = store[newest, SLOT]
-            if slot < 0 or groups[slot, G_TAIL] != newest:
+        instant = out
+        for r in range(first, i):
+            slot = slots[r]
+            tail = groups[slot, G_TAIL]
+            if tail != entered[r]:
                 continue
             head = groups[slot, G_HEAD]
             while (events > 0 and groups[slot, G_COUNT] > events) or (
                 duration > 0 and head >= 0 and store[head, END] <= now - duration
             ):
-                if head == groups[slot, G_BACK]:
+                whole = head == groups[slot, G_BACK]
+                if whole and store[tail, LEAST] != EXACT:
                     fold(store, slot, groups, kinds)
+                    whole = False
                 for k in range(results):
+                    value = store[head, HEADER + 4 * k]
+                    at = GROUP + 3 * k
                     if kinds[k] == DISTINCT:
-                        value = store[head, HEADER + 4 * k]
                         if value != MISSING and value != NAN:
                             where = store[head, HEADER + 4 * k + 1]
                             tallies[where, 2] -= 1
                             if tallies[where, 2] == 0:
-                                groups[slot, GROUP + 3 * k] -= 1
+                                groups[slot, at] -= 1
+                    elif whole:
+                        m, x, y = subtract(
+                            kinds[k], groups[slot, at], groups[slot, at + 1], groups[slot, at + 2], value
+                        )
+                        groups[slot, at] = m
+                        groups[slot, at + 1] = x
+                        groups[slot, at + 2] = y
+                left = head
                 head = drop_oldest(store, groups, slot)
+                store[left, NEXT] = free
+                free = left
+                if whole:
+                    groups[slot, G_BACK] = head
+                    if head >= 0:
+                        groups[slot, G_START] = store[head, BEGIN]
             back = groups[slot, G_BACK]
             start = groups[slot, G_START]
             if head != back:
                 start = store[head, LEAST] if back < 0 else min(start, store[head, LEAST])
-            made[START, out] = start
-            made[T_END, out] = now
-            made[ORDER, out] = store[groups[slot, G_TAIL], ARRIVAL]
-            made[IDENTITY, out] = 0
+            order = store[tail, ARRIVAL]
+            place = out if lineage else place_of(made, instant, out, start, order)
+            made[START, place] = start
+            made[T_END, place] = now
+            made[ORDER, place] = order
+            made[IDENTITY, place] = 0
             for k in range(width):
-                made[FIRST + k, out] = keys[slot, k]
+                made[FIRST + k, place] = keys[slot, k]
             for k in range(results):
                 at = GROUP + 3 * k
-                column = FIRST + width + k
                 m, x, y = groups[slot, at], groups[slot, at + 1], groups[slot, at + 2]
                 if kinds[k] != DISTINCT and head != back:
                     front = HEADER + 4 * k + 1
@@ -221,7 +319,10 @@ def slide(  # type: ignore[no-untyped-def]
                     m, x, y = combine(
                         kinds[k], store[head, front], store[head, front + 1], store[head, front + 2], m, x, y
                     )
-                made[column, out] = outcome(kinds[k], m, x, y)
+                if kinds[k] == SUM_INT:
+                    made[FIRST + width + k, place] = x if m > 0 and y == 0 else MISSING
+                else:
+                    made[FIRST + width + k, place] = outcome(kinds[k], m, x, y)
             if lineage:
                 p = head
                 while p >= 0:
@@ -232,48 +333,53 @@ def slide(  # type: ignore[no-untyped-def]
                     edge_count += 1
                     p = store[p, NEXT]
             out += 1
-    return made[:, :out], edges[:edge_count], count, tally_count
+    return made[:, :out], edges[:edge_count], count, free, tally_count
 
 
 @njit()
-def regroup(store, keep, groups, numbers, fresh_groups, kinds):  # type: ignore[no-untyped-def]
-    """Move the rows `keep` of the store together, renumber groups by `numbers`, and rebuild the tallies.
+def regroup(store, count, groups, numbers, fresh_groups, kinds):  # type: ignore[no-untyped-def]
+    """Copy the `count` rows of the groups that have a number, group by group and oldest first, renumber these groups by
+    `numbers`, and rebuild the tallies.
 
     Returns (store, index of tallies, tallies, their number). `fresh_groups` must have room for all numbers.
     """
-    fresh = np.empty((max(keep.shape[0], SPARE * max(8, keep.shape[0])), store.shape[1]), np.int64)
-    moved = np.full(max(1, store.shape[0]), -1, np.int64)
-    for i in range(keep.shape[0]):
-        fresh[i] = store[keep[i]]
-        moved[keep[i]] = i
-    for i in range(keep.shape[0]):
-        fresh[i, NEXT] = -1 if fresh[i, NEXT] < 0 else moved[fresh[i, NEXT]]
-        fresh[i, PREVIOUS] = -1 if fresh[i, PREVIOUS] < 0 else moved[fresh[i, PREVIOUS]]
-        fresh[i, SLOT] = numbers[fresh[i, SLOT]]
-    for slot in range(numbers.shape[0]):
-        if numbers[slot] >= 0:
-            fresh_groups[numbers[slot]] = groups[slot]
-            for cell in range(3):
-                p = groups[slot, cell]
-                fresh_groups[numbers[slot], cell] = -1 if p < 0 else moved[p]
+    results = kinds.shape[0]
+    fresh = np.empty((max(count, SPARE * max(8, count)), store.shape[1]), np.int64)
     distinct = 0
-    for k in range(kinds.shape[0]):
+    for k in range(results):
         if kinds[k] == DISTINCT:
-            distinct += keep.shape[0]
+            distinct += count
     capacity = 32
     while capacity < 2 * distinct:
         capacity *= 2
     index = np.full(capacity, -1, np.int64)
     counts = np.empty((max(distinct, SPARE * 8), 3), np.int64)
     total = 0
-    for i in range(keep.shape[0]):
-        for k in range(kinds.shape[0]):
-            value = fresh[i, HEADER + 4 * k]
-            if kinds[k] == DISTINCT and value != MISSING and value != NAN:
-                where = tally(index, counts, total, fresh[i, SLOT] * kinds.shape[0] + k, value)
-                total += where == total
-                counts[where, 2] += 1
-                fresh[i, HEADER + 4 * k + 1] = where
+    i = 0
+    for slot in range(numbers.shape[0]):
+        number = numbers[slot]
+        if number < 0:
+            continue
+        fresh_groups[number] = groups[slot]
+        fresh_groups[number, G_HEAD] = i
+        p = groups[slot, G_HEAD]
+        while p >= 0:
+            fresh[i] = store[p]
+            fresh[i, NEXT] = -1 if store[p, NEXT] < 0 else i + 1
+            fresh[i, PREVIOUS] = -1 if p == groups[slot, G_HEAD] else i - 1
+            fresh[i, SLOT] = number
+            if p == groups[slot, G_BACK]:
+                fresh_groups[number, G_BACK] = i
+            for k in range(results):
+                value = store[p, HEADER + 4 * k]
+                if kinds[k] == DISTINCT and value != MISSING and value != NAN:
+                    where = tally(index, counts, total, number * results + k, value)
+                    total += where == total
+                    counts[where, 2] += 1
+                    fresh[i, HEADER + 4 * k + 1] = where
+            p = store[p, NEXT]
+            i += 1
+        fresh_groups[number, G_TAIL] = i - 1
     return fresh, index, counts, total
 
 
