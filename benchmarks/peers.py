@@ -108,19 +108,17 @@ def csv_to_parquet(folder: Path, events: int) -> list[Peer]:
     ]
 
 
-def inequality(events: int, waiting: int) -> list[Peer]:
-    """Compare an unrestricted SEQ with an inequality: `waiting` rows per key wait, and about one of them matches."""
-    whole = stream(events, 100).with_row_index("row")
+def joined(events: int, keys: int, within: int, sides: dict[str, str], condition: str) -> list[Peer]:
+    """Compare unrestricted SEQs, whose bodies `sides` has by name, with the same join in DuckDB."""
+    whole = stream(events, keys).with_row_index("row")
     kinds = whole["row"].hash(1) % 2
     tables = {name: whole.filter(kinds == number).drop("row") for number, name in enumerate("ab")}
-    within, bound = 200 * waiting, int(1000 * (1 - (2 / waiting) ** 0.5)) if waiting > 2 else 0
     declared = "event a(id: int, x: int) TIME t.\nevent b(id: int, x: int) TIME t.\n"
-    rule = f"ab(I, X, Y) <- (a(I, X) SEQ b(I, Y) WHERE Y > X + {bound}) WITHIN {within} ms.\n"
 
-    def ours() -> tuple[float, int]:
+    def ours(body: str) -> tuple[float, int]:
         from cep.engine import Engine
 
-        engine = Engine.from_text(declared + rule)
+        engine = Engine.from_text(f"{declared}ab(I, X, Y) <- ({body}) WITHIN {within} ms.\n")
         began = process_time()
         made = [*engine.push(tables).values(), *engine.close().values()]
         return process_time() - began, sum(table.height for table in made)
@@ -134,11 +132,24 @@ def inequality(events: int, waiting: int) -> list[Peer]:
             database.register(name, table.to_arrow())
         began = process_time()
         query = f"""SELECT a.id, a.start, b.start AS "end", a.x, b.x AS y FROM a JOIN b ON a.id = b.id
-            AND a.start < b.start AND a.start >= b.start - {1000 * within} AND b.x > a.x + {bound}"""
+            AND a.start < b.start AND a.start >= b.start - {1000 * within}{condition}"""
         found = database.sql(query).to_arrow_table()
         return process_time() - began, found.num_rows
 
-    return [Peer("semcep", ours), Peer("DuckDB", theirs)]
+    return [*(Peer(name, partial(ours, body)) for name, body in sides.items()), Peer("DuckDB", theirs)]
+
+
+def inequality(events: int, waiting: int) -> list[Peer]:
+    """Compare a SEQ with an inequality: `waiting` rows per key wait, and about one of them matches."""
+    bound = int(1000 * (1 - (2 / waiting) ** 0.5)) if waiting > 2 else 0
+    body = f"a(I, X) SEQ b(I, Y) WHERE Y > X + {bound}"
+    return joined(events, 100, 200 * waiting, {"semcep": body}, f" AND b.x > a.x + {bound}")
+
+
+def equation(events: int) -> list[Peer]:
+    """Compare a SEQ with an equation with the same SEQ with a shared variable."""
+    shared = "a(I, X) SEQ b(I, Y)"
+    return joined(events, 1_000, 2_000, {"semcep": "a(I, X) SEQ b(J, Y) WHERE J = I", "shared variable": shared}, "")
 
 
 def sliding(kind: str, window: str, events: int, keys: int) -> list[Peer]:
@@ -201,6 +212,11 @@ def comparisons(folder: Path, events: int) -> dict[str, Callable[[], list[Peer]]
     }
     for waiting in (1, 10, 100, 1_000):
         made[f"SEQ with an inequality, {waiting:,} rows of a key wait"] = partial(inequality, events // 5, waiting)
+    made["SEQ, WHERE B = A"] = partial(equation, events)
+    for keys in (100, 1_000):
+        count = max(events // 10, 250 * keys)
+        many = partial(joined, count, keys, 150 * keys, {"semcep": "a(I, X) SEQ b(I, Y)"}, "")
+        made[f"SEQ, 50 to 75 matches an event, {keys:,} keys"] = many
     for window in ("LAST 10 EVENTS", "LAST 10 s"):
         for kind in ("sum", "avg", "count"):
             made[f"{kind} over {window}"] = partial(sliding, kind, window, events, 1_000)

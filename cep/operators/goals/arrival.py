@@ -15,6 +15,9 @@ from cep.operators.goals.keys import mix
 
 SELDOM = 16
 """A mask counts as sparse if at most one in this many values is True."""
+MANY = 1_024
+"""Rows that end together are merged if they consist of fewer sorted runs than this. Otherwise they are sorted by
+words."""
 
 
 @bare
@@ -35,15 +38,51 @@ def _disorder(table):  # type: ignore[no-untyped-def]
     return 1 if inside > 0 else 0
 
 
-@njit()
-def _unsorted(table, first, last):  # type: ignore[no-untyped-def]
-    """Return True if rows that end together are not sorted by (start, order)."""
-    for i in range(first + 1, last):
-        if table[START, i] < table[START, i - 1] or (
-            table[START, i] == table[START, i - 1] and table[ORDER, i] < table[ORDER, i - 1]
-        ):
-            return True
-    return False
+@bare
+def _earlier(table, i, j):  # type: ignore[no-untyped-def]
+    """Return True if row `i` comes before row `j` by (start, order)."""
+    return table[START, i] < table[START, j] or (
+        table[START, i] == table[START, j] and table[ORDER, i] < table[ORDER, j]
+    )
+
+
+@bare
+def _merge_runs(table, permutation, merged, bounds, first, last):  # type: ignore[no-untyped-def]
+    """Sort the rows from `first` to before `last`, which end together, by merging their ascending and descending runs.
+
+    Return False if `bounds` has no room for the bounds of all runs. `merged` must have room for a number per row.
+    """
+    runs, i = 0, first
+    while i < last:
+        if runs + 1 == bounds.shape[0]:
+            return False
+        bounds[runs] = i
+        runs += 1
+        j = i + 1
+        down = j < last and _earlier(table, j, i)
+        while j < last and _earlier(table, j, j - 1) == down:
+            j += 1
+        for k in range((j - i) // 2 if down else 0):
+            permutation[i + k], permutation[j - 1 - k] = permutation[j - 1 - k], permutation[i + k]
+        i = j
+    bounds[runs] = last
+    while runs > 1:
+        for k in range(0, runs - 1, 2):
+            i, j, middle, end = bounds[k], bounds[k + 1], bounds[k + 1], bounds[k + 2]
+            for place in range(i, end):
+                if j == end or (i < middle and not _earlier(table, permutation[j], permutation[i])):
+                    merged[place] = permutation[i]
+                    i += 1
+                else:
+                    merged[place] = permutation[j]
+                    j += 1
+            for place in range(bounds[k], end):
+                permutation[place] = merged[place]
+        runs = (runs + 1) // 2
+        for k in range(runs):
+            bounds[k] = bounds[2 * k]
+        bounds[runs] = last
+    return True
 
 
 @njit()
@@ -53,7 +92,7 @@ def _sort_instants(table):  # type: ignore[no-untyped-def]
     Also returns False if a long run is not sorted; it must be sorted in another way.
     """
     n = table.shape[1]
-    permutation = np.arange(n)
+    permutation, merged, bounds = np.arange(n), np.empty(n, np.int64), np.empty(MANY, np.int64)
     first = 0
     while first < n:
         last = first + 1
@@ -63,17 +102,11 @@ def _sort_instants(table):  # type: ignore[no-untyped-def]
             for i in range(first + 1, last):
                 row = permutation[i]
                 j = i - 1
-                while j >= first and (
-                    table[START, permutation[j]] > table[START, row]
-                    or (
-                        table[START, permutation[j]] == table[START, row]
-                        and table[ORDER, permutation[j]] > table[ORDER, row]
-                    )
-                ):
+                while j >= first and _earlier(table, row, permutation[j]):
                     permutation[j + 1] = permutation[j]
                     j -= 1
                 permutation[j + 1] = row
-        elif _unsorted(table, first, last):
+        elif not _merge_runs(table, permutation, merged, bounds, first, last):
             return permutation, False
         first = last
     return permutation, True

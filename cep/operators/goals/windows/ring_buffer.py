@@ -10,6 +10,7 @@ import numpy as np
 from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START
 from cep.operators.goals.intrinsics import as_bits, as_float, prefetch
+from cep.operators.goals.pairs.found_pairs import make_place
 from cep.operators.goals.windows.partial_aggregates import (
     AVG,
     DISTINCT,
@@ -21,7 +22,6 @@ from cep.operators.goals.windows.partial_aggregates import (
     lift,
     outcome,
 )
-from cep.operators.goals.windows.two_stacks import place_of
 
 # Columns of a ring: the number of rows, the place of the oldest; then n rows of start, name and values.
 R_COUNT, R_OLDEST = 0, 1
@@ -49,6 +49,7 @@ def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ig
     edges = np.empty((n * events if lineage else 0, 2), np.int64)
     edge_count = 0
     out = 0
+    nameless = np.empty((2, 0), np.int64)
     last = np.empty(keys.shape[0], np.int64)  # of slots with rows in this instant
     i = 0
     while i < n:
@@ -77,7 +78,6 @@ def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ig
                 rings[slot, at + 2 + k] = values[k, i]
             last[slot] = i
             i += 1
-        instant = out
         for r in range(first, i):
             slot = slots[r]
             if last[slot] != r:
@@ -88,7 +88,9 @@ def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ig
             start = rings[slot, RING + oldest * step]
             for place in range(filled):
                 start = min(start, rings[slot, RING + place * step])
-            place = out if lineage else place_of(made, instant, out, start, order)
+            place = out if lineage else make_place(made, nameless, out, start, now, order)
+            if place < 0:
+                place = out
             made[START, place] = start
             made[END, place] = now
             made[ORDER, place] = order

@@ -20,6 +20,7 @@ from cep.core.relation import FIRST, IDENTITY, ORDER, START
 from cep.operators.goals.contract import Ints
 from cep.operators.goals.intrinsics import as_bits, as_float, inside, prefetch
 from cep.operators.goals.keys import MISSING, NAN, grow, id_of_two
+from cep.operators.goals.pairs.found_pairs import make_place
 from cep.operators.goals.windows.partial_aggregates import (
     AVG,
     COUNT_VALUES,
@@ -45,9 +46,6 @@ GROUP = 5
 # LEAST of a row of the back part: EXACT if starts ascend up to it from the part's first row on and no value up to it
 # makes subtraction inexact. The oldest row is then subtracted where the back part is all of the window.
 EXACT = 1
-
-# How many results of an instant one moves at most that comes before them.
-MOVED = 32
 
 
 @inside
@@ -119,32 +117,15 @@ def fold(store, slot, groups, kinds):  # type: ignore[no-untyped-def]
 
 
 @inside
-def place_of(made, first, out, start, order):  # type: ignore[no-untyped-def]
-    """Return the place of a result among those of its instant, from `first` to `out`, by start and order.
-
-    Later ones move on, unless they are many: then the result stays behind some of them.
-    """
-    place = out
-    while place > first and place > out - MOVED:
-        before = made[START, place - 1]
-        if before < start or (before == start and made[ORDER, place - 1] <= order):
-            break
-        for c in range(made.shape[0]):
-            made[c, place] = made[c, place - 1]
-        place -= 1
-    return place
-
-
-@inside
 def prefetch_row(store, cells, p):  # type: ignore[no-untyped-def]
-    """Ask for a row of the store and its first values, which `cells` has in a row each; -1: for nothing that harms."""
+    """Prefetch a row of the store and its first value. `cells`: the words of the store. Any row number is safe."""
     prefetch(store, p)
     prefetch(cells, p * store.shape[1] + HEADER)
 
 
 @inside
 def subtractable(kind, value):  # type: ignore[no-untyped-def]
-    """Return True if a value can be subtracted from results of a kind without an error."""
+    """Return True if subtracting the value from a result of this kind is exact."""
     if kind == SUM_FLOAT or kind == AVG:
         return lift(kind, value) == 0 or exact(as_float(value))
     return kind <= SUM_INT or kind == DISTINCT
@@ -152,7 +133,7 @@ def subtractable(kind, value):  # type: ignore[no-untyped-def]
 
 @inside
 def add(kind, n, x, y, value):  # type: ignore[no-untyped-def]
-    """A result with one more value, the youngest. `combine` is a call, which counts and sums of integers need not."""
+    """Add the youngest value to a result. Counts and sums of integers save the call of `combine`."""
     more = lift(kind, value)
     if kind <= COUNT_VALUES:
         return n + more, x, y
@@ -170,7 +151,7 @@ def add(kind, n, x, y, value):  # type: ignore[no-untyped-def]
 
 @inside
 def subtract(kind, n, x, y, value):  # type: ignore[no-untyped-def]
-    """A result without its oldest value, which can be subtracted."""
+    """Subtract the oldest value, which must be `subtractable`, from a result."""
     if lift(kind, value) == 0:
         return n, x, y
     if kind <= COUNT_VALUES:
@@ -202,7 +183,7 @@ def slide(  # type: ignore[no-untyped-def]
     results = kinds.shape[0]
     width = keys.shape[1]
     made = np.empty((FIRST + width + results, n), np.int64)
-    entered = np.empty(n, np.int64)
+    entered, nameless = np.empty(n, np.int64), np.empty((2, 0), np.int64)
     cells = store.reshape((store.size, 1))
     edges = np.empty((8 * SPARE if lineage else 0, 2), np.int64)
     edge_count = 0
@@ -259,7 +240,6 @@ def slide(  # type: ignore[no-untyped-def]
                 groups[slot, at], groups[slot, at + 1], groups[slot, at + 2] = add(kinds[k], m, x, y, value)
             store[p, LEAST] = EXACT if exact and groups[slot, G_COUNT] < EXACT_ROWS else 0
             i += 1
-        instant = out
         for r in range(first, i):
             slot = slots[r]
             tail = groups[slot, G_TAIL]
@@ -302,7 +282,9 @@ def slide(  # type: ignore[no-untyped-def]
             if head != back:
                 start = store[head, LEAST] if back < 0 else min(start, store[head, LEAST])
             order = store[tail, ARRIVAL]
-            place = out if lineage else place_of(made, instant, out, start, order)
+            place = out if lineage else make_place(made, nameless, out, start, now, order)
+            if place < 0:
+                place = out
             made[START, place] = start
             made[T_END, place] = now
             made[ORDER, place] = order
