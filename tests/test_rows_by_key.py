@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from cep.core.relation import END, FIRST, ORDER, START, Table
 from cep.core.stable_order import stable_order, stable_order_of
 from cep.engine import Engine
-from cep.operators.goals.arrival import places
+from cep.operators.goals.arrival import MANY, order_of_arrival, places
 from cep.operators.goals.keys import MISSING, Keys
 from cep.operators.goals.pairs import join, rows_by_key
 from cep.operators.goals.pairs.rows_by_key import SharedRows, near
@@ -137,3 +137,17 @@ def test_pieces_that_go_up_are_merged(number: int, pieces: int, odd: int, high: 
     values = np.concatenate([np.sort(random.integers(-high, high, size)) for size in sizes])
     assert (stable_order(values) == np.argsort(values, kind="stable")).all()
     assert (stable_order_of(values, values[::-1]) == np.lexsort((values[::-1], values))).all()
+
+
+@examples(40)
+@given(NUMBERS, st.sampled_from((1, 3, 40, MANY + 5)), st.sampled_from((2, 60, 300)))
+def test_rows_that_end_together_are_merged_from_runs(seed: int, runs: int, length: int) -> None:
+    """Each run ascends or descends, like the partners of one event, and some rows are equal."""
+    random = np.random.default_rng(seed)
+    values = [np.sort(random.integers(0, 50 * length, random.integers(1, length + 1))) for _ in range(runs)]
+    starts = np.concatenate([each[:: random.choice((-1, 1))] for each in values])
+    ends = np.sort(random.integers(0, 3, len(starts)))
+    rows = np.stack([starts, ends, random.integers(0, 3, len(starts)), np.zeros(len(starts), np.int64)])
+    assert (order_of_arrival(rows) == np.lexsort((rows[ORDER], rows[START], rows[END]))).all()
+    mixed = np.ascontiguousarray(rows[:, random.permutation(len(starts))])
+    assert (order_of_arrival(mixed) == np.lexsort((mixed[ORDER], mixed[START], mixed[END]))).all()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import statistics
 from bisect import insort
 from datetime import UTC, datetime
+from fractions import Fraction
 from random import Random
 from zoneinfo import ZoneInfo
 
@@ -191,6 +192,48 @@ def test_results_are_the_same_to_the_last_bit_however_the_input_is_cut(window: s
             if at % 20 == 0 or size > 1:
                 engine = Engine.from_text(program).restore(engine.snapshot())
         assert found + bits(engine.close()) == expected
+
+
+@pytest.mark.parametrize("window", ["LAST 20 s", "LAST 5 EVENTS", "LAST 40 EVENTS"])
+@pytest.mark.parametrize("numbers", [(0.1, 20.37, -3.5e6), (0.1, 1e12, -1e12, 0.75), (1, 2**40, 2**62, -(2**62))])
+def test_sums_of_sliding_windows_are_exact(window: str, numbers: tuple[float, ...]) -> None:
+    """Whether a value can be subtracted or not, and whether starts ascend or not."""
+    random, kind = Random(11), type(numbers[-1]).__name__
+    events, time = list[Event](), 0
+    for number in range(400):
+        time += random.choice((0, 300_000, 700_000, 5 * SECOND))
+        begin = time - random.choice((0, 0, 900_000) if number > 200 else (0,))
+        x = None if random.random() < 0.1 else random.choice((*numbers, random.choice(numbers)))
+        events.append(Event("a", (random.randrange(3), x), begin, time))
+    program = (
+        f"event a(k: int, x: {kind}?).\n"
+        f"e(K, S, A, N, L) <- a(K, X) AGGREGATE S = sum(X), A = avg(X), N = count(X), L = min(X) OVER {window} BY K."
+    )
+    expected = []
+    for key in range(3):
+        own = sorted((e for e in events if e.args[0] == key), key=lambda e: (e.end, e.start))
+        for end in sorted({event.end for event in own}):
+            rows = [event for event in own if event.end <= end]
+            rows = (
+                rows[-int(window.split()[1]) :]
+                if "EVENTS" in window
+                else [e for e in rows if e.end > end - 20 * SECOND]
+            )
+            values = [event.args[1] for event in rows if event.args[1] is not None]
+            total = sum(map(Fraction, values))
+            summed = None if not values or (kind == "int" and abs(total) >= 2**63) else total
+            mean = float(total) / len(values) if values else None
+            lows = (
+                summed if summed is None else type(numbers[-1])(summed),
+                mean,
+                len(values),
+                min(values, default=None),
+            )
+            expected.append((key, *lows, min(event.start for event in rows), end))
+    engine = Engine.from_text(program)
+    found = [*engine.push(events).values(), *engine.close().values()]
+    columns = [row[2:] + row[:2] for table in found for row in table.iter_rows()]
+    assert sorted(columns, key=str) == sorted(expected, key=str)
 
 
 def test_functions_are_those_of_the_libraries() -> None:
