@@ -54,7 +54,7 @@ class LocalContext:
         self.query = ""
 
     def broadcast(self, value: Any) -> Any:
-        return SimpleNamespace(value=pickle.loads(pickle.dumps(value)))
+        return SimpleNamespace(value=pickle.loads(pickle.dumps(value)), destroy=lambda: None)
 
     def parallelize(self, items: Iterable[Any], parts: int) -> Jobs:
         known = list(items)

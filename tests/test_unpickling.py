@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import ast
-import pickle
 from pathlib import Path
 
-import pytest
-
-from cep.core import checksum
-from cep.core.errors import CepError
-from cep.spark.claims import Claims
 from cep.spark.handed_blocks import FilePart, HandedBlock, HandedBlocks
 from cep.spark.tasks import BucketInput, TaskInput
 
@@ -29,7 +23,7 @@ MESSAGES = {
     "cep/spark/shuffled_batch.py": "blocks that Spark brings from a task to another",
     "cep/spark/source/data_frames.py": "a program that is in the plan of a query",
     "cep/spark/source/data_source.py": "a program that is in the plan of a query",
-    "cep/spark/tasks.py": "the work of a query that Spark broadcasts",
+    "cep/spark/tasks.py": "the work of a query, and the input of a task, that Spark broadcasts",
     "cep/workers/messages.py": "messages between a process and its workers, over a pair of sockets",
     "connectors/rdf/query_process.py": "the answer of a fork, through a pipe",
     "connectors/rdf/store_process.py": "messages to the process of the store, over a pair of sockets",
@@ -65,38 +59,7 @@ def test_only_messages_between_processes_are_pickled() -> None:
     assert MESSAGES.keys() <= found.keys(), "they still do"
 
 
-class Runs:
-    """Runs a text where it is unpickled."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __reduce__(self) -> tuple[object, tuple[str]]:
-        return exec, (self.text,)
-
-
-def taken(claims: Claims) -> TaskInput | None:
-    return claims.claim(3, lambda stage, bucket: None)
-
-
-def test_what_a_task_is_to_do_runs_no_code(tmp_path: Path) -> None:
-    """Whatever is in the folder, with a checksum that fits: it is damaged, and that is all."""
-    claims, ran = Claims.put(str(tmp_path), [TaskInput(0, 7, 1, 99, {})]), tmp_path / "ran"
-    path, claimed = tmp_path / f"{claims.job}-0", tmp_path / f"{claims.job}.3"
-    blocks = "[[0, [], []]]"
-    heads = ["", "{}", "[]", "7", "[0]", f"[0,7,1,99,false,[[0,5]],{blocks}]", f"[0,7,1,99,false,[7],{blocks}]"]
-    heads += [f"[0,7,1,99,false,[],{each}]" for each in ("[[9,[],[]]]", '[["a",[],[]]]', "[[0,[],[9]]]", "[" * 99999)]
-    contents = [pickle.dumps(Runs(f"open({str(ran)!r}, 'w')")), b"", bytes(4)]
-    contents += [len(head).to_bytes(8, "little") + head.encode() for head in heads]
-    for content in contents:
-        path.write_bytes(checksum.seal(content, of=claims.job.encode()))
-        with pytest.raises(CepError, match="which one task handed to another, is missing or damaged"):
-            taken(claims)
-        claimed.unlink()
-    assert not ran.exists()
-
-
-def test_what_a_task_is_to_do_comes_as_it_was(tmp_path: Path) -> None:
+def test_what_a_task_is_to_do_comes_as_it_was() -> None:
     blocks = [
         HandedBlock(1, 0, "e", 7, "f", b"rows"),
         HandedBlock(1, 2, "Kälte", 1 << 40, None, b""),
@@ -106,10 +69,9 @@ def test_what_a_task_is_to_do_comes_as_it_was(tmp_path: Path) -> None:
     every = HandedBlocks.of(blocks)
     for world, some in ((blocks, every), (every[1:3], ()), ((), blocks[:1])):
         asked = TaskInput(4, 7, 1, 99, {0: BucketInput(5, some), 3: BucketInput(0, ())}, world, True)
-        found = taken(Claims.put(str(tmp_path), [asked]))
-        assert found is not None and [*found.world] == [*world]
+        found = TaskInput.unpacked(asked.packed())
+        assert [*found.world] == [*world]
         assert {bucket: (one.version, [*one.blocks]) for bucket, one in found.buckets.items()} == {
             bucket: (one.version, [*one.blocks]) for bucket, one in asked.buckets.items()
         }
         assert (found.number, found.batch, found.stage, found.watermark, found.writes) == (4, 7, 1, 99, True)
-        (tmp_path / next(path.name for path in tmp_path.iterdir())).unlink()

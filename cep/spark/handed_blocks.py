@@ -168,27 +168,6 @@ class HandedBlocks(Sequence[HandedBlock]):
         rows = held if isinstance(held, bytes) else FilePart(held, offset, length, total)
         return HandedBlock(stage, bucket, name or "", place, self._texts[source], rows)
 
-    def written(self) -> tuple[list[Any], list[bytes]]:
-        """Serialize the blocks as a JSON value and a list of bytes, without data that they do not use."""
-        _, (numbers, texts, holders) = self.__reduce__()
-        described = [one if isinstance(one, str) else len(one) for one in holders]
-        body = [np.ascontiguousarray(numbers).tobytes(), *(one for one in holders if isinstance(one, bytes))]
-        return [len(self), texts, described], body
-
-    @classmethod
-    def read(cls, described: Sequence[Any], body: memoryview) -> tuple[HandedBlocks, int]:
-        """Read blocks from the beginning of `body`. Return them and their number of bytes. ValueError: bytes are
-        missing."""
-        count, texts, holders = described
-        size = _NONE.itemsize * len(_NONE) * count
-        numbers, held = np.frombuffer(body[:size], np.int64).reshape(len(_NONE), count), list[bytes | str]()
-        for one in holders:
-            held.append(one if isinstance(one, str) else bytes(body[size : size + one]))
-            size += 0 if isinstance(one, str) else one
-        if size > len(body):
-            raise ValueError("bytes are missing")
-        return cls(numbers, tuple(texts), tuple(held)), size
-
     def __reduce__(self) -> tuple[Callable[..., HandedBlocks], tuple[Any, ...]]:
         """Pickle the blocks without data that they do not use."""
         numbers = self._numbers.copy()

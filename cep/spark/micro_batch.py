@@ -276,9 +276,11 @@ class MicroBatch:
         """
         handed, sent, count = self._query.work.handed, self._query.sent, len(tasks)
         assert handed is not None, "tasks share a folder"
-        claims = Claims.put(handed, tasks)
-        jobs = self._query.context.parallelize(range(count), count)
-        found: list[TaskOutput] = jobs.mapPartitions(lambda some: _done(sent, claims, some)).collect()
+        context, claims = self._query.context, Claims.put(handed, tasks)
+        inputs = context.broadcast([one.packed() for one in tasks])
+        jobs = context.parallelize(range(count), count)
+        found: list[TaskOutput] = jobs.mapPartitions(lambda some: _done(sent, inputs, claims, some)).collect()
+        inputs.destroy()
         return found
 
     def _took(self, stage: int, done: TaskOutput) -> None:
@@ -317,10 +319,9 @@ def every(
     raise CepError("a task was lost", hint="the same command goes on from the checkpoint", code="failed")
 
 
-def _done(sent: Broadcast[PackedWork], claims: Claims, some: Iterable[int]) -> list[TaskOutput]:
-    work, found = sent.value.work(), list[TaskOutput]()
-    for task in some:
-        asked = claims.claim(task, work.keeps)
-        if asked is not None:
-            found.append(run_task(work, asked))
-    return found
+def _done(
+    sent: Broadcast[PackedWork], inputs: Broadcast[list[bytes]], claims: Claims, some: Iterable[int]
+) -> list[TaskOutput]:
+    work = sent.value.work()
+    places = (claims.claim(task, work.keeps) for task in some)
+    return [run_task(work, TaskInput.unpacked(inputs.value[place])) for place in places if place is not None]

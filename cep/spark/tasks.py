@@ -104,6 +104,16 @@ class TaskInput:
     world: Sequence[HandedBlock] = ()
     writes: bool = False
 
+    def packed(self) -> bytes:
+        """Pickle the input, so that a worker that gets those of all tasks need not unpickle the others."""
+        return pickle.dumps(self)
+
+    @staticmethod
+    def unpacked(data: bytes) -> TaskInput:
+        """Return the input of a task from a broadcast of Spark."""
+        asked: TaskInput = pickle.loads(data)
+        return asked
+
 
 @dataclass(frozen=True, slots=True)
 class TaskOutput:
