@@ -198,13 +198,13 @@ class Pass:
 
 
 PASSES = (
-    Pass("safe", _safe, "refuses rules with a variable that nothing binds; the other passes go on without them"),
-    Pass("binarise", _binarise, "makes nodes of two sides; equal ones are one, conditions go where they are decided"),
-    Pass("order", _order, "puts nodes and events in the order in which they run; a cycle is a group"),
-    Pass("types", _types, "finds the type of every column, a cycle's by a fixpoint; checks conditions, keys and heads"),
-    Pass("alerts", _alerts, "checks the places of alerts, now that their types are known"),
-    Pass("horizon", _horizon, "finds the inputs, the nodes that have instants only, and when goals may forget", True),
-    Pass("lint", _lint, "warns of code that is valid but hardly intended", True),
+    Pass("safe", _safe, "refuses rules with a variable that nothing binds; the other passes run without them"),
+    Pass("binarise", _binarise, "makes nodes with two inputs, merges equal ones, and places each condition"),
+    Pass("order", _order, "sorts nodes and events in the order of execution; a cycle is a group"),
+    Pass("types", _types, "infers column types, in cycles by a fixpoint; checks conditions, keys and heads"),
+    Pass("alerts", _alerts, "checks the places of alerts, for which it needs types"),
+    Pass("horizon", _horizon, "finds the inputs, the nodes of instants, and when goals may drop rows", True),
+    Pass("lint", _lint, "warns of valid code that is probably a mistake", True),
 )
 """The passes in the order in which they run. `partition` (`cep.plan.partition`) runs on the finished plan, at first
 use."""
