@@ -203,7 +203,7 @@ PASSES = (
     Pass("order", _order, "sorts nodes and events in the order of execution; a cycle is a group"),
     Pass("types", _types, "infers column types, in cycles by a fixpoint; checks conditions, keys and heads"),
     Pass("alerts", _alerts, "checks the places of alerts, for which it needs types"),
-    Pass("horizon", _horizon, "finds the inputs, the nodes whose rows are all instants, and when goals may drop rows", True),
+    Pass("horizon", _horizon, "finds inputs, nodes whose rows are all instants, and when goals may drop rows", True),
     Pass("lint", _lint, "warns of valid code that is probably a mistake", True),
 )
 """The passes in the order in which they run. `partition` (`cep.plan.partition`) runs on the finished plan, at first
