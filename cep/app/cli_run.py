@@ -233,7 +233,6 @@ def _sourced(options: RunOptions) -> _Sourced:
     """Compile the program and open its input, without reading it. Raises CepError if an option is wrong."""
     from cep.app.durations import duration, idle_seconds, refuse, selected
     from cep.app.knowledge_updates import is_stream, knowledge_updates
-    from cep.app.things import ThingsFollower, check_refreshed
     from cep.connectors.brokers.sending import is_topic
     from cep.connectors.brokers.sources import Sources
     from cep.connectors.files import sizes
@@ -306,7 +305,6 @@ def _sourced(options: RunOptions) -> _Sourced:
     live = [name for name in options.knowledge.updates if is_stream(name)]
     if [*live, *(one.path for one in found)].count("-") > 1:
         raise refuse("standard input is named twice", "it holds either events or changes of the knowledge")
-    check_refreshed(options.knowledge.files, any(size is None for size in sizes(found)))
     stored = all(size is not None for size in sizes(found)) and not live
     silence = None if options.source.idle is None else idle_seconds(options.source.idle, stored)
     if stored and rows is None:
@@ -320,7 +318,11 @@ def _sourced(options: RunOptions) -> _Sourced:
         read = read.as_they_stand
     readers = None if dealt is None else dealt.readers
     batches = open_batches(read, options.source.batch, schemas, silence, lost, readers=readers)
-    batches = ThingsFollower(options.knowledge.files, source.known, None, False, options.log).followed(batches)
+    if options.knowledge.files:
+        from cep.app.things import ThingsFollower, check_refreshed
+
+        check_refreshed(options.knowledge.files, any(size is None for size in sizes(found)))
+        batches = ThingsFollower(options.knowledge.files, source.known, None, False, options.log).followed(batches)
     if engine.revises:
         batches = changes_of(batches)
     return _Sourced(engine, shown, derived, batches, changes, found, (since, until), rows, dealt)
