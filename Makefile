@@ -57,7 +57,7 @@ help:
 	@echo 'make checked    random programs with every index of the compiled kernels checked'
 	@echo 'make check      ruff, mypy --strict, import-linter'
 	@echo 'make docs       the documentation as a site, in build/site; a warning is an error'
-	@echo 'make bench      the table of benchmarks'
+	@echo 'make bench      the tables of benchmarks'
 	@echo 'make fuzz       random programs against the reference, FUZZ=$(FUZZ) times as many'
 	@echo 'make soak       a stream on Spark, watched for SOAK=$(SOAK) minutes: are memory and state bounded?'
 	@echo 'make kills      runs on Spark that are killed 20 times, 200 random programs, 200 times Ctrl-C'
@@ -123,6 +123,8 @@ docs: $(VENV)/.docs
 
 bench: $(VENV)/.run $(VENV)/.kernels
 	@$(BIN)/python -m benchmarks
+	@$(BIN)/python -m benchmarks.small
+	@$(BIN)/python -m benchmarks.peers
 
 fuzz: $(VENV)/.test
 	@SEMCEP_FUZZ=$(FUZZ) $(BIN)/python -m pytest -q -n $(WORKERS) --timeout 7200 tests/test_equivalence.py tests/test_closure.py \
