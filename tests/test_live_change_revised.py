@@ -27,6 +27,7 @@ from tests.test_live_change import (
     drawn,
     lines,
     started,
+    taken_in,
     versions_of,
 )
 from tests.test_live_change_options import has_come
@@ -181,8 +182,6 @@ def test_what_cannot_be_revised_by_two_programs_is_refused(tmp_path: Path) -> No
     answer = server.put(text.replace("silent(F)", "silent(F, F)"))
     assert answer.status_code == 409 and "`silent` cannot have other attributes" in answer.text, answer.text
     assert "nothing has changed" in answer.text
-    shadow = server.ask("PUT", "/shadow", content=text, headers={"Content-Type": "text/plain"})
-    assert shadow.status_code == 409 and "with --revise there is no shadow" in shadow.text, shadow.text
     often = 'ALERT often ON often(f: F, n: N) WHERE N > 1 TITLE "{F}" FOR 5 s KEYED BY F.\n'
     assert server.put(text + often).status_code == 200
     busy = server.put(text)
@@ -200,7 +199,6 @@ def test_what_cannot_be_revised_by_two_programs_is_refused(tmp_path: Path) -> No
     ("options", "message"),
     [
         (("--explain",), "with --revise and --explain"),
-        (("--lateness-by", "fridge", "--lateness", "1s"), "with --revise and --lateness-by"),
         (("--knowledge", "some.ttl", "--knowledge-updates", "some.trig"), "--knowledge-updates"),
     ],
 )
@@ -212,4 +210,39 @@ def test_options_that_do_not_go_with_a_change_say_so(tmp_path: Path, options: tu
     server = Editable("--input", "reading=-", *arguments, *REVISE, *places)
     answer = server.put(SMALL.text.replace("2 s", "3 s"))
     assert answer.status_code == 409 and message in answer.text, answer.text
+    assert server.end(signal.SIGTERM) == 0
+
+
+def test_a_shadow_is_compared_with_what_is_left(tmp_path: Path) -> None:
+    server = Editable("--input", "reading=-", *started(tmp_path, SMALL), *REVISE)
+    say(server, written([((0, "milk", 1.0), True)]))
+    until(partial(has_come, server, EIGHT), "it has come as far", every=0.1)
+    new = SMALL.text.replace("B > A + 0", "B > A + 2")
+    answer = server.ask("PUT", "/shadow", content=new, headers={"Content-Type": "text/plain"})
+    assert answer.status_code == 200, answer.text
+    said = [((10**6, "milk", 5.0), True), ((10**6, "fish", 5.0), True), ((2 * 10**6, "fish", 6.0), True)]
+    say(server, written(said))
+
+    def rising() -> dict[str, int]:
+        found: dict[str, int] = server.ask("GET", "/shadow").json()["events"]["rising"]
+        return found
+
+    until(lambda: (rising()["same"], rising()["gone"]) == (1, 1), "milk in both, fish in one", every=0.1)
+    say(server, written([((10**6, "milk", 5.0), False), ((10**6, "fish", 5.0), False)]))
+    until(lambda: (rising()["same"], rising()["gone"]) == (0, 0), "all is withdrawn", every=0.1)
+    assert server.ask("POST", "/shadow/promote").status_code == 200
+    assert server.ask("GET", "/program").json()["files"] == {"rules.cep": new}
+    assert server.end(signal.SIGTERM) == 0
+
+
+def test_with_a_time_of_each_key_both_programs_read_the_same(tmp_path: Path) -> None:
+    two = SMALL.text + "event door(fridge: string) TIME time.\nopened(F) <- door(F) UNLESS reading(F, _) WITHIN 1 s.\n"
+    arguments = started(tmp_path, SMALL)
+    (tmp_path / "rules.cep").write_text(two)
+    server = Editable("--input", "-", *arguments, *REVISE, "--lateness-by", "fridge", "--lateness", "1s")
+    say(server, written([((0, "milk", 1.0), True), ((3 * 10**6, "milk", 2.0), True)]))
+    taken_in(server, 2)
+    refused = server.put(SMALL.text)
+    assert refused.status_code == 409 and "must read the same events, which time follows" in refused.text, refused.text
+    assert server.put(two.replace("B > A + 0", "B > A + 1")).status_code == 200
     assert server.end(signal.SIGTERM) == 0

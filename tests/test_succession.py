@@ -3,6 +3,7 @@ change, and the new one afterwards, however late records come, and wherever the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -11,6 +12,7 @@ from random import Random
 import polars as pl
 import pytest
 
+from cep.app.knowledge_updates import KnowledgeUpdates
 from cep.compile import CompiledProgram, CompileOptions, compiled
 from cep.connectors.alerts.lifecycle import AlertChange, AlertLifecycle, resolved
 from cep.connectors.alerts.listener import AlertListener
@@ -26,6 +28,7 @@ from cep.runtime.options import EngineOptions
 from cep.runtime.output import Frames
 from cep.runtime.prior_state import PriorState
 from cep.runtime.run_stats import RunStats
+from cep.server.shadow import Shadow
 from cep.server.warming import OpenRows
 from cep.succession import Successor, cuts_between
 from tests.live_programs import BEGINNING, END, Result, RevisedRules, Row, Rules, expected_of
@@ -100,11 +103,9 @@ class Run:
                     assert before is None or (before[-1] is None and before[:-1] == told[:-1] and told[-1] is not None)
                     self.told[key] = told
 
-    def change(self, text: str) -> Frames | None:
-        """Another program takes over, as a server has it do; None: the former one still revises."""
+    def successor(self, text: str) -> tuple[Successor, Mapping[str, pl.DataFrame]]:
+        """Return an engine of another program that can take over, and the rows of its alerts on fluents that hold."""
         old = self.engine
-        if isinstance(old, Successor) and old.former is not None:
-            return None
         warm = Engine(program(text, self.alerts), replace(self.options, final=True))
         rows = OpenRows([(one.table, one.ends, one.arguments) for one in warm.alerts if one.ends is not None])
         for batch in self.batches:
@@ -112,9 +113,16 @@ class Run:
             rows.take(warm.advance(warm.reached))
         rows.take(warm.advance(old.stable))
         prior = PriorState(old.state_for_another(), warm=PriorState(warm.snapshot()))
-        new = Successor(program(text, self.alerts), replace(self.options, before=prior))
+        return Successor(program(text, self.alerts), replace(self.options, before=prior)), rows.open()
+
+    def change(self, text: str) -> Frames | None:
+        """Another program takes over, as a server has it do; None: the former one still revises."""
+        old = self.engine
+        if isinstance(old, Successor) and old.former is not None:
+            return None
+        new, holding = self.successor(text)
         self.cuts = cuts_between(old, new, self.cuts)
-        given = new.take_over(old, {"rules.cep": self.versions[-1][0]}, self.cuts, rows.open())
+        given = new.take_over(old, {"rules.cep": self.versions[-1][0]}, self.cuts, holding)
         self.versions.append((text, old.watermark))
         self.engine = new
         self.take(given, new.shown)
@@ -187,7 +195,9 @@ def test_what_is_told_is_what_each_program_derives_in_its_time(seed: int) -> Non
         return each.text.replace("TIME time", "TIME time KEY fridge") if keyed else each.text
 
     rules = [RevisedRules.draw(random)]
-    run = Run(text(rules[0]), EngineOptions(revise=length, lateness=lateness, begins=True))
+    by = random.choice((None, None, "fridge"))
+    options = EngineOptions(revise=length, lateness=lateness, begins=True, lateness_by=by)
+    run = Run(text(rules[0]), options)
     records, changes = Records(random, length, keyed), 0
     for number in range(60):
         run.push(records.batch(run.there))
@@ -374,6 +384,35 @@ def test_alerts_are_those_of_each_program_in_its_time(seed: int) -> None:
             assert len(set(revisions)) == len(revisions), "each change of an alert is told once"
     assert changes and withdrawn
     follower.outbox.close()
+
+
+@pytest.mark.parametrize("seed", seeds(24))
+def test_a_shadow_compares_what_is_left(seed: int) -> None:
+    random = Random(seed)
+    length = random.choice((2, 4, 12)) * SECOND
+    texts = [each.text for each in RevisedRules.edits(random, 1)]
+    run, records = Run(texts[0], EngineOptions(revise=length, begins=True)), Records(random, length)
+    for _ in range(random.randrange(1, 15)):
+        run.push(records.batch(run.there))
+    shadow = Shadow(run.engine, run.successor(texts[1])[0], {}, KnowledgeUpdates(()))
+    compared = 0
+    for _ in range(40):
+        batch = records.batch(run.there)
+        shadow.take(Batch({"reading": table(batch)}, [], []), run.push(batch))
+        assert shadow.failed is None
+        left: list[Counter[Result]] = []
+        for text in texts:
+            rows = results(text, run.there, run.engine.watermark)
+            left.append(Counter(row for row in rows if shadow.since < row[-1] < END))
+        shown = shadow.shown(0)["events"]
+        for name in {row[0] for row in left[0] | left[1]}:
+            old, new = (Counter({row: n for row, n in rows.items() if row[0] == name}) for rows in left)
+            told = shown[name]
+            assert told["same"] == (old & new).total()
+            assert told["gone"] + told["moved"] == (old - new).total()
+            assert told["appeared"] + told["moved"] == (new - old).total()
+            compared += (old | new).total()
+    assert compared
 
 
 def test_the_former_program_reads_what_the_new_one_does_not() -> None:

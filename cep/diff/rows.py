@@ -46,6 +46,10 @@ class DerivedRows:
             for row in _rows(table):
                 own[row] = 1
 
+    def changes(self) -> dict[str, Counter[Row]]:
+        """Return how often each row was added, less how often it was withdrawn."""
+        return self._counts
+
     def rows(self) -> dict[str, Counter[Row]]:
         """Return the remaining rows, by event, fluent and alert table."""
         return {name: +counts for name, counts in self._counts.items() if +counts}

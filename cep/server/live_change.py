@@ -195,7 +195,6 @@ class LiveProgram:
         An empty `author` means that the server restarts it, which is not recorded as an action.
         """
         with self._alone():
-            self._refuse_shadow()
             with self._prepared(texts) as new:
                 warnings = new.warnings
                 self._keep_shadow(texts)
@@ -211,21 +210,11 @@ class LiveProgram:
     def check_shadow(self) -> None:
         """Raise CepError if the files of `--shadow` can never be a shadow of this program."""
         self.check_changeable("--shadow")
-        try:
-            self._refuse_shadow()
-        except ChangeRefused as error:
-            raise refuse(f"--shadow: {error}") from None
         source = program_source(self._options, None, self._program.known, self._options.server.shadow, later=True)
         try:
             self._refuse_other_input(Engine(source.compiled(alerts=True), self._program.running))
         except ChangeRefused as error:
             raise refuse(f"--shadow: {error}") from None
-
-    def _refuse_shadow(self) -> None:
-        """Raise ChangeRefused if this program cannot have a shadow."""
-        if self._program.engine.withdraws:
-            text = "with --revise there is no shadow: results may be withdrawn after the shadow has compared them"
-            raise ChangeRefused(409, text)
 
     def check_changeable(self, option: str) -> None:
         """Raise CepError if `option` requires changes of the program, which can never change while it runs."""
@@ -504,8 +493,12 @@ class LiveProgram:
         if (service := options.knowledge.service) is not None:
             why = f"its knowledge has the Things of {service}, which may change, and a new program would not know when"
             raise ChangeRefused(409, f"{why}: {restart}")
-        if program.engine.withdraws:
-            self._refuse_revised(restart)
+        if program.engine.withdraws and options.retention.explain:
+            why = "with --revise and --explain the server can keep the origins of only one program"
+            raise ChangeRefused(409, f"{why}: {restart}")
+        if program.engine.withdraws and options.knowledge.updates:
+            why = "with --revise the former program would still need the knowledge before the change, which changes by "
+            raise ChangeRefused(409, f"{why}--knowledge-updates: {restart}")
         if run.failed is not None or run.interrupt.signal:
             raise ChangeRefused(409, f"the program has ended: {run.failed or 'the server stops'}")
         if self._run.service.ended:
@@ -515,24 +508,13 @@ class LiveProgram:
                 409, "the program still takes the input from before its start: try again in a moment", busy=True
             )
 
-    def _refuse_revised(self, restart: str) -> None:
-        """Raise ChangeRefused if the program cannot be replaced while its results may still be revised."""
-        options, running = self._options, self._program.running
-        if options.retention.explain:
-            raise ChangeRefused(
-                409, f"with --revise and --explain the server can keep the origins of only one program: {restart}"
-            )
-        if options.knowledge.updates:
-            why = "with --revise the former program would still need the knowledge before the change, which changes by "
-            raise ChangeRefused(409, f"{why}--knowledge-updates: {restart}")
-        if running.lateness_by is not None:
-            why = "with --revise and --lateness-by the two programs would have different times"
-            raise ChangeRefused(409, f"{why}: {restart}")
-
     def _refuse_other_results(self, engine: Engine) -> None:
         """Raise ChangeRefused if the current program's results cannot be revised after the new program has taken
         over."""
         before = self._program.engine
+        if self._program.running.lateness_by is not None and engine.inputs != before.inputs:
+            text = "with --revise and --lateness-by the new program must read the same events, which time follows"
+            raise ChangeRefused(409, f"{text}; {_BEHIND}. End the server, and start it with the new program")
         again = f"{_BEHIND}. Give it another name, or end the server, and start it with the new program"
         for name in sorted(before.outputs.keys() & engine.outputs.keys()):
             one, other = before.outputs[name], engine.outputs[name]

@@ -131,13 +131,23 @@ class Shadow:
         }
 
     def _add(self, side: int, derived: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema]) -> None:
-        """Add the rows of a step. Intervals of fluents are added when they have ended."""
+        """Add the rows of a step that end after the shadow began. Intervals of fluents are added when they have ended.
+
+        A row that one program withdraws after both had derived it is a difference from then on.
+        """
         found = DerivedRows()
         for name, table in derived.items():
             if name in schemas and table.height:
-                found.add({name: table.filter(pl.col("end").is_not_null())})
-        for name, rows in found.rows().items():
-            self._rows[side].setdefault(name, Counter()).update(rows)
+                found.add({name: table.filter(pl.col("end") > self.since)})
+        for name, rows in found.changes().items():
+            own, other = (self._rows[each].setdefault(name, Counter()) for each in (side, 1 - side))
+            for row, number in rows.items():
+                own[row] += number
+                if own[row] <= 0:
+                    number = -own.pop(row)
+                    if number:
+                        other[row] += number
+                        self._same[name] -= number
 
     def _cancel(self, name: str) -> None:
         """Remove the rows that both programs have derived. Both engines have reached the same watermark."""
@@ -152,7 +162,8 @@ class Shadow:
         for own in (old, new):
             if len(own) > MOST:
                 for row in sorted(own, key=row_key)[: len(own) - MOST]:
-                    self._left_out[name] += own.pop(row)
+                    if row[1] <= self._served.stable:
+                        self._left_out[name] += own.pop(row)
 
     def _document(self, difference: Difference) -> dict[str, Any]:
         name = difference.event
