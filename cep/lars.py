@@ -239,9 +239,7 @@ class _Run:
                 )
             found[name] = tuple(map(grown, before, types))
         for name in found.keys() & self.program.derived:
-            raise CepError(
-                f"`{name}` is derived, and does not come in", hint="another name for one of them", code="unknown"
-            )
+            raise CepError(f"`{name}` is derived, and does not come in", hint="rename one of them", code="unknown")
         return found
 
     def _declared(self) -> LarsProgram:

@@ -112,16 +112,20 @@ def test_pending_time_survives_a_start(tmp_path: Path) -> None:
     "statement, message, hint",
     [
         ('ALERT a ON reading(S, L) TITLE "x".', "the alert `a` has no duration", "`FOR 3 h`"),
-        ('ALERT a ON reading(S, L) TITLE "x" FOR 3 h KEEP 1 h.', "`KEEP` is for alerts on fluents", "lengthen `FOR`"),
+        (
+            'ALERT a ON reading(S, L) TITLE "x" FOR 3 h KEEP 1 h.',
+            "only alerts on fluents can have `KEEP`",
+            "make `FOR` longer",
+        ),
         (
             'ALERT a ON flood(S) TITLE "x" SEVERITY "Severe" ESCALATE "Minor" AFTER 1 h.',
-            'an alert escalates to a graver severity than "Severe", this is "Minor"',
+            'an alert must escalate to a higher severity than "Severe", but this is "Minor"',
             "`Extreme`, `Severe`, `Moderate`",
         ),
         (
             'ALERT a ON flood(S) TITLE "x" ESCALATE "Minor" AFTER 1 h, "Severe" AFTER 30 min.',
-            "this is not later than what is before it",
-            "times count from when the alert fired",
+            "this time is not later than the one before it",
+            "count each time from when the alert fires",
         ),
         (
             'ALERT a ON reading(S, L) TITLE "x" FOR 3 h KEYED BY S LABELS level: L.',
@@ -131,13 +135,13 @@ def test_pending_time_survives_a_start(tmp_path: Path) -> None:
         ('ALERT a ON flood(S) TITLE "x" LABELS site: X.', "`X` of a label is not bound by the event", "name it in"),
         (
             'ALERT a ON flood(S) TITLE "x" LABELS severity: "high".',
-            "the label `severity` is one that every alert has",
+            "every alert already has the label `severity`",
             "`alert_severity`",
         ),
         (
             'ALERT a ON flood(S) TITLE "x" RUNBOOK "http://x.org/{S}".',
-            "a runbook is an address that begins with `https://`",
-            "the host is written out",
+            "a runbook must be an address that begins with `https://`",
+            "the host cannot be a variable",
         ),
         ('ALERT a ON flood(S) TITLE "x" INHIBITED BY fload(S).', "there is no alert or fluent `fload`", "`flood`"),
         (
@@ -149,13 +153,13 @@ def test_pending_time_survives_a_start(tmp_path: Path) -> None:
         (
             'ALERT a ON flood(S) TITLE "x" INHIBITED BY a(s: S).',
             "alerts inhibit each other in a circle: `a`, `a`",
-            "leave one of them out",
+            "remove one of them",
         ),
         (
             """ALERT a ON flood(S) TITLE "x" INHIBITED BY b(s: S). ALERT b ON flood(S) TITLE "x" INHIBITED BY c(S).
             ALERT c ON flood(S) TITLE "x" INHIBITED BY a.""",
             "alerts inhibit each other in a circle: `c`, `a`, `b`, `c`",
-            "leave one of them out",
+            "remove one of them",
         ),
         (
             'ALERT a ON flood(S) TITLE "x". ALERT b ON flood(S) TITLE "x" INHIBITED BY a(station: S).',
@@ -164,8 +168,8 @@ def test_pending_time_survives_a_start(tmp_path: Path) -> None:
         ),
         (
             'ALERT a ON flood(S) TITLE "x". ALERT b ON flood(S) TITLE "x" INHIBITED BY a(S, 3).',
-            "the alert `a` has 1 in its key, here 2",
-            "`a` alone is for any key",
+            "the alert `a` has 1 in its key, but here it has 2",
+            "`a` alone means any key",
         ),
         (
             'ALERT a ON reading(S, L) TITLE "x" FOR 1 h KEYED BY L INHIBITED BY flood(S).',
@@ -177,10 +181,14 @@ def test_pending_time_survives_a_start(tmp_path: Path) -> None:
             "an alert has no value",
             "`INHIBITED BY a(..)`",
         ),
-        ('ALERT a ON flood(S) TITLE "x" RUNBOOK "{S}".', "a runbook is an address that begins with `https://`", "host"),
+        (
+            'ALERT a ON flood(S) TITLE "x" RUNBOOK "{S}".',
+            "a runbook must be an address that begins with `https://`",
+            "host",
+        ),
         (
             'ALERT a ON flood(S) TITLE "x" RUNBOOK "https://{S}/x".',
-            "a runbook is an address that begins with `https://`",
+            "a runbook must be an address that begins with `https://`",
             "host",
         ),
     ],

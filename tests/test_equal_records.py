@@ -135,7 +135,7 @@ def test_a_derived_event_may_be_distinct() -> None:
 
 
 def test_distinct_and_a_key_are_refused() -> None:
-    with pytest.raises(CepError, match="has a KEY or is DISTINCT, not both"):
+    with pytest.raises(CepError, match="cannot have both KEY and DISTINCT"):
         Engine.from_text("event a(x: int) TIME t KEY x DISTINCT.\ne(X) <- a(X).")
 
 

@@ -60,8 +60,8 @@ def test_times_of_day_of_frames() -> None:
     [
         ('t: time FORMAT "%M:%S"', "no hour", '"%H:%M"'),
         ('t: time FORMAT "%H%M" ZONE "Europe/Zurich"', "of no zone", 'local_time(end(), "Europe/Zurich")'),
-        ('t: duration FORMAT "%H:%M"', "count of a unit", 'of type time: `from: time FORMAT "%H:%M"`'),
-        ('t: time FORMAT "%d.%m. %H:%M"', "no year", "of facts also a time of day alone"),
+        ('t: duration FORMAT "%H:%M"', "FORMAT of a duration", 'of type time: `from: time FORMAT "%H:%M"`'),
+        ('t: time FORMAT "%d.%m. %H:%M"', "no year", "a fact may have a time of day alone"),
     ],
 )
 def test_what_is_no_time_of_day_is_told(declared: str, message: str, hint: str) -> None:

@@ -147,7 +147,7 @@ def test_meters_write_both_ends_of_an_interval(tmp_path: Path) -> None:
         table = pl.concat([batch.tables["m"] for batch in batches if batch.tables])
         assert table["start"].to_list() == [ticks(each) for each in moments[:-1]]
         assert table["end"].to_list() == [ticks(each) for each in moments[1:]]
-    with pytest.raises(CepError, match="the order of records says nothing about those of a fluent"):
+    with pytest.raises(CepError, match="a fluent cannot have `FOLD order`"):
         Engine.from_text(f"fluent m(x: int) START von END bis {form}.\nn(X) <- e(X).\n")
 
 

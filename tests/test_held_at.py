@@ -211,19 +211,19 @@ initiate at(P) = X <- go(P, X).
 
 MISTAKES = [
     ("held(on(P), N)", "`held` asks what holds at a time, and `N` is an int"),
-    ("held(on(P), Q)", "`Q` is not bound: `held` asks at a time that is known"),
+    ("held(on(P), Q)", "`Q` is not bound, but `held` needs a known time"),
     ("not held(on(P), Q)", "`Q` is not bound"),
-    ("held(on(P))", "`held` asks of a fluent and a time, here it has 1 arguments"),
-    ("held(T, on(P))", "`held` asks of a fluent first, then of a time"),
-    ("held(dark, T)", "`held` asks of a fluent first, then of a time"),
+    ("held(on(P))", "`held` needs a fluent and a time, but here it has 1 arguments"),
+    ("held(T, on(P))", "`held` needs a fluent first, then a time"),
+    ("held(dark, T)", "`held` needs a fluent first, then a time"),
     ("held(om(P), T)", "`om` is not declared: there is no fluent of that name"),
     ("held(on(P, P), T)", "here it has 2 arguments"),
     ("held(at(P), T)", "fluent `at` has a value"),
     ("held(on(P) = 3, T)", "fluent `on` has no value: it holds or does not"),
     ("held(not on(P), T)", "`not` stands before `held`"),
-    ("held(on(upper(P)), T)", "a fluent is asked with variables and constants"),
+    ("held(on(upper(P)), T)", "the arguments of a fluent must be variables or constants"),
     ("(held(on(P), T) or N = 3)", "the fluent `on` cannot stand among alternatives"),
-    ("N = if(held(on(P), T), 1, 2)", "the fluent `on` is neither a value nor a function here"),
+    ("N = if(held(on(P), T), 1, 2)", "the fluent `on` cannot be used as a value or a function here"),
     ("held(at(P) = X, Q), held(at(P) = Q, T), X = a", "`held` asks what holds at a time, and `Q` is a string"),
 ]
 
@@ -239,7 +239,7 @@ def test_mistakes(condition: str, message: str) -> None:
 def test_formulas_ask_by_their_own_operators() -> None:
     with pytest.raises(CepError) as raised:
         Engine.from_text(BASE + "fluent d(p: string). d(P) WHILE on(P) WHERE held(on(P), 3).")
-    assert "`held` is asked when events happen" in str(raised.value)
+    assert "`held` can stand only in a WHERE of an event rule" in str(raised.value)
     assert "ONCE[5 s, 5 s]" in str(raised.value)
 
 

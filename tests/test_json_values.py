@@ -54,7 +54,7 @@ def test_numbers_in_quotes_are_numbers_where_it_is_declared() -> None:
     assert reasons == ["v: expected float, found `x`", "v: expected float, found a boolean"]
     _, reasons = values("event q(v: float) TIME t.", [{"t": 1, "v": "2.5"}])
     assert reasons[0].endswith("or is declared `v: float QUOTED`")
-    with pytest.raises(CepError, match="QUOTED is about numbers, this is of type string"):
+    with pytest.raises(CepError, match="QUOTED is for numbers, but this attribute is of type string"):
         parse("event q(v: string QUOTED).")
 
 
@@ -84,7 +84,7 @@ def test_elements_of_lists_have_numbers_from_0_on() -> None:
     assert values("event p(v: float? FROM a[0][1]) TIME t.", nested)[0] == [2.0]
     assert values("event p(v: float? FROM a[1].b[0]) TIME t.", nested)[0] == [3.0]
     for source in ("topic[0.5]", "a[1.5]"):
-        with pytest.raises(CepError, match="is not a place of a value"):
+        with pytest.raises(CepError, match="is not a valid path of a value"):
             parse(f"event p(v: float FROM {source}).")
     assert parse('event p(v: float FROM "Flow [m3/s]").').statements
 

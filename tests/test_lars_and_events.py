@@ -218,11 +218,11 @@ def test_a_circle_through_both_is_refused() -> None:
             "jam(R) :- reading(R, S).",
             "is declared as an input event, and derived here",
         ),
-        ("", "event accident(road: int). jam :- accident(R).", "`accident` is declared otherwise at p.lars:1:1"),
+        ("", "event accident(road: int). jam :- accident(R).", "`accident` is declared differently at p.lars:1:1"),
         (
             "fluent open(r: string). initiate open(R) <- accident(R).",
             "jam(R) :- open(R).",
-            "`open` is a fluent of another file, and LARS asks events, each an atom of its tick\n"
+            "`open` is a fluent of another file, but LARS can ask only for events\n"
             "    jam(R) :- open(R).\n"
             "              ^^^^^^^\n"
             "hint: an event of its beginning, in that file, `begins_open(X1) <- BEGIN OF open(X1).`, or of what "
@@ -231,14 +231,18 @@ def test_a_circle_through_both_is_refused() -> None:
         (
             "open(R) WHILE accident(R) SINCE[0, 1 h] accident(R).",
             "jam(R) :- open(R).",
-            "`open` is a fluent of another file, and LARS asks events, each an atom of its tick",
+            "`open` is a fluent of another file, but LARS can ask only for events",
         ),
         (
             "slow(R) <- accident(R).",
             "jam(R) :- slow(R) in [3 #].",
             "`slow` is derived, and a window of tuples holds input only",
         ),
-        ("p(X) :- q(X).", "jam(R) :- accident(R), p(R).", "of what types the facts of `p` are is not written"),
+        (
+            "p(X) :- q(X).",
+            "jam(R) :- accident(R), p(R).",
+            "LARS asks for `p`, but the types of its facts are not declared",
+        ),
     ],
 )
 def test_what_contradicts_itself(rules: str, lars: str, told: str) -> None:
@@ -250,7 +254,7 @@ def test_what_several_files_of_lars_declare_is_declared_once() -> None:
     texts = {"a.lars": declared + POLICIES, "b.lars": declared + "stuck(R) :- slow(R, S) in [5], S < 5.0.\n"}
     found = run(texts, [event("slow", 1, "a", 2.0)])
     assert found.keys() == {"jam", "stuck"}
-    with pytest.raises(CepError, match=r"`slow` is declared otherwise at a.lars:1"):
+    with pytest.raises(CepError, match=r"`slow` is declared differently at a.lars:1"):
         run(texts | {"b.lars": "event slow(road: string) TIME time.\nstuck(R) :- slow(R) in [5].\n"}, [])
 
 

@@ -247,7 +247,7 @@ def test_hover(document: Document) -> None:
     assert "PARAM Hot = 7.0 IN 5..12 STEP 0.5." in said and "Above it food spoils." in said and "a float" in said
     assert "a duration" in document.hover("Patience.")
     assert "joins two events" in document.hover("SEQ")
-    assert "waits for a time" in document.hover("UNLESS")
+    assert "needs a time limit" in document.hover("UNLESS")
     assert "a text" in document.hover("string")
     assert document.hover("fridge: F") and "of `reading`" in document.hover("fridge: F")
     said = document.hover("site:keeps", 7)

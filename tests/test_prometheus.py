@@ -151,7 +151,7 @@ def test_infer_declares_metrics(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("declaration", "message"),
     [
-        ('FORMAT prometheus(metric: "")', "a metric has a name"),
+        ('FORMAT prometheus(metric: "")', "the name of the metric is empty"),
         ('FORMAT prometheus(measurement: "x")', "the options of prometheus are `metric`"),
     ],
 )

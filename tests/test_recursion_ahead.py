@@ -145,7 +145,7 @@ LOOKS_BACK_TOO = "p(K) WHILE a(K) OR ONCE[1 s, 1 s] q(K).\nq(K) WHILE b(K) OR EV
         ("p(K) WHILE on(K) UNTIL p(K) LASTING >= 1 s.", "LASTING is known late on the way"),
         (
             "p(K) WHILE on(K) AND EVENTUALLY[1 s, 1 s] p(K).\ninitiate on(K) <- b(K) WHERE p(K).",
-            "whether `p` holds is known at the end of the input only",
+            "`p` is known only at the end of the input",
         ),
     ],
 )

@@ -312,5 +312,5 @@ def test_a_key_is_printed() -> None:
 
 
 def test_records_of_fluents_have_no_key() -> None:
-    with pytest.raises(CepError, match="records of a fluent have no KEY"):
+    with pytest.raises(CepError, match="a fluent cannot have a KEY"):
         Engine.from_text("fluent on(m: string) START s END e KEY m.")

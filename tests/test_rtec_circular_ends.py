@@ -121,7 +121,7 @@ def test_ends_as_events_are_the_ends_of_occurrences(seed: int, monkeypatch: pyte
 
 def test_an_end_by_a_deadline_on_a_cycle_is_refused() -> None:
     program = NET + "fi(contract(M,C)=open, contract(M,C)=void, 5).\n"
-    with pytest.raises(CepErrors, match="what happens with `contract` depends on itself"):
+    with pytest.raises(CepErrors, match="the beginnings and ends of `contract` depend on themselves"):
         Engine.from_text(program, dialect="rtec", name="x.prolog")
 
 

@@ -60,8 +60,8 @@ def test_standard_input_line_by_line() -> None:
         ('event e(n: string) FORMAT influx(unit: "m").', "expected an option, found `unit`"),
         ('event e(n: string) FORMAT sensorthings(x: "m").', "sensorthings has no options"),
         ('event e(n: string) FORMAT senml(now: "today").', "`today` is not a time"),
-        ('event e(n: string) FORMAT influx(measurement: "").', "a measurement has a name"),
-        ("event e(n: string) FORMAT influx FORMAT senml.", "a second format of the records"),
+        ('event e(n: string) FORMAT influx(measurement: "").', "the name of the measurement is empty"),
+        ("event e(n: string) FORMAT influx FORMAT senml.", "the records have a second FORMAT"),
     ],
 )
 def test_a_format_is_declared_as_it_is(declaration: str, message: str) -> None:

@@ -127,11 +127,11 @@ def test_no_other_time_is_after_24() -> None:
     [
         ("TIME a, b, c", "the time has 3 columns, and no FORMAT"),
         ('TIME a, b, c FORMAT "%Y %m"', "the time has 3 columns, and a FORMAT of 2"),
-        ("TIME a, b FORMAT epoch s", "a count has one column"),
+        ("TIME a, b FORMAT epoch s", "a count since 1970 has only one column"),
         ('TIME a FORMAT csv(skip: "x")', "`x` is not a number of lines before the header"),
-        ('TIME a FORMAT csv(columns: ", ")', "there are no names of columns"),
-        ('TIME a FORMAT csv(columns: "a", units: 1)', "without a header no rows of units stand below it"),
-        ('TIME a FORMAT csv(comment: "")', "a comment begins with characters of ASCII"),
+        ('TIME a FORMAT csv(columns: ", ")', "`columns` names no column"),
+        ('TIME a FORMAT csv(columns: "a", units: 1)', "`units` needs a header, and `columns` replaces it"),
+        ('TIME a FORMAT csv(comment: "")', "a comment mark must be ASCII characters"),
         ('TIME a FORMAT csv(header: "a")', "expected an option, found `header`"),
     ],
 )

@@ -99,7 +99,7 @@ def test_declared_and_empty() -> None:
         ('opening(a, time("6:30")).', (2, 1), "`opening` has 3 arguments elsewhere, here it has 2", "one number"),
         ("opening(S, 1, 2) :- shop(S). shop(7).", (2, 9), "declared a string, here it is an int", "opening(shop"),
         ('opening(a, time("6:70"), time("18:00")).', (2, 17), "`6:70` is not a time of day", "`22:00`"),
-        ("fact opening(x: int).", (2, 1), "facts `opening` are declared twice", ""),
+        ("fact opening(x: int).", (2, 1), "`fact opening` is declared twice", ""),
     ],
 )  # fmt: skip
 def test_mistakes(facts: str, place: tuple[int, int] | None, message: str, hint: str) -> None:

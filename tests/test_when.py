@@ -228,7 +228,7 @@ def test_when_may_stand_before_the_time() -> None:
     assert [print_statement(each) for each in (*one.statements, *other.statements)][0:1] * 2 == [
         print_statement(each) for each in (*one.statements, *other.statements)
     ]
-    with pytest.raises(CepError, match="a second WHEN"):
+    with pytest.raises(CepError, match="the declaration has a second WHEN"):
         parse('event a(v: int) WHEN kind = "a" TIME t WHEN v > 1.')
 
 
@@ -267,12 +267,12 @@ def test_what_a_declaration_calls_missing_does_not_exist() -> None:
 @pytest.mark.parametrize(
     ("clause", "message"),
     [
-        ("WHEN kind = null", "a missing value is equal to nothing"),
-        ('WHEN x = "a"', "`x` is int, and is compared with a text"),
-        ('WHEN kind > "a"', "`>` compares numbers"),
+        ("WHEN kind = null", "a missing value never equals anything"),
+        ('WHEN x = "a"', "`x` is int, but is compared with a text"),
+        ('WHEN kind > "a"', "`>` compares only numbers"),
         ("WHEN kind", "expected `EXISTS`, `in` or a comparison, found `.`"),
         ("WHEN a[].b = 1, c[].d = 2", "`e` has values from two lists, `a` and `c`"),
-        ("WHEN a = 1 WHEN b = 2", "a second WHEN"),
+        ("WHEN a = 1 WHEN b = 2", "the declaration has a second WHEN"),
         ("TIME t WHEN a = 1 TIME ts", "expected `.`, found `TIME`"),
         ("WHEN a = 9007199254740993", "a number of more than 53 bits"),
         ("WHEN <http://example.org/a> = 1", "expected a column or a path"),
@@ -300,12 +300,12 @@ def test_formats_that_say_the_event_themselves_refuse_it(tmp_path: Path) -> None
     program = tmp_path / "p.cep"
     program.write_text("event e(x: float) WHEN y = 1.\nf(X) <- e(X).\n")
     for name, text, message in [
-        ("a.lp", "e x=1 1\n", "a line of InfluxDB says by its measurement"),
-        ("a.nt", "", "WHEN tests records, not observations in RDF"),
+        ("a.lp", "e x=1 1\n", "the measurement of an InfluxDB line decides"),
+        ("a.nt", "", "WHEN tests records, but RDF holds observations"),
     ]:
         (tmp_path / name).write_text(text)
         assert message in run("run", str(program), "--input", f"e={tmp_path / name}").stderr
-    with pytest.raises(CepError, match="records of a fluent have no WHEN"):
+    with pytest.raises(CepError, match="a fluent cannot have WHEN"):
         parse("fluent f(x: int) START s END e WHEN a = 1.")
 
 
@@ -320,9 +320,12 @@ def test_a_path_that_no_record_has_is_told(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("declared", "why"),
     [
-        ('event e(h: string) FORMAT influx WHEN h = "a".', "says by its measurement which event it is"),
-        ('event e(h: string) WHEN h = "a" FORMAT influx.', "says by its measurement which event it is"),
-        ("event e(u: string FROM <http://x/u>) AS <http://x/y> WHEN u EXISTS.", "WHEN tests records, not observations"),
+        ('event e(h: string) FORMAT influx WHEN h = "a".', "decides which event it is"),
+        ('event e(h: string) WHEN h = "a" FORMAT influx.', "decides which event it is"),
+        (
+            "event e(u: string FROM <http://x/u>) AS <http://x/y> WHEN u EXISTS.",
+            "WHEN tests records, but RDF holds observations",
+        ),
     ],
 )
 def test_what_has_no_when_is_refused_by_the_check(declared: str, why: str) -> None:

@@ -63,9 +63,9 @@ def test_marks_in_other_places_are_no_numbers(tmp_path: Path, text: str) -> None
 @pytest.mark.parametrize(
     ("marks", "said"),
     [
-        ('thousands: "."', "one character cannot be the decimal mark and that of thousands"),
-        ('decimal: ",", thousands: ","', "one character cannot be the decimal mark and that of thousands"),
-        ('thousands: "1"', "the mark of thousands is one character"),
+        ('thousands: "."', "the decimal mark and the thousands mark must be different"),
+        ('decimal: ",", thousands: ","', "the decimal mark and the thousands mark must be different"),
+        ('thousands: "1"', "the thousands mark must be one character"),
         ('grouping: ","', "did you mean `thousands`?"),
     ],
 )

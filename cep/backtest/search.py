@@ -139,7 +139,7 @@ class Search:
             if names.count(name) > 1:
                 raise refuse(f"--grid: `{name}` is named twice", "name all its values at once")
             if name in options.parameters.values:
-                raise refuse(f"--grid: `{name}` is set by --param as well", "leave one of them out")
+                raise refuse(f"--grid: `{name}` is set by --param as well", "remove one of them")
         grids = options.grids
         self.figure = None if grids.choose is None else read_figure(grids.choose, "--choose", self.scoring.nab)
         self.bounds = [read_bound(each, self.scoring.nab) for each in grids.subject_to]

@@ -44,8 +44,8 @@ def read_number(text: str) -> int | float:
     if text.isdigit():
         if len(text.lstrip("0")) > 19 or int(text) > LARGEST:
             if len(text.lstrip("0")) == 19 and int(text) == LARGEST + 1:
-                message = f"integers go from {-LARGEST} to {LARGEST}"
-                raise _refuse(message, "-2**63 stands for a missing value; `9.3e18` is a float")
+                message = f"integers must be from {-LARGEST} to {LARGEST}"
+                raise _refuse(message, "-2**63 means a missing value; `9.3e18` is a float")
             raise _refuse("this integer needs more than 64 bits", f"the largest is {LARGEST}; `1e20` is a float")
         return int(text)
     value = float(text)
@@ -88,12 +88,12 @@ def _small(exponent: str) -> int:
 
 
 def _too_fine() -> CepError:
-    return _refuse("time is exact to the microsecond, this is finer", "leave out the digits below a microsecond")
+    return _refuse("times are exact to the microsecond, and this is finer", "leave out the digits below a microsecond")
 
 
 def too_long() -> CepError:
     """Return the error for times and durations beyond their range."""
-    hint = f"a duration is at most `{LONGEST}`, and a time as far from 1970; a bare number is seconds"
+    hint = f"a duration is at most `{LONGEST}`, and a time at most that far from 1970; a bare number is seconds"
     return _refuse("this is more than 36 thousand years", hint)
 
 

@@ -75,9 +75,9 @@ _INSTEAD = {
     "n": "`%n` is written as a blank",
     "t": "`%t` is written as a blank",
     "s": "seconds since 1970 are `FORMAT epoch s`",
-    "c": "each part is written: `%a %b %d %H:%M:%S %Y`",
-    "x": "each part is written: `%m/%d/%y`",
-    "X": "each part is written: `%H:%M:%S`",
+    "c": "write out each part: `%a %b %d %H:%M:%S %Y`",
+    "x": "write out each part: `%m/%d/%y`",
+    "X": "write out each part: `%H:%M:%S`",
     "N": "parts of a second are `%f`, however many digits they have",
     "L": "parts of a second are `%f`, however many digits they have",
 }
@@ -119,7 +119,7 @@ def parts(pattern: str, clocks: bool = False) -> list[TimeToken]:
         elif c != "%":
             found.append(("", c))
         elif at == len(pattern):
-            raise _wrong("this format ends in the midst of a directive", "`%%` stands for a `%`")
+            raise _wrong("this format ends in the middle of a directive", "`%%` stands for a `%`")
         else:
             name = pattern[at]
             at += 1
@@ -133,7 +133,7 @@ def parts(pattern: str, clocks: bool = False) -> list[TimeToken]:
             if name not in DIRECTIVES:
                 raise _wrong(f"`%{name}` is not a known directive", _INSTEAD.get(name, _LIST))
             if (name, "") in found:
-                raise _wrong(f"`%{name}` is in this format twice", "each directive stands once")
+                raise _wrong(f"`%{name}` is in this format twice", "use each directive only once")
             found.append((name, ""))
     _check(pattern, {name for name, _ in found if name.strip()}, clocks)
     return found
@@ -154,13 +154,13 @@ def _check(pattern: str, names: set[str], clocks: bool) -> None:
     if clock and not names & set("HI"):
         raise _wrong("this format has no hour", 'a time of day is `"%H:%M"`, `"%H%M"`, `"%I:%M %p"`')
     if not clock and not names & {"Y", "y", "G"}:
-        hint = 'a day in another column stands before it: `TIME day, clock FORMAT "%d.%m.%Y %H:%M"`'
-        hint += "; of facts also a time of day alone is read"
+        hint = 'if the day is in another column, name that column first: `TIME day, clock FORMAT "%d.%m.%Y %H:%M"`'
+        hint += "; a fact may have a time of day alone"
         raise _wrong("this format has no year", hint if names & set("HIMS") else "the year is `%Y`, or `%y`")
     same = (("Y", "y"), ("H", "I"), ("b", "B"), ("m", "b"), ("m", "B"), ("a", "A"), ("j", "d"), ("z", "Z"), ("u", "w"))
     for one, other in same:
         if {one, other} <= names:
-            raise _wrong(f"`%{one}` and `%{other}` say the same", "leave one of them out")
+            raise _wrong(f"`%{one}` and `%{other}` mean the same", "remove one of them")
     if "p" in names and "I" not in names:
         raise _wrong("`%p` (AM, PM) needs the hour of 12 hours", "that is `%I`, not `%H`")
     if "I" in names and "p" not in names:
@@ -181,7 +181,7 @@ def _check_weeks(names: set[str]) -> None:
     if not names & set("uwaA"):
         raise _wrong(f"`%{week}` is a week, of which no day is said", of_iso)
     if names & set("mbBdj"):
-        raise _wrong(f"`%{week}` and a day of the month say the same", "leave one of them out")
+        raise _wrong(f"`%{week}` and a day of the month say the same", "remove one of them")
 
 
 def _of_week(found: Mapping[str, str]) -> date:

@@ -81,13 +81,15 @@ def alerting(
     """
     made, errors = _alerting(statement, atom, conditions, event, source, False)
     if statement.duration is None:
-        hint = "`FOR 3 h`: how long after its last occurrence it is over"
+        hint = "add `FOR 3 h`: the alert ends that long after its last occurrence"
         errors.append(
             CepError(f"the alert `{statement.name}` has no duration", source, statement.name_span, hint, "syntax")
         )
     if "KEEP" in statement.clauses:
-        hint = "lengthen `FOR`: an alert on an event lasts that long after its last occurrence"
-        errors.append(CepError("`KEEP` is for alerts on fluents", source, statement.clauses["KEEP"], hint, "syntax"))
+        hint = "make `FOR` longer: an alert on an event lasts that long after its last occurrence"
+        errors.append(
+            CepError("only alerts on fluents can have `KEEP`", source, statement.clauses["KEEP"], hint, "syntax")
+        )
     return made, errors
 
 
@@ -170,7 +172,7 @@ def on_fluent(
     alert = made.alert
     for variable, column in zip(statement.keys, alert.keys):
         if column not in alert.arguments:
-            hint = f"an argument of the fluent, `ON {fluent.name}(..)`"
+            hint = f"use an argument of the fluent, `ON {fluent.name}(..)`"
             errors.append(CepError(f"`{variable.name}` of the key is not known when `{fluent.name}` ends", source,
                                    variable.span, hint, "unsafe"))  # fmt: skip
     table = f"{alert.table} ends"
@@ -230,11 +232,13 @@ def inhibited(
         form = f"`{pattern.name}({', '.join(f'{name}: {name.upper()}' for name in names)})`"
         given = pattern.names if pattern.names is not None else tuple(names)[: len(pattern.arguments)]
         if pattern.names is None and len(pattern.arguments) not in (0, len(names)):
-            message = f"the alert `{pattern.name}` has {len(names)} in its key, here {len(pattern.arguments)}"
-            error(message, pattern.span, f"{form}; `{pattern.name}` alone is for any key")
+            message = (
+                f"the alert `{pattern.name}` has {len(names)} in its key, but here it has {len(pattern.arguments)}"
+            )
+            error(message, pattern.span, f"{form}; `{pattern.name}` alone means any key")
         for name in given:
             if name not in names:
-                hint = f"{form}; `{pattern.name}` alone is for any key"
+                hint = f"{form}; `{pattern.name}` alone means any key"
                 error(f"`{name}` is not in the key of the alert `{pattern.name}`", pattern.span, hint)
         columns, values = tuple(names.get(name, "") for name in given), pattern.arguments
     equal: list[tuple[str, str]] = []
@@ -249,10 +253,14 @@ def inhibited(
                 equal.append((column, alerting.key[name]))
             case Variable(name):
                 key = ", ".join((*alerting.key, name))
-                hint = f"add it to the key, `KEYED BY {key}`, or write `_`: for any value"
+                hint = f"add it to the key, `KEYED BY {key}`, or write `_` for any value"
                 error(f"`{name}` of `INHIBITED BY` is not in the key of the alert", value.span, hint)
             case _:
-                error("an inhibitor's argument is a constant or a variable", pattern.span, "bind it in the WHERE")
+                error(
+                    "an inhibitor's argument is a constant or a variable",
+                    pattern.span,
+                    "use a variable, and bind it in the WHERE",
+                )
     return replace(alerting.alert, inhibitor=Inhibitor(by.alert.name, tuple(equal), tuple(constants))), errors
 
 
@@ -318,8 +326,8 @@ class _AlertReader:
         """Return the value of a label. It may depend only on the key, because receivers identify an alert by its
         labels."""
         if name in TAKEN:
-            hint = f"another name: `alert_{name}`"
-            self.error(f"the label `{name}` is one that every alert has", self.statement.clauses["LABELS"], hint)
+            hint = f"choose another name: `alert_{name}`"
+            self.error(f"every alert already has the label `{name}`", self.statement.clauses["LABELS"], hint)
         if isinstance(value, Constant):
             return (str(value.value),)
         column = self.column(value, "a label")
@@ -333,30 +341,36 @@ class _AlertReader:
         first = runbook[0] if runbook else "https://a/"
         if not isinstance(first, str) or not re.match(r"https://[^/?#]+([/?#]|$)", first):
             assert self.statement.runbook is not None, "it has an address"
-            hint = '`RUNBOOK "https://example.org/smoke/{R}"`; the host is written out'
-            self.error("a runbook is an address that begins with `https://`", self.statement.runbook.span, hint)
+            hint = 'e.g. `RUNBOOK "https://example.org/smoke/{R}"`; the host cannot be a variable'
+            self.error("a runbook must be an address that begins with `https://`", self.statement.runbook.span, hint)
 
     def check_escalations(self) -> None:
         """Report escalations whose severity or time does not increase."""
         word, time = self.statement.severity or SEVERITY, 0
         for severity, ticks, span in self.statement.escalations:
             if SEVERITIES.index(severity) >= SEVERITIES.index(word):
-                hint = f"the severities are, from the gravest on, {', '.join(f'`{each}`' for each in SEVERITIES)}"
-                self.error(f'an alert escalates to a graver severity than "{word}", this is "{severity}"', span, hint)
+                hint = f"the severities are, from high to low, {', '.join(f'`{each}`' for each in SEVERITIES)}"
+                self.error(
+                    f'an alert must escalate to a higher severity than "{word}", but this is "{severity}"', span, hint
+                )
             if ticks <= time:
-                hint = "times count from when the alert fired, each later than the one before"
-                self.error("this is not later than what is before it", span, hint)
+                hint = "count each time from when the alert fires, and write them in ascending order"
+                self.error("this time is not later than the one before it", span, hint)
             word, time = severity, ticks
 
     def ill(self, written: str, constant: Constant, place: tuple[int, int]) -> tuple[str, Span, str]:
         """Return the message, span and hint for braces that do not contain a variable."""
         span = self.span(constant, place)
         if len(written) == 1:
-            return f"this `{written}` stands alone", span, f"a value is `{{S}}`, a brace itself `{written}{written}`"
+            return (
+                f"this `{written}` is unmatched",
+                span,
+                f"write a value as `{{S}}`, and a brace as `{written}{written}`",
+            )
         name = written[1:-1].strip()
         if _VARIABLE.fullmatch(name):
             return f"`{written}` holds no variable", span, f"`{{{name[0].upper()}{name[1:]}}}`"
-        hint = "bind it in a WHERE: `WHERE X = ...`, and write `{X}`" if name else "a value is `{S}`"
+        hint = "bind the value in a WHERE, `WHERE X = ...`, and write `{X}`" if name else "a value is `{S}`"
         return f"`{written}` holds no variable", span, hint
 
     def span(self, constant: Constant, place: tuple[int, int]) -> Span:

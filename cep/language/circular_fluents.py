@@ -30,6 +30,6 @@ def refuse_circular(fluents: Fluents, rules: Sequence[Rule]) -> None:
             if fluent is None or fluent.part != EDGES or not isinstance(last, Constant):
                 continue
             if cycle.get(each.event) == cycle.get(rule.event):
-                message = f"what happens with `{fluent.name}` depends on itself"
-                hint = f"ask what holds instead, in a WHERE: `.. WHERE {fluent.name}(..)`"
+                message = f"the beginnings and ends of `{fluent.name}` depend on themselves"
+                hint = f"ask in a WHERE whether it holds instead: `.. WHERE {fluent.name}(..)`"
                 fluents.error(message, each.span, hint, "recursion")

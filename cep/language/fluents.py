@@ -117,23 +117,23 @@ class Fluents:
         for each in statements:
             if isinstance(each, ast.EventRule | ast.EventDeclaration) and each.name in self.declared:
                 span = each.head_span if isinstance(each, ast.EventRule) else each.span
-                self.error(f"`{each.name}` is a fluent, and no event", span, f"`initiate {each.name}(..) <- ..`")
+                self.error(f"`{each.name}` is a fluent, not an event", span, f"`initiate {each.name}(..) <- ..`")
                 self.flawed.add(id(each))
             elif isinstance(each, ast.WhileRule):
                 self.check(each, each.head_span)
             elif isinstance(each, ast.FluentRule | ast.DeadlineStatement) and each.name in self.defined:
                 span = each.head_span if isinstance(each, ast.FluentRule) else each.span
                 self.error(
-                    f"`{each.name}` is defined by WHILE, and events begin and end another kind of fluent",
+                    f"`{each.name}` is defined by WHILE, so events cannot begin or end it",
                     span,
-                    "two fluents, and a third that holds while either does: `f(X) WHILE g(X) OR h(X).`",
+                    "use two fluents, and a third that holds while either does: `f(X) WHILE g(X) OR h(X).`",
                 )
                 self.flawed.add(id(each))
             elif isinstance(each, ast.FluentRule):
                 self.check(each, each.head_span)
                 if each.name in self.incoming:
-                    message = f"`{each.name}` comes in as records, so no event begins or ends it"
-                    self.error(message, each.head_span, "a fluent of its own, without `START .. END ..`")
+                    message = f"`{each.name}` is read from records, so events cannot begin or end it"
+                    self.error(message, each.head_span, "declare another fluent, without `START .. END ..`")
                     self.flawed.add(id(each))
                 if each.verb == "initially":
                     self.initial.add(each.name)
@@ -148,13 +148,15 @@ class Fluents:
     def declare(self, statement: ast.FluentDeclaration, schema_of: Callable[[ast.EventDeclaration], Schema]) -> None:
         name, valued = statement.name, statement.value is not None
         if name in self.schemas or name in self.declared:
-            self.error(f"`{name}` is declared twice", statement.span, "a fluent and an event have names of their own")
+            self.error(f"`{name}` is declared twice", statement.span, "a fluent and an event cannot have the same name")
             return
         self.declared[name] = statement
         columns: dict[str, ast.AttributeTree] = {}
         for each in (*statement.attributes, *([statement.value] if statement.value else [])):
             if each.name in RESERVED:
-                self.error(f"`{each.name}` cannot be an attribute: intervals use it", each.span, f"`{each.name}_`")
+                self.error(
+                    f"`{each.name}` cannot be the name of an attribute: intervals use it", each.span, f"`{each.name}_`"
+                )
             elif each.name in columns:
                 self.error(f"`{each.name}` is declared twice", each.span, "each attribute has its own name")
             columns[each.name] = each
@@ -193,42 +195,47 @@ class Fluents:
         if name not in self.declared:
             what = "is an event" if name in self.schemas else "is not declared"
             hint = (
-                did_you_mean(name, self.declared) or f"`fluent {name}(..).`, with a name and a type for each argument"
+                did_you_mean(name, self.declared)
+                or f"declare `fluent {name}(..).`, with a name and a type for each argument"
             )
             self.error(f"`{name}` {what}: there is no fluent of that name", span, hint)
             return
         declaration = self.declared[name]
         if arguments != len(declaration.attributes):
-            self.error(f"fluent `{name}` is {self.written(name)}, here it has {arguments} arguments", span,
-                       "the value stands behind `=`" if declaration.value else None, "arity")  # fmt: skip
+            self.error(f"fluent `{name}` is {self.written(name)}, but here it has {arguments} arguments", span,
+                       "write the value after `=`" if declaration.value else None, "arity")  # fmt: skip
         elif value is None and declaration.value is not None:
             self.error(f"fluent `{name}` has a value", span, f"`{name}(..) = {declaration.value.name.capitalize()}`")
         elif value is not None and declaration.value is None:
             self.error(
-                f"fluent `{name}` has no value: it holds or does not", span, f"`{name}(..)`, and `not {name}(..)`"
+                f"fluent `{name}` has no value: it holds or does not",
+                span,
+                f"ask for it with `{name}(..)` or `not {name}(..)`",
             )
 
     def deadline(self, statement: ast.DeadlineStatement) -> None:
         """Check a deadline and store it."""
         names = [each.name for each in statement.arguments if isinstance(each, Variable) and each.name != "_"]
         if len(names) != len(statement.arguments) or len(set(names)) != len(names):
-            message = "a deadline is one for all arguments of its fluent: each is a variable of its own"
+            message = "a deadline applies to all arguments of its fluent: use a different variable for each"
             self.error(message, statement.span, f"e.g. `{statement.name}(X) ENDS AFTER ..`")
             return
         value = self.constant(statement.name, statement.value)
         becomes = self.constant(statement.name, statement.becomes)
         if statement.becomes is not None and (becomes is None or self.declared[statement.name].value is None):
             if becomes is None or statement.value is None:
-                message = "BECOMES gives the value that follows, a constant"
+                message = "BECOMES needs a constant, the next value"
                 self.error(message, statement.span, "`status(M) = proposed BECOMES void AFTER 10 min.`")
             return
         if statement.duration == 0:
-            self.error("what ends after no time never holds", statement.span, "a longer time")
+            self.error("the time of a deadline must be longer than 0", statement.span, "use a longer time")
             return
         mine = self.deadlines.setdefault(statement.name, [])
         if any(value is None or each.value is None or each.value == value for each in mine):
             self.error(
-                f"`{statement.name}` has a deadline for this value already", statement.span, "one for each value"
+                f"`{statement.name}` has a deadline for this value already",
+                statement.span,
+                "use one deadline for each value",
             )
             return
         mine.append(FluentDeadline(value, statement.duration, becomes, statement.renewed, statement.span))
@@ -240,7 +247,7 @@ class Fluents:
         if value is None or declared is None or (isinstance(value, Variable)):
             return None
         if not isinstance(value, Constant):
-            self.error("the value of a deadline is a constant, or a variable for any value", value.span)
+            self.error("the value of a deadline must be a constant, or a variable for any value", value.span)
             return None
         if coerced(TypedConstant(value.value, value.type), declared.type) is None:
             wrong = f"`{declared.name}` of `{name}` is {a(declared.type)}, this is {a(value.type)}"
@@ -328,12 +335,14 @@ class Fluents:
             for name in found:
                 if name in self.declared:
                     value = self.declared[name].value
-                    form = f"`{name}(..) = X`, and what is asked of X beside it" if value else f"`{name}(..)`"
-                    hint = f"a condition by itself: {form}; a second rule for an alternative"
+                    form = f"`{name}(..) = X`, and a condition on X beside it" if value else f"`{name}(..)`"
+                    hint = f"use a separate condition, {form}, or a second rule for the alternative"
                     if isinstance(condition, Disjunction):
                         self.error(f"the fluent `{name}` cannot stand among alternatives", condition.span, hint)
                     else:
-                        self.error(f"the fluent `{name}` is neither a value nor a function here", condition.span, hint)
+                        self.error(
+                            f"the fluent `{name}` cannot be used as a value or a function here", condition.span, hint
+                        )
 
     def given(
         self, pattern: Pattern, conditions: Sequence[Condition], within: int | None, span: Span
@@ -371,8 +380,8 @@ class Fluents:
         plain: list[Variable | Constant] = []
         for argument in arguments:
             if isinstance(argument, Call):
-                hint = f"a variable here, and the arithmetic beside it: `{name}(X), X = ..`"
-                self.error("a fluent is asked with variables and constants", argument.span, hint)
+                hint = f"use a variable here, and put the arithmetic beside it: `{name}(X), X = ..`"
+                self.error("the arguments of a fluent must be variables or constants", argument.span, hint)
             elif argument == Variable("_"):  # each `_` gets its own column, because its values tell apart what holds
                 plain.append(Variable(f"{ANY}{len(plain)}", argument.span))
             else:

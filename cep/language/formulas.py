@@ -190,10 +190,14 @@ class Formulas:
         wanted: dict[str, None] = {}
         for each in heads:
             if isinstance(each, Call):
-                self.error("a head holds variables and constants", each.span, "a variable here, and `WHERE X = ..`")
+                self.error(
+                    "a head can contain only variables and constants",
+                    each.span,
+                    "use a variable here, and `WHERE X = ..`",
+                )
             elif isinstance(each, Variable):
                 if each.name == "_":
-                    self.error("`_` has no value in a head", each.span, "a variable of the formula, or a constant")
+                    self.error("`_` has no value in a head", each.span, "use a variable of the formula, or a constant")
                 wanted[each.name] = None
         formula = self.resolved(statement.formula)
         if len(self.fluents.errors) > before or formula is None:
@@ -338,7 +342,7 @@ class Formulas:
                 f"`{name}` of the head has no value: it occurs only under NOT, in one side of an OR, or in "
                 "what is aggregated",
                 variable.span,
-                "a fluent that holds of it: `.. AND p(X)`",
+                "add a fluent that binds it: `.. AND p(X)`",
                 "unsafe",
             )
         else:

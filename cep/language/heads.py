@@ -26,7 +26,7 @@ def head_mistakes(rule: ast.EventRule, attributes: Sequence[str], declared: bool
     missing = [f"`{name}`" for name in attributes if name not in names]
     if missing and set(names) <= set(attributes):
         message = f"the head leaves out {' and '.join(missing)}"
-        yield message, rule.head_span, f"a head gives every attribute a value: `{rule.name}({written})`"
+        yield message, rule.head_span, f"a head must have a value for every attribute: `{rule.name}({written})`"
 
 
 def placed(rule: ast.EventRule, schema: Schema) -> tuple[Expression, ...]:

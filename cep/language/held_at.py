@@ -81,14 +81,14 @@ class HeldConditions:
             return None
         assert isinstance(condition, Predicate), "it was asked"
         if len(condition.arguments) != 2:
-            message = f"`held` asks of a fluent and a time, here it has {len(condition.arguments)} arguments"
-            self.fluents.error(message, condition.span, f"{FORM}; at `end()` the fluent stands alone", "arity")
+            message = f"`held` needs a fluent and a time, but here it has {len(condition.arguments)} arguments"
+            self.fluents.error(message, condition.span, f"{FORM}; at `end()` the fluent is unmatched", "arity")
             return None
         asked, time = condition.arguments
         name = _fluent(asked)
         if name is None or (name not in self.fluents.declared and isinstance(asked, Constant)):
             hint = did_you_mean(name, self.fluents.declared) if name else None
-            self.fluents.error("`held` asks of a fluent first, then of a time", asked.span, hint or FORM)
+            self.fluents.error("`held` needs a fluent first, then a time", asked.span, hint or FORM)
             return None
         value, negated, inner = None, condition.negated, asked
         if isinstance(asked, Call) and asked.function in ("=", "!="):
@@ -102,8 +102,8 @@ class HeldConditions:
         """Report a `held` condition outside the WHERE of an event pattern. Return True if the condition is one."""
         if not self.is_one(condition):
             return False
-        hint = "in a formula `ONCE[5 s, 5 s] moving(V)` is that it held 5 s ago"
-        self.fluents.error("`held` is asked when events happen: in a WHERE of theirs", condition.span, hint)
+        hint = "in a formula, `ONCE[5 s, 5 s] moving(V)` means that it held 5 s ago"
+        self.fluents.error("`held` can stand only in a WHERE of an event rule", condition.span, hint)
         return True
 
     def before(
@@ -127,7 +127,7 @@ class HeldConditions:
             if not early:
                 missing = next(n for n in expression_variables(waiting[0].time) if n not in bound)
                 hint = f"bind it: `{missing} = start()`, or an attribute that is a time"
-                self.fluents.error(f"`{missing}` is not bound: `held` asks at a time that is known", span, hint)
+                self.fluents.error(f"`{missing}` is not bound, but `held` needs a known time", span, hint)
                 return pattern, rest
             pattern, rest = SelectPattern(pattern, early, within, span), later
         return pattern, rest

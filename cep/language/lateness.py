@@ -63,7 +63,7 @@ class Lateness:
         for each in self.everything(name):
             hint = each.why_late() or hint
         after = "at the end of the input" if self.late(name) >= FOREVER else f"{say_duration(self.late(name))} later"
-        self.error(f"whether `{name}` holds is known {after} only, and events do not wait for it", span, hint, "late")
+        self.error(f"`{name}` is known only {after}, and events do not wait for it", span, hint, "late")
 
     def in_time(self, name: str, seen: frozenset[str] = frozenset()) -> bool:
         """Return True if event rules may use a fluent: it has no delay, or only the delay of LARS's ticks."""

@@ -177,8 +177,8 @@ class Together:
             (type, *others) = found
             if type is None or others:
                 columns = ", ".join(f"x{place + 1}: .." for place in range(len(first.arguments)))
-                hint = f"`fact {name}({columns}).`, with the types"
-                message = f"of what types the facts of `{name}` are is not written, and LARS asks them"
+                hint = f"`fact {name}({columns}).`, with their types"
+                message = f"LARS asks for `{name}`, but the types of its facts are not declared"
                 raise CepError(message, self.source, first.span, hint, "type")
             types.append(type)
         attributes = tuple(FactAttribute(f"arg{at + 1}", type) for at, type in enumerate(types))
@@ -255,7 +255,7 @@ def _refuse_circles(
                 "wait for the other",
                 source,
                 each.span,
-                f"what `{other}` needs of `{mine}` is asked in LARS, or `{mine}` does without `{other}`",
+                f"define both in LARS, or define `{mine}` without `{other}`",
                 "recursion",
             )
         )
@@ -294,7 +294,7 @@ def _refuse_twice(source: Source, others: ast.SyntaxTree, lars: LarsProgram) -> 
         span = each.head_span if isinstance(each, RULES) else each.span
         what = "declared as a fluent" if isinstance(each, ast.FluentDeclaration) else "derived"
         first = next(rule.span for rule in lars.rules if rule.head is not None and rule.head.predicate == each.name)
-        hint = f"another name for one of the two: LARS derives it at {source.spot(first)}, anew at each tick"
+        hint = f"rename one of the two: LARS derives it at {source.spot(first)}, anew at each tick"
         message = f"`{each.name}` is {what} here, and derived by LARS, too"
         errors.append(CepError(message, source, span, hint, "predicate"))
     for literal in _literals(lars):
@@ -304,7 +304,7 @@ def _refuse_twice(source: Source, others: ast.SyntaxTree, lars: LarsProgram) -> 
             arguments = ", ".join(f"X{at + 1}" for at in range(len(literal.atom.arguments)))
             of = f"{name}({arguments})" if arguments else name
             begins = f"begins_{name}({arguments})" if arguments else f"begins_{name}"
-            message = f"`{name}` is a fluent of another file, and LARS asks events, each an atom of its tick"
+            message = f"`{name}` is a fluent of another file, but LARS can ask only for events"
             hint = f"an event of its beginning, in that file, `{begins} <- BEGIN OF {of}.`, or of what happens while "
             hint += f"it holds, `.. <- e(..) WHERE {of}.`"
             errors.append(CepError(message, source, literal.span, hint, "predicate"))

@@ -111,8 +111,8 @@ def one_program(source: Source, parts: Sequence[LarsProgram], tick: int) -> Lars
 
 
 def _otherwise(source: Source, each: Declaration, other: Declaration) -> CepError:
-    message = f"`{each.name}` is declared otherwise at {source.spot(other.span)}"
-    hint = "one of the two will do: a declaration holds for all files of a program"
+    message = f"`{each.name}` is declared differently at {source.spot(other.span)}"
+    hint = "remove one of the two: a declaration applies to all files of a program"
     return CepError(message, source, each.span, hint, "name")
 
 

@@ -79,14 +79,14 @@ def _plain_event(text: str, prefixes: Iterable[tuple[str, str]]) -> AskedEvent:
         statement = parse(f"{declared}asked <- {body}.", "event").statements[-1]
     except CepError as error:
         better = quoted(text)
-        hint = "an event is written as in a rule: `warning(EWR, _)`, `warning(station: EWR)`"
+        hint = "write the event as in a rule: `warning(EWR, _)`, `warning(station: EWR)`"
         if _parses(f"{body})"):
             hint = f"its `)` is missing: `{text.strip()})`"
         elif better is not None:
             hint = to_type(better)
         raise CepError(f"`{text}` is not an event: {error.message}", hint=hint, code="option") from None
     if not isinstance(statement, EventRule) or not isinstance(statement.body, EventPattern):
-        hint = "one event: `warning(EWR, _)`, `warning(station: EWR)`, `warning`"
+        hint = "name one event: `warning(EWR, _)`, `warning(station: EWR)`, `warning`"
         raise CepError(f"`{text}` is not an event", hint=hint, code="option")
     asked = statement.body
     return AskedEvent(name if capital else asked.name, asked.arguments, asked.names, asked.value)
@@ -110,7 +110,7 @@ def quoted(text: str, place: int | None = None) -> str | None:
 
 def to_type(event: str) -> str:
     """Return a hint that shows how to quote an argument, also in a shell."""
-    return f"text that is not one word stands in double quotes: `{event}`, in a shell `{shlex.quote(event)}`"
+    return f"put text of several words in double quotes: `{event}`, in a shell `{shlex.quote(event)}`"
 
 
 def _as_value(argument: str, always: bool) -> str:

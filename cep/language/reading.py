@@ -66,7 +66,7 @@ def dialect_of(name: str, dialect: str | None = None) -> str | None:
         hint = did_you_mean(found, DIALECTS) or f"the dialects are {', '.join(DIALECTS)}"
         raise CepError(f"--dialect: `{found}` is not a dialect", hint=hint, code="option")
     if counted and f"{found}/n" not in LARS:
-        hint = "it says how windows of LARS are counted: files `.lars`, or `--dialect laser`"
+        hint = "it sets how windows of LARS count, so it needs `.lars` files or `--dialect laser`"
         raise CepError("--window: this is not a program of LARS", hint=hint, code="option")
     return None if found is None else found + counted
 
@@ -122,7 +122,7 @@ def formatted(text: str, name: str = "<program>", beside: Mapping[str, str] | No
     found = dialect_of(name)
     if found is not None:
         hint = "`cep convert` prints it in the language of events and fluents, without its comments"
-        message = f"{name}: this is a program in {found}; only programs in our own language have a usual layout"
+        message = f"{name}: this is a program in {found}; `cep fmt` lays out only `.cep` programs"
         raise CepError(message, hint=None if found in LARS else hint, code="option")
     source = Source(text, name)
     try:
@@ -265,7 +265,7 @@ def parameters_of(
 
 
 def _no_answer_streams() -> CepError:
-    hint = "a program of LARS has them: `--dialect lars`, or a file `.lars`"
+    hint = "only LARS has them: use `--dialect lars`, or a `.lars` file"
     return CepError("--models, --solve-limit, --first: this program has no answer streams", hint=hint, code="option")
 
 

@@ -57,9 +57,9 @@ class Schemas:
         for attribute in statement.attributes:
             if attribute.name in RESERVED:
                 self._error(
-                    f"`{attribute.name}` cannot be an attribute: records use it for the event itself",
+                    f"`{attribute.name}` cannot be the name of an attribute: records use it for the event itself",
                     attribute.span,
-                    f"another name, with the column it comes from: "
+                    f"choose another name, and name the column it comes from: "
                     f"`{attribute.name}_: {attribute.type} FROM {attribute.name}`",
                 )
             elif attribute.name in names:
@@ -112,9 +112,9 @@ class Schemas:
                 if len(rule.arguments) != arity and rule.names is None:
                     self.flawed.add(id(rule))
                     self._error(
-                        f"`{name}` has {argument_count(arity)} elsewhere, here {len(rule.arguments)}",
+                        f"`{name}` has {argument_count(arity)} elsewhere, but {len(rule.arguments)} here",
                         rule.head_span,
-                        "an event has one number of arguments; another event needs another name",
+                        "every use of an event needs the same number of arguments",
                         "arity",
                     )
             if name in self.found or first.names is not None:
@@ -141,8 +141,8 @@ class Schemas:
             for attribute, argument in zip(named.names, named.arguments):
                 if attribute in RESERVED:
                     self.flawed.update(id(rule) for rule in rules)
-                    hint = f"another name: `{attribute}_: ...`"
-                    message = f"`{attribute}` cannot be an attribute: records use it for the event itself"
+                    hint = f"choose another name: `{attribute}_: ...`"
+                    message = f"`{attribute}` cannot be the name of an attribute: records use it for the event itself"
                     self._error(message, argument.span, hint)
             attributes = tuple(Attribute(each, "unknown", True) for each in named.names)
             self.found[name] = Schema(name, attributes, False, False)
@@ -167,10 +167,10 @@ class Schemas:
                     continue
                 if atom.names is not None:
                     self._error(
-                        f"`{atom.name}` has no attribute names: it is not declared",
+                        f"`{atom.name}` is not declared, so its attributes have no names",
                         atom.span,
                         f"declare it, `event {atom.name}({', '.join(n + ': float' for n in atom.names)}).`, "
-                        "or write its arguments in order",
+                        "or give its arguments in order",
                     )
                     continue
                 types = self.types.get(atom.name, ("any",) * len(atom.arguments))

@@ -9,7 +9,7 @@ OPERATORS = {
     **{name: f"joins two events: `{relation.example}`" for name, relation in RELATIONS.items()},
     "OR": "joins two events: `smoke(R) OR heat(R)`",
     "CNOT": "takes a sequence and what is absent: `(smoke(R) SEQ fire(R)) CNOT rain(R)`",
-    "UNLESS": "waits for a time: `smoke(R) UNLESS alarm(R) WITHIN 10 s`",
+    "UNLESS": "needs a time limit: `smoke(R) UNLESS alarm(R) WITHIN 10 s`",
 }
 """Words between two patterns, each with an explanation or an example."""
 BINARY_OPERATORS = tuple(word for word in OPERATORS if word != "UNLESS")

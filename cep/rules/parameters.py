@@ -305,7 +305,7 @@ def _number(type: str, given: object) -> int | float | None:
         if not isinstance(given, int):
             return None
         if abs(given) > LARGEST:
-            raise CepError(f"{given} needs more than 64 bits", hint=f"integers go from {-LARGEST} to {LARGEST}")
+            raise CepError(f"{given} needs more than 64 bits", hint=f"integers must be from {-LARGEST} to {LARGEST}")
         return given
     if not isinstance(given, int | float) or not math.isfinite(given):
         return None

@@ -113,7 +113,7 @@ class PushedColumns:
 def admit(
     columns: PushedColumns, schema: Schema, pool: Pool, first: int | Ints, named: bool = False, handed: bool = False
 ) -> Admitted:
-    """Convert a pushed table to occurrences. In integer columns, -2**63 stands for a missing value.
+    """Convert a pushed table to occurrences. In integer columns, -2**63 means a missing value.
 
     `first`: the position of its first row in the input, or the positions of all rows. An `@order` in the table
     overrides the order of positions. `named`: use the position as each row's handle in lineage. `handed`: the table is
@@ -145,7 +145,7 @@ def admit(
         plain = columns.integers.get(name) if attribute.type in ("int", "time", "duration") else None
         if plain is not None:
             values: Numbers = plain
-            wrong = _missing(plain)  # -2**63 stands for a missing value
+            wrong = _missing(plain)  # -2**63 means a missing value
         else:
             values, wrong = _values(columns.series(name), attribute, pool)
         if wrong is not None:

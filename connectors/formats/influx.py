@@ -50,8 +50,8 @@ class PointReader:
             message = f"{self._bound.name} is not declared, so nothing says which tags and fields are its values"
             raise CepError(message, hint=f"e.g. {_EXAMPLE}", code="input")
         if self._bound is not None and self._bound.when is not None:
-            hint = f'`FORMAT influx(measurement: "...")` behind {self._bound.name} names it, in place of WHEN'
-            raise CepError("a line of InfluxDB says by its measurement which event it is", hint=hint, code="input")
+            hint = f'`FORMAT influx(measurement: "...")` after {self._bound.name} names it; leave out WHEN'
+            raise CepError("the measurement of an InfluxDB line decides which event it is", hint=hint, code="input")
         schemas = {name: schema for name, schema in schemas.items() if schema.when is None}
         self._undeclared = [schema.name for schema in schemas.values() if not schema.declared]
         self._schemas = [timed(schema) for schema in schemas.values() if schema.declared]

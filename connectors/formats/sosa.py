@@ -53,8 +53,8 @@ class Documents:
     def __init__(self, schema: Schema, format: str) -> None:
         """Raise CepError if an attribute has neither FROM nor AS, or the event has WHEN."""
         if schema.when is not None:
-            hint = f"its class says which observations are one: `event {schema.name}(...) AS <class>`"
-            raise CepError(f"{schema.name}: WHEN tests records, not observations in RDF", hint=hint, code="input")
+            hint = f"its class decides which observations are such events: `event {schema.name}(...) AS <class>`"
+            raise CepError(f"{schema.name}: WHEN tests records, but RDF holds observations", hint=hint, code="input")
         bounded = tuple(each for each in schema.attributes if each.name != RECORD_BOUNDS or _path(source_of(each)))
         self.schema = schema = replace(schema, attributes=bounded)
         self._format = format

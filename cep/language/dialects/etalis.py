@@ -100,7 +100,7 @@ class _Lowering:
                     policy = choice or default
                 case FactDeclaration():
                     if statement.name in declared:
-                        self.error(f"facts `{statement.name}` are declared twice", statement.span)
+                        self.error(f"`fact {statement.name}` is declared twice", statement.span)
                     declared[statement.name] = statement
                 case StaticRule():
                     statics.append(self.known.static(statement))
@@ -253,9 +253,9 @@ class _Lowering:
             inner = inner.pattern
         if not (isinstance(inner, ast.Binary) and inner.operator == "SEQ"):
             self.error(
-                "CNOT stands after a SEQ only: it says what does not occur between the two",
+                "CNOT can stand only after a SEQ: it excludes an event between the two",
                 inner.span,
-                "`(a(X) SEQ b(X)) CNOT c(X)`, the same as `NOT(c(X)).[a(X), b(X)]`",
+                "e.g. `(a(X) SEQ b(X)) CNOT c(X)`, the same as `NOT(c(X)).[a(X), b(X)]`",
                 "cnot",
             )
             return self.pattern(left, policy, within, outside)
@@ -273,7 +273,7 @@ class _Lowering:
     def times(self, times: ast.Times, policy: PolicyChoice, within: int | None, outside: Mapping[str, int]) -> Pattern:
         if times.count > MOST_TIMES:
             self.error(
-                f"TIMES goes up to {MOST_TIMES}",
+                f"TIMES must be at most {MOST_TIMES}",
                 times.span,
                 f"count them: `... AGGREGATE N = count() OVER LAST {times.count} EVENTS WHERE N = {times.count}`",
                 "times",
@@ -289,7 +289,7 @@ class _Lowering:
             self.error(
                 f"this TIMES makes a pattern of more than {MOST_REPEATED:,} events",
                 times.span,
-                "what is repeated is an event of its own, made by another rule",
+                "derive the repeated part as an event in a rule of its own",
                 "times",
             )
             return first
@@ -316,7 +316,7 @@ class _Lowering:
             self.error(
                 f"`{atom.name}` is an event, and only a fluent has a value, a beginning and an end",
                 atom.span,
-                f"`fluent {atom.name}(..).` declares one" if atom.edge else "a value is asked in a WHERE",
+                f"`fluent {atom.name}(..).` declares one" if atom.edge else "ask for the value in a WHERE",
             )
             return Atom(atom.name, (), within, atom.span)
         if fluent:
@@ -346,17 +346,17 @@ class _Lowering:
             self.error(
                 f"event `{atom.name}` has {argument_count(len(schema.attributes))}, here {len(arguments)}",
                 atom.span,
-                _attributes(schema) if schema.attributes else f"write `{atom.name}` alone",
+                _attributes(schema) if schema.attributes else f"an event without attributes is written `{atom.name}`",
                 "arity",
             )
             return Atom(atom.name, (), within, atom.span)
         plain: list[Variable | Constant] = []
         for argument in arguments:
             if isinstance(argument, Call):
-                hint = f"a variable here, and the arithmetic in a WHERE: `{atom.name}(X) WHERE X = ...`"
+                hint = f"use a variable here, and put the arithmetic in a WHERE: `{atom.name}(X) WHERE X = ...`"
                 if (edge := _EDGES.get(atom.name)) is not None and argument.function in self.fluents.declared:
-                    hint = f"when a fluent begins or ends is written `{edge} OF {argument.function}(...)`"
-                message = "an event pattern holds variables and constants only"
+                    hint = f"for the beginning or end of a fluent, write `{edge} OF {argument.function}(...)`"
+                message = "an event pattern can contain only variables and constants"
                 self.error(message, argument.span, hint, "pattern")
                 argument = Variable("_", argument.span)
             plain.append(argument)
@@ -386,7 +386,7 @@ class _Lowering:
                     circle.append(by[circle[-1]])
                 if by.get(circle[-1]) == statement.name:
                     names = ", ".join(f"`{name}`" for name in (*circle, statement.name))
-                    self.error(f"alerts inhibit each other in a circle: {names}", pattern.span, "leave one of them out")
+                    self.error(f"alerts inhibit each other in a circle: {names}", pattern.span, "remove one of them")
                     continue
             found[statement.name], errors = inhibited(statement, alerts[statement.name], watched, self.source)
             self.errors += errors
@@ -403,7 +403,9 @@ class _Lowering:
         name = pattern.name
         alert, fluent = name in written, name in self.fluents.declared
         if alert and fluent:
-            self.error(f"`{name}` is an alert and a fluent", pattern.span, "rename one of them: either could be meant")
+            self.error(
+                f"`{name}` is an alert and a fluent", pattern.span, "rename one of them, because either could be meant"
+            )
         elif alert and (pattern.value is not None or pattern.edge is not None):
             self.error("an alert has no value", pattern.span, f"`INHIBITED BY {name}(..)`")
         elif alert:
@@ -412,7 +414,10 @@ class _Lowering:
             made = self.alert(watching(statement), {})
             return None if made is None else since_ever(replace(made, alert=replace(made.alert, hidden=True)))
         else:
-            hint = did_you_mean(name, [*written, *self.fluents.declared]) or "an alert or a fluent inhibits another"
+            hint = (
+                did_you_mean(name, [*written, *self.fluents.declared])
+                or "only an alert or a fluent can inhibit an alert"
+            )
             self.error(f"there is no alert or fluent `{name}`", pattern.span, hint)
         return None
 
@@ -421,9 +426,9 @@ class _Lowering:
         self.flawed = False
         event = statement.event.name
         if statement.name in known:
-            self.error(f"alert `{statement.name}` is there twice", statement.name_span, "another name for one of them")
+            self.error(f"alert `{statement.name}` is declared twice", statement.name_span, "rename one of them")
         if event not in self.schemas:
-            hint = did_you_mean(event, self.schemas) or "an alert is on an event that is declared or derived"
+            hint = did_you_mean(event, self.schemas) or "an alert needs an event that is declared or derived"
             self.error(f"there is no event `{event}`", statement.event.span, hint)
             return None
         fluent = event in self.fluents.declared and statement.event.edge is None

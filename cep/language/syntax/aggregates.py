@@ -49,7 +49,7 @@ def _window(cursor: Cursor) -> tuple[int | None, int | None, Over | None]:
     if cursor.accept("SESSION"):
         ticks = _length(cursor, messages.SESSION)
         if cursor.token.key == "ZONE":
-            cursor.stop("a session has no midnight to begin at", messages.ZONE)
+            cursor.stop("a session cannot have a ZONE", messages.ZONE)
         return None, None, Over("session", ticks)
     meant = messages.FOREIGN_WINDOWS.get(cursor.token.text.upper())
     cursor.expect("LAST", "`LAST`, `EACH` or `SESSION`", meant or messages.WINDOW)
@@ -66,15 +66,15 @@ def _window(cursor: Cursor) -> tuple[int | None, int | None, Over | None]:
     ticks = _length(cursor, messages.WINDOW)
     if not cursor.accept("EVERY"):
         if cursor.token.key == "ZONE":
-            cursor.stop("a window that slides has no midnight to begin at", messages.ZONE)
+            cursor.stop("a sliding window cannot have a ZONE", messages.ZONE)
         return None, ticks, None
     token = cursor.token
     step = _length(cursor, messages.EVERY)
     if step > ticks:
-        hint = f"to cover all times, write `OVER EACH {write_duration(step)}`, or a longer LAST"
-        cursor.stop("these windows do not cover all times", hint, cursor.span(token))
+        hint = f"to cover all times, write `OVER EACH {write_duration(step)}`, or make LAST longer"
+        cursor.stop("these windows leave gaps", hint, cursor.span(token))
     if cursor.token.key == "ZONE":
-        cursor.stop("the times of EVERY are counted in UTC", f"without ZONE; {messages.ZONE}")
+        cursor.stop("`EVERY` counts in UTC, so it cannot have a ZONE", f"leave out ZONE; {messages.ZONE}")
     return None, ticks, Over("every", step)
 
 
@@ -85,7 +85,7 @@ def _length(cursor: Cursor, hint: str) -> int:
         cursor.fail("a duration", hint)
     ticks = duration(cursor)
     if ticks == 0:
-        cursor.stop("a window of no length holds nothing", hint, cursor.span(token))
+        cursor.stop("this duration must be longer than 0", hint, cursor.span(token))
     return ticks
 
 
@@ -149,7 +149,7 @@ def result(cursor: Cursor) -> AggregateResult:
     cursor.height = 1
     if cursor.token.key == ")":
         if name != "count":
-            needs = f"`{name}` needs what it aggregates: `{example(name, 'W')}`; only `count()` goes without"
+            needs = f"`{name}` needs a value to aggregate: `{example(name, 'W')}`; only `count()` needs none"
             cursor.fail("a value", needs)
         cursor.advance()
         return AggregateResult(first.text, name, None, False, cursor.span(first))
@@ -181,5 +181,5 @@ def _parameter(cursor: Cursor, name: str) -> float:
     percent = cursor.read(read_number, cursor.token, cursor.token.text)
     cursor.advance()
     if below or percent > 100:
-        cursor.stop("a percentile is from 0 to 100", hint, cursor.span(token))
+        cursor.stop("a percentile must be from 0 to 100", hint, cursor.span(token))
     return percent

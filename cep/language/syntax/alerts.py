@@ -58,10 +58,10 @@ _MEANT = {
 
 _EXAMPLES = {"INSTRUCTION": "Leave {R}", "RUNBOOK": "https://example.org/smoke/{R}"}
 _DURATIONS = {
-    "AFTER": ("a condition lasts for some time before the alert fires", "5 min"),
-    "FOR": ("an alert lasts for some time", "3 h"),
-    "KEEP": ("an alert is kept for some time", "10 min"),
-    "REPEAT": ("some time passes between two reminders", "4 h"),
+    "AFTER": ("the time after `AFTER` must be longer than 0", "5 min"),
+    "FOR": ("the duration of an alert must be longer than 0", "3 h"),
+    "KEEP": ("the time after `KEEP` must be longer than 0", "10 min"),
+    "REPEAT": ("the time after `REPEAT` must be longer than 0", "4 h"),
 }
 """The reason why a duration must not be 0, and an example, by clause."""
 
@@ -90,8 +90,10 @@ def alert(cursor: Cursor) -> ast.AlertStatement:
     cursor.expect("ON", "`ON` and an event", messages.ALERT)
     on = occurrence(cursor)
     if cursor.token.key in (*OPERATORS, *POSTFIXES, "TIMES") and cursor.token.key != "WHERE":
-        hint = f"give the pattern a rule, and alert on its head: `seen(R) <- {on.name}(R) SEQ ...`"
-        cursor.stop("an alert is for one event, not a pattern", hint)
+        hint = (
+            f"derive an event from the pattern with a rule, and alert on that event: `seen(R) <- {on.name}(R) SEQ ...`"
+        )
+        cursor.stop("an alert is on one event, not on a pattern", hint)
     found = _Clauses()
     height = cursor.height
     while cursor.token.key == "WHERE" or cursor.token.key in ALERTING[1:]:
@@ -101,10 +103,11 @@ def alert(cursor: Cursor) -> ast.AlertStatement:
     end_statement(cursor, "the alert", messages.logic_hint(cursor.token) or _hint(cursor.token))
     cursor.height = height
     if "TITLE" not in found.spans:
-        example = '`TITLE "Smoke in {R}"`, with a variable of the event in braces'
+        example = 'add `TITLE "Smoke in {R}"`, with a variable of the event in braces'
         cursor.stop(f"the alert `{name.text}` has no title", example, name.span)
     if "RADIUS" in found.spans and "AT" not in found.spans:
-        cursor.stop("a radius is about a place", "`AT Lat, Long RADIUS 40000`, in degrees and metres",
+        cursor.stop("`RADIUS` needs a place", "put the place before it: `AT Lat, Long RADIUS 40000`, in degrees and "
+                                              "metres",
                     found.spans["RADIUS"])  # fmt: skip
     return ast.AlertStatement(
         name.text,
@@ -144,7 +147,7 @@ def _hint(token: Token) -> str:
 
 def _clause(cursor: Cursor, word: Token, found: _Clauses) -> None:
     if word.key in found.spans:
-        cursor.stop(f"a second `{word.key}` in one alert", "each clause is written once", word.span)
+        cursor.stop(f"the alert has a second `{word.key}`", "each clause is written once", word.span)
     found.spans[word.key] = word.span
     match word.key:
         case "WHERE":

@@ -54,8 +54,8 @@ def test(cursor: Cursor) -> Call:
     span = cursor.span(first)
     made = conjunction(found, span)
     if made is None:
-        hint = "bind what it gives in the WHERE before, or write alternatives: `({ ... }, X = 1 or X = 2)`"
-        cursor.stop("a graph pattern does not stand in an `if`", hint, span)
+        hint = "bind its variables in the WHERE first, or write alternatives: `({ ... }, X = 1 or X = 2)`"
+        cursor.stop("an `if` cannot contain a graph pattern", hint, span)
     return made
 
 
@@ -225,9 +225,9 @@ def _refuse_reversed(cursor: Cursor, left: Expression, low: Expression, high: Ex
     if ends[0] is None or ends[1] is None or ends[0][0] != ends[1][0] or ends[0][1] <= ends[1][1]:
         return
     value, one, other = (print_expression(each) for each in (left, low, high))
-    hint = f"the lesser comes first: `{value} between {other} and {one}`"
+    hint = f"put the smaller value first: `{value} between {other} and {one}`"
     if ends[0][0] == "clock":
-        hint = f"over midnight it is `({value} >= {one} or {value} < {other})`"
+        hint = f"across midnight, write `({value} >= {one} or {value} < {other})`"
     cursor.stop(f"nothing is between {one} and {other}", hint, span)
 
 
@@ -362,6 +362,6 @@ def _refuse_sparql(cursor: Cursor, word: Token) -> None:
     """Refuse a word of SPARQL before braces: `OPTIONAL { ... }`, `exists { ... }`."""
     if word.text.upper() == "EXISTS":
         hint = "a pattern in braces holds if it has a match: `{ ... }`, `not { ... }`"
-        cursor.stop(f"`{word.text}` is not written before braces", hint, word.span)
+        cursor.stop(f"`{word.text}` cannot stand before braces", hint, word.span)
     if word.text.upper() in messages.FOREIGN_GRAPHS:
-        cursor.stop(f"`{word.text}` stands inside the braces", messages.INSIDE, word.span)
+        cursor.stop(f"`{word.text}` belongs inside the braces", messages.INSIDE, word.span)

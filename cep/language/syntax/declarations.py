@@ -125,25 +125,27 @@ def record_clauses(
             key = _key(cursor, name, attributes, key)
         elif cursor.token.key == DISTINCT:
             if distinct is not None:
-                cursor.stop("a second DISTINCT", "once is enough")
+                cursor.stop("the declaration has a second DISTINCT", "once is enough")
             distinct = cursor.advance()
         elif cursor.accept("WHEN"):
             if when is not None:
-                hint = 'tests stand together: `WHEN kind = "deploy", version EXISTS`, alternatives behind `or`'
-                cursor.stop("a second WHEN", hint, cursor.previous.span)
+                hint = 'put all tests together: `WHEN kind = "deploy", version EXISTS`, and alternatives after `or`'
+                cursor.stop("the declaration has a second WHEN", hint, cursor.previous.span)
             when = record_tests(cursor, attributes, sources)
         else:
             clauses.read(cursor)
     arrays(name, sources, cursor)
     if key is not None and distinct is not None:
-        hint = "with a KEY records of one key and time are corrections of each other, so equal ones are one already"
-        cursor.stop("an event has a KEY or is DISTINCT, not both", hint, distinct.span)
+        hint = "with a KEY, records of the same key and time correct each other, so equal ones already count once"
+        cursor.stop("an event cannot have both KEY and DISTINCT", hint, distinct.span)
     if when is not None:
         named = [each.source for each in attributes] + [source for source, _ in sources]
         _check_tested(cursor, name, clauses, named, first)
     times = clauses.times(cursor)
     if further and times is not None and times.unit is not None:
-        cursor.stop("a count has one column", f"`TIME {time} FORMAT epoch {times.unit}`", cursor.span(first))
+        cursor.stop(
+            "a count since 1970 has only one column", f"`TIME {time} FORMAT epoch {times.unit}`", cursor.span(first)
+        )
     if len(further) > 1:
         _check_parts(cursor, (time or "", *further), None if times is None else times.pattern, first)
     more = tuple(further), times, clauses.missing, clauses.records, key, when, distinct is not None
@@ -153,11 +155,11 @@ def record_clauses(
 def _check_tested(cursor: Cursor, name: str, clauses: Clauses, sources: Sequence[str | None], first: Token) -> None:
     """Refuse WHEN if something else selects the records of the event: a measurement of InfluxDB, or an RDF class."""
     if clauses.records is not None and clauses.records.name == "influx":
-        hint = f'`FORMAT influx(measurement: "...")` behind {name} names it, in place of WHEN'
-        cursor.stop("a line of InfluxDB says by its measurement which event it is", hint, cursor.span(first))
+        hint = f'`FORMAT influx(measurement: "...")` after {name} names it; leave out WHEN'
+        cursor.stop("the measurement of an InfluxDB line decides which event it is", hint, cursor.span(first))
     if any(source is not None and source.startswith("<") for source in sources):
-        hint = f"its class says which observations are one: `event {name}(...) AS <class>`"
-        cursor.stop("WHEN tests records, not observations in RDF", hint, cursor.span(first))
+        hint = f"its class decides which observations are such events: `event {name}(...) AS <class>`"
+        cursor.stop("WHEN tests records, but RDF holds observations", hint, cursor.span(first))
 
 
 def _time(cursor: Cursor, sources: list[tuple[str, Token]]) -> tuple[str | None, list[str], str | None, str | None]:
@@ -172,7 +174,7 @@ def _time(cursor: Cursor, sources: list[tuple[str, Token]]) -> tuple[str | None,
         return None, further, None, None
     start = _column(cursor, sources)
     two = "an interval has two columns: `START departed END landed`"
-    one = "; a day and a time of day in two columns are for TIME alone: join them before"
+    one = "; only TIME joins a day and a time of day from two columns"
     cursor.expect("END", "`END`", two + (one if cursor.token.key == "," else ""))
     return None, further, start, _column(cursor, sources)
 
@@ -182,7 +184,9 @@ def _check_parts(cursor: Cursor, columns: Sequence[str], pattern: str | None, fi
     count = 0 if pattern is None else len(pattern.split())
     if count != len(columns):
         written = " ".join(_PARTS[: len(columns)])
-        hint = f'a part for each column, with blanks between: `TIME {", ".join(columns)} FORMAT "{written}"`'
+        hint = (
+            f'write one part for each column, with spaces between them: `TIME {", ".join(columns)} FORMAT "{written}"`'
+        )
         has = "no FORMAT" if pattern is None else f"a FORMAT of {count}"
         cursor.stop(f"the time has {len(columns)} columns, and {has}", hint, cursor.span(first))
 
@@ -193,7 +197,9 @@ def _key(
     """Read `KEY sensor, seq`."""
     first = cursor.advance()
     if before is not None:
-        cursor.stop("a second KEY", "attributes are separated by commas: `KEY sensor, seq`", first.span)
+        cursor.stop(
+            "the declaration has a second KEY", "attributes are separated by commas: `KEY sensor, seq`", first.span
+        )
     names = [attribute.name for attribute in attributes]
     found: list[str] = []
     while not found or cursor.accept(","):
@@ -251,22 +257,22 @@ def attribute(cursor: Cursor, sources: list[tuple[str, Token]]) -> ast.Attribute
         elif cursor.accept("FROM"):
             if source is not None:
                 hint = "e.g. `wind: float FROM wind_speed`"
-                cursor.stop("a second column for one attribute", hint, cursor.previous.span)
+                cursor.stop("the attribute has a second column", hint, cursor.previous.span)
             source = _column(cursor, sources)
         elif cursor.accept("AS"):
             if iri is not None:
                 cursor.stop(
-                    "a second property for one attribute", "e.g. `wind: float AS wt:windSpeed`", cursor.previous.span
+                    "the attribute has a second property", "e.g. `wind: float AS wt:windSpeed`", cursor.previous.span
                 )
             iri = _iri(cursor)
         elif cursor.accept("QUOTED"):
             if kind not in ("int", "float"):
-                hint = "texts, times and booleans are read with their quotes"
-                cursor.stop(f"QUOTED is about numbers, this is of type {kind}", hint, cursor.previous.span)
+                hint = "texts, times and booleans need no QUOTED"
+                cursor.stop(f"QUOTED is for numbers, but this attribute is of type {kind}", hint, cursor.previous.span)
             quoted = True
         else:
             if ranged:
-                cursor.stop("a second range for one attribute", messages.RANGE)
+                cursor.stop("the attribute has a second range", messages.RANGE)
             ranged = True
             low, high = _range(cursor, kind)
     times = clauses.times(cursor)
@@ -312,13 +318,15 @@ def _iri(cursor: Cursor) -> str:
 def _range(cursor: Cursor, kind: str) -> tuple[RangeEnd, RangeEnd]:
     first = cursor.advance()
     if kind not in RANGED:
-        cursor.stop(f"a {kind} has no range", "numbers, times and durations have one: " + messages.RANGE, first.span)
+        cursor.stop(
+            f"a {kind} has no range", "only numbers, times and durations have one: " + messages.RANGE, first.span
+        )
     low = None if cursor.token.key == ".." else _bound(cursor, kind)
     cursor.expect("..", "`..`", messages.RANGE)
     last = cursor.token.kind in ("number", "time", "duration", "string") or cursor.token.key == "-"
     high = _bound(cursor, kind) if last or low is None else None
     if low is not None and high is not None and low > high:
-        cursor.stop("no value is in this range", "the smaller bound comes first: " + messages.RANGE, cursor.span(first))
+        cursor.stop("no value is in this range", "put the smaller bound first: " + messages.RANGE, cursor.span(first))
     return low, high
 
 

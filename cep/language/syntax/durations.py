@@ -30,7 +30,7 @@ def _duration(cursor: Cursor) -> int:
             hint = cursor.parameter_meant("duration") or hint
             cursor.stop(f"a duration is a constant, found `{token.text}`", hint)
         calendar = token.kind == "variable" and token.text[0] == "P" and token.text[1:2].isdigit()
-        hint = "months and years differ in length: `P30D`, `P365D`" if calendar else messages.DURATION
+        hint = "months and years differ in length; use `P30D`, `P365D`" if calendar else messages.DURATION
         cursor.fail("a duration", hint)
     cursor.advance()
     unit = unit_after_number(cursor)

@@ -52,16 +52,16 @@ def _declaration(cursor: Cursor) -> ast.FluentDeclaration:
     attributes = (*found, *([] if value is None else [value]))
     records = record_clauses(cursor, name.text, attributes, sources, first)
     if records is not None and records.key is not None:
-        hint = "a record of a fluent is closed by a later one with the same start and an end"
-        cursor.stop("records of a fluent have no KEY", hint, records.span)
+        hint = "leave out KEY: a later record with the same start, and an end, closes the earlier one"
+        cursor.stop("a fluent cannot have a KEY", hint, records.span)
     if records is not None and records.format is not None and records.format.fold == "order":
-        hint = "without it a time that the clocks show twice is the earlier; `FOLD later` takes the later"
-        cursor.stop("the order of records says nothing about those of a fluent", hint, records.span)
+        hint = "leave it out: a time that clocks show twice is then the earlier one; `FOLD later` takes the later one"
+        cursor.stop("a fluent cannot have `FOLD order`", hint, records.span)
     if records is not None and records.when is not None:
         hint = "declare an event with WHEN, whose rules `initiate` and `terminate` the fluent"
-        cursor.stop("records of a fluent have no WHEN", hint, records.span)
+        cursor.stop("a fluent cannot have WHEN", hint, records.span)
     if records is not None and records.distinct:
-        cursor.stop("records of a fluent are never two where they are equal", "without DISTINCT", records.span)
+        cursor.stop("leave it out: equal records of a fluent always count once", "without DISTINCT", records.span)
     if records is not None and records.time is not None:
         cursor.stop("a fluent holds for a time", f"`START {records.time} END ..`", records.span)
     end_statement(cursor, "the declaration", DECLARATION)

@@ -29,7 +29,7 @@ from cep.rules.terms import Expression, Variable
 
 RULE = "e.g. `adrift(V) WHILE slow(V) AND NOT anchored(V).`"
 FORMULA = "a formula is made of fluents and events: `slow(V) AND ONCE[0, 10 min] signal(V)`"
-INTERVAL = "how far it reaches is written `ONCE[0, 10 min]`, `SINCE(2 s, inf)`"
+INTERVAL = "write how far it reaches: `ONCE[0, 10 min]`, `SINCE(2 s, inf)`"
 LASTING = "e.g. `slow(V) LASTING >= 10 min`"
 UNARY, BINARY, LENGTHS = words(Place.BEFORE), words(Place.BETWEEN), words(Place.BEHIND)
 BOXES = tuple(word for word, each in TEMPORAL.items() if each.of_head is not None)
@@ -56,7 +56,7 @@ def boxed_rule(cursor: Cursor) -> ast.WhileRule:
     boxes: list[ast.Box] = []
     while (word := cursor.token).key in (*UNARY, *BINARY):
         if word.key not in BOXES:
-            cursor.stop(f"a head does not carry `{word.text}`", "`ALWAYS[0, 3 s]` or `HISTORICALLY[0, 3 s]`, which "
+            cursor.stop(f"a head cannot contain `{word.text}`", "`ALWAYS[0, 3 s]` or `HISTORICALLY[0, 3 s]`, which "
                         "hold at all times so far on or back")  # fmt: skip
         cursor.advance()
         boxes.append(ast.Box(word.key, _within(cursor)))
@@ -84,7 +84,7 @@ def while_rule(
     if token.key in (")", "]", "}"):
         hint = f"there is no opening bracket for this `{token.text}`"
     elif token.key in ("AND", "OR", *BINARY):
-        hint = f"`{cursor.previous.text}` has ended the formula"
+        hint = f"`{cursor.previous.text}` ends the formula"
     end_statement(cursor, "the rule", hint, "an operator or `.`")
     return ast.WhileRule(name.text, values, value, boxes, body, cursor.span(first), head)
 
@@ -110,15 +110,15 @@ def formula(cursor: Cursor) -> Formula:
 def _joined(cursor: Cursor) -> Formula:
     first = cursor.token
     if first.key == "NOT":
-        cursor.stop("nothing binds the variables of a NOT that begins a formula", "behind what holds: `slow(V) AND NOT "
-                    "anchored(V)`")  # fmt: skip
+        cursor.stop("nothing binds the variables of a NOT that begins a formula", "put it after a formula that "
+                    "binds them: `slow(V) AND NOT anchored(V)`")  # fmt: skip
     found, negated = [_since(cursor)], [False]
     height, word = cursor.height, cursor.token.key
     while cursor.token.key in ("AND", "OR"):
         if cursor.token.key != word:
             cursor.stop(
                 "AND beside OR does not say which of the two joins first",
-                "parentheses: `(p AND q) OR r`, or `p AND (q OR r)`",
+                "add parentheses: `(p AND q) OR r`, or `p AND (q OR r)`",
             )
         cursor.advance()
         denied = cursor.token.key == "NOT"
@@ -148,7 +148,7 @@ def _since(cursor: Cursor) -> Formula:
     cursor.grow(max(height, cursor.height), first)
     if cursor.token.key in BINARY:
         cursor.stop(f"`{cursor.token.text}` beside `{word.text}` does not say which of the two comes first",
-                    f"parentheses: `(p {word.text} q) {cursor.token.text} r`")  # fmt: skip
+                    f"add parentheses: `(p {word.text} q) {cursor.token.text} r`")  # fmt: skip
     return MetricFormula(word.key, (left, right), within, cursor.span(first))
 
 
@@ -163,7 +163,7 @@ def _unary(cursor: Cursor) -> Formula:
         cursor.depth -= 1
         return MetricFormula(first.key, (inner,), within, cursor.span(first))
     if first.key == "NOT":
-        cursor.stop("NOT stands directly behind an AND only", "`slow(V) AND NOT anchored(V)`; inside an operator in "
+        cursor.stop("NOT can stand only directly after an AND", "`slow(V) AND NOT anchored(V)`; inside an operator in "
                     "parentheses: `ONCE (p(X) AND NOT q(X))`")  # fmt: skip
     if first.key == "(":
         opening = cursor.advance()
@@ -171,8 +171,8 @@ def _unary(cursor: Cursor) -> Formula:
         cursor.close(opening, ")", "an operator or `)`")
         return inside
     if first.key in ("BEGIN", "END") and cursor.peek().key == "OF":
-        cursor.stop(f"`{first.text} OF` is an instant of event patterns", "an event of it, and that in the formula: "
-                    "`started(V) <- BEGIN OF moving(V).`")  # fmt: skip
+        cursor.stop(f"`{first.text} OF` is an instant of event patterns", "derive an event, "
+                    "`started(V) <- BEGIN OF moving(V).`, and use it in the formula")  # fmt: skip
     if first.key in (*BINARY, "AND", "OR", *LENGTHS):
         cursor.fail("a fluent or an event", FORMULA)
     if first.kind in ("number", "time", "string"):
@@ -191,7 +191,7 @@ def _where(cursor: Cursor, step: Token, first: Token, left: Formula) -> Formula:
 def _event_within(cursor: Cursor, step: Token, first: Token, left: Formula) -> Formula:
     if not isinstance(left, FormulaAtom) or left.within is not None:
         cursor.stop(
-            "WITHIN stands behind one event here: `(trip(V) WITHIN 1 h)`",
+            "in a formula, WITHIN bounds one event: `(trip(V) WITHIN 1 h)`",
             f"how long something holds is said by LASTING, {LASTING}, how far back by ONCE",
             step.span,
         )
@@ -206,8 +206,8 @@ def _aggregate(cursor: Cursor, step: Token, first: Token, left: Formula) -> Form
         height = max(height, cursor.height)
     if cursor.token.key == "OVER":
         cursor.stop(
-            "the aggregate of a formula is over all that holds at a time, and has no window",
-            "`AGGREGATE N = count() BY A`; over what held lately: `(ONCE[0, 10 min] p) AGGREGATE ..`",
+            "in a formula, an aggregate is over all that holds at one time, so it has no window",
+            "`AGGREGATE N = count() BY A`; over all that held lately: `(ONCE[0, 10 min] p) AGGREGATE ..`",
         )
     by: list[Variable] = []
     if cursor.accept("BY"):
@@ -223,7 +223,7 @@ def _long(cursor: Cursor, step: Token, first: Token, left: Formula) -> Formula:
     if sign.key not in (">=", ">"):
         hint = f"e.g. `{TEMPORAL[step.key].example}`"
         if sign.key in ("<", "<="):
-            hint = f"what lasts less is what holds and does not last: `p AND NOT (p {step.key} >= 10 min)`"
+            hint = f"for a shorter time, write that it holds and does not last: `p AND NOT (p {step.key} >= 10 min)`"
         elif sign.kind in ("number", "duration"):
             hint = f"`{step.key} >= {sign.text} ..`, or `>`"
         cursor.fail("`>=` or `>`", hint)
@@ -231,7 +231,7 @@ def _long(cursor: Cursor, step: Token, first: Token, left: Formula) -> Formula:
     token = cursor.token
     least = _length(cursor)
     if least == 0 and sign.key == ">=":
-        cursor.stop("all that holds lasts 0 s", LASTING, token.span)
+        cursor.stop("this is always true: everything that holds lasts 0 s", LASTING, token.span)
     return LastingFormula(left, least, sign.key == ">", cursor.span(first), step.key)
 
 
@@ -265,7 +265,7 @@ def _within(cursor: Cursor) -> MetricInterval:
         cursor.fail("`[`", INTERVAL)
     cursor.advance()
     if cursor.token.text.lower() == "inf":
-        cursor.stop("nothing is infinitely far away", INTERVAL)
+        cursor.stop("this reaches infinitely far", INTERVAL)
     low = _length(cursor)
     cursor.expect(",", "`,`", INTERVAL)
     high: int | None = None
@@ -280,10 +280,10 @@ def _within(cursor: Cursor) -> MetricInterval:
     span = cursor.span(opening)
     bounds = opening.text + (closing.text if high is not None else ")")
     if high is not None and low > high:
-        cursor.stop("the interval ends before it begins", f"the shorter time comes first; {INTERVAL}", span)
+        cursor.stop("the interval ends before it begins", f"put the shorter time first; {INTERVAL}", span)
     if high == low and bounds != "[]":
         text = cursor.source.text[opening.start : closing.end]
-        cursor.stop(f"nothing lies in `{text}`", "one time alone is `[2 s, 2 s]`", span)
+        cursor.stop(f"nothing lies in `{text}`", "a single time is `[2 s, 2 s]`", span)
     return MetricInterval(low, high, bounds)
 
 

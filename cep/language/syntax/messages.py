@@ -10,7 +10,7 @@ from cep.rules.graph_text import on_one_line
 from cep.rules.keywords import OPERATORS, POSTFIXES
 
 EVENT_RULE = "an event rule is written `fire(R) <- smoke(R) SEQ heat(R).`"
-ONLY_IN_PATTERNS = "only the arguments of events go by name: `<- sensor(id: ID, wind: W)`"
+ONLY_IN_PATTERNS = "only arguments of events can have names: `<- sensor(id: ID, wind: W)`"
 NAMED_HEAD = "only the head of an event rule names its attributes: `alarm(id: ID, level: 3) <- ...`"
 ALL_OR_NONE = "arguments are all by name, `sensor(id: ID, wind: W)`, or all by position, `sensor(ID, _, W)`"
 STATIC_EXAMPLE = "`risky(X) :- linked(X, Y), dangerous(Y).`"
@@ -18,7 +18,7 @@ CASE = "names start with a lower-case letter, variables with an upper-case one"
 DURATION = "a duration is written `500 ms`, `10 s`, `30 min`, `3 h`, `2 d` or `PT3H`; a bare number is seconds"
 WINDOW = (
     "a window is written `OVER LAST 5 EVENTS`, `OVER LAST 30 min`, `OVER EACH 1 h` or `OVER SESSION 10 min`, "
-    "then `BY ID` for one result a group"
+    "then `BY ID` for one result per group"
 )
 EACH = (
     'windows one after the other are written `OVER EACH 1 h`, `OVER EACH 1 d ZONE "Europe/Zurich"`, `OVER EACH 1 week`'
@@ -48,7 +48,7 @@ LABEL = "a label names an event rule: `storm: e(X) <- a(X).`"
 VALUE = "a value is a variable, `Wind`, a constant or arithmetic: `Wind * 3.6`, `abs(Wind)`"
 AGGREGATED = f"`smoke(R, T) AGGREGATE M = avg(T) OVER EACH 1 h BY R`; {WINDOW}"
 NEGATION = "`not` takes a predicate, `not linked(X, Y)`, or conditions in parentheses: `not (X > 3, X < 5)`"
-NOT_HELD = "`not held(moving(V), T)`: that the fluent does not hold at that time"
+NOT_HELD = "to ask that the fluent does not hold, write `not held(moving(V), T)`"
 BOTH = "conditions are separated by `,`"
 EITHER = "alternatives need parentheses: `(X > 3 or linked(X, Y))`"
 LIST = "a list is written `X in [1, 2, 3]`; a range is written `X between 1 and 3`"
@@ -163,7 +163,7 @@ def _weeks(count: str) -> str:
 
 
 def _months(_: str) -> str:
-    return "months and years differ in length: `30 d`, `365 d`; windows are of days or weeks, `OVER EACH 1 week`"
+    return "months and years differ in length; use `30 d` or `365 d`; windows last days or weeks, `OVER EACH 1 week`"
 
 
 CALENDAR_UNITS = {
@@ -194,9 +194,9 @@ def broken(token: Token) -> tuple[str, str] | None:
     if token.kind == "quoted":
         inner = token.text.strip("'")
         inner = inner if inner.isalnum() and len(inner) < 30 else "snow"
-        return f"a string does not stand in single quotes: {token_name(token)}", f'{double}`"{inner}"`'
+        return f"a string cannot be in single quotes: {token_name(token)}", f'{double}`"{inner}"`'
     if token.kind == "bad" and token.text in "\u201c\u201d\u201e\u00ab\u00bb\u2018\u2019":
-        return f"a string does not stand in typographic quotes: {token_name(token)}", f'{double}`"snow"`'
+        return f"a string cannot be in typographic quotes: {token_name(token)}", f'{double}`"snow"`'
     if token.kind == "bad" and not token.text.isprintable():
         return f"{token_name(token)} does not belong here", "it is invisible; delete it"
     return None

@@ -61,7 +61,7 @@ def _parameter(cursor: Cursor) -> Parameter:
     if name.kind != "variable" or name.key in RESERVED or name.text[0] == "_":
         if name.kind == "name":
             upper = f"{name.text[0].upper()}{name.text[1:]}"
-            cursor.fail("the name of a parameter", f"it begins with a capital: `PARAM {upper} = 7.`")
+            cursor.fail("the name of a parameter", f"a parameter begins with a capital letter: `PARAM {upper} = 7.`")
         cursor.fail("the name of a parameter", EXAMPLE)
     cursor.advance()
     cursor.expect("=", "`=` and a value", EXAMPLE)
@@ -99,7 +99,7 @@ def _value(cursor: Cursor, like: Constant | None = None) -> Constant:
         cursor.fail("a constant", EXAMPLE)
     if negative:
         if found.type == "duration":
-            cursor.stop("a duration is not negative", EXAMPLE, cursor.span(first))
+            cursor.stop("a duration cannot be negative", EXAMPLE, cursor.span(first))
         assert isinstance(found.value, int | float), "a number was written"
         found = Constant(-found.value, found.type, cursor.span(first))
     if like is None or found.type == like.type:
@@ -107,12 +107,12 @@ def _value(cursor: Cursor, like: Constant | None = None) -> Constant:
     if like.type == "float" and found.type == "int":
         return Constant(float(found.value), "float", found.span)
     article = "an" if like.type in ("int", "iri") else "a"
-    hint = f"the values of a parameter have the type of its default: {like.type}"
+    hint = f"the values must have the type of the default: {like.type}"
     if like.type == "duration":
         hint = "a duration has a unit: `5 min`"
     if like.type == "int" and found.type == "float":
-        hint += "; a default with decimals is a float: `7.0`"
-    cursor.stop(f"the default is {article} {like.type}, and this is not", hint, cursor.span(first))
+        hint += "; for a float, write the default with decimals: `7.0`"
+    cursor.stop(f"the default is {article} {like.type}, but this value is not", hint, cursor.span(first))
 
 
 def _choices(cursor: Cursor, default: Constant) -> tuple[int | float | str | bool, ...]:
@@ -128,7 +128,7 @@ def _range(cursor: Cursor, default: Constant) -> tuple[int | float | None, int |
     first = cursor.token
     if default.type not in RANGED:
         hint = '`IN ["a", "b"]` lists its values' if default.type == "string" else "`IN [..]` lists its values"
-        cursor.stop(f"a {default.type} has no range", hint)
+        cursor.stop(f"a parameter of type {default.type} cannot have a range", hint)
     ends: list[int | float | None] = []
     for mark in ("..", None):
         if cursor.token.key in ("..", ".", "STEP"):
@@ -143,20 +143,22 @@ def _range(cursor: Cursor, default: Constant) -> tuple[int | float | None, int |
     if low is None and high is None:
         cursor.stop("the range has no end", "e.g. `IN 5..12`, `IN 5..`", cursor.span(first))
     if low is not None and high is not None and low > high:
-        cursor.stop("no value is in this range", "the smaller value comes first: `IN 5..12`", cursor.span(first))
+        cursor.stop("no value is in this range", "put the smaller value first: `IN 5..12`", cursor.span(first))
     return low, high
 
 
 def _step(cursor: Cursor, default: Constant, ranged: bool) -> int | float:
     first = cursor.advance()
     if default.type not in NUMERIC:
-        cursor.stop(f"a {default.type} has no step", "numbers and durations have one", first.span)
+        cursor.stop(
+            f"a parameter of type {default.type} cannot have a step", "only numbers and durations have one", first.span
+        )
     if not ranged:
         cursor.stop("a step needs a range", "e.g. `IN 5..12 STEP 0.5`", first.span)
     value = _value(cursor, default).value
     assert isinstance(value, int | float), "types with a step are numbers"
     if value <= 0:
-        cursor.stop("a step is larger than 0", "e.g. `IN 5..12 STEP 0.5`", cursor.span(first))
+        cursor.stop("a step must be larger than 0", "e.g. `IN 5..12 STEP 0.5`", cursor.span(first))
     return value
 
 

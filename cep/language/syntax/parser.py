@@ -282,7 +282,7 @@ def _refuse_other_words(cursor: Cursor) -> None:
             hint = f"leave it out: `{after.text} ...`"
         elif hint is None and cursor.peek(2).key == "(":
             words = ", ".join(f"`{word}`" for word in _FIRST_WORDS)
-            hint = f"{messages.EVENT_RULE}; what is not a rule begins with {words}"
+            hint = f"{messages.EVENT_RULE}; every other statement begins with {words}"
         if hint is not None:
             cursor.stop(f"no statement begins with `{token.text}`", hint)
 
@@ -292,7 +292,7 @@ def _statement_hint(cursor: Cursor) -> str | None:
     if token.key in POSTFIXES and not _left_over(cursor):
         return f"`{token.text}` does not begin a statement: {messages.BEHIND}"
     if token.key in RESERVED and previous.key == ".":
-        return f"the `.` at {previous.line}:{previous.column} has ended the rule before"
+        return f"the `.` at {previous.line}:{previous.column} ends the rule before this line"
     if token.key in (".", "..") and previous.key == ".":
         return "one `.` ends a statement"
     if token.kind == "number" and previous.key == ".":

@@ -195,7 +195,7 @@ def _absence(cursor: Cursor) -> ast.PatternTree:
     if cursor.token.key != ",":
         hint = join_hint(cursor) or messages.ABSENCE
         if cursor.token.key == "]" and isinstance(left, (ast.Where, ast.Aggregate)):
-            hint = "the `,` was read as the first pattern's, which needs parentheses: `.[(a(X) WHERE X > 1), b(X)]`"
+            hint = "put the first pattern in parentheses, because the `,` belongs to it: `.[(a(X) WHERE X > 1), b(X)]`"
         cursor.fail("`,` and a second pattern", hint)
     cursor.advance()
     right = pattern(cursor)
@@ -246,7 +246,7 @@ def _refuse_parameters(cursor: Cursor, values: Iterable[Expression]) -> None:
     """Refuse a parameter as an event's argument. A reader might take it for a variable and overlook that it filters."""
     for value in values:
         if isinstance(value, Constant) and (name := cursor.parameter(value.span)) is not None:
-            hint = f"write a variable, and the comparison: `... WHERE X = {name}`"
+            hint = f"use a variable here, and a comparison: `... WHERE X = {name}`"
             cursor.stop(f"the parameter `{name}` as an argument of an event", hint, value.span)
 
 
@@ -292,7 +292,7 @@ def policy_choice(cursor: Cursor) -> PolicyChoice:
     if cursor.token.key != "(":
         return PolicyChoice(name, None, None, first.span)
     if name == "unrestricted":
-        cursor.stop("`unrestricted` takes every pair, so it has no rule for equals", messages.TIE)
+        cursor.stop("`unrestricted` takes every pair, so it has no ties to break", messages.TIE)
     opening = cursor.advance()
     tie, by = cursor.token.text.lower(), None
     if tie == "by":

@@ -97,7 +97,7 @@ class Clauses:
             case "ZONE":
                 self._timely(cursor, first)
                 if self.zone is not None:
-                    cursor.stop("a second zone", 'one is enough: `ZONE "Europe/Zurich"`', first.span)
+                    cursor.stop("the time has a second ZONE", 'one is enough: `ZONE "Europe/Zurich"`', first.span)
                 self.zone_at = first
                 self.zone = _text(cursor, "the name of a time zone", 'e.g. `ZONE "Europe/Zurich"`')
                 cursor.read(_known_zone, cursor.previous, self.zone)
@@ -109,20 +109,28 @@ class Clauses:
                     cursor.fail("`earlier`, `later` or `order`", hint)
                 self.fold, self.fold_at = cursor.advance().text.lower(), first
                 if self.fold == "order" and self.of is not None:
-                    hint = '`FOLD order` stands behind the time of an event: `TIME ts ZONE "Europe/Zurich" FOLD order`'
-                    cursor.stop("the order of records says nothing about times of attributes", hint, cursor.span(first))
+                    hint = 'put `FOLD order` after the time of the event: `TIME ts ZONE "Europe/Zurich" FOLD order`'
+                    cursor.stop(
+                        "`FOLD order` is for the time of an event, not for attributes", hint, cursor.span(first)
+                    )
             case _:
                 if self.missing is not None:
-                    cursor.stop("a second MISSING", 'values are separated by commas: `MISSING -999, "n/a"`', first.span)
+                    cursor.stop(
+                        "the attribute has a second MISSING",
+                        'values are separated by commas: `MISSING -999, "n/a"`',
+                        first.span,
+                    )
                 if not self.optional:
-                    cursor.stop("a value that may be missing needs `?`", "behind the type: `gust: float?`", first.span)
+                    cursor.stop(
+                        "a value that may be missing needs `?`", "put it after the type: `gust: float?`", first.span
+                    )
                 self.missing = _values(cursor)
 
     def times(self, cursor: Cursor) -> TimeFormat | None:
         """Return the format of times, or None for the default. Raises CepError if clauses contradict each other."""
         if self.fold is not None and self.zone is None:
             assert self.fold_at is not None, "it was read"
-            cursor.stop("FOLD is about a zone", '`ZONE "Europe/Zurich" FOLD later`', self.fold_at.span)
+            cursor.stop("FOLD needs a ZONE", '`ZONE "Europe/Zurich" FOLD later`', self.fold_at.span)
         if self.pattern is None and self.unit is None and self.zone is None:
             return None
         if self.facts and self.zone is not None and self.pattern is not None and time_pattern.of_day(self.pattern):
@@ -131,17 +139,19 @@ class Clauses:
         if self.fold == "order" and (self.unit is not None or "%z" in (self.pattern or "")):
             assert self.fold_at is not None, "it was read"
             hint = "leave out the ZONE: counts since 1970 and times with an offset are exact without it"
-            cursor.stop("no time of this format is there twice", hint, self.fold_at.span)
+            cursor.stop("times of this format are never ambiguous", hint, self.fold_at.span)
         return TimeFormat(self.pattern, self.unit, self.zone, self.fold)
 
     def _timely(self, cursor: Cursor, first: Token) -> None:
         if self.of is None and not self.timed:
             hint = f"name the column first: `TIME ts {first.text.upper()} ...`"
-            cursor.stop(f"{first.text.upper()} is about the time, of which no column is named", hint, first.span)
+            cursor.stop(
+                f"{first.text.upper()} describes the time, but no column of the time is named", hint, first.span
+            )
         if self.of is not None and self.of != "time" and (self.of != "duration" or first.key != "FORMAT"):
             hint = 'for decimal commas, write `FORMAT csv(decimal: ",")` after the declaration'
             hint = hint if self.of in ("int", "float") else "only times and durations have a FORMAT"
-            cursor.stop(f"{first.text.upper()} is about times, this is of type {self.of}", hint, first.span)
+            cursor.stop(f"{first.text.upper()} is for times, but this attribute is of type {self.of}", hint, first.span)
 
     def _format(self, cursor: Cursor, first: Token) -> None:
         token = cursor.token
@@ -149,29 +159,31 @@ class Clauses:
         bare |= not self.timed and token.text.lower() not in ("csv", "epoch", *UNITS)
         if self.of is None and token.kind == "name" and (bare or cursor.peek().key == "("):
             if self.records is not None:
-                cursor.stop("a second format of the records", f"options stand together: {_CSV}", first.span)
+                cursor.stop("the records have a second FORMAT", f"put all options together: {_CSV}", first.span)
             self.records = _records(cursor)
             return
         self._timely(cursor, first)
         if self.pattern is not None or self.unit is not None:
-            cursor.stop("a second format of the time", "one time has one: " + _FORMAT, first.span)
+            cursor.stop("the time has a second FORMAT", "write only one: " + _FORMAT, first.span)
         if token.kind == "string":
             if self.of == "duration":
                 clock = '; a time of day is of type time: `from: time FORMAT "%H:%M"`' if self.facts else ""
-                cursor.stop("a duration is a count of a unit", f"e.g. `FORMAT ms`{clock}")
+                cursor.stop("the FORMAT of a duration is its unit", f"e.g. `FORMAT ms`{clock}")
             self.pattern = _text(cursor, "a format", _FORMAT)
             cursor.read(partial(time_pattern.parts, clocks=self.facts), token, self.pattern)
             return
         word = token.text.lower()
         if self.of == "duration":
             if word == "epoch":
-                cursor.stop("a duration does not begin in 1970", "e.g. `FORMAT ms`")
+                cursor.stop("`epoch` is for times, not for durations", "e.g. `FORMAT ms`")
         elif word in UNITS:
-            cursor.stop(f"expected `epoch {word}`, found `{token.text}`", f"counts since 1970: `FORMAT epoch {word}`")
+            cursor.stop(
+                f"expected `epoch {word}`, found `{token.text}`", f"write counts since 1970 as `FORMAT epoch {word}`"
+            )
         elif word == "epoch":
             cursor.advance()
         elif word in RECORD_FORMATS:
-            cursor.stop(f"`{token.text}` is the format of a file, its options follow in parentheses", f"e.g. {_CSV}")
+            cursor.stop(f"`{token.text}` is a file format, and its options are missing", f"e.g. {_CSV}")
         else:
             cursor.fail("the format of the time", _FOREIGN_FORMATS.get(word, _FORMAT))
         unit = cursor.token
@@ -189,7 +201,7 @@ def _known_zone(name: str) -> None:
 
 
 def _values(cursor: Cursor) -> Missing:
-    hint = 'numbers and strings that stand for a missing value: `MISSING -999, "n/a"`'
+    hint = 'list the numbers and strings that mean a missing value: `MISSING -999, "n/a"`'
     found: list[int | float | str] = []
     while True:
         token = cursor.token
@@ -203,7 +215,7 @@ def _values(cursor: Cursor) -> Missing:
         else:
             cursor.fail("a number or a string", hint)
         if found[-1] in found[:-1]:
-            cursor.stop("this value is there twice", hint, token.span)
+            cursor.stop("this value is listed twice", hint, token.span)
         if cursor.token.key != "," or (cursor.peek().kind not in ("number", "string") and cursor.peek().key != "-"):
             return tuple(found)
         cursor.advance()
@@ -242,13 +254,13 @@ def _records(cursor: Cursor) -> RecordFormat:
             break
     cursor.close(opening, ")", "`,` or `)`", example)
     if {"columns", "units"} <= options.keys():
-        hint = "`skip: 2` passes over lines at the beginning"
-        cursor.stop("without a header no rows of units stand below it", hint, cursor.span(opening))
+        hint = "to skip lines at the beginning, write `skip: 2`"
+        cursor.stop("`units` needs a header, and `columns` replaces it", hint, cursor.span(opening))
     marks = [options[key] for key in ("separator", "decimal", "quote", "comment") if key in options]
     if len(set(marks)) < len(marks) or ("thousands" in options and options["thousands"] == options.get("decimal", ".")):
-        message = "one character cannot be two of separator, decimal, quote and comment"
+        message = "separator, decimal, quote and comment must be different characters"
         if len(set(marks)) == len(marks):
-            message = "one character cannot be the decimal mark and that of thousands"
+            message = "the decimal mark and the thousands mark must be different"
             example = 'e.g. `FORMAT csv(separator: ";", decimal: ",", thousands: ".")`'
         cursor.stop(message, example, cursor.span(opening))
     return RecordFormat(name.text, tuple(options.items()))
@@ -268,33 +280,33 @@ def _refused(option: str, value: str) -> tuple[str, str] | None:
             except LookupError:
                 return f"unknown encoding `{value}`", "e.g. `latin1`, `cp1252`, `utf-16`"
         case "precision" if value not in UNITS:
-            return f"`{value}` is not a precision", "timestamps are counts of `ns` (as without it), `us`, `ms` or `s`"
+            return f"`{value}` is not a precision", "the precisions are `ns` (the default), `us`, `ms` and `s`"
         case "measurement" if not value:
-            return "a measurement has a name", f"e.g. {_EXAMPLES['influx']}"
+            return "the name of the measurement is empty", f"e.g. {_EXAMPLES['influx']}"
         case "metric" if not value:
-            return "a metric has a name", f"e.g. {_EXAMPLES['prometheus']}"
+            return "the name of the metric is empty", f"e.g. {_EXAMPLES['prometheus']}"
         case "now":
             try:
                 read_time(value)
             except CepError:
                 return f"`{value}` is not a time", f"ISO 8601, e.g. {_EXAMPLES['senml']}"
         case "thousands" if len(value) != 1 or value.isalnum() or value in '\r\n+-"':
-            return "the mark of thousands is one character, no letter and no digit", (
+            return "the thousands mark must be one character that is neither a letter nor a digit", (
                 'e.g. `FORMAT csv(thousands: ",")`, `FORMAT csv(separator: ";", decimal: ",", thousands: ".")`'
             )
         case "decimal" if value not in (".", ","):
             return "the decimal mark is `.` or `,`", f"e.g. {_CSV}"
         case "comment" if not value.isascii() or not value or set(value) & set("\r\n"):
-            return "a comment begins with characters of ASCII", f"e.g. {_CSV}"
+            return "a comment mark must be ASCII characters", f"e.g. {_CSV}"
         case "columns" if not value.strip(" ,"):
-            return "there are no names of columns", 'e.g. `FORMAT csv(columns: "time, station, wind")`'
+            return "`columns` names no column", 'e.g. `FORMAT csv(columns: "time, station, wind")`'
         case "columns" if twice := _twice(value):
             return f"the column `{twice}` is given twice", f"each column needs its own name: `{twice}`, `{twice}_2`"
         case "skip" | "units" if not (value.isascii() and value.isdigit() and len(value) < 6):
             what = "lines before the header" if option == "skip" else "rows between the header and the records"
             return f"`{value}` is not a number of {what}", f"e.g. `FORMAT csv({option}: 2)`"
         case "separator" | "quote" if len(value) != 1 or not value.isascii() or value in "\r\n":
-            return f"the {option} is one character of ASCII", "a tabulator is written `\\t`"
+            return f"the {option} must be one ASCII character", "a tabulator is written `\\t`"
     return None
 
 
@@ -329,7 +341,9 @@ def column(cursor: Cursor) -> str:
             name = cursor.token
             text += f'."{_text(cursor, "a name", "")}"'
             if '"' in text.removesuffix('"').rpartition('."')[2]:
-                cursor.stop("a name in quotes has none of its own", "name such a value at its producer", name.span)
+                cursor.stop(
+                    "a quoted name cannot contain quotes", "rename the value where the records are written", name.span
+                )
         else:
             break
     return _checked(cursor, token, text)
@@ -346,7 +360,7 @@ def _checked(cursor: Cursor, first: Token, text: str) -> str:
         hint = "only the elements of one list become events: unnest the inner list before semcep reads it"
         cursor.stop(message, hint, cursor.span(first))
     if first.kind != "string" and _FRACTION.search(text):
-        message = f"`{text}` is not a place of a value"
+        message = f"`{text}` is not a valid path of a value"
         hint = "elements of lists and levels of MQTT topics count from 0: `values[0]`, `topic[0]`"
         cursor.stop(message, hint, cursor.span(first))
     return text

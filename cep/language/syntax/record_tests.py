@@ -66,7 +66,7 @@ def _test(cursor: Cursor, attributes: Sequence[ast.AttributeTree], sources: list
         at = cursor.token
         values.append(_value(cursor, source))
         if operator[0] in "<>" and (isinstance(values[0], str | bool)):
-            cursor.stop(f"`{operator}` compares numbers", "texts are equal or not: `=`, `!=`, `in`", at.span)
+            cursor.stop(f"`{operator}` compares only numbers", "for texts, use `=`, `!=` or `in`", at.span)
     else:
         cursor.fail("`EXISTS`, `in` or a comparison", WHEN)
     _check_type(cursor, source, values, attributes, first)
@@ -80,11 +80,11 @@ def _value(cursor: Cursor, source: str) -> int | float | str | bool:
         number = cursor.read(read_number, cursor.token, cursor.token.text)
         cursor.advance()
         if abs(number) > LARGEST_NUMBER:
-            hint = f"numbers are compared as floats: those beyond {LARGEST_NUMBER} are not told apart"
+            hint = f"use a smaller number: above {LARGEST_NUMBER}, floats cannot tell numbers apart"
             cursor.stop("a number of more than 53 bits", hint, cursor.span(token))
         return -number if negative else number
     if token.text in _NULLS:
-        cursor.stop("a missing value is equal to nothing", f"`{source} NOT EXISTS`", token.span)
+        cursor.stop("a missing value never equals anything", f"`{source} NOT EXISTS`", token.span)
     if token.kind == "string" and not negative:
         cursor.advance()
         return cursor.read(read_string, token, token.text)
@@ -114,5 +114,7 @@ def _check_type(
         ]
         if wrong:
             kind = "a boolean" if isinstance(wrong[0], bool) else "a text" if isinstance(wrong[0], str) else "a number"
-            hint = f"declare it as what the records have, or compare it with one: `{attribute.name}: {attribute.type}`"
-            cursor.stop(f"`{source}` is {attribute.type}, and is compared with {kind}", hint, cursor.span(first))
+            hint = (
+                f"change the declared type, or compare with a value of that type: `{attribute.name}: {attribute.type}`"
+            )
+            cursor.stop(f"`{source}` is {attribute.type}, but is compared with {kind}", hint, cursor.span(first))

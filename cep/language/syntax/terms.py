@@ -123,7 +123,7 @@ def _choice(cursor: Cursor, word: Token) -> Call:
     condition = cursor.test(cursor)
     height = cursor.height
     values: list[Expression] = []
-    for what in ("a value where it holds", "a value where it does not"):
+    for what in ("a value for when the condition is true", "a value for when the condition is false"):
         if cursor.token.key != ",":
             cursor.fail(f"`,` and {what}", messages.CHOICE)
         cursor.advance()
@@ -192,9 +192,9 @@ def _resolve(cursor: Cursor, token: Token, before: Token) -> Iri:
     prefix, _, local = token.text.partition(":")
     iri = namespace(prefix, cursor.prefixes)
     if iri is None:
-        hint = f"declare it before: `PREFIX {prefix}: <http://...>`"
+        hint = f"declare it first: `PREFIX {prefix}: <http://...>`"
         if before.key in ("(", ",") and prefix[:1].islower() and "-" not in prefix:
-            hint += f"; an argument by name has a space after the colon: `{prefix}: {local}`"
+            hint += f"; a named argument needs a space after the colon: `{prefix}: {local}`"
         cursor.stop(f"unknown prefix `{prefix}:`", hint, token.span)
     return Iri(iri + local)
 
@@ -242,13 +242,13 @@ def close_arguments(cursor: Cursor, opening: Token, colon: str) -> None:
     token = cursor.token
     hint = None
     if token.key == ":-":
-        hint = "a space after the colon: `temp: -3`"
+        hint = "put a space after the colon: `temp: -3`"
     elif token.key == ":":
         hint = colon
     elif token.kind in OPERANDS and token.key not in RESERVED:
         hint = "arguments are separated by `,`"
     elif token.key in COMPARISONS:
-        hint = "conditions do not stand among arguments but follow `WHERE`: `smoke(R, T) WHERE T > 50`"
+        hint = "put conditions after `WHERE`, not among the arguments: `smoke(R, T) WHERE T > 50`"
     cursor.close(opening, ")", "`,` or `)`", hint)
 
 

@@ -119,7 +119,7 @@ class _ProgramReader:
         while (word := cursor.token).text in (*OPERATORS, *SIGNED) and word.kind == "name":
             boxes += self.box(cursor)
         if cursor.token.text in BINARY or cursor.token.text == TOP:
-            cursor.stop(f"a head does not carry `{cursor.token.text}`", cursor.token.span, RULE)
+            cursor.stop(f"a head cannot contain `{cursor.token.text}`", cursor.token.span, RULE)
         begin = cursor.token
         never = begin.text == BOTTOM
         head = None if never else self.atom(cursor)
@@ -131,7 +131,7 @@ class _ProgramReader:
                         "facts have a file of their own: `cep run p.dmtl --input in.facts`")  # fmt: skip
         if not cursor.accept(":-", "<-"):
             if cursor.token.text in BINARY:
-                cursor.stop(f"a head does not carry `{cursor.token.text}`", cursor.token.span, RULE)
+                cursor.stop(f"a head cannot contain `{cursor.token.text}`", cursor.token.span, RULE)
             cursor.fail("`:-`", RULE)
         body = self.conjunction(cursor, cursor.token)
         cursor.accept(".")
@@ -162,7 +162,7 @@ class _ProgramReader:
     def box(self, cursor: DatalogMtlCursor) -> list[ast.Box]:
         word = cursor.advance()
         if word.text.startswith("Diamond") or word.text == "SOMETIME":
-            cursor.stop(f"a head does not carry `{word.text}`", word.span, "`Boxplus[0,3]` or `Boxminus[0,3]`, which "
+            cursor.stop(f"a head cannot contain `{word.text}`", word.span, "`Boxplus[0,3]` or `Boxminus[0,3]`, which "
                         "hold at all times so far on or back")  # fmt: skip
         found = self.operators(cursor, word)
         return [ast.Box(operator, within) for operator, within in found]
@@ -352,7 +352,7 @@ class _ProgramReader:
             cursor.stop("nothing lies in this interval", span, WITHIN)
         if low is not None and high is not None:
             if low > high:
-                cursor.stop("the interval ends before it begins", span, f"the smaller number comes first; {WITHIN}")
+                cursor.stop("the interval ends before it begins", span, f"put the smaller number first; {WITHIN}")
             if low == high and bounds != "[]":
                 cursor.stop("nothing lies in this interval", span, "one distance alone is `[2,2]`")
         return low, high, bounds

@@ -117,7 +117,7 @@ def constant(cursor: LarsCursor, token: LarsToken) -> Constant:
             prefix, _, local = token.text.partition(":")
             iri = namespace(prefix, cursor.prefixes)
             if iri is None:
-                hint = f"declare it before: `PREFIX {prefix}: <http://...>`"
+                hint = f"declare it first: `PREFIX {prefix}: <http://...>`"
                 cursor.stop(f"unknown prefix `{prefix}:`", hint, span)
             return Constant(Iri(iri + local), "iri", span)
         case _ if token.text in ("true", "false"):

@@ -97,7 +97,7 @@ class Signatures:
             raise refused(self.source, message, term.span, "each has a name of its own")
         if self.arities.setdefault(name, len(arguments)) != len(arguments):
             less = 1 if kind == FLUENT else 0
-            message = f"`{name}` has {self.arities[name] - less} arguments elsewhere, here {len(arguments) - less}"
+            message = f"`{name}` has {self.arities[name] - less} arguments elsewhere, but {len(arguments) - less} here"
             raise refused(
                 self.source, message, term.span, "one number of arguments; another needs another name", "arity"
             )
