@@ -94,7 +94,7 @@ def answers(
         raise CepError(f"program: a text of rules is expected, not {_kind(program)}", code="option")
     if window not in ("n+1", "n"):
         hint = '`window="n"`, or "n+1", as it is'
-        raise CepError(f"window: `{window}` is not a way to count", hint=hint, code="option")
+        raise CepError(f"window: `{window}` is not a valid way to count", hint=hint, code="option")
     read = _read(Source(program, "<program>"), dialect, _microseconds(tick), window == "n")
     return _Run(read, program, _texts(facts or (), "facts"), _in_order(stream), first, last, models).answers()
 

@@ -87,4 +87,4 @@ def ticks_of(given: Duration, option: str = "lateness") -> int:
         return of_duration(given) if isinstance(given, str) else given // timedelta(microseconds=1)
     except (TypeError, ValueError):
         hint = f'`{option}="5 min"`, or a `datetime.timedelta`'
-        raise CepError(f"{option}: `{given}` is not a duration", hint=hint, code="input") from None
+        raise CepError(f"{option}: `{given}` is not a valid duration", hint=hint, code="input") from None

@@ -103,7 +103,7 @@ def test_the_option_judges_all_input(given: Any, tmp_path: Path) -> None:
 
     assert dead(ahead_limits("15min")) == [("ahead", 2)]
     assert dead(ahead_limits("1h")) == dead(ahead_limits("never")) == dead(LIVE) == []
-    with pytest.raises(CepError, match="--ahead: `soon` is not a duration") as error:
+    with pytest.raises(CepError, match="--ahead: `soon` is not a valid duration") as error:
         ahead_limits("soon")
     assert "`never` refuses no record" in (error.value.hint or "")
 

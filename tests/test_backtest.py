@@ -756,7 +756,7 @@ def test_a_server_is_asked_for_its_history(base: str, tmp_path: Path, monkeypatc
             (("-i", source, "--state", "s.jsonl"), "--state needs a history that stays as it is"),
             (("-i", f"door=server:{server.url}/nowhere"), "404"),
             (("-i", f"door=server:{server.url}"), "the server keeps no record of `door`"),
-            (("-i", "server:nowhere"), "this is not an address of the web"),
+            (("-i", "server:nowhere"), "this is not a valid web address"),
         ):
             assert message in cep(*asked, *more, *login).stderr, message
     Path("rules.cep").write_text(

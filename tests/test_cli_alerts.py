@@ -261,7 +261,7 @@ def test_verdicts_of_a_server_are_labels_of_a_backtest(
         (["ack", "zzz"], "no alert has an id that begins with `zzz`"),
         (["silence", "site=a"], "a silence needs one end"),
         (["silence", "--for", "2h"], "MATCHER is missing"),
-        (["silence", "site=a", "--for", "soon"], "`soon` is not a duration"),
+        (["silence", "site=a", "--for", "soon"], "`soon` is not a valid duration"),
         (["silence", "site=a", "--until", "soon"], "`soon` is not a valid time"),
         (["silence", 'site=~".*"', "--until", "2099-01-01"], "hide every alert"),
         (["silence", "site=a", "--until", "2001-01-01"], "--until: the silence ends in the past"),
@@ -273,7 +273,7 @@ def test_verdicts_of_a_server_are_labels_of_a_backtest(
         (["silence", "sit=a", "--preview"], "did you mean `site`?"),
         (["unsilence", "zzz"], "no silence has an id that begins with `zzz`"),
         (["list", "--state", "fireing"], "`fireing` is not a state\nhint: did you mean `firing`?"),
-        (["list", "--server", "host"], "this is not an address of the web"),
+        (["list", "--server", "host"], "this is not a valid web address"),
         (["list", "--server", "http://127.0.0.1:9"], "connection refused"),
         (["list", "--token-file", "none"], "no such file"),
     ],
@@ -288,7 +288,7 @@ def test_a_viewer_and_a_stranger_are_told_what_they_need(terminal: Terminal, tmp
     assert "wall is viewer" in terminal.refuses("ack", alert, token=WALL)
     assert "CEP_TOKEN" in terminal.refuses("list", token="")
     (tmp_path / "all").write_text(f"ben responder {BEN}\n")
-    assert "write your token alone" in terminal.refuses("list", "--token-file", str(tmp_path / "all"))
+    assert "write your own token" in terminal.refuses("list", "--token-file", str(tmp_path / "all"))
     (tmp_path / "mine").write_text(f"{BEN}\n")
     assert terminal.run("list", "--token-file", str(tmp_path / "mine"), token="").exit_code == 0
 

@@ -137,7 +137,7 @@ def test_check_says_what_an_undeclared_event_holds() -> None:
     assert result.stdout == "loose.cep: 2 rules, 4 event types, no errors, no warnings\n"
     assert result.stderr == (
         "loose.cep: `reading` is not declared: its records hold `arg1` to `arg2`, of any type; "
-        "`event reading(...).` would name and type them\n"
+        "declare `event reading(...).` to name and type them\n"
     )
     Path("data.csv").write_text("time,fridge,temp\n2024-05-01 08:00,milk,4.1\n2024-05-01 08:10,fish,8.5\n")
     declared = "event reading(fridge: string, temp: float) TIME time."
@@ -153,7 +153,7 @@ def test_data_is_not_taken_for_a_program() -> None:
         result = cep("run", name, "--input", "events.jsonl")
         assert result.exit_code == 2
         assert result.stderr == (
-            f"{name}: this is data by its name, not a program\n"
+            f"{name}: by its name this is data, not a program\n"
             f"hint: the program comes first: `cep run rules.cep {option}{name}`\n"
         )
 

@@ -73,7 +73,7 @@ def test_facts_that_no_rule_asks_for_are_warned_of() -> None:
     result = cep("check", "linked.cep", *given)
     assert result.exit_code == 0 and result.stderr == messages + "hint: did you mean `linked`?\n"
     assert result.stdout.endswith("1 warning\n")
-    hint = "hint: a condition asks for them: `WHERE linked(...)`\n"
+    hint = "hint: use the facts in a condition: `WHERE linked(...)`\n"
     assert cep("check", "fire.cep", "--facts", "linked=links.csv").stderr.endswith(hint)
 
 

@@ -49,7 +49,7 @@ def test_a_state_that_is_a_link_to_itself() -> None:
         (["--input", "ice=events.jsonl"], "ice"),
         (["--input", "events.jsonl", "--only", "ice"], "no rule derives an event `ice`"),
         (["--input", "events.jsonl", "--only", "fir"], "hint: did you mean `fire`?"),
-        (["--input", "events.jsonl", "--lateness", "soon"], "--lateness: `soon` is not a duration"),
+        (["--input", "events.jsonl", "--lateness", "soon"], "--lateness: `soon` is not a valid duration"),
         (["--input", "events.jsonl", "--lateness", "10 minutes"], "hint: write `10min`"),
         (["--input", "events.jsonl", "--policy", "newest"], "newest"),
         (["--input", "events.jsonl", "--facts", "links.csv"], "expected `name=file`, found `links.csv`"),
@@ -58,7 +58,7 @@ def test_a_state_that_is_a_link_to_itself() -> None:
             ["--input", "events.jsonl", "--facts", "linked=event.jsonl"],
             "`event.jsonl`: no such file\nhint: did you mean `events.",
         ),
-        (["--input", "events.jsonl", "--facts", "linked=events.txt"], "of no known kind"),
+        (["--input", "events.jsonl", "--facts", "linked=events.txt"], "is not a known kind of table"),
         (
             ["--input", "events.jsonl", "--output", "no/out.jsonl"],
             "No such file or directory\nhint: there is no folder `no`",
@@ -73,8 +73,8 @@ def test_a_state_that_is_a_link_to_itself() -> None:
             "is the file of --output as well",
         ),
         (["--input", "events.jsonl", "--batch", "0"], "--batch"),
-        (["--input", "events.jsonl", "--idle", "2 s"], "--idle: files are never silent"),
-        (["--input", "-", "--idle", "soon"], "--idle: `soon` is not a duration"),
+        (["--input", "events.jsonl", "--idle", "2 s"], "--idle: the input is files, and --idle is for live input"),
+        (["--input", "-", "--idle", "soon"], "--idle: `soon` is not a valid duration"),
         (["--input", "events.jsonl", "--speed", "9"], "--speed"),
     ],
 )

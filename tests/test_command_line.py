@@ -111,7 +111,10 @@ def test_mistakes_end_with_2() -> None:
         (["here", "--fats-now"], "--fats-now is not an option of `cep`\nhint: did you mean `--fast-now`?\n"),
         (["here", "--fast-now=1"], "--fast-now takes no value\nhint: `--fast-now` alone\n"),
         (["here", "--count"], "--count: its value is missing\nhint: `--count 1`\n"),
-        (["here", "there"], "cep: `there` is too much\nhint: options begin with `--`: `cep --help` lists them\n"),
+        (
+            ["here", "there"],
+            "cep: `there` is one argument too many\nhint: options begin with `--`: `cep --help` lists them\n",
+        ),
     ):
         result = CliRunner().invoke(made([]), line, prog_name="cep")
         assert result.exit_code == 2 and result.stderr == text, result.stderr

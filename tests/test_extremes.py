@@ -189,5 +189,5 @@ def test_a_duration_of_a_record_beyond_64_bits_is_called_so(text: str) -> None:
         of_duration(text)
     assert of_duration("-PT9223372036854.775807S") == -(2**63) + 1
     for wrong in ("P1.2.3D", "PT", "3 weeks"):
-        with pytest.raises(ValueError, match="is not a duration"):
+        with pytest.raises(ValueError, match="is not a valid duration"):
             of_duration(wrong)

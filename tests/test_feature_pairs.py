@@ -27,8 +27,8 @@ def pair(one: str, other: str) -> Pair:
 
 REFUSED: dict[Pair, str] = {
     pair("changes", "serve"): "either `changes`, when fluents begin and end",
-    pair("explain", "Spark"): "--explain is not for Spark",
-    pair("workers", "Spark"): "--workers is for one machine",
+    pair("explain", "Spark"): "--explain does not work on Spark",
+    pair("workers", "Spark"): "--workers has no effect on Spark",
     pair("workers", "serve"): "workers: what is remembered for explanations is in one process",
     pair("workers", "before"): "workers: the state of another program is taken over in one process",
     frozenset(("workers", "explain", "revise")): "workers: these rules",

@@ -225,7 +225,7 @@ def test_standard_input() -> None:
         ("a.rtec", "this is a program in rtec"),
         ("a.lars", "this is a program in lars"),
         ("a.laser", "this is a program in laser"),
-        ("a.csv", "this is data by its name, not a program\nhint: `cep fmt` lays out programs: `cep fmt rules.cep`"),
+        ("a.csv", "by its name this is data, not a program\nhint: `cep fmt` lays out programs: `cep fmt rules.cep`"),
         ("gone.cep", "no such file"),
     ],
 )

@@ -106,7 +106,7 @@ def test_which_table_is_meant_is_told() -> None:
     with pytest.raises(CepError) as caught:
         found["e"]
     assert str(caught.value) == "the program derives no event `e`\nhint: derived events are c, d"
-    with pytest.raises(CepError, match="`soon` is not a duration"):
+    with pytest.raises(CepError, match="`soon` is not a valid duration"):
         detect("c(X) <- a(X).", [], lateness="soon")
 
 

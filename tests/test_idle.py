@@ -62,7 +62,7 @@ def test_a_silence_is_told_again_and_again(idle: float | None, reported: list[fl
 
 def test_files_are_never_silent() -> None:
     assert idle_seconds("2 s", False) == 2
-    with pytest.raises(CepError, match="files are never silent"):
+    with pytest.raises(CepError, match="the input is files"):
         idle_seconds("2 s", True)
 
 

@@ -89,5 +89,7 @@ def test_a_file_that_is_named_twice_is_told() -> None:
     declared = "event a(x: int) TIME t. event b(x: int) TIME t. c(X) <- a(X). d(X) <- b(X)."
     text = "t,x\n1,1\n"
     twice = run(declared, "a=a.csv", text, "--input", "a=./a.csv").stderr
-    assert "warning: ./a.csv is named twice, so its records come twice\n" in twice and twice.startswith("warning")
+    assert "warning: ./a.csv is named twice, so semcep reads its records twice\n" in twice and twice.startswith(
+        "warning"
+    )
     assert "twice" not in run(declared, "a=a.csv", text, "--input", "b=a.csv").stderr, "each event has its own"

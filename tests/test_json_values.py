@@ -256,4 +256,4 @@ def test_lengths_may_have_decimal_commas(text: str, micros: int) -> None:
     data = f'{{"when": "2024-05-01/{text}", "v": 1}}\n{{"when": "2024-05-01/P1,M", "v": 1}}\n'.encode()
     tables, dead, _ = LineReader(known, "q", True).read("f", data, 0, 1, 0)
     assert (tables["q"]["end"] - tables["q"]["start"]).to_list() == [micros]
-    assert dead[0].reason == "when: `P1,M` is not a duration"
+    assert dead[0].reason == "when: `P1,M` is not a valid duration"

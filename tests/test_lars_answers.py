@@ -32,7 +32,7 @@ def test_windows_of_n_ticks_have_n() -> None:
     assert "with `--window n` the present tick alone is `[1]`" in str(failed.value)
     with pytest.raises(CepError) as failed:
         list(answers("b :- a.", stream, window="2n"))
-    assert "window: `2n` is not a way to count" in str(failed.value)
+    assert "window: `2n` is not a valid way to count" in str(failed.value)
 
 
 def test_numbers_and_symbols_in_one_place() -> None:

@@ -128,7 +128,7 @@ def test_both_notations_are_read() -> None:
         list(answers(laser, stream, dialect="lars"))
     with pytest.raises(CepError, match="`rtec` is none of LARS"):
         list(answers("b :- a.", stream, dialect="rtec"))
-    with pytest.raises(CepError, match="tick: `soon` is not a duration"):
+    with pytest.raises(CepError, match="tick: `soon` is not a valid duration"):
         list(answers("b :- a.", stream, tick="soon"))
     with pytest.raises(CepError) as raised:
         list(answers("h(X) :- time_win(2, 0, 1, p(X)", stream))

@@ -142,9 +142,9 @@ def test_rows_of_ticks_are_counted_beside_what_is_derived(tmp_path: Path, monkey
     ("options", "message"),
     [
         (("--output-mode", "some"), "`some` is not a mode"),
-        (("--output-every", "5s"), "--output-every is for answers at ticks"),
+        (("--output-every", "5s"), "--output-every needs answers at ticks"),
         (("--output-mode", "all", "--output-every", "1500ms"), "is not a number of ticks"),
-        (("--output-mode", "new", "--from", "2"), "--from and --until cut intervals"),
+        (("--output-mode", "new", "--from", "2"), "--from and --until clip only intervals"),
     ],
 )
 def test_modes_refused(options: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

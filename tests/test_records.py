@@ -107,7 +107,11 @@ UNREADABLE = [
     ("ill-typed", '{"type": "sensor", "time": 1, "id": "x", "place": "a b"}', "place: `a b` is not an IRI"),
     ("ill-typed", '{"type": "sensor", "time": 1, "id": "x", "seen": "now"}', "seen: `now` is not an ISO 8601 time"),
     ("ill-typed", '{"type": "sensor", "time": 1, "id": "x", "seen": 1714554000000}', "this looks like milliseconds"),
-    ("ill-typed", '{"type": "sensor", "time": 1, "id": "x", "lasting": "P1Y"}', "lasting: `P1Y` is not a duration"),
+    (
+        "ill-typed",
+        '{"type": "sensor", "time": 1, "id": "x", "lasting": "P1Y"}',
+        "lasting: `P1Y` is not a valid duration",
+    ),
 ]
 
 

@@ -157,4 +157,4 @@ def test_clauses_have_no_place_for_what_is_withdrawn() -> None:
     arguments = ["run", "rules.cep", "--input", "in.jsonl", "--revise", "6h", "--output-format", "rtec"]
     found = CliRunner().invoke(app, arguments, prog_name="cep")
     assert found.exit_code == 2
-    assert "clauses have no place for what is withdrawn" in found.stderr and "--final" in found.stderr
+    assert "clauses cannot say that an event is withdrawn" in found.stderr and "--final" in found.stderr

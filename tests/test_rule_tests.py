@@ -214,7 +214,7 @@ def cut(text: str, begin: str, end: str) -> str:
         ),
         (HEAD.replace("reading:", "readings:") + "    dead: 0\n", ":5:7:", "reads no event `readings`", "`reading`?"),
         (HEAD + "    dead: 0\n    input: [none.csv]\n", ":10:13:", "none.csv", None),
-        ("lateness: soon\n" + HEAD + "    dead: 0\n", ":1:11:", "`soon` is not a duration", None),
+        ("lateness: soon\n" + HEAD + "    dead: 0\n", ":1:11:", "`soon` is not a valid duration", None),
         ("policy: newest\n" + HEAD + "    dead: 0\n", ":1:9:", "policy", None),
         (HEAD.replace("temp\n", "tmp\n") + "    dead: 0\n", ":6:21:", "needs a column `temp`", None),
     ],

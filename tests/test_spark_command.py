@@ -200,21 +200,21 @@ def test_knowledge_and_its_changes(session: None) -> None:
     "arguments, message",
     [
         (["--once", *FILES], "--once needs a --lateness"),
-        (["--explain", *FILES], "--explain is not for Spark"),
+        (["--explain", *FILES], "--explain does not work on Spark"),
         (["--input", "-"], "--input -: Spark cannot read standard input"),
         (["--files", "2", *FILES], "--files needs a --lateness"),
-        (["--every", "5s", *FILES], "--every is for --follow"),
-        (["--idle", "5s", *FILES], "--idle is for what comes live, and without --follow nothing does"),
-        (["--knowledge-updates", "-", *FILES], "--knowledge-updates: there is no --knowledge that could change"),
+        (["--every", "5s", *FILES], "--every needs --follow"),
+        (["--idle", "5s", *FILES], "--idle needs live input, so it needs --follow"),
+        (["--knowledge-updates", "-", *FILES], "--knowledge-updates: there is no --knowledge to change"),
         (["--output-format", "csv", *FILES], "--output-format: Spark does not write csv"),
         (["--conf", "memory=2g", *FILES], "--conf: expected `name=value`, found `memory=2g`"),
-        (["--compact", "net", *FILES], "--compact is for --revise"),
-        (["--revise", "1h", "--final", "--compact", "net", *FILES], "--compact is for --revise"),
+        (["--compact", "net", *FILES], "--compact needs --revise"),
+        (["--revise", "1h", "--final", "--compact", "net", *FILES], "--compact needs --revise"),
         (
             ["--revise", "1h", "--compact", "net", "--output", "kafka://one/hot", *FILES],
-            "--compact: what was sent to a broker is not there any more",
+            "--compact: messages that were sent to a broker cannot be removed",
         ),
-        (["--final", *FILES], "--final is for --revise"),
+        (["--final", *FILES], "--final needs --revise"),
         ([], "there is no --input"),
     ],
 )
@@ -239,4 +239,4 @@ def test_no_files_yet_are_no_mistake_of_those_that_wait() -> None:
 def test_options_of_spark_alone() -> None:
     result = CliRunner().invoke(app, ["run", "fire.cep", *FILES, "--checkpoint", "state"], prog_name="cep")
     assert result.exit_code == 2
-    assert "--checkpoint is for Spark" in result.stderr
+    assert "--checkpoint needs Spark" in result.stderr

@@ -76,4 +76,4 @@ def test_answers_at_ticks_are_refchosen(tmp_path: Path, mode: str) -> None:
     options = ("--on", "spark", "-o", str(tmp_path / "out"), "--checkpoint", str(tmp_path / "state"))
     result = CliRunner().invoke(app, ["run", *program, *options, "--output-mode", mode, "--output-every", "5s"])
     assert result.exit_code == 2
-    assert f"--output-mode {mode}: Spark writes no answers tick by tick" in result.output
+    assert f"--output-mode {mode}: Spark cannot write answers tick by tick" in result.output

@@ -312,14 +312,17 @@ def test_what_is_damaged_or_of_something_else_is_told(bucket: Bucket, tmp_path: 
 @pytest.mark.parametrize(
     ("options", "refusal"),
     [
-        ("--checkpoint s3://b/s --output out", "--checkpoint is at an address, and --output is a folder"),
-        ("--checkpoint state --output s3://b/o", "--output is at an address, and --checkpoint is a folder"),
+        ("--checkpoint s3://b/s --output out", "--checkpoint is at an address, but --output is a folder"),
+        ("--checkpoint state --output s3://b/o", "--output is at an address, but --checkpoint is a folder"),
         (
             "--checkpoint state --output out --dead-letter s3://b/d",
-            "--dead-letter is at an address, and --checkpoint is",
+            "--dead-letter is at an address, but --checkpoint is",
         ),
-        ("--checkpoint s3://b/s --output delta:t", "what goes to a broker or a table wants a folder"),
-        ("--checkpoint s3://b/s --output s3://b/o --keep 1d", "--keep is for folders, and --output is at an address"),
+        ("--checkpoint s3://b/s --output delta:t", "output to a broker or a table needs a folder as --checkpoint"),
+        (
+            "--checkpoint s3://b/s --output s3://b/o --keep 1d",
+            "--keep works only with folders, but --output is at an address",
+        ),
         (
             "--checkpoint s3://b/s --output s3://b/o --master spark://h:7077 --dead-letter dead",
             "--dead-letter: dead is a folder of this machine, and there are others",

@@ -297,7 +297,10 @@ def test_knowledge_and_facts_at_addresses(bucket: Bucket) -> None:
         (["--input", "s3://bucket/nine.jsonl", "--output", "s3://bucket//nine.jsonl"], "is an input as well"),
         (["--input", "s3://bucket/", "--output", "s3://bucket/ten.jsonl"], "would be an input as well"),
         (["--input", "events.jsonl", "--output", "file:events.jsonl"], ""),
-        (["--input", "mqtt://localhost/t", "--output", "s3://bucket/ten.jsonl"], "it is put there at the end"),
+        (
+            ["--input", "mqtt://localhost/t", "--output", "s3://bucket/ten.jsonl"],
+            "semcep writes it when the input ends",
+        ),
         (["--input", "events.jsonl", "--knowledge", "s3://bucket/none.ttl"], "s3://bucket/none.ttl: no such file"),
         (["--input", "events.jsonl", "--facts", "f=s3://bucket/none.csv"], "s3://bucket/none.csv: no such file"),
     ],

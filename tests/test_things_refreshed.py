@@ -413,7 +413,7 @@ def test_a_service_that_fails_is_asked_again_and_what_is_known_stays(served: Thi
         (
             ["--input", "level=levels.jsonl", "--knowledge", "PLACE?every=60"],
             "and the input is files",
-            "without `every`",
+            "leave out `every`",
         ),
         (["--input", "level=levels.jsonl", "-k", "PLACE", "-k", "PLACE?every=60"], "is named twice", None),
         (["--input", "level=levels.jsonl", "-k", "PLACE?from=latest"], "`from` is an option of an input", "every"),

@@ -356,7 +356,7 @@ def test_spark_reads_no_service(things: ThingsServer) -> None:
     arguments = ["run", "high.cep", "--on", "spark", "--follow", "--lateness", "1s", "--checkpoint", "state"]
     arguments += ["--output", "out", "--input", f"level={things.place}"]
     result = CliRunner().invoke(app, arguments, prog_name="cep")
-    assert result.exit_code == 2 and "a service that is polled is not read on Spark" in result.stderr
+    assert result.exit_code == 2 and "Spark cannot poll a service" in result.stderr
     assert "`sensorthings+mqtt://host`" in result.stderr and not things.asked
 
 

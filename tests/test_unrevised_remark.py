@@ -46,7 +46,7 @@ def test_whatever_holds_the_records(name: str, tmp_path: Path) -> None:
     longer = CliRunner().invoke(app, [*arguments, "--revise", "1h", "--lateness", "2h"], input=text)
     assert longer.exit_code == 2 and "--lateness 2h is more than --revise 1h" in longer.stderr
     none = CliRunner().invoke(app, [*arguments, "--revise", "0s"], input=text)
-    assert none.exit_code == 2 and "--revise 0s: of no time at all nothing can be put right" in none.stderr
+    assert none.exit_code == 2 and "--revise 0s: the time must be longer than 0" in none.stderr
 
 
 def test_what_came_late_is_looked_for_where_something_is_put_right(monkeypatch: pytest.MonkeyPatch) -> None:

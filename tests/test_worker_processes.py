@@ -192,7 +192,7 @@ def test_the_command_says_what_workers_do_not_do() -> None:
     run = ["run", "rules.cep", "--input", "in.jsonl", "--workers", "2"]
     for more, message in (
         (["--explain", "--revise", "1h"], "workers: these rules run in 2 stages"),
-        (["--on", "spark", "--output", "o", "--checkpoint", "c"], "--workers is for one machine"),
+        (["--on", "spark", "--output", "o", "--checkpoint", "c"], "--workers has no effect on Spark"),
     ):
         result = cep(*run, *more)
         assert result.exit_code == 2 and message in result.output.replace("\n", " "), result.output

@@ -76,7 +76,7 @@ class Connection:
         try:
             return json.loads(answer)
         except ValueError as error:
-            raise CepError(f"{address}: {error}", hint="`--server URL` says where `cep serve` runs") from None
+            raise CepError(f"{address}: {error}", hint="say where `cep serve` runs with `--server URL`") from None
 
     def alert(self, begin: str) -> str:
         """Return the id of the alert whose id begins with `begin`. Raises CepError if there is none, or several."""

@@ -186,7 +186,10 @@ class PlaceOptions:
     def on_spark(self) -> bool:
         """Return True if the program runs on Spark. Raises CepError if `--on` names something else."""
         if self.on not in (None, "spark"):
-            raise refuse(f"--on: `{self.on}` is nothing that programs run on", "`--on spark`, or none for one process")
+            raise refuse(
+                f"--on: `{self.on}` is not a place to run programs",
+                "use `--on spark`, or leave --on out to run in one process",
+            )
         return self.on is not None
 
 
@@ -300,8 +303,8 @@ class DialectOptions:
     def dialect(self) -> str | None:
         """Return the dialect, with the count of ticks in its windows. Raises CepError if `--window` is invalid."""
         if self.window not in (None, "n+1", "n"):
-            hint = "`--window n`, or `--window n+1`, as it is"
-            raise refuse(f"--window: `{self.window}` is not a way to count", hint)
+            hint = "use `--window n`, or `--window n+1` (the default)"
+            raise refuse(f"--window: `{self.window}` is not a valid way to count", hint)
         return f"{self.named or ''}/n" if self.window == "n" else self.named
 
     @property
@@ -309,10 +312,10 @@ class DialectOptions:
         """Return `models` and `solve_limit` for the compiler. Raises CepError if one of them is invalid."""
         models = {None: None, "1": 1, "all": 0}
         if self.models not in models:
-            raise refuse(f"--models: `{self.models}` is neither 1 nor all", "`--models 1`, or `--models all`")
+            raise refuse(f"--models: `{self.models}` is neither 1 nor all", "use `--models 1` or `--models all`")
         limit = None if self.solve_limit is None else duration(self.solve_limit, "--solve-limit")
         if limit == 0:
-            raise refuse("--solve-limit: no time at all", "`--solve-limit 1s`")
+            raise refuse("--solve-limit: the time must be longer than 0", "`--solve-limit 1s`")
         return models[self.models], limit
 
     @property
@@ -320,7 +323,7 @@ class DialectOptions:
         """Return the microseconds of a tick, or None. Raises CepError if `--tick` is invalid."""
         ticks = None if self.tick is None else duration(self.tick, "--tick, --clock")
         if ticks == 0:
-            raise refuse("--tick, --clock: a tick of no time", "`--tick 1ms`")
+            raise refuse("--tick, --clock: a tick must be longer than 0", "`--tick 1ms`")
         return ticks
 
 
@@ -353,7 +356,7 @@ class ParameterOptions:
             if not equals or not name.isidentifier():
                 raise refuse(f"--param: `{text}` is not a name and a value", "`--param Hot=8`")
             if name in said:
-                raise refuse(f"--param: `{name}` is set twice", "give it one value")
+                raise refuse(f"--param: `{name}` is set twice", "set it only once")
             said.add(name)
             found[name] = value
         return found
@@ -367,11 +370,15 @@ def _values_in(file: Path) -> dict[str, object]:
     except OSError as error:
         raise refuse(f"--params {file}: {reason_of(error)}") from None
     except ValueError as error:
-        raise refuse(f"--params {file}: {error}", "a TOML file with a line for each: `Hot = 8`") from None
+        raise refuse(
+            f"--params {file}: {error}", "the file must be TOML with one line per parameter: `Hot = 8`"
+        ) from None
     for name, value in found.items():
         if isinstance(value, dict | list):
             kind = "table" if isinstance(value, dict) else "list"
-            raise refuse(f"--params {file}: `{name}` is a {kind}, not a value", "a line for each: `Hot = 8`")
+            raise refuse(
+                f"--params {file}: `{name}` is a {kind}, not a value", "write one line per parameter: `Hot = 8`"
+            )
     return found
 
 

@@ -211,7 +211,9 @@ def _done(options: RunOptions) -> bool:
 
     if not is_added(options.sink.output):
         return False
-    options.log("added", f"{options.sink.output}: it was added by an earlier run, there is nothing to do", "info")
+    options.log(
+        "added", f"{options.sink.output}: an earlier run has already added it, so there is nothing to do", "info"
+    )
     return True
 
 
@@ -281,7 +283,11 @@ def _sourced(options: RunOptions) -> _Sourced:
     engine.refuse_boundless(since, until)
     derived = shown = selected(engine.outputs, options.sink.only)
     if options.sink.asks_changes and not any(schema.fluent for schema in derived.values()):
-        options.log("remark", "warning: --changes: no fluent is written, and an event has no changes", "warning")
+        options.log(
+            "remark",
+            "warning: --changes has no effect: the program writes no fluent, and events have no beginnings and ends",
+            "warning",
+        )
     rows = None
     if options.output_mode in (ALL, NEW):
         from cep.app.answer_rows import AnswerRows
@@ -292,19 +298,21 @@ def _sourced(options: RunOptions) -> _Sourced:
     if engine.withdraws:
         derived = as_written(derived, versions=is_topic(options.sink.output))
     for path in _named_twice(found):
-        options.log("remark", f"warning: {path} is named twice, so its records come twice", "warning")
+        options.log("remark", f"warning: {path} is named twice, so semcep reads its records twice", "warning")
     if any(one.address is not None for one in found):
         engine.refuse_endless("a live input")
     if put_at_end(options.sink.output):
         from cep.connectors.brokers.live import acknowledged
 
         for one in filter(acknowledged, found):
-            hint = "a file on a disk, or a topic, is written as it goes; so is a folder with `--on spark`"
-            raise refuse(f"--output {options.sink.output}: it is put there at the end, and {one.path} has none", hint)
+            hint = "use a local file or a topic, which semcep writes during the run, or a folder with `--on spark`"
+            raise refuse(
+                f"--output {options.sink.output}: semcep writes it when the input ends, but {one.path} never ends", hint
+            )
         options.log("output", f"{options.sink.output} is written whole, when the run ends", "info")
     live = [name for name in options.knowledge.updates if is_stream(name)]
     if [*live, *(one.path for one in found)].count("-") > 1:
-        raise refuse("standard input is named twice", "it holds either events or changes of the knowledge")
+        raise refuse("standard input is named twice", "use it for events or for changes of the knowledge, not for both")
     stored = all(size is not None for size in sizes(found)) and not live
     silence = None if options.source.idle is None else idle_seconds(options.source.idle, stored)
     if stored and rows is None:
@@ -348,14 +356,17 @@ def _writer(options: RunOptions, source: _Sourced, guard: OutputGuard) -> Writer
     rdf = None if is_address(options.sink.output) else output_format(options.sink.output, options.sink.output_format)
     if options.sink.output_format == "rtec":
         if source.engine.withdraws:
-            hint = "`--final`, which withdraws nothing; or `--output-format jsonl`"
-            raise refuse("--output-format rtec: clauses have no place for what is withdrawn", hint)
+            hint = "add `--final`, which withdraws nothing, or use `--output-format jsonl`"
+            raise refuse("--output-format rtec: clauses cannot say that an event is withdrawn", hint)
         if options.sink.explain:
-            raise refuse("--output-format rtec: clauses have no place for what led to them", "`--output-format jsonl`")
+            raise refuse("--output-format rtec: clauses cannot contain the input events", "`--output-format jsonl`")
         return RtecWriter(options.sink.output, source.derived, tick_of(source.engine.inputs), opening)
     if rdf is not None:
         if options.output_mode != INTERVALS:
-            raise refuse("--changes: RDF has intervals", "without it, those that still hold have no end")
+            raise refuse(
+                "--changes: in RDF, fluents are written as intervals",
+                "leave --changes out: intervals that still hold then have no end",
+            )
         return RdfWriter(options.sink.output, source.shown, source.engine, rdf)
     inputs = source.engine.inputs if options.sink.explain else None
     return Writer(

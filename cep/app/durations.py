@@ -35,7 +35,7 @@ def duration(text: str, option: str) -> int:
         raise refuse(f"{option}: `{text}`: {error.message}", error.hint) from None
     except ValueError:  # several points in one number
         pass
-    raise refuse(f"{option}: `{text}` is not a duration", _with_known_unit(written) or DURATION)
+    raise refuse(f"{option}: `{text}` is not a valid duration", _with_known_unit(written) or DURATION)
 
 
 def _with_known_unit(written: str) -> str | None:
@@ -57,7 +57,10 @@ def idle_seconds(idle: str, stored: bool) -> float:
     """Return the seconds of silence after which time follows the clock. Raises CepError if the input is `stored` in
     files, which are never silent."""
     if stored:
-        raise refuse("--idle: files are never silent", "it is for what comes live: `--input -`, `--input mqtt://...`")
+        raise refuse(
+            "--idle: the input is files, and --idle is for live input",
+            "leave --idle out, or use live input: `--input -`, `--input mqtt://...`",
+        )
     return duration(idle, "--idle") / SECOND
 
 
@@ -103,8 +106,8 @@ def revise_duration(text: str) -> int:
     """Return the microseconds of `--revise`. Raises CepError if it is not a duration or is zero."""
     found = duration(text, "--revise")
     if found == 0:
-        hint = "leave --revise out, or name how late records come: `--revise 6h`"
-        raise refuse(f"--revise {text}: of no time at all nothing can be put right", hint)
+        hint = "leave --revise out, or say how late records may come: `--revise 6h`"
+        raise refuse(f"--revise {text}: the time must be longer than 0", hint)
     return found
 
 
@@ -113,6 +116,6 @@ def refuse_longer_lateness(lateness: str | None, revise: str | None) -> None:
     if lateness is None or revise is None:
         return
     if duration(lateness, "--lateness") > revise_duration(revise):
-        hint = "what comes later than --lateness is put right up to --revise behind it: a longer --revise, "
-        hint += "or no --lateness, which gives results at once"
+        hint = "make --revise longer than --lateness, which it includes, "
+        hint += "or leave --lateness out, which gives results at once"
         raise refuse(f"--lateness {lateness} is more than --revise {revise}", hint)

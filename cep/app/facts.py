@@ -107,7 +107,7 @@ def read_facts(name: str, path: Path, declared: FactDeclaration | None = None) -
     """
     reader = READERS.get(path.suffix.lower(), None if declared is None or declared.records is None else _csv)
     if reader is None:
-        raise refuse(f"--facts {name}: `{path}` is of no known kind", "name it .csv, .tsv, .parquet or .jsonl")
+        raise refuse(f"--facts {name}: `{path}` is not a known kind of table", "name it .csv, .tsv, .parquet or .jsonl")
     if (lost := astray(path)) is not None:
         raise refuse(f"--facts {name}: `{path}`: {lost}")
     if not path.is_file():
@@ -130,7 +130,7 @@ def read_facts(name: str, path: Path, declared: FactDeclaration | None = None) -
     return table
 
 
-_WRITTEN = 'a file with other marks is declared: `fact name(...) FORMAT csv(separator: ";", decimal: ",").`'
+_WRITTEN = 'if the file has other separators, declare them: `fact name(...) FORMAT csv(separator: ";", decimal: ",").`'
 
 
 def _check_header(name: str, path: Path, given: RecordFormat) -> None:
@@ -167,7 +167,7 @@ def unused(tables: Collection[str], predicates: Collection[str], program: str) -
     warnings = []
     for name in tables:
         if name not in predicates:
-            hint = did_you_mean(name, predicates) or f"a condition asks for them: `WHERE {name}(...)`"
+            hint = did_you_mean(name, predicates) or f"use the facts in a condition: `WHERE {name}(...)`"
             warnings.append(
                 Warning(f"--facts {name}: no rule of {program} asks for `{name}`", hint=hint, code="unused")
             )

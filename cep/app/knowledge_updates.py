@@ -218,7 +218,7 @@ def knowledge_updates(engine: Engine, files: Sequence[str] | None, idle: float |
     from cep.knowledge.updates import read_updates
 
     if engine.changes is None:
-        raise CepError("--knowledge-updates: there is no --knowledge that could change", code="option")
+        raise CepError("--knowledge-updates: there is no --knowledge to change", code="option")
     streams = [name for name in files if is_stream(name)]
     updates = KnowledgeUpdates(
         read_updates([name for name in files if name not in streams]),

@@ -91,7 +91,7 @@ class Interrupt:
         self.signal = number
 
 
-UNREVISED = "records say `@change`, and without --revise all of them come, also those that withdraw others"
+UNREVISED = "the records have `@change`, but without --revise even records that withdraw others count as events"
 """The message, printed once per run, if records withdraw others but the run does not revise results."""
 
 
@@ -201,14 +201,14 @@ def flow(
             _count(engine, stats, derived)
             take(None, derived)
         if engine.broken:
-            text = "workers were still busy with the last batches: not all that their records lead to is written"
+            text = "workers were still busy with the last batches: some results of these records are not written"
             stats.remarks = [*stats.remarks, text]
 
 
 def _broken_off(rows: int) -> str:
     """Return the warning that a signal has ended a step in the middle."""
     if not rows:
-        return "the end of the input was not worked off: what was still open then is not written"
+        return "semcep did not process the end of the input: results that were still open are not written"
     return f"the batch at hand was left: {rows:,} of its records are not counted, and not all they lead to is written"
 
 

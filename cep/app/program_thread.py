@@ -233,7 +233,7 @@ class ProgramThread(threading.Thread):
         else:
             if not interrupt.signal:
                 self._tell_remarks()
-                text = f"the input has ended: {self.stats.closing()}; what there is is served until Ctrl-C"
+                text = f"the input has ended: {self.stats.closing()}; the server answers queries until Ctrl-C"
                 self.log("input_ended", text, **self.stats.numbers())
 
     def fail(self, error: BaseException) -> None:

@@ -272,11 +272,13 @@ class RunOptions:
         """
         if self.spark.on_spark:
             if self.evaluation.workers > 1:
-                raise refuse("--workers is for one machine", "on Spark, `--buckets` and the cores of its workers")
+                raise refuse(
+                    "--workers has no effect on Spark", "on Spark, use `--buckets` and the cores of the Spark workers"
+                )
             return True
         for option, value in option_values(self.spark):
             if value:
-                raise refuse(f"{option} is for Spark", "add `--on spark`")
+                raise refuse(f"{option} needs Spark", "add `--on spark`")
         return False
 
     @property
@@ -297,16 +299,16 @@ class RunOptions:
         elif mode not in MODES:
             raise refuse(f"--output-mode: `{mode}` is not a mode", f"the modes are {', '.join(MODES)}")
         elif self.sink.changes and mode != CHANGES:
-            raise refuse(f"--changes, and --output-mode {mode}", "one of them")
+            raise refuse(f"--changes, and --output-mode {mode}", "use only one of them")
         if self.sink.changes and cut:
-            hint = "without --changes intervals are written, cut there"
-            raise refuse("--changes gives all that begins and ends, and --from and --until cut intervals", hint)
+            hint = "leave --changes out: intervals are then clipped to --from and --until"
+            raise refuse("--changes writes every beginning and end, so --from and --until cannot clip intervals", hint)
         if mode != INTERVALS and cut:
-            raise refuse(f"--output-mode {mode}: --from and --until cut intervals", "`--output-mode intervals`")
+            raise refuse(f"--output-mode {mode}: --from and --until clip only intervals", "`--output-mode intervals`")
         if mode in (ALL, NEW) and not lars:
-            raise refuse(f"--output-mode {mode}: this program has no ticks", "`--changes`, or a program of LARS")
+            raise refuse(f"--output-mode {mode}: this program has no ticks", "use `--changes`, or a LARS program")
         if self.sink.output_every is not None and mode not in (ALL, NEW):
-            raise refuse("--output-every is for answers at ticks", "`--output-mode all` or `--output-mode new`")
+            raise refuse("--output-every needs answers at ticks", "add `--output-mode all` or `--output-mode new`")
         return mode
 
     @property
@@ -317,7 +319,7 @@ class RunOptions:
         """
         if self.source.revise is None:
             if self.sink.final:
-                raise refuse("--final is for --revise", "without it all that is written is final")
+                raise refuse("--final needs --revise", "leave --final out: without --revise every result is final")
             return None
         refuse_longer_lateness(self.source.lateness, self.source.revise)
         return revise_duration(self.source.revise)
@@ -326,11 +328,11 @@ class RunOptions:
         """Return the inputs and the checkpoint. Raises CepError if an option is missing, or is not supported on
         Spark."""
         if self.sink.explain:
-            raise refuse("--explain is not for Spark", "run it in one process, without `--on spark`")
+            raise refuse("--explain does not work on Spark", "leave out `--on spark` to run in one process")
         self._revisable()
         if self.output_mode in (ALL, NEW):
-            hint = "`--output-mode changes`, or `intervals`, which say the same of all ticks"
-            raise refuse(f"--output-mode {self.output_mode}: Spark writes no answers tick by tick", hint)
+            hint = "use `--output-mode changes` or `intervals`, which contain the same results"
+            raise refuse(f"--output-mode {self.output_mode}: Spark cannot write answers tick by tick", hint)
         if not self.source.inputs:
             raise refuse("there is no --input", "name files, or a folder: `--input readings/`")
         if "-" in self.source.inputs:
@@ -339,13 +341,13 @@ class RunOptions:
 
         for name in self.source.inputs:
             if is_table(name.partition("=")[2] or name) and not Path(name).exists():
-                hint = "the files of a table change as it is written: name a folder, or run it in one process"
+                hint = "name a folder, or run in one process: the files of a table change while it is written"
                 raise refuse(f"--input {name}: Spark does not read tables", hint)
         if self.sink.output == "-":
             raise refuse("there is no --output", "name a folder: `--output derived`")
         self._writable()
         if self.spark.checkpoint is None:
-            raise refuse("there is no --checkpoint", "name a folder, in which the state is kept: `--checkpoint state`")
+            raise refuse("there is no --checkpoint", "name a folder for the state: `--checkpoint state`")
         self._folders(self.spark.checkpoint)
         self._times()
         return self.source.inputs, Path(self.spark.checkpoint).absolute()
@@ -356,14 +358,14 @@ class RunOptions:
 
         if self.revised is None or self.sink.final:
             if self.spark.compact is not None:
-                hint = "without it nothing is withdrawn: what is written is the result"
-                raise refuse("--compact is for --revise", hint)
+                hint = "leave --compact out: without --revise the output is already the final result"
+                raise refuse("--compact needs --revise", hint)
             return
         if is_table(self.sink.output) and self.spark.compact is not None:
-            raise refuse("--compact: a table has no folder of a changelog", "a folder as --output")
+            raise refuse("--compact: a table has no changelog to compact", "use a folder as --output")
         if is_topic(self.sink.output) and self.spark.compact is not None:
-            hint = "a folder as --output; of a topic the highest `@version` of each `@id` says what is there"
-            raise refuse("--compact: what was sent to a broker is not there any more", hint)
+            hint = "use a folder as --output; in a topic, the highest `@version` of each `@id` is current"
+            raise refuse("--compact: messages that were sent to a broker cannot be removed", hint)
 
     def _writable(self) -> None:
         from cep.connectors.brokers.sending import is_topic
@@ -374,11 +376,13 @@ class RunOptions:
         if is_table(self.sink.output) and self.sink.output_format is not None:
             raise refuse(f"--output-format: a table is not written as {self.sink.output_format}")
         if is_topic(self.sink.output) and self.spark.keep is not None:
-            raise refuse("--keep is for folders", "how long a broker keeps messages is for it to say")
+            raise refuse("--keep works only for folders", "leave --keep out, and set the retention in the broker")
         if is_table(self.sink.output) and self.spark.keep is not None:
-            raise refuse("--keep is for folders", "rows of a table are deleted by what knows it")
+            raise refuse(
+                "--keep works only for folders", "leave --keep out, and delete rows with the tools of the table"
+            )
         if self.sink.output_format not in (None, "jsonl", "parquet"):
-            raise refuse(f"--output-format: Spark does not write {self.sink.output_format}", "jsonl or parquet")
+            raise refuse(f"--output-format: Spark does not write {self.sink.output_format}", "use jsonl or parquet")
 
     def _folders(self, checkpoint: str) -> None:
         from cep.connectors.addresses import bare
@@ -391,35 +395,46 @@ class RunOptions:
         stored = {option for option, place in places.items() if place is not None and is_url(place)}
         for option, place in places.items():
             if place is not None and "://" in place and option not in stored:
-                hint = "a folder that all machines have, mounted at the same place; or s3://, gs://, abfs://"
+                hint = "use a folder that all machines mount at the same place, or s3://, gs://, abfs://"
                 raise refuse(f"{option}: `{bare(place)}` is an address, not a folder", hint)
         if not stored:
             return
         hint = "`--checkpoint s3://bucket/state --output s3://bucket/derived`"
         if sent:
-            raise refuse(f"--checkpoint {checkpoint}: what goes to a broker or a table wants a folder", hint)
+            raise refuse(
+                f"--checkpoint {checkpoint}: output to a broker or a table needs a folder as --checkpoint", hint
+            )
         for option in ("--checkpoint", "--output"):
             if option not in stored:
                 other = next(iter(sorted(stored)))
-                raise refuse(f"{other} is at an address, and {option} is a folder of this machine", hint)
+                raise refuse(f"{other} is at an address, but {option} is a folder of this machine", hint)
         for option, asked in (("--keep", self.spark.keep), ("--compact", self.spark.compact)):
             if asked is not None:
-                raise refuse(f"{option} is for folders, and --output is at an address", "a folder, or without it")
+                raise refuse(
+                    f"{option} works only with folders, but --output is at an address",
+                    "use a folder as --output, or leave the option out",
+                )
 
     def _times(self) -> None:
         if self.spark.once and self.spark.follow:
             raise refuse("--once and --follow exclude each other")
         timed = self.source.lateness is not None or self.source.revise is not None
         if self.spark.open_ended and not timed:
-            option, hint = "--once" if self.spark.once else "--follow", "how much later than others an event may come"
+            option, hint = "--once" if self.spark.once else "--follow", "say how far out of order events may arrive"
             raise refuse(f"{option} needs a --lateness", f"{hint}: `--lateness 10min`")
         if self.source.idle is not None and not self.spark.follow:
-            hint = "add `--follow`; a run that takes what there is leaves open what is open, or ends the input"
-            raise refuse("--idle is for what comes live, and without --follow nothing does", hint)
+            hint = "add `--follow`, or leave --idle out"
+            raise refuse("--idle needs live input, so it needs --follow", hint)
         if self.spark.every is not None and not self.spark.follow:
-            raise refuse("--every is for --follow", "without it a run takes what there is, and ends")
+            raise refuse(
+                "--every needs --follow",
+                "add `--follow`, or leave --every out: without --follow the run ends with the input",
+            )
         if self.spark.most_files is not None and not timed:
-            raise refuse("--files needs a --lateness", "without one, all files are one micro-batch, sorted by time")
+            raise refuse(
+                "--files needs a --lateness",
+                "add `--lateness`: without it, all files are one micro-batch, sorted by time",
+            )
 
 
 def _setting(text: str) -> tuple[str, str]:

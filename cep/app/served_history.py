@@ -90,7 +90,7 @@ class _Server:
             found = self._asked("api/program")
             base = found.get("base") if isinstance(found, dict) else None
             if not isinstance(base, str):
-                raise CepError(f"{self.address}: it does not describe its program; is this `cep serve`?")
+                raise CepError(f"{self.address}: this server does not describe its program; is it `cep serve`?")
             self._words.append(EventVocabulary(base))
         return self._words[0]
 
@@ -122,7 +122,7 @@ def _save(path: Path, schema: Schema, server: _Server) -> int:
         why = "only instants with plain times, of events without WHEN, are taken from a server"
         raise _unreadable(schema, why)
     if any(each.format is not None for each in schema.attributes):
-        raise _unreadable(schema, "its attributes have times or durations of a form of their own")
+        raise _unreadable(schema, "its attributes have times or durations with a FORMAT")
     if odd := [each for each in (time, *columns.values()) if _PATH & set(each)]:
         raise _unreadable(schema, f"`{odd[0]}` is a path in a record, not a column")
     rows = server.rows(_query(schema, server.words))

@@ -57,7 +57,7 @@ def ask(
 
     address = address.rstrip("/")
     if not address.startswith(("http://", "https://")):
-        raise refuse(f"{option}{address}: this is not an address of the web", "e.g. `http://host:8000`")
+        raise refuse(f"{option}{address}: this is not a valid web address", "e.g. `http://host:8000`")
     headers, data = {"Accept": accept}, form
     if token:
         headers["Authorization"] = f"Bearer {token}"
@@ -71,7 +71,7 @@ def ask(
     except HTTPError as error:
         if 300 <= error.code < 400:
             place = plain(error.headers["Location"])
-            said = f"if that is yours, name it: `{option}{place}`"
+            said = f"if you trust that address, use it: `{option}{place}`"
             raise CepError(f"{address}: it redirects elsewhere ({error.code})", hint=said) from None
         text = error.read(10_000).decode("utf-8", "replace").strip()
         hint = "`--token-file FILE`, or the token in CEP_TOKEN" if error.code == 401 else None
@@ -79,7 +79,7 @@ def ask(
     except (URLError, OSError, ValueError) as error:
         reason = error.reason if isinstance(error, URLError) else error
         said = reason_of(reason) if isinstance(reason, OSError) else str(reason)
-        raise CepError(f"{address}: {said}", hint=f"`{option}URL` says where `cep serve` runs") from None
+        raise CepError(f"{address}: {said}", hint=f"say where `cep serve` runs with `{option}URL`") from None
 
 
 def token_of(file: Path | None) -> str:
@@ -93,7 +93,7 @@ def token_of(file: Path | None) -> str:
         reason = reason_of(error) if isinstance(error, OSError) else "this is not a text in UTF-8"
         raise refuse(f"--token-file {file}: {reason}") from None
     if len(words) != 1:
-        hint = "the server's file of all people is not for you: write your token alone into a file of your own"
+        hint = "write your own token into a file, without the other lines of the server's token file"
         raise refuse(f"--token-file {file}: there are {len(words)} words, not a token", hint)
     return words[0]
 

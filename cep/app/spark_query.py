@@ -96,7 +96,7 @@ class JobRequest:
         _judgeable(planned.program)
         session.needs_java()
         if options.spark.packages and session.submitted():
-            raise refuse("--packages: Java runs already", "name them to spark-submit, which has started it")
+            raise refuse("--packages: Java is already running", "give them to spark-submit, which has started it")
         if (master := options.spark.master or settings.get(session.MASTER)) is not None:
             session.checked(master)
         return cls(options, inputs, checkpoint, settings, planned, wanted)
@@ -169,17 +169,17 @@ class JobInputs:
             n: one for n, one in every.items() if one.address and kafka_connector.reads_address(one.address, named)
         }
         if beside and not options.spark.open_ended:
-            message = "what Spark's own connector reads has no end"
+            message = "input through Spark's own connector has no end"
             raise refuse(
                 f"{next(iter(beside.values())).path}: {message}", "add `--once` or `--follow`, and `--lateness`"
             )
         if beside and options.spark.migrate:
-            raise refuse("--migrate: what Spark's own connector reads cannot be carried over", "start anew")
+            raise refuse("--migrate: input through Spark's own connector cannot be migrated", "start anew")
         for one in every.values():
             assert one.address is not None, "a live input has an address"
             if one.address.kind == "sensorthings":
                 hint = "run it in one process, or let the service send: `sensorthings+mqtt://host`"
-                raise refuse(f"{one.path}: a service that is polled is not read on Spark", hint)
+                raise refuse(f"{one.path}: Spark cannot poll a service", hint)
             if request.mirror is not None and one.address.kind in ("mqtt", "tcp"):
                 message = f"{one.path}: what comes would be acknowledged before it is in {request.mirror.places[STATE]}"
                 raise refuse(message, "a folder as --checkpoint, or a topic of Kafka")
@@ -246,7 +246,7 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
         request.engine, query, locks, lambda: _times(request), migrate=options.spark.migrate, migratable=migratable
     )
     if query.apart and query.generation.start is not None and not query.generation.begun(folder):
-        raise refuse(f"--checkpoint: {folder} is being carried over to another program", ALONE)
+        raise refuse(f"--checkpoint: {folder} is being migrated to another program", ALONE)
     _check_end(request, reads, query)
     if moved is not None:
         carried = {"on": moved.on, "new": moved.new, "gone": moved.gone}
@@ -322,7 +322,7 @@ def _check_end(request: JobRequest, reads: JobInputs, query: Job) -> None:
     over = spark_files.input_ended(own) or (end_sent and not query.closing)
     if over and (options.spark.follow or reads.live or reads.beside or reads.files):
         raise refuse(
-            f"--checkpoint: the input of {request.checkpoint} has ended, what comes now would be late",
+            f"--checkpoint: the input of {request.checkpoint} has ended, so new input would be late",
             "start anew with other folders; where more is to come, as it does live, run with `--once` or `--follow`",
         )
     if over:
@@ -340,7 +340,7 @@ def _report_missing(options: RunOptions, gone: list[Path]) -> None:
         message = (
             f"--output: of what was written {count(len(gone), 'file')} {'is' if len(gone) == 1 else 'are'} missing"
         )
-        hint = "bring them back from a copy: whoever goes by the log of the folder, as Spark does, fails without"
+        hint = "restore them from a copy: readers that follow the log of the folder, such as Spark, fail without them"
         options.log("missing", f"{message}: {these}; {hint}", "warning", files=len(gone))
 
 
@@ -385,7 +385,7 @@ def _planned(options: RunOptions, source: ProgramSource, buckets: int) -> Planne
         hint = "start anew with other folders"
         raise refuse("--migrate: a cycle through NOT or AGGREGATE begins with the input, which is past", hint)
     if options.knowledge.updates and engine.changes is None:
-        raise refuse("--knowledge-updates: there is no --knowledge that could change")
+        raise refuse("--knowledge-updates: there is no --knowledge to change")
     for name in options.knowledge.updates:
         if name == "-" or (Path(name).exists() and not (Path(name).is_file() or Path(name).is_dir())):
             hint = "name files, or a folder"

@@ -62,10 +62,10 @@ def reporting_errors(log: Log = plain) -> Iterator[None]:
     except RuntimeError as error:
         if "no locator available" not in str(error):
             raise
-        hint = "name one that you alone may write to: NUMBA_CACHE_DIR=/var/cache/semcep"
+        hint = "name a folder that only you can write to: NUMBA_CACHE_DIR=/var/cache/semcep"
         _, _, why = str(error).rpartition("no locator available: ")
         why = f": {why}" if why.startswith("others") else ""
-        complain(CepError(f"there is no folder to keep the compiled kernels in{why}", hint=hint))
+        complain(CepError(f"there is no folder for the compiled kernels{why}", hint=hint))
         raise typer.Exit(REFUSED) from None
     except KeyboardInterrupt:
         raise typer.Exit(stops.code) from None
@@ -96,7 +96,7 @@ def text_of(path: Path, wanted: str | None = None) -> str:
 
     if (option := DATA.get(path.suffix)) is not None:
         rules = wanted or f"the program comes first: `cep run rules.cep {option}{path}`"
-        raise CepError(f"{path}: this is data by its name, not a program", hint=rules, code="option")
+        raise CepError(f"{path}: by its name this is data, not a program", hint=rules, code="option")
     try:
         with path.open("rb") as file:
             text = file.read(4 * LONGEST + 1)  # bytes
@@ -198,7 +198,7 @@ def undeclared(inputs: Mapping[str, Schema]) -> list[str]:
         if schema.attributes and not schema.declared:
             names = [f"`{attribute.name}`" for attribute in schema.attributes]
             arguments = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
-            means = f"its records hold {arguments}, of any type; `event {name}(...).` would name and type them"
+            means = f"its records hold {arguments}, of any type; declare `event {name}(...).` to name and type them"
             notes.append(f"`{name}` is not declared: {means}")
     return notes
 

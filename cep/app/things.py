@@ -46,7 +46,7 @@ class ThingsService:
             raise CepError(f"{place.text}: only SensorThings over HTTP has Things", hint=hint, code="option")
         for option in place.options:
             if option not in _OPTIONS:
-                hint = f"options of knowledge are {', '.join(_OPTIONS[:-1])}"
+                hint = f"the options of knowledge are {', '.join(_OPTIONS[:-1])}"
                 raise place.refused(f"`{option}` is an option of an input, not of knowledge", hint)
         service_iri(place)
         _ = place.number("page", 100, 1)
@@ -116,7 +116,7 @@ def check_refreshed(names: Sequence[str], live: bool) -> None:
     """Raise CepError if a service must be fetched repeatedly although the input is files."""
     for one in services(names):
         if one.every is not None and not live:
-            hint = "without `every`; or with an input that is live"
+            hint = "leave out `every`, or use live input"
             reason = "`every` fetches Things again during a run, which takes effect between records as they come"
             raise one.address.refused(f"{reason}, and the input is files", hint)
 
@@ -198,7 +198,7 @@ class ThingsFollower:
                 if not lost:
                     reason = error.message.partition(": ")[2] or error.message
                     text = (
-                        f"{shown}: the Things cannot be fetched: {reason}; the known ones stay, and it is tried again"
+                        f"{shown}: the Things cannot be fetched: {reason}; semcep keeps the known ones and tries again"
                     )
                     self._log("source", text, "warning", source=shown, lost=True)
                 lost, wait, failing = True, failing, min(2 * failing, LONGEST)

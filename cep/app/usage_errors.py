@@ -55,7 +55,7 @@ def _reworded(error: Any, context: Any) -> CepError:
             return _refused(f"`{wrong}` is not a command of `{command}`", hint)
         case _ if error.message.startswith("Got unexpected extra argument"):
             more = error.message.partition("(")[2].partition("(")[2].rstrip(")") or error.message
-            return _refused(f"{command}: `{more}` is too much", f"options begin with `--`: {listed}")
+            return _refused(f"{command}: `{more}` is one argument too many", f"options begin with `--`: {listed}")
         case _:
             return _refused(f"{command}: {_lowered(error.message)}", listed)
 

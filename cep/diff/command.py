@@ -135,7 +135,7 @@ class DiffOptions:
         """Raise CepError if options contradict each other."""
         report = self.report
         if report.json and report.markdown:
-            raise refuse("--json and --markdown", "one of them")
+            raise refuse("--json and --markdown", "use only one of them")
         refuse_longer_lateness(self.records.lateness, self.records.revise)
         if not self.records.inputs:
             for option, value in (

@@ -248,7 +248,7 @@ def _duration(where: str, table: Mapping[str, Any], name: str, usual: int, least
     total = sum(int(number) * _UNITS[unit] for number, unit in parts)
     if not parts or _PART.sub("", text) or not least <= total <= _LONGEST:
         hint = f'`{name} = "{"30s" if name == "group_wait" else "5m"}"`; from {"1s" if least else "0s"} to 30d'
-        raise _wrong(f"{where}: `{name}`: `{text}` is not a duration", hint)
+        raise _wrong(f"{where}: `{name}`: `{text}` is not a valid duration", hint)
     return total
 
 

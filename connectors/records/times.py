@@ -275,9 +275,9 @@ def of_duration(text: str) -> int:
         sign, *numbers = match.groups()
         parts = [(number.replace(",", "."), unit) for number, unit in zip(numbers, _PERIOD_UNITS) if number]
     else:
-        raise ValueError(f"`{shown(text)}` is not a duration")
+        raise ValueError(f"`{shown(text)}` is not a valid duration")
     if any(not is_number(number) for number, _ in parts):
-        raise ValueError(f"`{shown(text)}` is not a duration")
+        raise ValueError(f"`{shown(text)}` is not a valid duration")
     try:
         total = sum(scaled(number, unit) for number, unit in parts)
     except ValueError:
