@@ -28,8 +28,8 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module `cep` has no attribute `{name}`")
-    found = globals()[name] = getattr(import_module(_HOMES[name]), name)
-    return found
+    attribute = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return attribute
 
 
 def load_ipython_extension(shell: object) -> None:

@@ -102,16 +102,16 @@ def detect(
         lateness = "0 s"
     ticks = None if lateness is None else ticks_of(lateness)
     engine = Running(compiled_program(text, name, facts, options), lateness=ticks, lateness_by=lateness_by)
-    found = _Found(engine, strict)
+    collector = _Found(engine, strict)
     if events is not None:
-        found.take(events)
+        collector.take(events)
     else:
         batches = read_data(data, engine.inputs, _only(engine), together=lateness is not None)
         for batch in batches if lateness is not None else in_order(list(batches), engine.inputs, ROWS):
-            found.take(batch, in_turn=not batch.together)
-    found.refuse_unreadable()
-    found.add(engine.close())
-    return found.derived()
+            collector.take(batch, in_turn=not batch.together)
+    collector.refuse_unreadable()
+    collector.add(engine.close())
+    return collector.derived()
 
 
 class Engine:
@@ -173,7 +173,7 @@ class Engine:
 
         Messages quote the name of the file, unless `name` is given.
         """
-        paths = [Path(each) for each in ([path] if isinstance(path, str | Path) else path)]
+        paths = [Path(name) for name in ([path] if isinstance(path, str | Path) else path)]
         text, named = program_text(paths[0] if len(paths) == 1 else paths)
         name = name or named
         return cls.from_text(text, name, lateness=lateness, revise=revise, facts=facts, workers=workers, **options)
@@ -184,14 +184,14 @@ class Engine:
         Raises:
             CepError: The data do not match the declarations. None of them were processed.
         """
-        found = _Found(self.inner)
+        collector = _Found(self.inner)
         events, data = _events(data)
         if events is not None:
-            found.take(events)
+            collector.take(events)
         else:
             refuse_order(self.inner.inputs)
-            found.take_together(self._read(data))
-        return found.derived()
+            collector.take_together(self._read(data))
+        return collector.derived()
 
     def _read(self, data: Data) -> list[Batch]:
         schemas, only, first = self.inner.inputs, _only(self.inner), self.inner.position
@@ -271,12 +271,12 @@ class Engine:
 
     def _repr_html_(self) -> str:
         """Return input events, derived events and warnings as HTML, for notebooks."""
-        return engine_page(repr(self)[1:-1], self.inputs, self.outputs, [str(each) for each in self.warnings])
+        return engine_page(repr(self)[1:-1], self.inputs, self.outputs, [str(warning) for warning in self.warnings])
 
     def _derived(self, tables: Frames) -> Derived:
-        found = _Found(self.inner)
-        found.add(tables)
-        return found.derived()
+        collector = _Found(self.inner)
+        collector.add(tables)
+        return collector.derived()
 
 
 class _Found:
@@ -289,18 +289,18 @@ class _Found:
         self._read: Counter[str] = Counter()  # rows per event; `_unreadable`: the rows that could not be read
         self._unreadable: Counter[str] = Counter()
 
-    def take(self, given: Batch | list[Event], in_turn: bool = False) -> None:
+    def take(self, events: Batch | list[Event], in_turn: bool = False) -> None:
         """Pass a batch, or the events that the program reads, to the engine. Then move the watermark.
 
         `in_turn`: as in `Engine.receive`.
         """
         engine = self._engine
-        if isinstance(given, Batch):
-            self._receive(given, in_turn)
-            reached = given.watermark
+        if isinstance(events, Batch):
+            self._receive(events, in_turn)
+            reached = events.watermark
         else:
-            places = [place for place, event in enumerate(given) if event.type in engine.inputs]
-            engine.receive([given[place] for place in places])
+            places = [place for place, event in enumerate(events) if event.type in engine.inputs]
+            engine.receive([events[place] for place in places])
             self._dead += [RefusedRow(d.type, places[d.row], d.code, d.reason) for d in engine.take_dead()]
             reached = None
         if self._strict and self._dead:
@@ -312,8 +312,10 @@ class _Found:
     def refuse_unreadable(self) -> None:
         """Raise CepError if every row of an event is unreadable for the same reason. Its declaration is then wrong."""
         for name, count in self._unreadable.items():
-            reasons = [(one.code, one.reason.partition(":")[0], one) for one in self._dead if one.type == name]
-            if not self._read[name] and count > 1 and len({each[:2] for each in reasons}) == 1:
+            reasons = [
+                (letter.code, letter.reason.partition(":")[0], letter) for letter in self._dead if letter.type == name
+            ]
+            if not self._read[name] and count > 1 and len({reason[:2] for reason in reasons}) == 1:
                 code, _, first = reasons[0]
                 whose = f" of {name}" if name else ""
                 raise CepError(f"data: none of the {count:,} rows{whose} can be read: {first.reason}", code=code)
@@ -333,16 +335,18 @@ class _Found:
         engine = self._engine
         engine.receive(batch.tables, in_turn)
         self._read.update({name: table.height for name, table in batch.tables.items()})
-        self._unreadable.update(one.event or "" for one in batch.dead)
+        self._unreadable.update(letter.event or "" for letter in batch.dead)
         # Records that became no event also count as received before the next ones.
         engine.count_up_to(max((block.beyond for block in batch.blocks), default=0))
-        self._dead += [RefusedRow(one.event or "", one.line - 1, one.code, one.reason) for one in batch.dead]
-        self._dead += [_row(batch, one) for one in engine.take_dead()]
+        self._dead += [
+            RefusedRow(letter.event or "", letter.line - 1, letter.code, letter.reason) for letter in batch.dead
+        ]
+        self._dead += [_row(batch, row) for row in engine.take_dead()]
 
     def add(self, tables: Frames) -> None:
-        for name, one in tables.items():
-            if one.height:
-                self._tables.setdefault(name, []).append(one)
+        for name, table in tables.items():
+            if table.height:
+                self._tables.setdefault(name, []).append(table)
 
     def derived(self) -> Derived:
         schemas = as_written(self._engine.outputs, "int") if self._engine.withdraws else self._engine.outputs
@@ -363,16 +367,16 @@ def _joined(tables: list[pl.DataFrame]) -> pl.DataFrame:
     """Concatenate tables. A column with values of several types becomes one of Python objects."""
     if len(tables) == 1:
         return tables[0]
-    if all(one.schema == tables[0].schema for one in tables) and pl.Object not in tables[0].dtypes:
+    if all(table.schema == tables[0].schema for table in tables) and pl.Object not in tables[0].dtypes:
         return pl.concat(tables)
     columns = []
     for name in tables[0].columns:
-        parts = [one[name] for one in tables]
-        different = {one.dtype for one in parts if one.dtype != pl.Null}
+        parts = [table[name] for table in tables]
+        different = {column.dtype for column in parts if column.dtype != pl.Null}
         if len(different) <= 1 and pl.Object not in different:
-            columns.append(pl.concat([one.cast(next(iter(different), pl.Null())) for one in parts]))
+            columns.append(pl.concat([column.cast(next(iter(different), pl.Null())) for column in parts]))
         else:
-            values = [value for one in parts for value in one.to_list()]
+            values = [value for column in parts for value in column.to_list()]
             columns.append(pl.Series(name, values, dtype=pl.Object))
     return pl.DataFrame(columns)
 

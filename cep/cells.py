@@ -59,26 +59,26 @@ class RuleCells:
         except CepError as error:
             raise UsageError(str(error)) from None
 
-    def _run(self, given: Namespace, cell: str) -> Derived | Engine:
-        params: dict[str, object] = dict(_pair(each, "--param Hot=8") for each in given.param)
-        knowledge = self._knowledge(given.knowledge)
-        if given.rules:
-            self._keep(given.rules, cell, "--rules")
-        if not given.data:
-            if given.output:
+    def _run(self, arguments: Namespace, cell: str) -> Derived | Engine:
+        params: dict[str, object] = dict(_pair(param, "--param Hot=8") for param in arguments.param)
+        knowledge = self._knowledge(arguments.knowledge)
+        if arguments.rules:
+            self._keep(arguments.rules, cell, "--rules")
+        if not arguments.data:
+            if arguments.output:
                 raise CepError("-o: without data nothing is derived", hint="`%%cep readings -o found`")
-            return Engine.from_text(cell, "<cell>", policy=given.policy, knowledge=knowledge, params=params)
-        found = detect(
+            return Engine.from_text(cell, "<cell>", policy=arguments.policy, knowledge=knowledge, params=params)
+        derived = detect(
             cell,
-            self._data(given.data),
-            policy=given.policy,
+            self._data(arguments.data),
+            policy=arguments.policy,
             knowledge=knowledge,
-            lateness=given.lateness,
+            lateness=arguments.lateness,
             params=params,
         )
-        if given.output:
-            self._keep(given.output, found, "-o")
-        return found
+        if arguments.output:
+            self._keep(arguments.output, derived, "-o")
+        return derived
 
     def _keep(self, name: str, value: object, option: str) -> None:
         if not name.isidentifier():
@@ -88,12 +88,12 @@ class RuleCells:
     def _data(self, named: list[str]) -> Any:
         if len(named) == 1 and "=" not in named[0]:
             return self._variable(named[0])
-        pairs = [_pair(each, "%%cep reading=readings door=doors") for each in named]
+        pairs = [_pair(pair_text, "%%cep reading=readings door=doors") for pair_text in named]
         return {event: self._variable(name) for event, name in pairs}
 
     def _variable(self, name: str) -> Any:
         if name not in self.names:
-            known = [each for each in self.names if not each.startswith("_")]
+            known = [name for name in self.names if not name.startswith("_")]
             hint = did_you_mean(name, known) or "data stand in a variable of the notebook"
             raise CepError(f"there is no variable `{name}`", hint=hint)
         return self.names[name]

@@ -49,14 +49,14 @@ class _Imported(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in self._made:
             module, _, attribute = PLACES[name].partition(":")
-            found = getattr(import_module(module), attribute)
-            if not isinstance(found, typer.Typer):
+            attached = getattr(import_module(module), attribute)
+            if not isinstance(attached, typer.Typer):
                 alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
                 shown = "Translate a program of another dialect into our own language." if name == "convert" else None
                 kind = WithoutRecords if name in _WITHOUT_RECORDS else Sectioned
-                alone.command(name, cls=kind, short_help=shown)(found)
-                found = alone
-            self._made[name] = get_command(found)
+                alone.command(name, cls=kind, short_help=shown)(attached)
+                attached = alone
+            self._made[name] = get_command(attached)
             self._made[name].name = name
         return self._made[name]
 

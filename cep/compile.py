@@ -122,7 +122,7 @@ class DataProgramKeywords(FactlessCompileKeywords, UntimedEngineKeywords, total=
     """The keyword arguments of `compile` and of an engine, without those that have another type in `cep.api`."""
 
 
-COMPILED = frozenset(each.name for each in fields(CompileOptions))
+COMPILED = frozenset(field.name for field in fields(CompileOptions))
 
 
 def divided(options: Mapping[str, Any]) -> tuple[CompileOptions, EngineOptions]:
@@ -157,9 +157,11 @@ class Written:
         tick: int | None = None,
         together: Together | None = None,
     ) -> Written:
-        own = [each for each in tree.statements if getattr(each, "name", None) not in tree.helpers]
-        rules = sum(isinstance(each, EventRule | FluentRule | WhileRule | StaticRule) for each in own)
-        prefixes = tuple((each.name, each.iri) for each in tree.statements if isinstance(each, Prefix))
+        own = [statement for statement in tree.statements if getattr(statement, "name", None) not in tree.helpers]
+        rules = sum(isinstance(statement, EventRule | FluentRule | WhileRule | StaticRule) for statement in own)
+        prefixes = tuple(
+            (statement.name, statement.iri) for statement in tree.statements if isinstance(statement, Prefix)
+        )
         return cls(rules, frozenset(predicates_of(tree)), prefixes, parameters, dialect, tick, together)
 
 
@@ -217,7 +219,7 @@ class CompiledProgram:
 
 def all_warnings(plan: Plan, knowledge: KnowledgeSource, known: ProgramKnowledge) -> tuple[Warning, ...]:
     """Return the warnings of a plan and of its queries to the knowledge, by position."""
-    silent = (knowledge.why_no_answers(each, plan.source, plan.schemas) for each in known.silent)
+    silent = (knowledge.why_no_answers(pattern, plan.source, plan.schemas) for pattern in known.silent)
     return tuple(sorted((*plan.warnings, *silent, *known.mingled), key=lambda warning: warning.span or NOWHERE))
 
 
@@ -284,8 +286,8 @@ def one_text(text: str | Mapping[str, str], name: str, options: CompileOptions) 
     if not text:
         hint = '`{"rules.cep": ..., "policies.lars": ...}`'
         raise CepError("a program has at least one file", hint=hint, code="input")
-    made, called, files = joined(text.items())
-    return made, called, replace(options, files=files)
+    joined_text, called, files = joined(text.items())
+    return joined_text, called, replace(options, files=files)
 
 
 def compiled(text: str, name: str, options: CompileOptions) -> CompiledProgram:
@@ -306,8 +308,10 @@ def _compiled(program: ReadProgram, options: CompileOptions) -> CompiledProgram:
         return compiled_rules(program, tree, lowered(tree, options), options)
     except _PartlyChecked as error:
         more = _mistakes(tree, names_at(tree, error.first), options)
-        known = {(each.message, each.span) for each in error.errors}
-        raise CepErrors([*error.errors, *(each for each in more if (each.message, each.span) not in known)]) from None
+        known = {(error.message, error.span) for error in error.errors}
+        raise CepErrors(
+            [*error.errors, *(mistake for mistake in more if (mistake.message, mistake.span) not in known)]
+        ) from None
 
 
 def declared_facts(
@@ -335,17 +339,17 @@ def _mistakes(tree: SyntaxTree, names: Collection[str], options: CompileOptions)
     """Return the mistakes of statements that do not depend on any of `names`."""
     if tree.helpers or tree.impossible or tree.answered:  # a dialect's statements differ from the written ones
         return []
-    found: dict[tuple[str, Span | None], CepError] = {}
+    mistakes: dict[tuple[str, Span | None], CepError] = {}
     while names:
         facts = {name: table for name, table in (options.facts or {}).items() if name not in names}
         tree, names, options = independent(tree, names), (), replace(options, facts=facts)
         try:
             _planned(lowered(tree, options), options, source_of(options.knowledge))
         except CepError as error:
-            for each in error.errors if isinstance(error, CepErrors) else (error,):
-                found.setdefault((each.message, each.span), each)
+            for mistake in error.errors if isinstance(error, CepErrors) else (error,):
+                mistakes.setdefault((mistake.message, mistake.span), mistake)
             names = names_at(tree, error.first) if isinstance(error, _PartlyChecked) else ()
-    return list(found.values())
+    return list(mistakes.values())
 
 
 def lowered(tree: SyntaxTree, options: CompileOptions) -> Rules:
@@ -416,7 +420,7 @@ def _planned(every: Rules, options: CompileOptions, source: KnowledgeSource | No
 def _types(tree: SyntaxTree, options: CompileOptions, source: KnowledgeSource | None) -> dict[str, list[str]]:
     """Return the attribute types of all events in a tree."""
     _, planned, _ = _planned(lowered(tree, options), options, source)
-    return {name: [each.type for each in schema.attributes] for name, schema in planned.schemas.items()}
+    return {name: [attribute.type for attribute in schema.attributes] for name, schema in planned.schemas.items()}
 
 
 FACTS = "records"
@@ -429,7 +433,7 @@ def _fingerprint(program: ReadProgram, options: CompileOptions, source: Knowledg
     written = dialects_of(program.name, program.dialect, files)
     says = "" if written == (None,) else f"{written[0]} {program.tick} {FACTS}\0"
     if files:
-        said = " ".join(f"{first}:{each}" for (_, first), each in zip(files, written, strict=True))
+        said = " ".join(f"{first}:{digest}" for (_, first), digest in zip(files, written, strict=True))
         says = f"{said} {program.tick} {FACTS}\0"
     if program.parameters:
         says += f"parameters {program.parameters.text()}\0"
@@ -453,20 +457,21 @@ def _bound(rules: Rules, facts: Mapping[str, pl.DataFrame], knowledge: Knowledge
 
 
 def _closed(rules: Rules, facts: Mapping[str, pl.DataFrame], pool: Pool, known: ProgramKnowledge) -> Statics:
-    given = known.relations(rules)
-    return close(rules.statics, facts, pool, rules.source, given=given, declared=rules.declared)
+    relations = known.relations(rules)
+    return close(rules.statics, facts, pool, rules.source, known=relations, declared=rules.declared)
 
 
 def _all(rules: Rules, known: ProgramKnowledge, error: CepError) -> list[CepError]:
     """Return all mistakes of the rules, their queries and the plan, without repetitions."""
-    found = error.errors if isinstance(error, CepErrors) else (error,)
+    mistakes = error.errors if isinstance(error, CepErrors) else (error,)
     if known.errors:  # after failed queries of the knowledge, types are unknown
-        found = tuple(each for each in found if each.code != "type")
-    found = tuple(
-        arrowed(each, rules.statics, rules.schemas, rules.source) if each.code == "unknown" else each for each in found
+        mistakes = tuple(mistake for mistake in mistakes if mistake.code != "type")
+    mistakes = tuple(
+        arrowed(mistake, rules.statics, rules.schemas, rules.source) if mistake.code == "unknown" else mistake
+        for mistake in mistakes
     )
     before = set(map(id, rules.errors))
-    return [*rules.errors, *(each for each in found if id(each) not in before)]
+    return [*rules.errors, *(mistake for mistake in mistakes if id(mistake) not in before)]
 
 
 def policy_choice(text: str | None, what: str = "policy") -> PolicyChoice | None:

@@ -94,11 +94,11 @@ class Derived:
             raise CepError("pandas is not installed", hint=install_command("pandas"), code="input") from None
         table = self.to_polars(name)
         nullable = {pl.Int64(): pd.Int64Dtype(), pl.Boolean(): pd.BooleanDtype()}
-        made: pd.DataFrame = table.to_arrow().to_pandas()
+        frame: pd.DataFrame = table.to_arrow().to_pandas()
         for column in table:
             if column.dtype in nullable and column.null_count():
-                made[column.name] = pd.array(column.to_list(), dtype=nullable[column.dtype])
-        return made
+                frame[column.name] = pd.array(column.to_list(), dtype=nullable[column.dtype])
+        return frame
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return the only table as an Arrow stream. Raises CepError if there are several."""
@@ -111,7 +111,7 @@ class Derived:
         Columns: `event`, or null if unknown; `row`, counted from 0 in the event's data; `code`, a short name of the
         reason; `reason`.
         """
-        rows = [(one.type or None, one.row, one.code, one.reason) for one in self._dead]
+        rows = [(row.type or None, row.row, row.code, row.reason) for row in self._dead]
         schema = {"event": pl.String, "row": pl.Int64, "code": pl.String, "reason": pl.String}
         return pl.DataFrame(rows, schema=schema, orient="row")
 
@@ -174,7 +174,7 @@ class Derived:
     def _repr_html_(self) -> str:
         """Return a timeline and the first rows of each table as HTML, for notebooks."""
         counts = ", ".join(f"{name} {count:,}" for name, count in self.counts.items())
-        dead = [f"row {one.row}: {one.reason}" for one in self._dead]
+        dead = [f"row {row.row}: {row.reason}" for row in self._dead]
         return page(f"derived: {counts or 'nothing'}", self.tables, dead)
 
 
@@ -184,7 +184,7 @@ def _table(table: pl.DataFrame | None, schema: Schema) -> pl.DataFrame:
         columns = {attribute.name: _DTYPES.get(attribute.type, pl.Null()) for attribute in schema.attributes}
         more = {} if schema.fluent is None else {"bounds": pl.String()}
         return pl.DataFrame(schema={"start": _TIME, "end": _TIME, **columns, **more})
-    made = [table["start"].cast(_TIME), table["end"].cast(_TIME)]
+    shown_columns = [table["start"].cast(_TIME), table["end"].cast(_TIME)]
     for attribute in schema.attributes:
         column = table[attribute.name]
         if column.dtype == pl.Object:
@@ -192,8 +192,8 @@ def _table(table: pl.DataFrame | None, schema: Schema) -> pl.DataFrame:
             column = pl.Series(attribute.name, texts, dtype=pl.String)
         elif attribute.type in ("time", "duration"):
             column = column.cast(_DTYPES[attribute.type])
-        made.append(column)
-    return pl.DataFrame([*made, *([] if schema.fluent is None else [table["bounds"]])])
+        shown_columns.append(column)
+    return pl.DataFrame([*shown_columns, *([] if schema.fluent is None else [table["bounds"]])])
 
 
 def _text(value: Any) -> str:

@@ -132,10 +132,10 @@ def _lane(name: str, table: pl.DataFrame, number: int, first: int, last: int) ->
 
 def _table(name: str, table: pl.DataFrame, opened: bool) -> str:
     columns = table.columns[:COLUMNS]
-    head = "".join(f"<th>{escape(each)}</th>" for each in columns)
+    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
     shown = table.select(columns).head(ROWS)
     types = shown.dtypes
-    integral = [pl.col(each).cast(pl.Int64) for each, type_ in zip(columns, types) if type_.is_temporal()]
+    integral = [pl.col(column).cast(pl.Int64) for column, type_ in zip(columns, types) if type_.is_temporal()]
     rows = "".join(
         "<tr>" + "".join(f"<td>{_cell(value, type_)}</td>" for value, type_ in zip(row, types)) + "</tr>"
         for row in shown.with_columns(integral).rows()

@@ -44,10 +44,10 @@ class Engine(StatefulEngine):
     """
 
     def __init__(
-        self, program: CompiledProgram, options: EngineOptions | None = None, **given: Unpack[EngineKeywords]
+        self, program: CompiledProgram, options: EngineOptions | None = None, **keywords: Unpack[EngineKeywords]
     ) -> None:
         """Create an engine with `options`, or with keyword arguments. Raises ValueError for an invalid lateness."""
-        asked = replace(options or EngineOptions(), **given)
+        asked = replace(options or EngineOptions(), **keywords)
         super().__init__(program, asked)
         self.explain = asked.explain
         self._recorded = tables_of(self.plan)
@@ -134,14 +134,14 @@ class Engine(StatefulEngine):
             changes = go_on(self._parts, watermark)
             lineage = self._lineage if self.explain else None
             if self.stage:
-                found = self._output.handed(changes, self.withdraws, lineage)
+                frames = self._output.handed(changes, self.withdraws, lineage)
             else:
                 meanings = self._meanings if self.withdraws else None
-                found = self._output.changed(changes, meanings, lineage, self.open_intervals)
+                frames = self._output.changed(changes, meanings, lineage, self.open_intervals)
             if self._parts.revision.lineage is not None:
                 self._parts.revision.lineage.told()
             self._parts.sweep()
-            return found
+            return frames
         return self._given(step(self._parts, watermark))
 
     @wholly()
@@ -152,17 +152,17 @@ class Engine(StatefulEngine):
         """Return the columns with the lineage of occurrences."""
         return [] if self.history is None else self.history.columns(event, table, self.plan, self.pool)
 
-    def _given(self, made: dict[str, list[Table]]) -> Frames:
-        made = self._output.shown(made)
+    def _given(self, tables_by_name: dict[str, list[Table]]) -> Frames:
+        tables_by_name = self._output.shown(tables_by_name)
         if not self.stage and (self.history is None or not self.explain):
-            out = self._output.of_step(made)
+            out = self._output.of_step(tables_by_name)
             self._parts.sweep()
             return out
-        out = self._output.frames(made)
+        out = self._output.frames(tables_by_name)
         if self.stage:
-            out = {name: self._output.placed(name, table, concat(made[name])) for name, table in out.items()}
+            out = {name: self._output.placed(name, table, concat(tables_by_name[name])) for name, table in out.items()}
         if self.history is not None and self.explain:
-            for name, tables in made.items():
+            for name, tables in tables_by_name.items():
                 out[name] = out[name].with_columns(self.history.columns(name, concat(tables), self.plan, self.pool))
         self._parts.sweep()
         return self._output.as_asked(out)
@@ -236,10 +236,10 @@ def _taken(
     program: str, events: Iterable[Event], options: CompileOptions, start: int | None = None, until: int | None = None
 ) -> Engine:
     """Create an engine that has received events, but completed nothing yet."""
-    given = list(events)
-    made = compiled(program, "<program>", replace(options, types=types_of(given)))
-    engine = Engine(made, lateness=None, start=start, until=until)
-    known = [event for event in given if event.type in engine.inputs]
+    listed = list(events)
+    program_compiled = compiled(program, "<program>", replace(options, types=types_of(listed)))
+    engine = Engine(program_compiled, lateness=None, start=start, until=until)
+    known = [event for event in listed if event.type in engine.inputs]
     if options.dialect is not None:
         known = [as_declared(event, engine.inputs[event.type]) for event in known]
     engine.receive(known)

@@ -160,7 +160,7 @@ class EngineView:
         if self.changes is None:
             return {}
         asked, loaded = self.plan.rules.asked, self.changes.loaded
-        follows = {name: not isinstance(each, Graph) or loaded.by_difference(each) for name, each in asked.items()}
+        follows = {name: not isinstance(query, Graph) or loaded.by_difference(query) for name, query in asked.items()}
         return {name: RelationInfo(t.count, t.types, follows[name]) for name, t in self.changes.known.tables.items()}
 
     @cached_property
@@ -202,8 +202,8 @@ class EngineView:
         """Raise CepError if results are known only at the end of the input. `place`: where the input has no end, for
         the message."""
         for node, span in zip(self.plan.nodes, self.plan.spans):
-            if found := node.known_at_end():
-                message, hint = found
+            if reason := node.known_at_end():
+                message, hint = reason
                 raise CepError(f"{message}: {place} has none", self.plan.source, span, hint, "endless")
         for number in self._looking_ahead():
             word, span = self.plan.nodes[number].properties().word, self.plan.spans[number]
@@ -232,14 +232,14 @@ class EngineView:
         At the end of the input they stop at the latest time in it. Engines of stages must be told that time
         (`reached_in_input`).
         """
-        found = {number for number, node in enumerate(self.plan.nodes) if node.unending()}
+        numbers = {number for number, node in enumerate(self.plan.nodes) if node.unending()}
         for group in self.plan.groups:
             nodes = [unit for unit in group.units if isinstance(unit, int)]
             own = [self.plan.nodes[unit] for unit in nodes]
             settles = group.recursive and any(node.properties().settles for node in own)
             if settles and any(node.timed() for node in own):
-                found.update(nodes)
-        return frozenset(found)
+                numbers.update(nodes)
+        return frozenset(numbers)
 
     @property
     def beginning(self) -> frozenset[int]:
@@ -247,17 +247,17 @@ class EngineView:
 
         Engines of stages must be told the first time of the input (`begun_in_input`).
         """
-        found: set[int] = set()
+        units: set[int] = set()
         for group in self.plan.groups:
             nodes = [unit for unit in group.units if isinstance(unit, int)]
             own = {unit: self.plan.nodes[unit].properties() for unit in nodes}
-            if not group.recursive or not any(one.settles for one in own.values()):
+            if not group.recursive or not any(node.settles for node in own.values()):
                 continue
-            for unit, each in own.items():
-                whole = each.kind == "formula" and (each.negated is not None or each.needs_instant is not None)
-                if whole and set(self.plan.nodes[unit].parts[each.negated or 0 :]) & own.keys():
-                    found.add(unit)
-        return frozenset(found)
+            for unit, node in own.items():
+                whole = node.kind == "formula" and (node.negated is not None or node.needs_instant is not None)
+                if whole and set(self.plan.nodes[unit].parts[node.negated or 0 :]) & own.keys():
+                    units.add(unit)
+        return frozenset(units)
 
     def refuse_beginning(self, place: str, hint: str = "`cep run` and `cep serve` run it in one process") -> None:
         """Raise CepError if a cycle through NOT or AGGREGATE of formulas needs the first time of the input.
@@ -276,11 +276,11 @@ class EngineView:
     def held_now(self) -> dict[str, pl.DataFrame]:
         """Return the open intervals of derived fluents, in the format of `push`."""
         held = {name: tables for name, tables in self.open_intervals().items() if name in self.outputs}
-        found = frames(held, self.plan.schemas, self.pool)
+        tables = frames(held, self.plan.schemas, self.pool)
         if self.history is None:
-            return found
+            return tables
         lineage = {name: self.history.because(concat(t), self.plan.schemas, self.pool) for name, t in held.items()}
-        return {name: table.with_columns(lineage[name]) for name, table in found.items()}
+        return {name: table.with_columns(lineage[name]) for name, table in tables.items()}
 
     def partial_matches(self, event: str, key: Key | None = None, limit: int = 100) -> PartialMatches:
         """Return the partial matches of a derived event's rules at the watermark, the most complete first.
@@ -374,13 +374,13 @@ class EngineView:
     def input_horizons(self) -> dict[str, InputHorizon]:
         """Return how much past input each rule depends on, by the names of `goals`. Rules of the same name: the
         longest."""
-        found: dict[str, InputHorizon] = {}
-        for number, each in enumerate(InputHorizon.of_rules(self.plan)):
-            other = found.setdefault(prior_state.rule_name(self.plan, number), each)
-            if other is not each:
-                both = InputHorizon(max(other.length, each.length), other.bounded and each.bounded)
-                found[prior_state.rule_name(self.plan, number)] = both
-        return found
+        horizons: dict[str, InputHorizon] = {}
+        for number, horizon in enumerate(InputHorizon.of_rules(self.plan)):
+            other = horizons.setdefault(prior_state.rule_name(self.plan, number), horizon)
+            if other is not horizon:
+                both = InputHorizon(max(other.length, horizon.length), other.bounded and horizon.bounded)
+                horizons[prior_state.rule_name(self.plan, number)] = both
+        return horizons
 
     # --- for engines with workers (`cep.workers`); without workers, results are complete when a call returns ---
 

@@ -66,10 +66,10 @@ def types_of(events: Iterable[Event]) -> dict[str, tuple[str, ...]]:
 
     Events with a varying number of arguments are omitted.
     """
-    found: dict[str, list[set[str]]] = {}
+    kinds: dict[str, list[set[str]]] = {}
     odd: set[str] = set()
     for event in events:
-        columns = found.setdefault(event.type, [set() for _ in event.args])
+        columns = kinds.setdefault(event.type, [set() for _ in event.args])
         if len(columns) != len(event.args):
             odd.add(event.type)
             continue
@@ -78,7 +78,7 @@ def types_of(events: Iterable[Event]) -> dict[str, tuple[str, ...]]:
                 column.add(_NAMES.get(type(value).__name__, "any"))
     return {
         name: tuple(next(iter(kinds)) if len(kinds) == 1 else "any" for kinds in columns)
-        for name, columns in found.items()
+        for name, columns in kinds.items()
         if name not in odd
     }
 

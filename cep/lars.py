@@ -115,11 +115,11 @@ def _texts(atoms: object, where: str) -> list[str]:
     hint = '`["alpha(3)", "rtm50"]`'
     if isinstance(atoms, str) or not isinstance(atoms, Iterable):
         raise CepError(f"{where}: a list of atoms is expected, not {_kind(atoms)}", hint=hint, code="option")
-    found = list(atoms)
-    for each in found:
-        if not isinstance(each, str):
-            raise CepError(f"{where}: `{each!r}` is {_kind(each)}; atoms are texts", hint=hint, code="option")
-    return found
+    texts = list(atoms)
+    for atom in texts:
+        if not isinstance(atom, str):
+            raise CepError(f"{where}: `{atom!r}` is {_kind(atom)}; atoms are texts", hint=hint, code="option")
+    return texts
 
 
 def _in_order(stream: object) -> list[tuple[int, list[str]]]:
@@ -127,19 +127,19 @@ def _in_order(stream: object) -> list[tuple[int, list[str]]]:
     hint = 'a stream is `[(0, ["alpha(3)", "rtm50"]), (2, ["rtm50"])]`, its ticks in order'
     if isinstance(stream, str) or not isinstance(stream, Iterable):
         raise CepError(f"stream: {_kind(stream)} is not a list of ticks with atoms", hint=hint, code="option")
-    found: list[tuple[int, list[str]]] = []
-    for place, each in enumerate(stream, 1):
-        if not isinstance(each, tuple | list) or len(each) != 2:
-            raise CepError(f"stream: item {place} is not a tick and its atoms: `{each!r}`", hint=hint, code="option")
-        tick, atoms = each
+    steps: list[tuple[int, list[str]]] = []
+    for place, entry in enumerate(stream, 1):
+        if not isinstance(entry, tuple | list) or len(entry) != 2:
+            raise CepError(f"stream: item {place} is not a tick and its atoms: `{entry!r}`", hint=hint, code="option")
+        tick, atoms = entry
         if not _is_number(tick):
             message = f"stream: the tick of item {place} is not a whole number: `{tick!r}`"
             raise CepError(message, hint=hint, code="option")
-        if found and tick < found[-1][0]:
-            message = f"stream: tick {tick} of item {place} comes after tick {found[-1][0]}"
+        if steps and tick < steps[-1][0]:
+            message = f"stream: tick {tick} of item {place} comes after tick {steps[-1][0]}"
             raise CepError(message, hint="sort the stream by its ticks", code="option")
-        found.append((index(tick), _texts(atoms, f"stream, item {place}")))
-    return found
+        steps.append((index(tick), _texts(atoms, f"stream, item {place}")))
+    return steps
 
 
 def _read(source: Source, dialect: str | None, tick: int, counted: bool) -> LarsProgram:
@@ -147,25 +147,25 @@ def _read(source: Source, dialect: str | None, tick: int, counted: bool) -> Lars
     if dialect not in (None, *_NOTATIONS):
         raise CepError(f"dialect: `{dialect}` is none of LARS", hint='`dialect="lars"`, or "laser"', code="option")
     try:
-        found = program_of(source, f"{dialect or 'lars'}{'/n' if counted else ''}", tick)
+        program = program_of(source, f"{dialect or 'lars'}{'/n' if counted else ''}", tick)
     except CepError as error:
         if dialect is not None:
             raise
         try:
-            found = program_of(source, f"laser{'/n' if counted else ''}", tick)
+            program = program_of(source, f"laser{'/n' if counted else ''}", tick)
         except CepError as other:
             raise (other if _LASER.search(source.text) else error) from None
-    return replace(found, tick=TICK)
+    return replace(program, tick=TICK)
 
 
 def _microseconds(tick: str | timedelta) -> int:
     try:
-        found = of_duration(tick) if isinstance(tick, str) else tick // timedelta(microseconds=1)
+        length = of_duration(tick) if isinstance(tick, str) else tick // timedelta(microseconds=1)
     except (TypeError, ValueError):
-        found = 0
-    if found <= 0:
+        length = 0
+    if length <= 0:
         raise CepError(f"tick: `{tick}` is not a duration of a tick", hint='`tick="1 s"`, `"100 ms"`', code="option")
-    return found
+    return length
 
 
 class _Run:
@@ -182,16 +182,16 @@ class _Run:
         self.read_atoms: dict[str, Atom] = {}
         self.models = models
         source = Source(text, "<program>")
-        self.program = self._with_facts(read, [self.atom(each) for each in facts])
+        self.program = self._with_facts(read, [self.atom(fact) for fact in facts])
         refuse_unsafe(self.program, source)
-        given = [(tick, [self.atom(each) for each in atoms]) for tick, atoms in stream]
-        begins = [tick for tick in (first, given[0][0] if given else None) if tick is not None]
+        steps = [(tick, [self.atom(atom) for atom in atoms]) for tick, atoms in stream]
+        begins = [tick for tick in (first, steps[0][0] if steps else None) if tick is not None]
         self.first = min(begins, default=None)
-        self.last = given[-1][0] if last is None and given else last
+        self.last = steps[-1][0] if last is None and steps else last
         if self.first is None or self.last is None:
             return
-        self.stream = [(tick, atoms) for tick, atoms in given if tick <= self.last]
-        self.types = self._types(given)
+        self.stream = [(tick, atoms) for tick, atoms in steps if tick <= self.last]
+        self.types = self._types(steps)
         tree = lowered(self._declared(), source, AnswerSetOptions(models))
         options = CompileOptions(dialect="lars", tick=TICK)
         compiled = ReadProgram(text, "<program>", "lars", TICK, tree).compiled(options)
@@ -200,7 +200,10 @@ class _Run:
             rule.head.predicate: len(rule.head.arguments) for rule in self.program.rules if rule.head is not None
         }
         self.fixed = {
-            self.text(rule.head.predicate, [each.value for each in rule.head.arguments if isinstance(each, Constant)])
+            self.text(
+                rule.head.predicate,
+                [argument.value for argument in rule.head.arguments if isinstance(argument, Constant)],
+            )
             for rule in self.program.rules
             if rule.is_fact and rule.head is not None
         }
@@ -213,45 +216,51 @@ class _Run:
 
     def atom(self, text: str) -> Atom:
         """Parse an atom of the stream, whose arguments are constants. Raises CepError."""
-        found = self.read_atoms.get(text)
-        if found is None:
+        known = self.read_atoms.get(text)
+        if known is None:
             cursor = LarsCursor(Source(text, "<atom>"), TICK)
-            made = read_atom(cursor)
-            values = tuple(each for each in made.arguments if isinstance(each, Constant))
-            if cursor.token.kind != "end" or len(values) < len(made.arguments):
+            parsed = read_atom(cursor)
+            values = tuple(argument for argument in parsed.arguments if isinstance(argument, Constant))
+            if cursor.token.kind != "end" or len(values) < len(parsed.arguments):
                 raise CepError(
                     f"`{text}` is not an atom", hint="an atom of a stream is `alpha(3)` or `rtm50`", code="syntax"
                 )
-            self.read_atoms[text] = found = (made.predicate, values)
-        return found
+            self.read_atoms[text] = known = (parsed.predicate, values)
+        return known
 
-    def _types(self, given: Sequence[tuple[int, Sequence[Atom]]]) -> dict[str, tuple[str, ...]]:
+    def _types(self, steps: Sequence[tuple[int, Sequence[Atom]]]) -> dict[str, tuple[str, ...]]:
         """Return the argument types of input predicates. Raises CepError."""
-        found: dict[str, tuple[str, ...]] = {}
-        for name, values in dict.fromkeys(each for _, atoms in given for each in atoms):
-            types = tuple(each.type for each in values)
-            before = found.setdefault(name, types)
+        by_name: dict[str, tuple[str, ...]] = {}
+        for name, values in dict.fromkeys(atom for _, atoms in steps for atom in atoms):
+            types = tuple(value.type for value in values)
+            before = by_name.setdefault(name, types)
             if len(before) != len(types):
                 raise CepError(
                     f"`{name}` has {len(before)} arguments in the stream, and {len(types)} as well",
                     hint="a predicate has one number of arguments",
                     code="arity",
                 )
-            found[name] = tuple(map(grown, before, types))
-        for name in found.keys() & self.program.derived:
+            by_name[name] = tuple(map(grown, before, types))
+        for name in by_name.keys() & self.program.derived:
             raise CepError(f"`{name}` is derived, and does not come in", hint="rename one of them", code="unknown")
-        return found
+        return by_name
 
     def _declared(self) -> LarsProgram:
         """Add declarations of input predicates to the program."""
-        declared = {each.name for each in self.program.declarations if isinstance(each, ast.EventDeclaration)}
-        made = [
-            ast.EventDeclaration(name, tuple(ast.AttributeTree(f"arg{at + 1}", type) for at, type in enumerate(types)))
+        declared = {
+            declaration.name
+            for declaration in self.program.declarations
+            if isinstance(declaration, ast.EventDeclaration)
+        }
+        inputs = [
+            ast.EventDeclaration(
+                name, tuple(ast.AttributeTree(f"arg{index + 1}", type) for index, type in enumerate(types))
+            )
             for name, types in self.types.items()
             if name not in declared
         ]
         begins = ast.EventDeclaration(BEGINS, ())
-        return replace(self.program, declarations=(*self.program.declarations, *made, begins))
+        return replace(self.program, declarations=(*self.program.declarations, *inputs, begins))
 
     def answers(self) -> Iterator[tuple[int, list[frozenset[str]]]]:
         if self.first is None or self.last is None:
@@ -276,18 +285,18 @@ class _Run:
         """Return the answer streams at a tick, from the items that are true then."""
         counts = [model for text, model in now if text is None]
         every = [text for text, model in now if model is None and text is not None]
-        found: list[list[str]] = [list(every) for _ in range(counts[0] or 0 if counts else 1)]
+        texts: list[list[str]] = [list(every) for _ in range(counts[0] or 0 if counts else 1)]
         for text, model in now:
             if text is not None and model is not None:
-                found[model - 1].append(text)
-        made = [frozenset(each) for each in found]
-        return made if len(made) < 2 else sorted(made, key=sorted)[: self.models or None]
+                texts[model - 1].append(text)
+        answers = [frozenset(atoms) for atoms in texts]
+        return answers if len(answers) < 2 else sorted(answers, key=sorted)[: self.models or None]
 
     def _held(self, name: str, table: pl.DataFrame) -> Iterator[tuple[Told, int, int | None]]:
         """Yield the items of a table, each with the first tick at which it is true and the tick at which it ends."""
         assert self.first is not None, "there is a stream"
         predicate = predicate_of(name)
-        columns = [table[each.name].to_list() for each in self.engine.outputs[name].attributes]
+        columns = [table[attribute.name].to_list() for attribute in self.engine.outputs[name].attributes]
         numbered = len(columns) > self.arities.get(predicate, len(columns)) + (predicate != name)
         for row, (since, until) in enumerate(zip(table["start"].to_list(), table["end"].to_list(), strict=True)):
             values = [column[row] for column in columns]
@@ -295,17 +304,17 @@ class _Run:
                 yield (None, values[0]), since, until
                 continue
             model = values.pop() if numbered else None
-            at = values.pop() if predicate != name else None
+            instant = values.pop() if predicate != name else None
             text = self.text(predicate, values)
             if text in self.fixed:
                 continue
-            if at is None:
+            if instant is None:
                 yield (text, model), since, until
                 continue
-            if since < at:
-                yield (f"{text}@{at}", model), since, at if until is None else min(at, until)
-            if until is None or until > at + 1:
-                yield (f"{text}@{at}", model), max(since, at + 1), until
+            if since < instant:
+                yield (f"{text}@{instant}", model), since, instant if until is None else min(instant, until)
+            if until is None or until > instant + 1:
+                yield (f"{text}@{instant}", model), max(since, instant + 1), until
 
     def _tables(self) -> dict[str, pl.DataFrame]:
         """Return the stream as tables of events."""
@@ -315,20 +324,20 @@ class _Run:
         for tick, atoms in self.stream:
             for name, values in atoms:
                 rows.setdefault(name, []).append((tick, next(position), values))
-        made = {BEGINS: pl.DataFrame({"time": [self.first], "@order": [0]})}
-        for name, found in rows.items():
+        tables = {BEGINS: pl.DataFrame({"time": [self.first], "@order": [0]})}
+        for name, entries in rows.items():
             schema = self.engine.inputs.get(name)
             if schema is None:
                 continue
             columns: dict[str, pl.Series] = {
-                "time": pl.Series([tick for tick, _, _ in found], dtype=pl.Int64),
-                "@order": pl.Series([place for _, place, _ in found], dtype=pl.Int64),
+                "time": pl.Series([tick for tick, _, _ in entries], dtype=pl.Int64),
+                "@order": pl.Series([place for _, place, _ in entries], dtype=pl.Int64),
             }
-            for at, attribute in enumerate(schema.attributes):
-                own = [row[2][at].value for row in found]
+            for number, attribute in enumerate(schema.attributes):
+                own = [row[2][number].value for row in entries]
                 columns[attribute.name] = pl.Series(own, dtype=_COLUMNS.get(attribute.type), strict=False)
-            made[name] = pl.DataFrame(columns)
-        return {name: table for name, table in made.items() if name in self.engine.inputs}
+            tables[name] = pl.DataFrame(columns)
+        return {name: table for name, table in tables.items() if name in self.engine.inputs}
 
     @staticmethod
     def text(name: str, values: Sequence[Value | None]) -> str:

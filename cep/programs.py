@@ -75,16 +75,16 @@ def _facts(facts: Mapping[str, Any], known: Collection[str]) -> dict[str, pl.Dat
     """
     for name in facts:
         if name not in known:
-            listed = ", ".join(f"`{each}`" for each in sorted(known)) or "none"
+            listed = ", ".join(f"`{name}`" for name in sorted(known)) or "none"
             hint = did_you_mean(name, sorted(known)) or f"predicates of the program: {listed}"
             raise CepError(f'facts["{name}"]: no condition of the program asks for `{name}`', hint=hint, code="input")
-    return {name: whole_table(one, f'facts["{name}"]') for name, one in facts.items()}
+    return {name: whole_table(table, f'facts["{name}"]') for name, table in facts.items()}
 
 
-def ticks_of(given: Duration, option: str = "lateness") -> int:
+def ticks_of(duration: Duration, option: str = "lateness") -> int:
     """Return a duration in microseconds. Raises CepError if it is invalid. `option`: its name in messages."""
     try:
-        return of_duration(given) if isinstance(given, str) else given // timedelta(microseconds=1)
+        return of_duration(duration) if isinstance(duration, str) else duration // timedelta(microseconds=1)
     except (TypeError, ValueError):
         hint = f'`{option}="5 min"`, or a `datetime.timedelta`'
-        raise CepError(f"{option}: `{given}` is not a valid duration", hint=hint, code="input") from None
+        raise CepError(f"{option}: `{duration}` is not a valid duration", hint=hint, code="input") from None

@@ -44,29 +44,29 @@ def edits(value: Any, own: Callable[[Any, int | None], Iterator[Edit]], bound: i
     `own` gets the part and the WITHIN that the part inherited (`bound`).
     """
     if isinstance(value, tuple):
-        for place, each in enumerate(value):
-            for other, span, change in edits(each, own, bound):
+        for place, part in enumerate(value):
+            for other, span, change in edits(part, own, bound):
                 yield (*value[:place], other, *value[place + 1 :]), span, change
         return
     if not is_dataclass(value):
         return
     yield from own(value, bound)
     bound = getattr(value, "within", None)
-    for each in fields(value):
-        if each.name not in _WHOLE:
-            for other, span, change in edits(getattr(value, each.name), own, bound):
-                yield replace(value, **{each.name: other}), span, change  # type: ignore[type-var]
+    for part in fields(value):
+        if part.name not in _WHOLE:
+            for other, span, change in edits(getattr(value, part.name), own, bound):
+                yield replace(value, **{part.name: other}), span, change  # type: ignore[type-var]
 
 
 def with_bound(value: Any, old: int | None, new: int | None) -> Any:
     """Replace a WITHIN in a pattern, also in the parts that inherited it."""
     changes: dict[str, Any] = {}
-    for each in fields(value):
-        own = getattr(value, each.name)
-        if each.name == "within" and own == old:
-            changes[each.name] = new
+    for field in fields(value):
+        own = getattr(value, field.name)
+        if field.name == "within" and own == old:
+            changes[field.name] = new
         elif isinstance(own, Pattern):
-            changes[each.name] = with_bound(own, old, new)
+            changes[field.name] = with_bound(own, old, new)
     return replace(value, **changes)
 
 
@@ -253,8 +253,8 @@ def _pair_changes(value: Pair) -> Iterator[Edit]:
 
 def _durations(ticks: int) -> tuple[tuple[int, str], ...]:
     """Return changed durations, each with a description."""
-    found = ((ticks - 1, "a tick less than"), (ticks + 1, "a tick more than"), (ticks // 2, "half of"))
-    return tuple((each, told) for each, told in found if 0 < each != ticks) if ticks else ()
+    durations = ((ticks - 1, "a tick less than"), (ticks + 1, "a tick more than"), (ticks // 2, "half of"))
+    return tuple((changed, told) for changed, told in durations if 0 < changed != ticks) if ticks else ()
 
 
 def _stepped(number: float, parameter: Parameter) -> float:
@@ -262,7 +262,7 @@ def _stepped(number: float, parameter: Parameter) -> float:
     if parameter.step is None:
         return _moved(number)
     steps = (number + parameter.step, number - parameter.step)
-    moved = next((each for each in steps if parameter.allows(each)), steps[0])
+    moved = next((step for step in steps if parameter.allows(step)), steps[0])
     return moved if isinstance(moved, int) else round(moved, 12)
 
 
@@ -312,7 +312,7 @@ def _without(value: Any, bound: int | None) -> Iterator[Edit]:
 def with_conditions(value: Any, keep: Any) -> Any:
     """Keep only the conditions of a pattern for which `keep` returns True."""
     if isinstance(value, SelectPattern):
-        rest = tuple(each for each in value.conditions if keep(each))
+        rest = tuple(condition for condition in value.conditions if keep(condition))
         inner = with_conditions(value.pattern, keep)
         return replace(value, pattern=inner, conditions=rest) if rest else inner
     if isinstance(value, Pair):

@@ -170,7 +170,7 @@ class Successor(Engine):
         }
         self._new, self._gone = alerts_beside(self, former), alerts_beside(former, self)
         events = {name for name, schema in self.outputs.items() if schema.fluent is None}
-        alerts = {name for name, each in self._new.items() if each.ends is None}
+        alerts = {name for name, alert in self._new.items() if alert.ends is None}
         self._split = frozenset(events | alerts)
         self._changed = {name for name in self.outputs if new[name] != old.get(name)}
 
@@ -196,12 +196,12 @@ class Successor(Engine):
 
     def held_now(self) -> dict[str, pl.DataFrame]:
         """Return the open intervals of fluents. Those of cut fluents begin at the cut or later."""
-        found = super().held_now()
+        held = super().held_now()
         for name, cut in self._begun.items():
-            if name in found:
+            if name in held:
                 start = pl.max_horizontal("start", pl.lit(cut.time, pl.Int64))
-                found[name] = found[name].with_columns(start=start)
-        return found
+                held[name] = held[name].with_columns(start=start)
+        return held
 
     def push(self, batch: EventBatch) -> Frames:
         """Take a batch, as an engine does."""
@@ -220,8 +220,8 @@ class Successor(Engine):
             former.receive(_read(batch, former.inputs), in_turn)
             if isinstance(batch, Mapping):
                 former.pass_by({name: table for name, table in batch.items() if name not in former.inputs})
-            for one, other in ((self, former), (former, self)):
-                one.count_up_to(other.position)
+            for engine, other in ((self, former), (former, self)):
+                engine.count_up_to(other.position)
 
     def pass_by(self, tables: Mapping[str, pl.DataFrame]) -> None:
         """Note records of events that neither program reads."""
@@ -285,10 +285,10 @@ class Successor(Engine):
         damaged."""
         return snapshot.program_of(blob) in (self._state, self._state + BOTH)
 
-    def go_on_with(self, blob: bytes, made: Callable[[Mapping[str, str]], Successor]) -> Self:
+    def go_on_with(self, blob: bytes, make_successor: Callable[[Mapping[str, str]], Successor]) -> Self:
         """Restore a snapshot of this program. Raises CepError if it is damaged or of another program.
 
-        `made`: a function that creates an engine from the texts of the former program.
+        `make_successor`: a function that creates an engine from the texts of the former program.
         """
         if snapshot.program_of(blob) == self._state:
             return self.restore(blob)
@@ -299,7 +299,7 @@ class Successor(Engine):
             self._cut(header["cuts"])
             if former:
                 texts = header["texts"]
-                self._begin(made(texts).go_on_with(former, made), header["since"], texts)
+                self._begin(make_successor(texts).go_on_with(former, make_successor), header["since"], texts)
             for cuts, which in ((self._begun, "begun"), (self._ended, "ended")):
                 for name, straddling in header[which].items():
                     cuts[name].straddling = {key: (own, end) for key, (own, end) in straddling.items()}
@@ -328,8 +328,8 @@ def _as_told(engine: Engine, held: Mapping[str, pl.DataFrame]) -> Frames:
 def alerts_beside(engine: Engine, other: Engine) -> dict[str, Alert]:
     """Return the alerts of an engine that mean something else in another one, or are not there, by their tables."""
     meanings = engine.meanings(), other.meanings()
-    there = {(meanings[1][alert.table], alert.keys) for alert in other.alerts}
-    alerts = [alert for alert in engine.alerts if (meanings[0][alert.table], alert.keys) not in there]
+    other_alerts = {(meanings[1][alert.table], alert.keys) for alert in other.alerts}
+    alerts = [alert for alert in engine.alerts if (meanings[0][alert.table], alert.keys) not in other_alerts]
     return {table: alert for alert in alerts for table in alert.tables}
 
 
@@ -353,11 +353,11 @@ def _signed(table: pl.DataFrame, sign: int) -> pl.DataFrame:
 
 def _together(theirs: Frames, own: Frames) -> Frames:
     """Join the changes of two programs, withdrawals first."""
-    found = {}
+    joined = {}
     for name in sorted({*theirs, *own}):
         tables = [table for table in (theirs.get(name), own.get(name)) if table is not None and table.height]
         if len(tables) > 1:
             tables = [pl.concat(tables).sort(CHANGE, maintain_order=True)]
         if tables:
-            found[name] = tables[0]
-    return found
+            joined[name] = tables[0]
+    return joined

@@ -54,7 +54,7 @@ def compiled_variants(
     `events`, `alerts`: the wanted ones. Everything that none of them needs is omitted.
     """
     programs = [
-        ReadProgram.of(text, name, replace(options, params={**(options.params or {}), **each})) for each in params
+        ReadProgram.of(text, name, replace(options, params={**(options.params or {}), **param})) for param in params
     ]
     every = [lowered(program.tree, options) for program in programs]
     return compiled_together(programs[0], every, options, events, alerts)
@@ -68,25 +68,25 @@ def compiled_together(
     names, own_alerts = [], []
     for rules in every:
         variant = _Variant(rules)
-        kept = [each for each in rules.alerts if each.name in alerts]
-        renamed = merge.add(variant, [*events, *(table for each in kept for table in each.tables)])
+        kept = [alert for alert in rules.alerts if alert.name in alerts]
+        renamed = merge.add(variant, [*events, *(table for kept_alert in kept for table in kept_alert.tables)])
         names.append({event: renamed[event] for event in events})
         own_alerts.append(merge.add_alerts(kept, renamed))
     first = every[0]
-    wanted = {name for each in names for name in each.values()}
-    wanted |= {table for each in own_alerts for alert in each.values() for table in alert.tables}
+    wanted = {name for renamed_names in names for name in renamed_names.values()}
+    wanted |= {table for own_alert in own_alerts for alert in own_alert.values() for table in alert.tables}
     merged = replace(
         first,
         schemas=merge.schemas,
         rules=tuple(merge.rules),
         statics=tuple(merge.statics),
-        asked={name: asked for each in every for name, asked in each.asked.items()},
-        alerts=tuple({alert.name: alert for each in own_alerts for alert in each.values()}.values()),
+        asked={name: asked for variant_rules in every for name, asked in variant_rules.asked.items()},
+        alerts=tuple({alert.name: alert for own_alert in own_alerts for alert in own_alert.values()}.values()),
         helpers=frozenset(rule.event for rule in merge.rules) - wanted,
         impossible={name: span for name, span in first.impossible.items() if name in merge.schemas},
     )
-    made = compiled_rules(program, program.tree, merged, replace(options, alerts=bool(alerts)))
-    return Variants(made, names, own_alerts)
+    compiled = compiled_rules(program, program.tree, merged, replace(options, alerts=bool(alerts)))
+    return Variants(compiled, names, own_alerts)
 
 
 class _Variant:
@@ -108,20 +108,20 @@ class _Variant:
     def needs(self, name: str) -> frozenset[str]:
         """Return the names that the rules of `name` use. The tables of a fluent need each other."""
         if name not in self._needs:
-            found = {each for rule in self.defined[name] for each in _named(rule) if each in self.defined}
+            needed = {named for rule in self.defined[name] for named in _named(rule) if named in self.defined}
             fluent = self.rules.schemas[name].fluent if name in self.rules.schemas else None
-            found |= set(self.tables[fluent.name]) if fluent is not None else set()
-            self._needs[name] = frozenset(found - {name})
+            needed |= set(self.tables[fluent.name]) if fluent is not None else set()
+            self._needs[name] = frozenset(needed - {name})
         return self._needs[name]
 
     def below(self, name: str) -> list[str]:
         """Return a name, and all names on which it depends."""
-        found, waiting = {name}, [name]
+        reached, waiting = {name}, [name]
         while waiting:
-            more = self.needs(waiting.pop()) - found
-            found |= more
+            more = self.needs(waiting.pop()) - reached
+            reached |= more
             waiting += more
-        return sorted(found)
+        return sorted(reached)
 
 
 class _Merge:
@@ -138,7 +138,7 @@ class _Merge:
 
     def add(self, variant: _Variant, wanted: Iterable[str]) -> dict[str, str]:
         """Add the rules that a variant needs for the wanted names. Return the new name of each."""
-        needed = sorted({each for name in wanted for each in variant.below(name)})
+        needed = sorted({needed_name for name in wanted for needed_name in variant.below(name)})
         renamed = {name: self._name(variant, name) for name in needed}
         for name in needed:
             if (new := renamed[name]) in self._done:
@@ -148,24 +148,24 @@ class _Merge:
             if schema is not None:
                 self.schemas[new] = _schema(schema, new, renamed)
             for rule in variant.defined[name]:
-                made = _renamed(rule, renamed)
-                self.rules.append(made) if isinstance(made, Rule) else self.statics.append(made)
+                renamed_rule = _renamed(rule, renamed)
+                self.rules.append(renamed_rule) if isinstance(renamed_rule, Rule) else self.statics.append(renamed_rule)
         return renamed
 
     def add_alerts(self, alerts: Iterable[Alert], renamed: Mapping[str, str]) -> dict[str, Alert]:
         """Return alerts on the renamed tables of a variant, by their original names."""
-        found = {}
+        added = {}
         for alert in alerts:
             table = renamed[alert.table]
             name = alert.name + table.removeprefix(alert.table)
             ends = None if alert.ends is None else renamed[alert.ends]
             event = renamed.get(alert.event, alert.event)
-            found[alert.name] = replace(alert, name=name, event=event, table=table, ends=ends)
-        return found
+            added[alert.name] = replace(alert, name=name, event=event, table=table, ends=ends)
+        return added
 
     def _name(self, variant: _Variant, name: str) -> str:
         """Return the new name: unchanged for the first meaning of a name, with a number for each further meaning."""
-        meaning = tuple(self._definition(each, variant) for each in variant.below(name))
+        meaning = tuple(self._definition(needed, variant) for needed in variant.below(name))
         schema = variant.rules.schemas.get(name)
         whose = name if schema is None or schema.fluent is None else schema.fluent.name
         if (whose, meaning) not in self._names:
@@ -184,21 +184,21 @@ def _schema(schema: Schema, name: str, renamed: Mapping[str, str]) -> Schema:
     fluent = schema.fluent
     if fluent is not None:
         suffix = len(name) - len(schema.name)
-        at = schema.name.index(fluent.name) + len(fluent.name)
-        fluent = replace(fluent, name=fluent.name + name[at : at + suffix])
+        suffix_start = schema.name.index(fluent.name) + len(fluent.name)
+        fluent = replace(fluent, name=fluent.name + name[suffix_start : suffix_start + suffix])
     return replace(schema, name=name, fluent=fluent)
 
 
 def _parts(value: Any) -> Iterator[Any]:
     """Yield a value and all dataclasses inside it."""
     if isinstance(value, tuple):
-        for each in value:
-            yield from _parts(each)
+        for part in value:
+            yield from _parts(part)
     elif is_dataclass(value) and not isinstance(value, Constant):
         yield value
-        for each in fields(value):
-            if each.name not in _TEXTS:
-                yield from _parts(getattr(value, each.name))
+        for part in fields(value):
+            if part.name not in _TEXTS:
+                yield from _parts(getattr(value, part.name))
 
 
 def _named(rule: Rule | StaticRule) -> Iterator[str]:
@@ -214,23 +214,23 @@ def _named(rule: Rule | StaticRule) -> Iterator[str]:
 
 def _renamed(value: T, names: Mapping[str, str]) -> T:
     """Rename the events and predicates in a value."""
-    made: Any = value
-    if isinstance(made, tuple):
-        parts = tuple(_renamed(each, names) for each in made)
-        same = all(one is other for one, other in zip(parts, made))
+    new_value: Any = value
+    if isinstance(new_value, tuple):
+        parts = tuple(_renamed(part, names) for part in new_value)
+        same = all(part is other for part, other in zip(parts, new_value))
         return value if same else parts  # type: ignore[return-value]
-    if not is_dataclass(made) or isinstance(made, Constant):
+    if not is_dataclass(new_value) or isinstance(new_value, Constant):
         return value
     changes: dict[str, Any] = {}
-    for each in fields(made):
-        if each.name in _TEXTS:
+    for field in fields(new_value):
+        if field.name in _TEXTS:
             continue
-        own = getattr(made, each.name)
-        event = each.name == "event" or (each.name == "name" and isinstance(made, Predicate | StaticRule))
+        own = getattr(new_value, field.name)
+        event = field.name == "event" or (field.name == "name" and isinstance(new_value, Predicate | StaticRule))
         new = names.get(own, own) if event and isinstance(own, str) else _renamed(own, names)
         if new is not own:
-            changes[each.name] = new
-    renamed: T = _replaced(made, changes) if changes else value
+            changes[field.name] = new
+    renamed: T = _replaced(new_value, changes) if changes else value
     return renamed
 
 

@@ -79,20 +79,20 @@ class Address:
         `least`."""
         text = self.options.get(option)
         try:
-            found = usual if text is None else float(text)
+            parsed = usual if text is None else float(text)
         except ValueError:
-            found = float("nan")
-        if not found >= least:
+            parsed = float("nan")
+        if not parsed >= least:
             raise self.refused(f"`{option}={text}` is not a number from {least:g} on", f"`?{option}={usual:g}`")
-        return found
+        return parsed
 
     def choice(self, option: str, choices: tuple[str, ...]) -> str:
         """Return the value of an option, by default the first choice. Raises CepError if it is not one of the
         choices."""
-        found = self.options.get(option, choices[0])
-        if found not in choices:
-            raise self.refused(f"`{option}={found}` is not known", f"`{option}` is one of {', '.join(choices)}")
-        return found
+        chosen = self.options.get(option, choices[0])
+        if chosen not in choices:
+            raise self.refused(f"`{option}={chosen}` is not known", f"`{option}` is one of {', '.join(choices)}")
+        return chosen
 
     def refused(self, reason: str, hint: str | None = None) -> CepError:
         """Return an error about this address, with the reason."""
@@ -114,12 +114,12 @@ def address(text: str, known: Mapping[str, tuple[str, ...]] = OPTIONS) -> Addres
     things = scheme.startswith(_THINGS)
     if scheme not in PORTS or kind not in known or (things and known is not OPTIONS):
         schemes = [name for name in PORTS if known is OPTIONS or not name.startswith(_THINGS)]
-        there = ", ".join(f"{name}://" for name in schemes if _kind(name) in known)
+        known_schemes = ", ".join(f"{name}://" for name in schemes if _kind(name) in known)
         what = "input" if known is OPTIONS else "output"
-        there += "".join(f", {each}://" for each in STORED)
+        known_schemes += "".join(f", {scheme_name}://" for scheme_name in STORED)
         if scheme in ("http", "https") and known is OPTIONS:
-            there += f"; observations of a SensorThings service are `{_THINGS}{scheme}://`"
-        hint = f"there are {there}{near_scheme(scheme, tuple(PORTS))}"
+            known_schemes += f"; observations of a SensorThings service are `{_THINGS}{scheme}://`"
+        hint = f"there are {known_schemes}{near_scheme(scheme, tuple(PORTS))}"
         raise CepError(f"{bare(text)}: `{scheme}://` is not a kind of {what}", hint=hint, code=what)
     match = _REST.fullmatch(rest)
     assert match is not None, "any text has these parts"
@@ -136,8 +136,8 @@ def address(text: str, known: Mapping[str, tuple[str, ...]] = OPTIONS) -> Addres
     hosts = tuple(_host(shown, place, PORTS[scheme], kind) for place in places.split(","))
     user, colon, password = login.partition(":")
     named = f"SEMCEP_{kind.upper()}_"
-    found = _options(shown, kind, options, known[kind])
-    if things and found.setdefault("format", _FORMAT) != _FORMAT:
+    own_options = _options(shown, kind, options, known[kind])
+    if things and own_options.setdefault("format", _FORMAT) != _FORMAT:
         hint = f"leave `format` out, or write `{kind}://`"
         raise CepError(f"{shown}: the messages are of format {_FORMAT}", hint=hint, code="input")
     return Address(
@@ -146,7 +146,7 @@ def address(text: str, known: Mapping[str, tuple[str, ...]] = OPTIONS) -> Addres
         tls,
         hosts,
         unquote(path),
-        found,
+        own_options,
         unquote(user) if user else os.environ.get(named + "USER"),
         unquote(password) if colon else os.environ.get(named + "PASSWORD"),
     )
@@ -186,7 +186,7 @@ def _host(shown: str, place: str, usual: int | None, kind: str) -> tuple[str, in
 
 
 def _options(shown: str, kind: str, text: str, names: Sequence[str]) -> dict[str, str]:
-    found = {}
+    values = {}
     for part in filter(None, text.split("&")):
         name, equals, value = part.partition("=")
         known = name in names or (kind == "kafka" and "." in name)  # a name with a `.` is a setting of librdkafka
@@ -195,5 +195,5 @@ def _options(shown: str, kind: str, text: str, names: Sequence[str]) -> dict[str
             hint = f"options are {', '.join(names)}"
             more = ", and the settings of librdkafka" if kind == "kafka" else ""
             raise CepError(f"{shown}: {what}", hint=hint + more, code="input")
-        found[name] = unquote(value)
-    return found
+        values[name] = unquote(value)
+    return values

@@ -34,8 +34,8 @@ def stream(table: pl.DataFrame, narrow: bool = False) -> pa.Buffer:
 
     With many texts this is ten times as fast as polars, which holds them as views.
     """
-    sink, found = pa.BufferOutputStream(), _arrow(table)
-    _write(narrowed(found) if narrow else found, sink)
+    sink, arrow_table = pa.BufferOutputStream(), _arrow(table)
+    _write(narrowed(arrow_table) if narrow else arrow_table, sink)
     return sink.getvalue()
 
 
@@ -82,5 +82,5 @@ def _text(value: object) -> str | None:
 
 
 def _value(text: str | None) -> object:
-    found = None if text is None else json.loads(text)
-    return Iri(found["iri"]) if isinstance(found, dict) else found
+    decoded = None if text is None else json.loads(text)
+    return Iri(decoded["iri"]) if isinstance(decoded, dict) else decoded

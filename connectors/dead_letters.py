@@ -92,10 +92,10 @@ def letter_line(record: DeadLetter) -> bytes:
 def _elsewhere(text: str, name: str, source: str | None = None) -> str:
     """Return a hint naming the path in a record that seems to contain the value of a missing attribute, or ""."""
     try:
-        found = json.loads(text)
+        record = json.loads(text)
     except (ValueError, RecursionError):
         return ""
-    where = elsewhere(found, Attribute(name, "any", source=source)) if isinstance(found, dict) else None
+    where = elsewhere(record, Attribute(name, "any", source=source)) if isinstance(record, dict) else None
     return "" if where is None else f"; {where}"
 
 

@@ -28,18 +28,18 @@ class SmallUnits:
     @classmethod
     def of(cls, schemas: Mapping[str, Schema]) -> SmallUnits:
         """Create the detector for events whose declarations name a unit."""
-        formats = {name: one.format for name, one in schemas.items() if one.format is not None}
-        return cls({name: one.unit for name, one in formats.items() if one.unit is not None}, "FORMAT epoch {}", {})
+        formats = {name: schema.format for name, schema in schemas.items() if schema.format is not None}
+        return cls({name: form.unit for name, form in formats.items() if form.unit is not None}, "FORMAT epoch {}", {})
 
     @classmethod
     def of_points(cls, schemas: Mapping[str, Schema]) -> SmallUnits:
         """Create the detector for events read from line protocol. Their unit is the declared one, by default
         nanoseconds."""
-        found = {}
+        units = {}
         for name, schema in schemas.items():
             if schema.declared and schema.format is None and (format := timed(schema).format) is not None:
-                found[name] = format.unit or "ns"
-        return cls(found, 'FORMAT influx(precision: "{}")', {})
+                units[name] = format.unit or "ns"
+        return cls(units, 'FORMAT influx(precision: "{}")', {})
 
     def take(self, tables: Mapping[str, pl.DataFrame]) -> None:
         """Update the latest times from the tables of a batch."""
@@ -50,12 +50,12 @@ class SmallUnits:
 
     def remarks(self) -> list[str]:
         """Return a remark for each event whose times are all in 1970 and would be recent in a larger unit."""
-        found = []
+        remarks_made = []
         for name, latest in sorted(self._latest.items()):
             unit = self.units[name]
             count = latest * 10 ** -SHIFTS[unit] if SHIFTS[unit] < 0 else latest // 10 ** SHIFTS[unit]
             meant = likely_unit(count)
             if 0 < latest < _YEAR and meant is not None and meant != unit:
                 text = f"all times of `{name}` are of 1970: {count} is read by `{self.form.format(unit)}`"
-                found.append(f"{text}; `{self.form.format(meant)}` is of our days")
-        return found
+                remarks_made.append(f"{text}; `{self.form.format(meant)}` is of our days")
+        return remarks_made

@@ -85,17 +85,17 @@ def read(
     their messages. `sources` records the connections that are lost. `first` is the number of the first record.
     `readers` are processes that read chunks of text files.
     """
-    found = inputs(specs, schemas, format)
-    yield from _read(found, schemas, chunk, rows, stdin, idle, rest, first, sources, readers)
+    opened = inputs(specs, schemas, format)
+    yield from _read(opened, schemas, chunk, rows, stdin, idle, rest, first, sources, readers)
 
 
-def read_one(one: Input, schemas: Mapping[str, Schema], *, chunk: int = CHUNK, rows: int = ROWS) -> Generator[Batch]:
+def read_one(file: Input, schemas: Mapping[str, Schema], *, chunk: int = CHUNK, rows: int = ROWS) -> Generator[Batch]:
     """Yield batches of a file that is known to exist. Raises CepError with the reason if it cannot be read to its
     end."""
     try:
-        yield from _read([sure(one, schemas)], schemas, chunk, rows, None)
+        yield from _read([sure(file, schemas)], schemas, chunk, rows, None)
     except OSError as error:
-        raise _unreadable(one.path, error) from None
+        raise _unreadable(file.path, error) from None
 
 
 def replay(
@@ -118,24 +118,24 @@ def replay(
     Everything is held in memory, unless there are more than `large` bytes and a first pass over the times finds them
     sorted. If an input is not a regular file, all are read as by `read`, without watermarks.
     """
-    found = inputs(specs, schemas, format)
-    known = sizes(found)
+    file_inputs = inputs(specs, schemas, format)
+    known = sizes(file_inputs)
     if any(size is None for size in known):
-        yield from _read(found, schemas, chunk, rows, stdin, idle, rest, first, sources, readers)
-    elif sum(size or 0 for size in known) > large and _ordered(found, schemas, chunk, rows, readers):
+        yield from _read(file_inputs, schemas, chunk, rows, stdin, idle, rest, first, sources, readers)
+    elif sum(size or 0 for size in known) > large and _ordered(file_inputs, schemas, chunk, rows, readers):
         latest: int | None = None
-        for batch in _read(found, schemas, chunk, rows, stdin, sources=sources, readers=readers):
+        for batch in _read(file_inputs, schemas, chunk, rows, stdin, sources=sources, readers=readers):
             latest = max([*_ends(batch, "max"), *([] if latest is None else [latest])], default=None)
             # the next record may have the same end
             yield replace(batch, watermark=None if latest is None else latest - 1)
     else:
-        read = _read(found, schemas, chunk, rows, stdin, sources=sources, readers=readers)
+        read = _read(file_inputs, schemas, chunk, rows, stdin, sources=sources, readers=readers)
         batches = map(_without_data, read)
         yield from in_order(list(batches), schemas, rows)
 
 
 def _read(
-    found: Sequence[Input],
+    files: Sequence[Input],
     schemas: Mapping[str, Schema],
     chunk: int,
     rows: int,
@@ -148,20 +148,20 @@ def _read(
 ) -> Iterator[Batch]:
     if any(attribute.type == "any" for schema in schemas.values() for attribute in schema.attributes):
         readers = None  # values of several kinds cannot be transferred
-    known = sizes(found)
+    known = sizes(files)
     sources = sources or Sources()
     total = 0 if any(size is None for size in known) else sum(size or 0 for size in known)
     done = 0
-    feeds = [one for one in found if one.address is not None and not _whole(one, sources)]
-    for one, size in zip(found, known):
-        if one in feeds:
+    feeds = [file for file in files if file.address is not None and not _whole(file, sources)]
+    for file, size in zip(files, known):
+        if file in feeds:
             continue
-        if one.address is not None:
-            sources.is_now(one.path, None)
+        if file.address is not None:
+            sources.is_now(file.path, None)
         limit = sources.ahead.live if size is None and sources.lasting else sources.ahead.files
         folded = FoldedTables(schemas)
-        units = SmallUnits.of_points(schemas if one.format == "influx" else {})
-        for tables, dead, block, position, silence in _parts(one, schemas, chunk, rows, first, stdin, idle, readers):
+        units = SmallUnits.of_points(schemas if file.format == "influx" else {})
+        for tables, dead, block, position, silence in _parts(file, schemas, chunk, rows, first, stdin, idle, readers):
             stops.look()
             tables = folded.settled({type: table for type, table in tables.items() if table.height})
             if block is None:
@@ -172,7 +172,7 @@ def _read(
                 yield without_ahead(batch, limit)
                 first = block.beyond
         done += size or 0
-        if remarks := (*folded.remarks(one.path), *units.remarks(), *_unfinished(one)):
+        if remarks := (*folded.remarks(file.path), *units.remarks(), *_unfinished(file)):
             yield Batch({}, [], [], done, total, remarks=remarks)
     if feeds:
         from cep.connectors.brokers.live import listen
@@ -180,32 +180,32 @@ def _read(
         yield from listen(feeds, schemas, rows, first, idle, rest, sources)
 
 
-def _unfinished(one: Input) -> Iterator[str]:
+def _unfinished(file: Input) -> Iterator[str]:
     """Yield a warning if another process is still writing the file. Not every system can tell."""
-    if one.size is not None and not is_url(one.path) and is_being_written(one.path):
-        text = f"{one.path} was still being written when it was read: its last records may be missing, or in parts"
-        yield f"{text}; write such files under another name, `.{os.path.basename(one.path)}`, and rename them"
+    if file.size is not None and not is_url(file.path) and is_being_written(file.path):
+        text = f"{file.path} was still being written when it was read: its last records may be missing, or in parts"
+        yield f"{text}; write such files under another name, `.{os.path.basename(file.path)}`, and rename them"
 
 
-def _whole(one: Input, sources: Sources) -> bool:
+def _whole(file: Input, sources: Sources) -> bool:
     """Return True if the input is a connection that is read to its end before any record is used.
 
     N-Quads are read in this way, because the statements about a node may be anywhere. Raises CepError if the connection
     has no end.
     """
-    address = one.address
-    if address is None or address.kind != "tcp" or one.format != "nquads":
+    address = file.address
+    if address is None or address.kind != "tcp" or file.format != "nquads":
         return False
     from cep.connectors.brokers.live import lasting_connection
 
     if lasting_connection(address, sources.lasting):
-        hint = f"`{one.path}?format=nquads&until=closed` reads them then; lines of `jsonld` as they come"
+        hint = f"`{file.path}?format=nquads&until=closed` reads them then; lines of `jsonld` as they come"
         raise address.refused("N-Quads of a connection are whole when it is closed", hint)
     return True
 
 
 def _parts(
-    one: Input,
+    file: Input,
     schemas: Mapping[str, Schema],
     chunk: int,
     rows: int,
@@ -220,57 +220,57 @@ def _parts(
     If no data arrives, the block is None and `silence` is its length so far; otherwise `silence` is 0.
     """
     try:
-        if one.format == "parquet":
-            with open_parquet(one.path) as opened:
+        if file.format == "parquet":
+            with open_parquet(file.path) as opened:
                 count = max(opened.metadata.num_rows, 1)
                 done = 0
-                for tables, dead, block in read_parquet(one.path, opened, one.events(schemas), rows, first):
+                for tables, dead, block in read_parquet(file.path, opened, file.events(schemas), rows, first):
                     done += block.count
-                    yield tables, dead, block, (one.size or 0) * min(done, count) // count, 0
+                    yield tables, dead, block, (file.size or 0) * min(done, count) // count, 0
             return
         with stops.breaking():  # opening a connection, or a pipe without a writer, may block
-            given = stdin if one.address is None else connected(one.address)
-            stream = ByteStream(one.path if one.address is None else "-", given, idle, _encoding(one, schemas))
+            binary = stdin if file.address is None else connected(file.address)
+            stream = ByteStream(file.path if file.address is None else "-", binary, idle, _encoding(file, schemas))
     except OSError as error:
-        raise _unreadable(one.path, error) from None
+        raise _unreadable(file.path, error) from None
     try:
-        for tables, dead, part, position in _text(one, stream, schemas, chunk, first, readers):
+        for tables, dead, part, position in _text(file, stream, schemas, chunk, first, readers):
             part = part if part is None or stream.plain else replace(part, plain=False)
             yield tables, dead, part, position, stream.silence.length if part is None else 0
     except OSError as error:
-        raise _unreadable(one.path, error) from None
+        raise _unreadable(file.path, error) from None
     finally:
         stream.close()
 
 
-def check_levels(one: Input, schema: Schema) -> None:
+def check_levels(file: Input, schema: Schema) -> None:
     """Raise CepError if an attribute is read from a level of a topic, because this input has no topics."""
     for attribute in schema.attributes:
         if (number := level(source_of(attribute))) is not None:
             raise CepError(
-                f"{one.path}: `{attribute.name}` of {schema.name} is a level of an MQTT topic, `topic[{number}]`, and "
+                f"{file.path}: `{attribute.name}` of {schema.name} is a level of an MQTT topic, `topic[{number}]`, and "
                 "this is none",
                 hint=f'a field of the record has another name: `FROM "{attribute.name}"`',
                 code="input",
             )
 
 
-def _encoding(one: Input, schemas: Mapping[str, Schema]) -> str | None:
+def _encoding(file: Input, schemas: Mapping[str, Schema]) -> str | None:
     """Return the text encoding that the event of a table declares. None means UTF-8."""
-    records = one.events(schemas)[0].records if one.known.shape == "table" else None
+    records = file.events(schemas)[0].records if file.known.shape == "table" else None
     return None if records is None else records.option("encoding")
 
 
-def sizes(found: Sequence[Input]) -> list[int | None]:
+def sizes(file_inputs: Sequence[Input]) -> list[int | None]:
     """Return the size of each input in bytes, or None if it is not a regular file. Raises CepError if one cannot be
     accessed."""
-    made: list[int | None] = []
-    for one in found:
+    byte_counts: list[int | None] = []
+    for file in file_inputs:
         try:
-            made.append(one.size)
+            byte_counts.append(file.size)
         except OSError as error:
-            raise _unreadable(one.path, error) from None
-    return made
+            raise _unreadable(file.path, error) from None
+    return byte_counts
 
 
 def _unreadable(path: str, error: OSError) -> CepError:
@@ -286,48 +286,48 @@ def _unreadable(path: str, error: OSError) -> CepError:
 
 
 def _text(
-    one: Input,
+    file: Input,
     stream: ByteStream,
     schemas: Mapping[str, Schema],
     chunk: int,
     first: int,
     readers: ChunkReaders | None,
 ) -> Iterator[_Part]:
-    last = Block(one.path, first, 0, 1)
+    last = Block(file.path, first, 0, 1)
     chunk = min(chunk, LONGEST)
-    if one.known.reader is not None:
-        if one.type is not None and one.known.shape != "graph":
-            check_levels(one, schemas[one.type])
-        for tables, dead, block in _read_text(one, stream, schemas, chunk, first, readers):
+    if file.known.reader is not None:
+        if file.type is not None and file.known.shape != "graph":
+            check_levels(file, schemas[file.type])
+        for tables, dead, block in _read_text(file, stream, schemas, chunk, first, readers):
             yield tables, dead, block, stream.position
             last = block or last
     else:
-        separator = "," if one.format == "csv" else "\t"
-        for tables, dead, block in read_csv(one.path, stream, one.events(schemas), separator, chunk, first, readers):
+        separator = "," if file.format == "csv" else "\t"
+        for tables, dead, block in read_csv(file.path, stream, file.events(schemas), separator, chunk, first, readers):
             yield tables, dead, block, stream.position
             last = block or last
     if stream.damage is not None:
         reason = f"the rest of the file cannot be decompressed: {stream.damage}"
         line = last.line_beyond
-        block = Block(one.path, last.beyond, 1, line)
-        yield {}, [DeadLetter(one.path, line, reason, "gzip", of_file=True)], block, stream.position
+        block = Block(file.path, last.beyond, 1, line)
+        yield {}, [DeadLetter(file.path, line, reason, "gzip", of_file=True)], block, stream.position
 
 
 def _read_text(
-    one: Input, stream: ByteStream, schemas: Mapping[str, Schema], chunk: int, first: int, readers: ChunkReaders | None
+    file: Input, stream: ByteStream, schemas: Mapping[str, Schema], chunk: int, first: int, readers: ChunkReaders | None
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]:
     """Read an input whose format is also allowed in messages."""
-    reader = one.known.open(schemas, one.type, one.bound)
-    if isinstance(reader, LineReader) and (found := read_json(one.path, stream, reader, chunk, first, readers)):
-        yield from found
+    reader = file.known.open(schemas, file.type, file.bound)
+    if isinstance(reader, LineReader) and (parts := read_json(file.path, stream, reader, chunk, first, readers)):
+        yield from parts
     elif isinstance(reader, PackReader):
-        for table, dead, block in read_packs(one.path, stream, reader, chunk, first):
+        for table, dead, block in read_packs(file.path, stream, reader, chunk, first):
             yield ({} if table is None else {reader.schema.name: table}), dead, block
     elif isinstance(reader, Documents):
-        for table, dead, block in read_observations(one.path, stream, reader, one.format, chunk, first):
+        for table, dead, block in read_observations(file.path, stream, reader, file.format, chunk, first):
             yield ({} if table is None else {reader.schema.name: table}), dead, block
     else:
-        yield from read_jsonl(one.path, stream, reader, chunk, first)
+        yield from read_jsonl(file.path, stream, reader, chunk, first)
 
 
 def _ends(batch: Batch, which: str) -> list[int]:
@@ -336,12 +336,12 @@ def _ends(batch: Batch, which: str) -> list[int]:
 
 
 def _ordered(
-    found: Sequence[Input], schemas: Mapping[str, Schema], chunk: int, rows: int, readers: ChunkReaders | None
+    file_inputs: Sequence[Input], schemas: Mapping[str, Schema], chunk: int, rows: int, readers: ChunkReaders | None
 ) -> bool:
     """Return True if no event ends before an event of an earlier batch. Attributes are not read."""
     bare = {name: replace(schema, attributes=()) for name, schema in schemas.items()}
     latest: int | None = None
-    for batch in _read(found, bare, chunk, rows, None, readers=readers):
+    for batch in _read(file_inputs, bare, chunk, rows, None, readers=readers):
         if any(dead.code == "args" for dead in batch.dead):
             return False  # refused records are not visible without the attributes
         if latest is not None and any(end < latest for end in _ends(batch, "min")):

@@ -47,14 +47,14 @@ class _File:
 def read_records(path: Path) -> tuple[RecordLog, list[JournalRecord], bool]:
     """Return the log of a file, its readable records, and True if one is damaged. An incomplete last record is not
     damage."""
-    found: list[JournalRecord] = []
+    records: list[JournalRecord] = []
     log = RecordLog(path)
     try:
         for text, tables in log.unread():
-            found.append((json.loads(text.decode("utf-8", "surrogatepass")), tables))
+            records.append((json.loads(text.decode("utf-8", "surrogatepass")), tables))
     except Broken:
-        return log, found, True
-    return log, found, False
+        return log, records, True
+    return log, records, False
 
 
 class InputHistory:
@@ -76,11 +76,11 @@ class InputHistory:
         be written.
         """
         known = self._events()
-        found = {
+        document = {
             name: [own, known[name][1] if name in known and known[name][0] == own else number]
             for name, own in fields.items()
         }
-        write_whole(self._folder / EVENTS, json.dumps(found, ensure_ascii=False).encode())
+        write_whole(self._folder / EVENTS, json.dumps(document, ensure_ascii=False).encode())
 
     def read_since(self, events: Iterable[str]) -> int:
         """Return the number of the batch from which on the input was read for all of these events."""
@@ -89,10 +89,10 @@ class InputHistory:
 
     def _events(self) -> dict[str, Any]:
         try:
-            found = json.loads((self._folder / EVENTS).read_text(encoding="utf-8"))
+            document = json.loads((self._folder / EVENTS).read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):  # if it is damaged, the numbers are unknown for all events
             return {}
-        return found if isinstance(found, dict) else {}
+        return document if isinstance(document, dict) else {}
 
     def keep(self, journal: Path, first: int, count: int, latest: int) -> None:
         """Keep a journal that is about to be replaced, with the first `count` of its batches. Raises OSError on
@@ -132,25 +132,25 @@ class InputHistory:
     def _before(self, base: int, number: int, from_time: int) -> list[_File]:
         """Return the files that contain the batches from `number` to `base`. Files before a missing or too old one are
         left out."""
-        found: list[_File] = []
+        earlier: list[_File] = []
         for file in reversed(self._files()):
             if file.beyond < base or file.beyond <= number or file.latest < from_time:
                 break
             if file.first < base:
-                found.append(file)
+                earlier.append(file)
                 base = file.first
-        return found[::-1]
+        return earlier[::-1]
 
     def _read(self, path: Path) -> list[JournalRecord]:
-        _, found, damaged = read_records(path)
+        _, records, damaged = read_records(path)
         if damaged:
             message = f"--state: {path}: the input of before is damaged"
             raise CepError(message, hint="remove the file; what it holds is missing for new rules", code="state")
-        return found
+        return records
 
     def _files(self) -> list[_File]:
-        found = []
+        files = []
         for path in self._folder.iterdir():
             if match := _NAME.fullmatch(path.name):
-                found.append(_File(path, *(int(part) for part in match.groups())))
-        return sorted(found, key=lambda file: file.first)
+                files.append(_File(path, *(int(part) for part in match.groups())))
+        return sorted(files, key=lambda file: file.first)

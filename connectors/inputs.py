@@ -96,9 +96,9 @@ def inputs(
     return files
 
 
-def sure(one: Input, schemas: Mapping[str, Schema]) -> Input:
+def sure(source: Input, schemas: Mapping[str, Schema]) -> Input:
     """Return the input with its format and event. Raises CepError if one of them is unknown."""
-    return _input(one.path, one.type if one.bound else None, schemas, one.format or None)
+    return _input(source.path, source.type if source.bound else None, schemas, source.format or None)
 
 
 def known_format(path: str) -> str | None:
@@ -176,26 +176,26 @@ def _stored(path: str, known: Set[str]) -> list[str]:
                 raise CepError(f"{path}: no such file", hint=_beside(path), code="no-file")
             every = [entry]
             if entry.folder:
-                every = [one for one in stored.listed(path) if not one.folder and _is_read(one.name)]
+                every = [entry for entry in stored.listed(path) if not entry.folder and _is_read(entry.name)]
                 if not every:
                     raise CepError(f"{path}: no file in this folder ends in {', '.join(BY_SUFFIX)}", code="no-files")
     except StorageError as error:
         raise CepError(f"{path}: {error.strerror}", hint=error.hint, code="input") from None
-    return [one.address for one in every if one.address not in known]
+    return [entry.address for entry in every if entry.address not in known]
 
 
 def _beside(path: str) -> str | None:
     """Return a hint with a similar name in the same folder, for an address without an object. Raises StorageError if
     the bucket does not exist."""
     folder, _, name = path.rstrip("/").rpartition("/")
-    near = nearest(name, [one.name for one in stored.listed(folder)])
+    near = nearest(name, [entry.name for entry in stored.listed(folder)])
     return None if near is None else f"did you mean `{folder}/{near}`?"
 
 
 def _instead(pattern: str) -> str:
     """Return a hint for a pattern that matches nothing: the files in the folder before its first wildcard."""
     parts = Path(pattern).parts
-    folder = Path(*parts[: next(at for at, part in enumerate(parts) if glob.has_magic(part))])
+    folder = Path(*parts[: next(number for number, part in enumerate(parts) if glob.has_magic(part))])
     if not folder.is_dir():
         return missing(folder / "*") or ""
     with os.scandir(folder) as listed:
@@ -231,16 +231,16 @@ def passed_over(specs: Sequence[str], schemas: Mapping[str, Schema]) -> Iterator
         folder = os.path.isdir(path)
         if folder:
             with os.scandir(path) as listed:
-                named = sorted(str(Path(path, one.name)) for one in listed)
+                named = sorted(str(Path(path, entry.name)) for entry in listed)
         else:
             named = sorted(glob.glob(path, recursive=True)) if glob.has_magic(path) else []
-        for one in named:
-            if not _is_read(os.path.basename(one)):
+        for entry in named:
+            if not _is_read(os.path.basename(entry)):
                 continue
-            if os.path.isdir(one):
-                yield f"{one} is a folder named like a file, and is not read; `--input {one}` reads the files in it"
-            elif folder and os.path.islink(one) and not os.path.exists(one):
-                yield f"{one} is a link to {os.readlink(one)}, which does not exist"
+            if os.path.isdir(entry):
+                yield f"{entry} is a folder named like a file, and is not read; `--input {entry}` reads the files in it"
+            elif folder and os.path.islink(entry) and not os.path.exists(entry):
+                yield f"{entry} is a link to {os.readlink(entry)}, which does not exist"
 
 
 def _is_read(name: str) -> bool:
@@ -293,10 +293,10 @@ def _declared_format(name: str | None, schemas: Mapping[str, Schema]) -> str | N
 
 def _live(path: str, name: str | None, schemas: Mapping[str, Schema], format: str | None) -> Input:
     parsed = address(path)
-    for one in schemas.values():
-        if one.format is not None and one.format.fold == "order" and name in (None, one.name):
+    for schema in schemas.values():
+        if schema.format is not None and schema.format.fold == "order" and name in (None, schema.name):
             hint = "write the offset (`%z`), or `FOLD earlier`: every time is read by itself then"
-            raise parsed.refused(f"messages have no order that `FOLD order` of {one.name} could go by", hint)
+            raise parsed.refused(f"messages have no order that `FOLD order` of {schema.name} could go by", hint)
     declared = _declared_format(name, schemas)
     format = parsed.options.get("format", format) or (
         declared if declared and FORMATS[declared].of_sensors else "jsonl"

@@ -29,9 +29,9 @@ def narrowed(table: pa.Table) -> pa.Table:
     known: list[tuple[str, int, NDArray[Any]]] = []
     columns, fields = [], []
     for field, column in zip(table.schema, table.columns, strict=True):
-        made, said = _narrow(field.name, column, known)
-        columns.append(made)
-        fields.append(pa.field(field.name, made.type, metadata=said) if said else field)
+        narrow_column, said = _narrow(field.name, column, known)
+        columns.append(narrow_column)
+        fields.append(pa.field(field.name, narrow_column.type, metadata=said) if said else field)
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
@@ -50,8 +50,8 @@ def _narrow(
         return column, None
     # The lowest bytes of a difference depend only on the lowest bytes of its operands.
     small = values.view(dtype)[:: 8 // dtype.itemsize] - np.array(least & ((1 << 8 * dtype.itemsize) - 1), dtype)
-    for other, least_of, there in known:
-        if least_of == least and there.dtype == dtype and np.array_equal(there, small):
+    for other, least_of, earlier in known:
+        if least_of == least and earlier.dtype == dtype and np.array_equal(earlier, small):
             return pa.nulls(len(small)), {_LIKE: other.encode()}
     known.append((name, least, small))
     return pa.array(small), {_LEAST: str(least).encode()}
@@ -66,7 +66,7 @@ def widened(table: pa.Table) -> pa.Table:
     """Undo `narrowed`."""
     if not any(_LEAST in (field.metadata or {}) for field in table.schema):
         return table
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     fields = []
     for field, column in zip(table.schema, table.columns, strict=True):
         said = field.metadata or {}
@@ -75,7 +75,7 @@ def widened(table: pa.Table) -> pa.Table:
             values += int(said[_LEAST])
             column = pa.array(values)
         elif _LIKE in said:
-            column = found[said[_LIKE].decode()]
-        found[field.name] = column
+            column = columns[said[_LIKE].decode()]
+        columns[field.name] = column
         fields.append(pa.field(field.name, pa.int64()) if _LEAST in said or _LIKE in said else field)
-    return pa.Table.from_arrays(list(found.values()), schema=pa.schema(fields))
+    return pa.Table.from_arrays(list(columns.values()), schema=pa.schema(fields))

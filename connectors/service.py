@@ -166,7 +166,7 @@ class Service:
             self._late = told_of(batch.tables, self.inputs, *self._before)
         unobserved, observed = ({}, {}) if self._records is None else self._records.take()
         self._before = engine.latest, engine.stable
-        one = Round(
+        step_round = Round(
             number=self.rounds + 1,
             watermark=engine.watermark,
             inputs=inputs,
@@ -187,8 +187,8 @@ class Service:
             handover=None if batch is None or batch is self._batch else batch.handover,
         )
         for listener in self._listeners:
-            listener(one)
-        self._batch, self.last, self.ended = batch, one, batch is None
+            listener(step_round)
+        self._batch, self.last, self.ended = batch, step_round, batch is None
 
 
 def _signed(derived: Mapping[str, pl.DataFrame]) -> tuple[dict[str, pl.DataFrame], dict[str, pl.DataFrame]]:

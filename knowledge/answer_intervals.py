@@ -55,11 +55,11 @@ class Stretch:
     ) -> dict[str, Spanned] | None:
         """Return the answers to patterns, each with its valid time; None if there are too many. `keys`: the key of each
         pattern's table."""
-        found: dict[str, Spanned] = {}
+        answers_by_name: dict[str, Spanned] = {}
         terms = self.after.terms
-        for name, each in patterns.items():
-            if isinstance(each, algebra.Triples):
-                spans = self.triples([None if term is None else terms.id_of(str(term)) for term in each.fixed])
+        for name, pattern in patterns.items():
+            if isinstance(pattern, algebra.Triples):
+                spans = self.triples([None if term is None else terms.id_of(str(term)) for term in pattern.fixed])
             else:
                 whole, rest = (state.tables.get(keys[name]) for state in (self.whole, self.rest))
                 if whole is None or rest is None:
@@ -68,8 +68,8 @@ class Stretch:
                     spans = self.table(whole, rest, self.whole.constant_id, MOST_CELLS)
                 except TooLarge:
                     return None
-            found[name] = spanned(terms, spans, pool)
-        return found
+            answers_by_name[name] = spanned(terms, spans, pool)
+        return answers_by_name
 
     def triples(self, fixed: Sequence[int | None]) -> ValidTimeRows:
         """Return the triples with these terms, with their valid times. The columns are the positions that are None in
@@ -81,8 +81,8 @@ class Stretch:
         for column, id in zip(self.spans.columns, fixed):
             if id is not None:
                 fits &= column == id
-        there = self.rest.closed.match(*fixed)
-        lasting = always(tuple(there[i] for i in wanted), len(there[0]))
+        matched = self.rest.closed.match(*fixed)
+        lasting = always(tuple(matched[i] for i in wanted), len(matched[0]))
         some = self.spans.take(fits)
         return concat_rows([lasting, ValidTimeRows(tuple(some.columns[i] for i in wanted), some.since, some.until)])
 
@@ -94,12 +94,12 @@ class Stretch:
             piece = self._piece(of_whole, of_rest, resolve, most)
             if len(since) * piece.rows * len(whole.variables) > most:
                 raise TooLarge(len(since) * piece.rows)
-            one = np.repeat(np.arange(len(since)), piece.rows)
+            left_rows = np.repeat(np.arange(len(since)), piece.rows)
             other = np.tile(np.arange(piece.rows), len(since))
-            since = np.maximum(since[one], piece.since[other])
-            until = np.minimum(until[one], piece.until[other])
+            since = np.maximum(since[left_rows], piece.since[other])
+            until = np.minimum(until[left_rows], piece.until[other])
             together = np.flatnonzero(since < until)
-            columns = {name: column[one[together]] for name, column in columns.items()}
+            columns = {name: column[left_rows[together]] for name, column in columns.items()}
             columns |= {name: column[other[together]] for name, column in zip(of_whole.wanted, piece.columns)}
             since, until = since[together], until[together]
         return ValidTimeRows(tuple(columns[name] for name in whole.variables), since, until)
@@ -119,15 +119,15 @@ class Stretch:
         if not names:
             start = Bindings({}, 1)
         ways = solve(patterns, self.whole.seen, variables, start, most)
-        made = always(tuple(ways.columns[name] for name in variables), ways.rows)
+        rows = always(tuple(ways.columns[name] for name in variables), ways.rows)
         for pattern in patterns:
-            bound = dict(zip(variables, made.columns))
-            s, p, o = (np.full(made.rows, x, dtype=np.int64) if isinstance(x, int) else bound[x] for x in pattern)
-            made = self._while_there(made, (s, p, o))
-        named = dict(zip(variables, made.columns))
-        return concat_rows([lasting, ValidTimeRows(tuple(named[name] for name in names), made.since, made.until)])
+            bound = dict(zip(variables, rows.columns))
+            s, p, o = (np.full(rows.rows, x, dtype=np.int64) if isinstance(x, int) else bound[x] for x in pattern)
+            rows = self._while_there(rows, (s, p, o))
+        named = dict(zip(variables, rows.columns))
+        return concat_rows([lasting, ValidTimeRows(tuple(named[name] for name in names), rows.since, rows.until)])
 
-    def _while_there(self, made: ValidTimeRows, triples: TripleColumns) -> ValidTimeRows:
+    def _while_there(self, rows: ValidTimeRows, triples: TripleColumns) -> ValidTimeRows:
         """Restrict each row to the times at which the triple of that row exists too."""
         groups, begins, counts = self._groups
         _, start, stop = groups.ranges(*triples)
@@ -137,9 +137,9 @@ class Stretch:
         row = np.where(changing[index], begins[group[index]] + nth, 0)
         since = np.where(changing[index], self.seen.since[row], ALWAYS)
         until = np.where(changing[index], self.seen.until[row], NEVER)
-        since, until = np.maximum(made.since[index], since), np.minimum(made.until[index], until)
+        since, until = np.maximum(rows.since[index], since), np.minimum(rows.until[index], until)
         kept = np.flatnonzero(since < until)
-        return ValidTimeRows(tuple(column[index[kept]] for column in made.columns), since[kept], until[kept])
+        return ValidTimeRows(tuple(column[index[kept]] for column in rows.columns), since[kept], until[kept])
 
     @property
     def _groups(self) -> tuple[TripleSet, Ints, Ints]:
@@ -185,7 +185,7 @@ def _spans(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> tuple[Val
     """Return the triples that changes add or remove, in any graph, with the times at which they are asserted; and all
     these quads in N-Quads."""
     read = [(time, Change.read(blob)) for time, blob in changes]
-    sides = [sorted(side) for _, each in read for side in (each.removed, each.added)]
+    sides = [sorted(side) for _, edit in read for side in (edit.removed, edit.added)]
     every = list(dict.fromkeys(line for side in sides for line in side))
     quads = parse_change(every, before.terms)
     triples: dict[tuple[int, int, int], int] = {}
@@ -199,8 +199,8 @@ def _spans(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> tuple[Val
             graphs_of[i].add(name)
     begun: list[int | None] = [ALWAYS if graphs else None for graphs in graphs_of]
     rows: list[tuple[int, int, int]] = []
-    for time, each in read:
-        removed, added = ([number[line] for line in side] for side in (each.removed, each.added))
+    for time, change in read:
+        removed, added = ([number[line] for line in side] for side in (change.removed, change.added))
         for i in removed:
             graphs_of[of[i]] = set() if graph[i] == NONE else graphs_of[of[i]] - {graph[i]}
         for i in added:
@@ -208,10 +208,10 @@ def _spans(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> tuple[Val
         for i in {of[i] for i in (*removed, *added)}:
             if begun[i] is None and graphs_of[i]:
                 begun[i] = time
-            elif (there := begun[i]) is not None and not graphs_of[i]:
-                rows.append((i, there, time))
+            elif (start := begun[i]) is not None and not graphs_of[i]:
+                rows.append((i, start, time))
                 begun[i] = None
-    rows += [(i, there, NEVER) for i, there in enumerate(begun) if there is not None]
+    rows += [(i, begin, NEVER) for i, begin in enumerate(begun) if begin is not None]
     rows = sorted(row for row in rows if row[1] < row[2])
     index, since, until = (np.array(column, dtype=np.int64) for column in zip(*rows)) if rows else (s[:0],) * 3
     once: dict[int, str] = {}
@@ -226,5 +226,5 @@ def _among(columns: Sequence[Ints], rows: int, others: ValidTimeRows) -> NDArray
     """Return a mask of the rows that are also among others."""
     known = KeySet(max(1, len(columns)))
     known.insert(words(others.columns, others.rows))
-    found: NDArray[np.bool_] = known.find(words(columns, rows)) >= 0
-    return found
+    is_member: NDArray[np.bool_] = known.find(words(columns, rows)) >= 0
+    return is_member

@@ -52,20 +52,20 @@ class Arriving:
             self.over = True
             return self._close()
         self.quiet = not piece
-        made = self._close() if self.quiet else []
+        updates = self._close() if self.quiet else []
         for line in piece.splitlines(keepends=True):
             self._line += 1
-            made += self._take(line)
-        return made
+            updates += self._take(line)
+        return updates
 
     def _take(self, line: bytes) -> list[Update]:
-        made: list[Update] = []
+        updates: list[Update] = []
         try:
             for quad in quads_of(line):
                 default = isinstance(quad.graph_name, ox.DefaultGraph)
                 name = str(quad.subject if default else quad.graph_name)
                 if name != self._open:
-                    made += self._close()
+                    updates += self._close()
                     self._open = name
                 self._graphs.take(quad, self._line)
                 begins = self._graphs.known[name].begins
@@ -73,7 +73,7 @@ class Arriving:
                     self.now = max(self.now, begins)
         except CepError as error:
             self._refuse(self._line, error.message, error.code, line)
-        return made
+        return updates
 
     def _close(self) -> list[Update]:
         """End the open graph, and return its changes."""
@@ -83,20 +83,20 @@ class Arriving:
             return []
         before = dict(graph.brought)
         try:
-            made = self._graphs.settle(name)
+            updates = self._graphs.settle(name)
         except CepError as error:
             about = graph.fresh[:1] or ([] if graph.about is None else [graph.about])
             self._refuse(graph.line, error.message, error.code, "".join(map(quad_line, about)).encode())
             del self._graphs.known[name]
             self._unlist(name, before)
             return []
-        for update in made:
+        for update in updates:
             update.file = self.name
         if graph.begins is None:  # it is only a removal, so it is complete
             assert graph.ends is not None, "a graph has a time"
             self.now = max(self.now, graph.ends)
-            if made:
-                self._gone(graph.ends, made)
+            if updates:
+                self._gone(graph.ends, updates)
             del self._graphs.known[name]
         elif graph.ends is not None:
             self.now = max(self.now, graph.ends if before else graph.begins)
@@ -108,16 +108,16 @@ class Arriving:
             if not graph.brought:
                 heappush(self._fading, (graph.begins + 1, name))
         self._forget()
-        return made
+        return updates
 
-    def _gone(self, time: int, made: list[Update]) -> None:
+    def _gone(self, time: int, updates: list[Update]) -> None:
         """Record removals: graphs that contain a removed triple no longer remove it when their validity ends."""
-        for triple in (each for update in made for each in update.remove):
+        for triple in (removed for update in updates for removed in update.remove):
             assert isinstance(triple, ox.Triple), "a removal is of triples"
             for name in sorted(self._bringing.get(triple, ())):
                 graph = self._graphs.known[name]
                 if graph.begins is not None and graph.begins < time:
-                    quad = next(each for each in graph.brought if each.triple == triple)
+                    quad = next(candidate for candidate in graph.brought if candidate.triple == triple)
                     del graph.brought[quad]
                     self._unlist(name, [quad])
                     if not graph.brought:

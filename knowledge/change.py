@@ -110,12 +110,12 @@ def _lines(source: Any, name: str) -> frozenset[str]:
     if source is None:
         return frozenset()
     if isinstance(source, str):
-        found = labelled(load.quads_of(source, name))
+        quads = labelled(load.quads_of(source, name))
     elif isinstance(source, Path):
-        found = labelled(load.read_quads(source))
+        quads = labelled(load.read_quads(source))
     else:
-        found = list(interop.foreign_quads(source))
-    return frozenset(_written(found, name).split("\n")) - {""}
+        quads = list(interop.foreign_quads(source))
+    return frozenset(_written(quads, name).split("\n")) - {""}
 
 
 def _written(quads: list[ox.Quad], name: str) -> str:

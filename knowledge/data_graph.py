@@ -47,16 +47,16 @@ def data_graph(terms: Terms, triples: TripleSet, shapes: Graph) -> Graph:
 
 def _targets(terms: Terms, triples: TripleSet, shapes: Graph) -> Ints:
     of_class: set[Node] = {*shapes.objects(None, SH.targetClass)}
-    of_class |= {one for kind in (RDFS.Class, OWL.Class) for one in shapes.subjects(RDF.type, kind)}
+    of_class |= {subject for kind in (RDFS.Class, OWL.Class) for subject in shapes.subjects(RDF.type, kind)}
     classes = _known(terms, of_class)
     kind, below = terms.id_of(RDF.type), terms.id_of(RDFS.subClassOf)
-    for one in classes:  # it grows during the loop
-        classes += [lower for lower in triples.match(p=below, o=one)[0].tolist() if lower not in classes]
-    found = [triples.match(p=kind, o=one)[0] for one in classes]
+    for class_id in classes:  # it grows during the loop
+        classes += [lower for lower in triples.match(p=below, o=class_id)[0].tolist() if lower not in classes]
+    targets = [triples.match(p=kind, o=kind_id)[0] for kind_id in classes]
     for word, place in ((SH.targetSubjectsOf, 0), (SH.targetObjectsOf, 2)):
-        found += [triples.match(p=p)[place] for p in _known(terms, set(shapes.objects(None, word)))]
+        targets += [triples.match(p=p)[place] for p in _known(terms, set(shapes.objects(None, word)))]
     nodes = [terms.id_of(node) for node in shapes.objects(None, SH.targetNode)]
-    return np.unique(np.concatenate([np.array([id for id in nodes if id != NONE], dtype=np.int64), *found]))
+    return np.unique(np.concatenate([np.array([id for id in nodes if id != NONE], dtype=np.int64), *targets]))
 
 
 def _known(terms: Terms, nodes: set[Node]) -> list[int]:

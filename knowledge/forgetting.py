@@ -47,9 +47,9 @@ def forget(knowledge: Knowledge) -> None:
     ids: Ints = np.full(len(used), NONE, dtype=np.int64)
     ids[kept] = np.arange(len(kept))
     terms = knowledge.terms.only(kept)
-    made = {id(triples): triples.renamed(ids) for triples in (seen, closed, asserted)}
+    renamed = {id(triples): triples.renamed(ids) for triples in (seen, closed, asserted)}
     graphs = {
-        graph if graph == NONE else int(ids[graph]): made.get(id(triples)) or triples.renamed(ids)
+        graph if graph == NONE else int(ids[graph]): renamed.get(id(triples)) or triples.renamed(ids)
         for graph, triples in knowledge.graphs.items()
     }
     tables = {key: table and _renamed(table, ids) for key, table in knowledge.tables.items()}
@@ -61,14 +61,17 @@ def forget(knowledge: Knowledge) -> None:
             facts, stated = closure.facts.renamed(ids), closure.asserted.renamed(ids)
             closure = replace(closure, terms=terms, labels=ids[labels[kept]], facts=facts, asserted=stated)
         else:  # rules contain ids too
-            closure = compute_closure(terms, made[id(asserted)], closure.reasoning, closure.prefixes)
-    seen, closed, asserted = (made[id(triples)] for triples in (seen, closed, asserted))
+            closure = compute_closure(terms, renamed[id(asserted)], closure.reasoning, closure.prefixes)
+    seen, closed, asserted = (renamed[id(triples)] for triples in (seen, closed, asserted))
     knowledge.take_on(terms, canonical, graphs, (asserted, closed, seen), closure, tables)
 
 
 def _renamed(table: PatternTable, ids: Ints) -> PatternTable:
     components = [
-        replace(each, found=Bindings({n: ids[column] for n, column in each.found.columns.items()}, each.found.rows))
-        for each in table.components
+        replace(
+            component,
+            found=Bindings({n: ids[column] for n, column in component.found.columns.items()}, component.found.rows),
+        )
+        for component in table.components
     ]
     return replace(table, components=tuple(components))

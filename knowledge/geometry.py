@@ -29,7 +29,7 @@ NUMBERS = (
     *((schema + "latitude", schema + "longitude", "schema:latitude", "schema:longitude") for schema in SCHEMA),
 )
 """Pairs of properties for latitude and longitude, followed by their names in messages."""
-PROPERTIES = (*(each for pair in NUMBERS for each in pair[:2]), WGS84 + "lat_long", GEO + "asWKT", *LINKS)
+PROPERTIES = (*(name for pair in NUMBERS for name in pair[:2]), WGS84 + "lat_long", GEO + "asWKT", *LINKS)
 """All properties that give a thing a place."""
 
 _OF_POINTS = (shapely.GeometryType.POINT, shapely.GeometryType.MULTIPOINT)
@@ -127,8 +127,8 @@ class Geometries:
         )
 
     def _both(self, lat: str, long: str, lat_name: str, long_name: str) -> pl.DataFrame:
-        found = self._numbers(lat, lat_name, "lat", 90.0)
-        return found.join(self._numbers(long, long_name, "long", np.inf), on="thing")
+        latitudes = self._numbers(lat, lat_name, "lat", 90.0)
+        return latitudes.join(self._numbers(long, long_name, "long", np.inf), on="thing")
 
     def _numbers(self, property: str, called: str, name: str, most: float) -> pl.DataFrame:
         pairs = self._pairs(property, "thing", "value")
@@ -290,10 +290,10 @@ class _NearProbe:
         bound_values = dict(zip(self._bound, bound))
         empty: Ints = np.empty(0, dtype=np.int64)
         # Work in pieces: with a radius of half the earth, every call would match every place.
-        found = [self._near(bound_values, *piece) for piece in self._candidates(bound_values)] or [
+        pieces = [self._near(bound_values, *piece) for piece in self._candidates(bound_values)] or [
             (empty, empty, np.empty(0))
         ]
-        index, which, metres = found[0] if len(found) == 1 else map(np.concatenate, zip(*found))
+        index, which, metres = pieces[0] if len(pieces) == 1 else map(np.concatenate, zip(*pieces))
         return index, [self._codes.of(which) if i == 3 else metres for i in self._wanted]
 
     def _near(self, bound_values: Mapping[int, Column], index: Ints, points: Ints) -> tuple[Ints, Ints, Floats]:
@@ -319,17 +319,17 @@ class _NearProbe:
 
     def holds(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> Mask:
         bound_values = dict(zip(self._bound, bound))
-        found: Mask = np.zeros(rows, dtype=np.bool_)
+        near: Mask = np.zeros(rows, dtype=np.bool_)
         if 3 in bound_values or 4 in bound_values:
-            found[self.answers(bound, rows)[0]] = True
-            return found
+            near[self.answers(bound, rows)[0]] = True
+            return near
         lat, long, radius = bound[:3]
         sure, reach = geodesy.certainly_within(radius), geodesy.certainly_beyond(radius)
         nearest = self._features.point_index.nearest_is(lat, long, sure, reach)
         doubtful = np.flatnonzero(nearest == 1)
-        found[nearest == 2] = True
-        found[doubtful[self.answers([column[doubtful] for column in bound], len(doubtful))[0]]] = True
-        return found
+        near[nearest == 2] = True
+        near[doubtful[self.answers([column[doubtful] for column in bound], len(doubtful))[0]]] = True
+        return near
 
     def _candidates(self, bound_values: Mapping[int, Column]) -> Iterator[tuple[Ints, Ints]]:
         # Yield pairs of a call and a point that may be near enough; all points of a call are in one piece.

@@ -107,8 +107,8 @@ class Knowledge(KnowledgeSource):
         Raise CepError if they are invalid.
         """
         terms = Terms()
-        found = load.Quads.joined(list(load.triple_columns(interop.foreign_quads(source), terms, None)))
-        return cls(terms, by_graph(found), reasoning)
+        quads = load.Quads.joined(list(load.triple_columns(interop.foreign_quads(source), terms, None)))
+        return cls(terms, by_graph(quads), reasoning)
 
     def __len__(self) -> int:
         """Return the number of triples, asserted and inferred."""
@@ -142,12 +142,12 @@ class Knowledge(KnowledgeSource):
         if known is None or known[0] is not table or known[1] is not pool:
             before = PreviousAnswers() if known is None or known[1] is not pool else known[3]
             if isinstance(table, PatternTable):
-                made = graph_patterns.table_answers(table, graph, self.terms, pool, source, before)
+                computed = graph_patterns.table_answers(table, graph, self.terms, pool, source, before)
             else:
                 columns = table.columns()
-                made = answered(table.terms, columns, len(columns[0]), pool)
-            known = self._answers[key] = (table, pool, made, before)
-            self._single[key] = made.rows == table.rows
+                computed = answered(table.terms, columns, len(columns[0]), pool)
+            known = self._answers[key] = (table, pool, computed, before)
+            self._single[key] = computed.rows == table.rows
         return known[2]
 
     def _followed(self, graph: Graph, source: Source) -> Refreshed | None:
@@ -157,10 +157,10 @@ class Knowledge(KnowledgeSource):
         if key not in self._refreshed and graph.variables and (of := locality(graph.text, dict(graph.prefixes))):
             wanted = names(of, graph.variables)
             try:
-                found = graph_patterns.solved(graph, wanted, self._store_for(graph), source)
+                solutions = graph_patterns.solved(graph, wanted, self._store_for(graph), source)
             except CepError:  # there are too many answers with the key
                 return None
-            self._refreshed[key] = refreshed(of, graph.variables, *found)
+            self._refreshed[key] = refreshed(of, graph.variables, *solutions)
         return self._refreshed.get(key)
 
     def _store_for(self, graph: Graph) -> ox.Store:
@@ -204,9 +204,9 @@ class Knowledge(KnowledgeSource):
         ids = [None if term is None else self.terms.id_of(str(term)) for term in fixed]
         wanted = [i for i, id in enumerate(ids) if id is None]
         columns = self.closed.match(*ids) if NONE not in ids else TripleSet.empty().columns
-        made = answered(self.terms, [columns[i] for i in wanted], len(columns[0]), pool)
-        self._single[fixed] = made.rows == len(columns[0])
-        return made
+        answers = answered(self.terms, [columns[i] for i in wanted], len(columns[0]), pool)
+        self._single[fixed] = answers.rows == len(columns[0])
+        return answers
 
     def relations(self, pool: Pool) -> Mapping[str, Relation]:
         """Return the relation `near` over the places in the knowledge."""
@@ -234,12 +234,12 @@ class Knowledge(KnowledgeSource):
         Rows are sorted by value unless there is an ORDER BY. Raise CepError if the query is invalid; messages call it
         `name`.
         """
-        found = self.found(sparql, prefixes, name)
-        if isinstance(found, ox.QueryBoolean):
-            return bool(found)
-        if isinstance(found, ox.QueryTriples):
-            return Knowledge.of(found).rdflib()
-        return solutions_frame(found, has_order_by(sparql))
+        results = self.found(sparql, prefixes, name)
+        if isinstance(results, ox.QueryBoolean):
+            return bool(results)
+        if isinstance(results, ox.QueryTriples):
+            return Knowledge.of(results).rdflib()
+        return solutions_frame(results, has_order_by(sparql))
 
     def found(
         self, sparql: str, prefixes: Mapping[str, str] | None = None, name: str = "query"
@@ -274,25 +274,25 @@ class Knowledge(KnowledgeSource):
         `with_answers`: copy the answers too, because the same patterns will be evaluated again. `apart`: give the copy
         its own dictionary, from which unused terms are dropped (`forget`).
         """
-        made = object.__new__(Knowledge)
-        made.__dict__.update(self.__dict__)
-        made.graphs = dict(self.graphs)
-        made._stores = dict(self._stores)
-        made.tables, made._answers = (dict(self.tables), dict(self._answers)) if with_answers else ({}, {})
-        made._refreshed = dict(self._refreshed) if with_answers else {}
-        made._single, made._last = dict(self._single), None
-        self._lent = made._lent = True
+        forked = object.__new__(Knowledge)
+        forked.__dict__.update(self.__dict__)
+        forked.graphs = dict(self.graphs)
+        forked._stores = dict(self._stores)
+        forked.tables, forked._answers = (dict(self.tables), dict(self._answers)) if with_answers else ({}, {})
+        forked._refreshed = dict(self._refreshed) if with_answers else {}
+        forked._single, forked._last = dict(self._single), None
+        self._lent = forked._lent = True
         if apart:
-            made.loaded = self
-            made.canonical = self.canonical.copy()
-            made.terms = terms = made.canonical.terms
-            made.first = len(terms)
+            forked.loaded = self
+            forked.canonical = self.canonical.copy()
+            forked.terms = terms = forked.canonical.terms
+            forked.first = len(terms)
             # earlier answers have other ids
-            made._answers = {key: (*known[:3], PreviousAnswers()) for key, known in made._answers.items()}
-            made.closure = self.closure and replace(self.closure, terms=terms)
-            made._refreshed = {key: table.apart() for key, table in made._refreshed.items()}
-            made._many = 2 * max(len(terms), FEW)
-        return made
+            forked._answers = {key: (*known[:3], PreviousAnswers()) for key, known in forked._answers.items()}
+            forked.closure = self.closure and replace(self.closure, terms=terms)
+            forked._refreshed = {key: table.apart() for key, table in forked._refreshed.items()}
+            forked._many = 2 * max(len(terms), FEW)
+        return forked
 
     def forget(self, always: bool = False) -> None:
         """Drop unused terms that arrived with changes, when there are twice as many terms as after the last time."""
@@ -353,11 +353,11 @@ class Knowledge(KnowledgeSource):
         Return the knowledge after them and the answers to the patterns, each with its valid time. Return None if the
         changes must be applied one by one (answer_intervals.py).
         """
-        keys = {name: _key(each) for name, each in patterns.items() if isinstance(each, Graph)}
-        if any(self.tables.get(key) is None for key in keys.values()) or not (made := stretch(self, changes)):
+        keys = {name: _key(pattern) for name, pattern in patterns.items() if isinstance(pattern, Graph)}
+        if any(self.tables.get(key) is None for key in keys.values()) or not (timeline := stretch(self, changes)):
             return None
-        found = made.answers(patterns, keys, pool)
-        return None if found is None else (made.after, found)
+        answers = timeline.answers(patterns, keys, pool)
+        return None if answers is None else (timeline.after, answers)
 
     def apply(self, change: bytes) -> None:
         """Apply a change. If the new state contradicts itself, raise CepError and leave the knowledge unchanged."""

@@ -25,10 +25,10 @@ class ReadUpdates:
 
     def join(self, other: ReadUpdates) -> None:
         """Add the updates of another file."""
-        times = {each.time: each for each in self.changes}
-        for each in other.changes:
-            before = times.get(each.time)
-            times[each.time] = each if before is None else before.joined(each)
+        times = {change.time: change for change in self.changes}
+        for change in other.changes:
+            before = times.get(change.time)
+            times[change.time] = change if before is None else before.joined(change)
         self.changes = [times[time] for time in sorted(times)]
         self.refused += other.refused
 
@@ -81,13 +81,13 @@ def whole(file: str) -> ReadUpdates:
 
 def there(names: Iterable[str]) -> list[str]:
     """Return the existing files that the names or patterns stand for."""
-    found: list[str] = []
+    paths: list[str] = []
     for name in names:
         try:
-            found += map(str, files([name]))
+            paths += map(str, files([name]))
         except CepError:
             continue
-    return found
+    return paths
 
 
 def grows(file: str) -> bool:

@@ -21,22 +21,22 @@ def missing_imports(knowledge: Knowledge) -> list[str]:
     if imports == NONE:
         return []
     wanted = np.unique(triples.match(p=imports)[2])
-    there = [triples.match(p=version)[2]] if version != NONE else []
+    id_columns = [triples.match(p=version)[2]] if version != NONE else []
     if NONE not in (kind, ontology):
-        there.append(triples.match(p=kind, o=ontology)[0])
+        id_columns.append(triples.match(p=kind, o=ontology)[0])
     wanted = wanted[terms.kinds(wanted) == IRI]
-    for ids in there:
+    for ids in id_columns:
         wanted = wanted[~np.isin(wanted, ids)]
     return sorted(terms.texts(wanted).to_list())
 
 
 def import_warnings(knowledge: Knowledge) -> list[Warning]:
     """Return a warning that names the missing imports, if there are any."""
-    found = missing_imports(knowledge)
-    if not found:
+    missing = missing_imports(knowledge)
+    if not missing:
         return []
-    named = ", ".join(f"<{iri}>" for iri in found[:_SHOWN])
-    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    named = ", ".join(f"<{iri}>" for iri in missing[:_SHOWN])
+    more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
     hint = "nothing is fetched: load its file too, `--knowledge FILE`"
-    what = "is imported (owl:imports) and was" if len(found) == 1 else "are imported (owl:imports) and were"
+    what = "is imported (owl:imports) and was" if len(missing) == 1 else "are imported (owl:imports) and were"
     return [Warning(f"{named}{more} {what} not loaded", hint=hint, code="imports")]

@@ -14,15 +14,15 @@ _LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"(?:\^\^|@)')
 
 def with_place(error: CepError, names: str | Path | Iterable[str | Path]) -> CepError:
     """Add the files and lines that contain an invalid literal to its error. Return other errors unchanged."""
-    found = _LITERAL.search(error.message) if "(rule dt-not-type)" in error.message else None
-    if found is None:
+    literal = _LITERAL.search(error.message) if "(rule dt-not-type)" in error.message else None
+    if literal is None:
         return error
     places = [
         f"  {path}:{number}: {line.strip()[:100]}"
         for path in files(names)
         if isinstance(path, Path) and rdf_format(path) is not None
         for number, line in _lines(path)
-        if f'"{found[1]}"' in line or f">{found[1]}<" in line
+        if f'"{literal[1]}"' in line or f">{literal[1]}<" in line
     ]
     if not places:
         return error

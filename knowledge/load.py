@@ -117,34 +117,34 @@ def files(names: str | Path | Iterable[str | Path]) -> list[Path | str]:
     A name is a file, a register of places, a folder, or a pattern. The files of the last two are sorted by name. Raise
     CepError if one does not exist or has an unknown type.
     """
-    found: list[Path | str] = []
+    paths: list[Path | str] = []
     for name in [names] if isinstance(names, str | Path) else names:
         if is_service(name):
             hint = "`cep knowledge fetch ADDRESS > things.nt` writes one"
             shown = str(name).partition("?")[0]
             raise CepError(f"{shown}: this is a service, and only files are read here", hint=hint, code="knowledge")
         if isinstance(name, str) and is_url(name):
-            found += _stored(str(url(name)))
+            paths += _stored(str(url(name)))
             continue
         name = local_path(name) if isinstance(name, str) else name
         path = Path(name)
         if places.is_register(name) and not path.is_dir():
-            found.append(name)
+            paths.append(name)
         elif path.is_dir():
-            inside = [each for each in sorted(path.iterdir()) if rdf_format(each) or places.is_register(each)]
+            inside = [file for file in sorted(path.iterdir()) if rdf_format(file) or places.is_register(file)]
             if not inside:
                 raise CepError(f"the folder {path} holds no knowledge", hint=_known(), code="knowledge")
-            found += inside
+            paths += inside
         elif path.exists():
-            found.append(path)
+            paths.append(path)
         else:
             matching = sorted(glob.glob(str(name), recursive=True)) if glob.has_magic(str(name)) else []
             if not matching and (lost := astray(path)) is not None:
                 raise CepError(f"{name}: {lost}", code="knowledge")
             if not matching:
                 raise CepError(f"{name}: no such file", hint=_alike(path) or _unknown(path), code="knowledge")
-            found += files(matching)
-    return found
+            paths += files(matching)
+    return paths
 
 
 def at(source: Path | str) -> Path | str:
@@ -155,17 +155,17 @@ def at(source: Path | str) -> Path | str:
 def _stored(name: str) -> list[Path | str]:
     """Return the files for an address in a remote file system. Raise CepError if there are none."""
     try:
-        there = None if is_pattern(name) else stored.found(name)
-        if there is not None and not there.folder:
+        entry = None if is_pattern(name) else stored.found(name)
+        if entry is not None and not entry.folder:
             return [name]
-        inside = stored.matching(name) if there is None and is_pattern(name) else stored.listed(name)
+        inside = stored.matching(name) if entry is None and is_pattern(name) else stored.listed(name)
     except StorageError as error:
         raise CepError(f"{name}: {error.strerror}", hint=error.hint, code="knowledge") from None
-    found: list[Path | str] = [one.address for one in inside if not one.folder and rdf_format(Path(one.name))]
-    if not found:
-        what = "no such file" if there is None else "the folder holds no knowledge"
+    addresses: list[Path | str] = [file.address for file in inside if not file.folder and rdf_format(Path(file.name))]
+    if not addresses:
+        what = "no such file" if entry is None else "the folder holds no knowledge"
         raise CepError(f"{name}: {what}", hint=_known(), code="knowledge")
-    return found
+    return addresses
 
 
 def load(names: str | Path | Iterable[str | Path], terms: Terms) -> Quads:
@@ -207,8 +207,8 @@ def subjects(path: Path | str, wanted: AbstractSet[str]) -> tuple[set[str], dict
     CepError if the file cannot be read.
     """
     with _parsing(path) as (parser, _):
-        found = {str(quad.subject) for quad in parser}
-        return found & wanted, dict(getattr(parser, "prefixes", {}))
+        iris = {str(quad.subject) for quad in parser}
+        return iris & wanted, dict(getattr(parser, "prefixes", {}))
 
 
 @contextmanager
@@ -239,7 +239,7 @@ def quads_of(text: str, name: str) -> list[ox.Quad]:
         except SyntaxError as error:
             mistake = unreadable(error, name, format, lambda: io.BytesIO(text.encode()))
             errors.append(((error.lineno or 0, error.offset or 0), mistake))
-    raise max(errors, key=lambda each: each[0])[1]  # the error of the format that parsed more of the text
+    raise max(errors, key=lambda attempt: attempt[0])[1]  # the error of the format that parsed more of the text
 
 
 class TripleTerm(ValueError):
@@ -291,8 +291,8 @@ def _relabelled(columns: tuple[pl.Series, ...], labels: BlankNodeLabels) -> tupl
     if not any(mask.any() for mask in blank):
         return columns
     rows = [mask.arg_true().cast(pl.Int64) * len(columns) + i for i, mask in enumerate(blank)]
-    found = pl.DataFrame({"at": pl.concat(rows), "token": pl.concat([c.filter(m) for c, m in zip(columns, blank)])})
-    order = found.sort("at")["token"].unique(maintain_order=True)
+    tokens = pl.DataFrame({"at": pl.concat(rows), "token": pl.concat([c.filter(m) for c, m in zip(columns, blank)])})
+    order = tokens.sort("at")["token"].unique(maintain_order=True)
     names = labels.renamed(order.str.slice(2).to_list())
     table = pl.DataFrame({"token": order, "new": ["_:" + names[token[2:]] for token in order.to_list()]})
     return tuple(

@@ -33,7 +33,7 @@ def differing(
 ) -> Iterator[tuple[int, TripleSet, TripleSet]]:
     """Yield the named graphs that differ, with the removed and the added triples."""
     for graph in dict.fromkeys([*before, *now]):
-        old, new = (each.get(graph, TripleSet.empty()) for each in (before, now))
+        old, new = (graphs.get(graph, TripleSet.empty()) for graphs in (before, now))
         if graph != NONE and old is not new:
             yield graph, old.minus(new), new.minus(old)
 
@@ -44,13 +44,13 @@ def changed(
     """Remove triples from graphs, then add others. A triple removed from the default graph is removed from all
     graphs."""
     nothing = TripleSet.empty()
-    made: dict[int, TripleSet] = {}
+    triples_by_graph: dict[int, TripleSet] = {}
     for graph in dict.fromkeys([*graphs, *more]):
         triples = graphs.get(graph, nothing).minus(less.get(NONE, nothing))
         if graph != NONE:
             triples = triples.minus(less.get(graph, nothing))
-        made[graph] = triples.plus(more.get(graph, nothing))
-    return {graph: triples for graph, triples in made.items() if len(triples)}
+        triples_by_graph[graph] = triples.plus(more.get(graph, nothing))
+    return {graph: triples for graph, triples in triples_by_graph.items() if len(triples)}
 
 
 def graph_contains(line: str, terms: Terms, graphs: Mapping[int, TripleSet], every: TripleSet) -> bool:

@@ -74,17 +74,17 @@ def observations(text: bytes, format: str, shapes: Sequence[NodeShape]) -> Itera
         for number, shape in enumerate(shapes)
         if ObservedTerm(shape.type, "iri") in properties.get(RDF_TYPE, ()) or shape.key[0] in properties
     ]
-    yield from sorted(mistakes + wanted, key=lambda found: found.line)
+    yield from sorted(mistakes + wanted, key=lambda observation: observation.line)
 
 
 def _along(
     nodes_by_name: dict[str, dict[str, list[ObservedTerm]]], node: str, path: PropertyPath
 ) -> Iterable[ObservedTerm]:
-    found = nodes_by_name[node].get(path[0], [])
+    ends = nodes_by_name[node].get(path[0], [])
     for step in path[1:]:
-        nodes = [f"<{one.text}>" if one.kind == "iri" else f"_:{one.text}" for one in found if one.kind != "literal"]
-        found = [end for node in nodes for end in nodes_by_name.get(node, {}).get(step, ())]
-    return found
+        nodes = [f"<{end.text}>" if end.kind == "iri" else f"_:{end.text}" for end in ends if end.kind != "literal"]
+        ends = [end for node in nodes for end in nodes_by_name.get(node, {}).get(step, ())]
+    return ends
 
 
 def _quads(text: bytes, format: str, mistakes: list[Observation | InvalidLine]) -> Iterator[ox.Quad]:
@@ -132,12 +132,12 @@ def _term(value: ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple) -> Observ
 
 def _lines(text: bytes) -> dict[str, int]:
     """Return the number of the line in which each subject first appears."""
-    found: dict[str, int] = {}
+    line_numbers: dict[str, int] = {}
     for number, line in enumerate(text.split(b"\n"), 1):
         words = line.split(None, 1)
         if words:
-            found.setdefault(words[0].decode("utf-8", "replace"), number)
-    return found
+            line_numbers.setdefault(words[0].decode("utf-8", "replace"), number)
+    return line_numbers
 
 
 def lines_of_json(text: bytes) -> bool:

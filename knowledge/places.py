@@ -41,10 +41,10 @@ def gazetteer(name: str | Path) -> Gazetteer:
     Raise CepError, with the line if a line is invalid.
     """
     if str(name) in PACKAGES:
-        found = _in_use.get(str(name))
-        if found is None:
-            found = _in_use[str(name)] = PACKAGES[str(name)]()
-        return found
+        used = _in_use.get(str(name))
+        if used is None:
+            used = _in_use[str(name)] = PACKAGES[str(name)]()
+        return used
     path = Path(name)
     if not path.exists():
         raise CepError(
@@ -70,7 +70,7 @@ def attributions(knowledge: Knowledge) -> list[str]:
     kind, dataset, rights = (terms.id_of(iri) for iri in (RDF_TYPE, DATASET, DCTERMS + "rights"))
     if NONE in (kind, dataset, rights):
         return []
-    found: set[str] = set()
+    texts: set[str] = set()
     for subject in triples.match(p=kind, o=dataset)[0]:
-        found.update(terms.texts(triples.match(s=int(subject), p=rights)[2]))
-    return sorted(found)
+        texts.update(terms.texts(triples.match(s=int(subject), p=rights)[2]))
+    return sorted(texts)

@@ -148,10 +148,10 @@ _sort = _compiled(_sort)
 
 
 def _within(
-    boxes: Any, points: Any, rows: Any, leaf: Any, asked: Any, squares: Any, start: Any, index: Any, found: Any
+    boxes: Any, points: Any, rows: Any, leaf: Any, asked: Any, squares: Any, start: Any, index: Any, rows_found: Any
 ) -> Any:
-    # Search around the places from `start` on, while the points fit into `index` and `found`. Return the first place
-    # that is left, and the number of points found.
+    # Search around the places from `start` on, while the points fit into `index` and `rows_found`. Return the first
+    # place that is left, and the number of points found.
     inner = boxes.shape[0] // 2
     stack = np.empty(64, np.int64)
     size = 0
@@ -166,17 +166,17 @@ def _within(
             for j in range((node - inner) * leaf, (node - inner + 1) * leaf):
                 dx, dy, dz = points[j, 0] - x, points[j, 1] - y, points[j, 2] - z
                 if dx * dx + dy * dy + dz * dz <= square:
-                    if size == found.shape[0]:
+                    if size == rows_found.shape[0]:
                         return i, first
                     index[size] = i
-                    found[size] = rows[j]
+                    rows_found[size] = rows[j]
                     size += 1
             node, top = _next_leaf(boxes, stack, top, x, y, z, square)
-        _sort(found, first, size)
+        _sort(rows_found, first, size)
         kept = first
         for j in range(first, size):
-            if j == first or found[j] != found[j - 1]:
-                found[kept] = found[j]
+            if j == first or rows_found[j] != rows_found[j - 1]:
+                rows_found[kept] = rows_found[j]
                 kept += 1
         size = kept
     return asked.shape[0], size

@@ -58,10 +58,10 @@ class Provenance:
         alike = lru_cache(None)(equal)
         for filters in (_filters(values, True), _filters(values, False)):
             query = f"SELECT * WHERE {{ {graph.text}\n {filters} }} LIMIT {MOST_SOLUTIONS}"
-            found = self.knowledge.store().query(query, prefixes=dict(graph.prefixes))
-            assert isinstance(found, ox.QuerySolutions), "a SELECT gives solutions"
-            names = [name.value for name in found.variables]
-            for solution in found:
+            matches = self.knowledge.store().query(query, prefixes=dict(graph.prefixes))
+            assert isinstance(matches, ox.QuerySolutions), "a SELECT gives solutions"
+            names = [name.value for name in matches.variables]
+            for solution in matches:
                 bound = {name: solution[name] for name in names if solution[name] is not None}
                 if all(name in bound and alike(bound[name], value) for name, value in values.items()):
                     return self._facts(list(_patterns(graph)), bound, dict(graph.prefixes))
@@ -73,36 +73,36 @@ class Provenance:
         knowledge, known = self.knowledge, dict(known)
         shown = {**self.prefixes, **prefixes}
         names = PrefixedNames(knowledge.terms, shown) if knowledge.closure is None else knowledge.closure.names(shown)
-        made: dict[str, Fact] = {}
+        facts: dict[str, Fact] = {}
         for pattern in patterns:
-            triple = self._triple([known.get(each) if isinstance(each, str) else _term(each) for each in pattern.slots])
+            triple = self._triple([known.get(slot) if isinstance(slot, str) else _term(slot) for slot in pattern.slots])
             if triple is None:
                 continue  # it belongs to an OPTIONAL or another branch
             for slot, id in zip(pattern.slots, triple):
                 if isinstance(slot, str):
                     known.setdefault(slot, knowledge.terms.term(id))
             text = names.triple(triple)
-            made[text] = self._fact(text, triple, names)
-            if len(made) == MOST:
+            facts[text] = self._fact(text, triple, names)
+            if len(facts) == MOST:
                 break
-        return list(made.values())
+        return list(facts.values())
 
     def _triple(self, pattern: Sequence[TermOrValue]) -> tuple[int, int, int] | None:
         """Return the first triple with these terms (None: any). A literal matches in any of its written forms."""
         terms, thing = self.knowledge.terms, pattern[2]
-        ids = [None if (node := _node(each)) is None else terms.id_of(node) for each in pattern]
+        ids = [None if (node := _node(term)) is None else terms.id_of(node) for term in pattern]
         if NONE in ids or any(pattern[i] is not None and ids[i] is None for i in (0, 1)):
             return None
-        found = np.stack(self.knowledge.closed.match(*ids), axis=1)
+        matched = np.stack(self.knowledge.closed.match(*ids), axis=1)
         if thing is not None and ids[2] is None:
-            same = found[found[:, 2] == terms.id_of(thing)] if isinstance(thing, ox.Literal) else found[:0]
+            same = matched[matched[:, 2] == terms.id_of(thing)] if isinstance(thing, ox.Literal) else matched[:0]
             if not len(same):
-                place = first_like(thing, [terms.term(id) for id in found[:MOST_SOLUTIONS, 2].tolist()])
-                same = found[:0] if place is None else found[place:]
-            found = same
-        if not len(found):
+                place = first_like(thing, [terms.term(id) for id in matched[:MOST_SOLUTIONS, 2].tolist()])
+                same = matched[:0] if place is None else matched[place:]
+            matched = same
+        if not len(matched):
             return None
-        subject, verb, object = found[0].tolist()
+        subject, verb, object = matched[0].tolist()
         return subject, verb, object
 
     def _fact(self, text: str, triple: tuple[int, int, int], names: PrefixedNames) -> Fact:
@@ -113,11 +113,11 @@ class Provenance:
         steps: dict[tuple[int, int, int], ProofStep] = {}
         waiting = [proof]
         while waiting:
-            one = waiting.pop(0)
-            if one.triple not in steps:
-                premises = tuple(self._terms(premise.triple) for premise in one.premises)
-                steps[one.triple] = ProofStep(self._terms(one.triple), one.rule, premises)
-                waiting += one.premises
+            step = waiting.pop(0)
+            if step.triple not in steps:
+                premises = tuple(self._terms(premise.triple) for premise in step.premises)
+                steps[step.triple] = ProofStep(self._terms(step.triple), step.rule, premises)
+                waiting += step.premises
         return Fact(text, lines, tuple(steps.values()))
 
     def _terms(self, triple: tuple[int, int, int]) -> Triple:
@@ -143,17 +143,17 @@ def _filters(values: Mapping[str, Value], numbers: bool) -> str:
 
     Times and durations get none. They are numbers here, and their terms in SPARQL may not equal these numbers.
     """
-    found = []
+    filters = []
     for name, value in values.items():
         if isinstance(value, Iri):
-            found += [] if value.startswith("_:") else [f"FILTER(?{name} = {ox.NamedNode(value)})"]
+            filters += [] if value.startswith("_:") else [f"FILTER(?{name} = {ox.NamedNode(value)})"]
         elif isinstance(value, str):
-            found.append(f"FILTER(STR(?{name}) = {ox.Literal(value)})")
+            filters.append(f"FILTER(STR(?{name}) = {ox.Literal(value)})")
         elif isinstance(value, bool):
-            found.append(f"FILTER(?{name} = {str(value).lower()})")
+            filters.append(f"FILTER(?{name} = {str(value).lower()})")
         elif numbers and value is not None:
-            found.append(f"FILTER(?{name} = {ox.Literal(value)})")
-    return " ".join(found)
+            filters.append(f"FILTER(?{name} = {ox.Literal(value)})")
+    return " ".join(filters)
 
 
 def _term(constant: ConstantTerm) -> Term:

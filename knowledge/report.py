@@ -47,13 +47,13 @@ class Stats:
 
 def prefixes(sources: Iterable[str]) -> dict[str, str]:
     """Return the prefixes that Turtle and TriG files declare at their beginning."""
-    found: dict[str, str] = {}
+    prefixes_by_name: dict[str, str] = {}
     for source in files(source for source in sources if not is_service(source)):
         path = Path(source)
         if path.suffix.lower() in (".ttl", ".trig") and path.is_file():
             with path.open(encoding="utf-8", errors="replace") as file:
-                found.update(_PREFIX.findall(file.read(_DECLARED)))
-    return found
+                prefixes_by_name.update(_PREFIX.findall(file.read(_DECLARED)))
+    return prefixes_by_name
 
 
 def knowledge_stats(knowledge: Knowledge, prefixes: Mapping[str, str]) -> Stats:
@@ -62,7 +62,7 @@ def knowledge_stats(knowledge: Knowledge, prefixes: Mapping[str, str]) -> Stats:
     closed, asserted = knowledge.closed, knowledge.asserted
     kind = knowledge.terms.id_of(RDF_TYPE)
     nothing = TripleSet.empty().columns
-    types, asserted_types = (each.match(p=kind) if kind != NONE else nothing for each in (closed, asserted))
+    types, asserted_types = (triples.match(p=kind) if kind != NONE else nothing for triples in (closed, asserted))
     used = np.unique(np.concatenate(closed.columns))
     return Stats(
         len(asserted),
@@ -91,8 +91,8 @@ def proof_lines(knowledge: Knowledge, triple: str, prefixes: Mapping[str, str]) 
     Raise CepError if the text is not a triple, or the triple is neither asserted nor inferred.
     """
     names = PrefixedNames(knowledge.terms, prefixes) if knowledge.closure is None else knowledge.closure.names(prefixes)
-    found = _triple(triple, names.prefixes)
-    ids = [knowledge.terms.id_of(term) for term in (found.subject, found.predicate, found.object)]
+    parsed = _triple(triple, names.prefixes)
+    ids = [knowledge.terms.id_of(term) for term in (parsed.subject, parsed.predicate, parsed.object)]
     if knowledge.closure is None or NONE in ids:
         if NONE in ids or not len(knowledge.asserted.match(*ids)[0]):
             raise _unknown(triple, knowledge)
@@ -113,7 +113,7 @@ def _triple(text: str, prefixes: Mapping[str, str]) -> ox.Triple:
     body = text.strip().removesuffix(".")
     hint = "a triple is written as in Turtle: `ex:gale a ex:Storm`; `--prefix ex=http://...` declares a prefix"
     try:
-        found: list[ox.Triple] = [quad.triple for quad in ox.parse(f"{declared}{body} .", ox.RdfFormat.TURTLE)]
+        triples: list[ox.Triple] = [quad.triple for quad in ox.parse(f"{declared}{body} .", ox.RdfFormat.TURTLE)]
     except SyntaxError as error:
         column = max(1, error.offset or 1)
         reason = re.sub(r"^Parser error .*?: ", "", error.msg)
@@ -124,6 +124,6 @@ def _triple(text: str, prefixes: Mapping[str, str]) -> ox.Triple:
             hint,
             "option",
         ) from None
-    if len(found) != 1:
-        raise CepError(f"expected one triple, found {len(found)}", hint=hint, code="option")
-    return found[0]
+    if len(triples) != 1:
+        raise CepError(f"expected one triple, found {len(triples)}", hint=hint, code="option")
+    return triples[0]

@@ -28,14 +28,14 @@ def text(knowledge: Knowledge, sparql: str, prefixes: Mapping[str, str], format:
 
     Raise CepError if the query is invalid, or its result is not a table and the format is not `text`.
     """
-    found = knowledge.found(sparql, prefixes, name)
-    if not isinstance(found, ox.QuerySolutions):
+    results = knowledge.found(sparql, prefixes, name)
+    if not isinstance(results, ox.QuerySolutions):
         if format != "text":
             message = f"the answer is not a table, so there is no {format} of it"
             raise CepError(message, hint="leave `--format` away", code="option")
-        return ("yes" if found else "no") if isinstance(found, ox.QueryBoolean) else _turtle(found, prefixes)
-    variables = [variable.value for variable in found.variables]
-    rows: ResultRows = [[solution[name] for name in variables] for solution in found]
+        return ("yes" if results else "no") if isinstance(results, ox.QueryBoolean) else _turtle(results, prefixes)
+    variables = [variable.value for variable in results.variables]
+    rows: ResultRows = [[solution[name] for name in variables] for solution in results]
     if not has_order_by(sparql):
         rows.sort(key=lambda row: [_rank(term) for term in row])
     return FORMATS[format](variables, rows, prefixes)
@@ -54,9 +54,9 @@ def _turtle(triples: ox.QueryTriples, prefixes: Mapping[str, str]) -> str:
     every = sorted(triples, key=str)
     written = "".join(f"{triple.subject} {triple.predicate} {triple.object}\n" for triple in every)
     used = {name: iri for name, iri in prefixes.items() if name and f"<{iri}" in written}
-    made = ox.serialize(every, format=ox.RdfFormat.TURTLE, prefixes=used)
-    assert made is not None, "without an output the text is given"
-    lines = made.decode().splitlines()
+    turtle = ox.serialize(every, format=ox.RdfFormat.TURTLE, prefixes=used)
+    assert turtle is not None, "without an output the text is given"
+    lines = turtle.decode().splitlines()
     named = sorted(line for line in lines if line.startswith("@prefix"))  # their order varies
     return "\n".join([*named, *lines[len(named) :]])
 
@@ -107,12 +107,12 @@ def _binding(term: ResultTerm) -> dict[str, Any]:
     if not isinstance(term, ox.Literal):
         kind = "uri" if isinstance(term, ox.NamedNode) else "bnode"
         return {"type": kind, "value": _text(term).removeprefix("_:")}
-    made: dict[str, Any] = {"type": "literal", "value": term.value}
+    binding: dict[str, Any] = {"type": "literal", "value": term.value}
     if term.language:
-        made["xml:lang"] = term.language
+        binding["xml:lang"] = term.language
     elif term.datatype.value != XSD + "string":
-        made["datatype"] = term.datatype.value
-    return made
+        binding["datatype"] = term.datatype.value
+    return binding
 
 
 FORMATS: Mapping[str, Callable[[Sequence[str], ResultRows, Mapping[str, str]], str]] = {

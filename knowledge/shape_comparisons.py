@@ -25,9 +25,9 @@ _NAMES = {XSD.string: "a string", XSD.boolean: "a boolean", XSD.date: "a date", 
 _DURATIONS = (XSD.duration, XSD.dayTimeDuration, XSD.yearMonthDuration)
 
 
-def without_order(one: Node, other: Node) -> str | None:
+def without_order(node: Node, other: Node) -> str | None:
     """Explain why two values cannot be compared; None if they can."""
-    (name, ordered), (other_name, _) = _kind(one), _kind(other)
+    (name, ordered), (other_name, _) = _kind(node), _kind(other)
     if name != other_name:
         return f"{name} and {other_name} cannot be compared"
     return None if ordered else f"{name} has no order"
@@ -52,11 +52,11 @@ def _kind(node: Node) -> tuple[str, bool]:
     return (_NAMES[datatype], True) if datatype in _NAMES else (f"a {local}", False)
 
 
-def _compared(one: Literal, other: Literal) -> int:
+def _compared(literal: Literal, other: Literal) -> int:
     """Compare literals as pyshacl does. Raise TypeError if they have no order, so that the value does not conform."""
-    if (reason := without_order(one, other)) is not None:
+    if (reason := without_order(literal, other)) is not None:
         raise TypeError(reason)
-    return int(compare_literal(one, other))  # type: ignore[no-untyped-call]
+    return int(compare_literal(literal, other))  # type: ignore[no-untyped-call]
 
 
 def _pairs(original: Callable[..., tuple[bool, list[Any]]]) -> Callable[..., tuple[bool, list[Any]]]:

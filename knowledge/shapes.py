@@ -54,10 +54,10 @@ class ValidationResult:
     place: str = ""
 
     def __str__(self) -> str:
-        found = f": found {', '.join(self.values)}" if self.values else ""
+        values_text = f": found {', '.join(self.values)}" if self.values else ""
         where = f"{self.place}: " if self.place else ""
         where += "warning: " if self.warning else ""
-        return f"{where}{self.focus}: {self.reason}" + (f" ({self.path}{found})" if self.path else found)
+        return f"{where}{self.focus}: {self.reason}" + (f" ({self.path}{values_text})" if self.path else values_text)
 
 
 def validate(data: Knowledge | Graph, shapes: Path = STATIONS) -> list[ValidationResult]:
@@ -90,20 +90,20 @@ def undescribed_properties(data: Knowledge) -> list[ValidationResult]:
     ids = data.terms.id_of(OBSERVES)
     asserted = data.asserted
     observed = np.unique(asserted.match(p=ids)[2]) if ids != NONE else np.empty(0, np.int64)
-    undescribed = [each for each in observed.tolist() if not asserted.count(s=each)]
+    undescribed = [candidate for candidate in observed.tolist() if not asserted.count(s=candidate)]
     kind = data.terms.id_of(URIRef(SOSA + "ObservableProperty"))
     defined = (
         np.unique(asserted.match(p=data.terms.id_of(RDF.type), o=kind)[0]) if kind != NONE else np.empty(0, np.int64)
     )
-    names = [str(data.terms.term(int(each))) for each in defined]
+    names = [str(data.terms.term(int(known_id))) for known_id in defined]
     if not undescribed:
         return []
     if not names and len(undescribed) == len(observed):
         reason = "nothing is known of what sensors observe: the ontology that defines it is knowledge as well"
         return [ValidationResult("sosa:observes", "", (), reason, True)]
     problems = []
-    for each in undescribed:
-        name = str(data.terms.term(each))
+    for predicate in undescribed:
+        name = str(data.terms.term(predicate))
         near = nearest(name, names, SURE)
         suggestion = f", did you mean {near}?" if near else ""
         problems.append(ValidationResult(name, "", (), f"sensors observe it, and nobody defines it{suggestion}", True))
@@ -118,8 +118,8 @@ def with_files(problems: Sequence[ValidationResult], names: Sequence[str]) -> li
         path = at(file)
         if rdf_format(path) is None or not wanted - places.keys():
             continue
-        found, prefixes = subjects(path, wanted - places.keys())
-        places |= {focus: f"{path}{_line(path, focus, prefixes)}" for focus in found}
+        subject_iris, prefixes = subjects(path, wanted - places.keys())
+        places |= {focus: f"{path}{_line(path, focus, prefixes)}" for focus in subject_iris}
     return [replace(problem, place=places.get(problem.focus, "")) for problem in problems]
 
 
@@ -159,13 +159,13 @@ def _refused(path: Path, reason: str) -> CepError:
 
 
 def _problems(report: Graph, data: Graph, shapes: Graph) -> list[ValidationResult]:
-    found: set[ValidationResult] = set()
+    problems: set[ValidationResult] = set()
     for result in report.objects(None, SH.result):
         focus, path = report.value(result, SH.focusNode), report.value(result, SH.resultPath)
         values = list(report.objects(result, SH.value))
         if not values and focus is not None and path is not None:
             values = _at(focus, path, report, data)
-        found.add(
+        problems.add(
             ValidationResult(
                 "" if focus is None else focus.n3(),
                 "" if path is None else _path(path, report, shapes),
@@ -174,24 +174,24 @@ def _problems(report: Graph, data: Graph, shapes: Graph) -> list[ValidationResul
                 report.value(result, SH.resultSeverity) in (SH.Warning, SH.Info),
             )
         )
-    return sorted(found)
+    return sorted(problems)
 
 
 def _reason(result: Node, report: Graph, shapes: Graph, data: Graph) -> str:
     """Return the message of the shape or its query, or else the violated parameter, and why a comparison fails."""
     shape, component = report.value(result, SH.sourceShape), report.value(result, SH.sourceConstraintComponent)
     query = report.value(result, SH.sourceConstraint)
-    if shape is None or any(shapes.value(each, SH.message) is not None for each in (shape, query)):
+    if shape is None or any(shapes.value(node, SH.message) is not None for node in (shape, query)):
         return str(report.value(result, SH.resultMessage))
     name = str(component).removeprefix(str(SH)).removesuffix("ConstraintComponent")
     parameter = SH.sparql if name == "SPARQL" else URIRef(f"{SH}{name[:1].lower()}{name[1:]}")
     wanted = shapes.value(shape, parameter)
     value = "" if wanted is None or isinstance(wanted, BNode) else " " + _name(wanted, shapes)
     reason = f"it does not fit {_name(parameter, shapes)}{value}"
-    found, focus = report.value(result, SH.value), report.value(result, SH.focusNode)
+    focus_value, focus = report.value(result, SH.value), report.value(result, SH.focusNode)
     others = [wanted] if parameter in RANGES else data.objects(focus, wanted) if parameter in PAIRS else ()
-    why = (without_order(found, each) for each in others if found is not None and each is not None)
-    return ": ".join([reason, *sorted({each for each in why if each is not None})])
+    why = (without_order(focus_value, other) for other in others if focus_value is not None and other is not None)
+    return ": ".join([reason, *sorted({reason_text for reason_text in why if reason_text is not None})])
 
 
 def _at(focus: Node, path: Node, report: Graph, data: Graph) -> list[Node]:
@@ -208,7 +208,7 @@ def _path(path: Node, report: Graph, shapes: Graph) -> str:
         return _name(path, shapes)
     several = report.value(path, SH.alternativePath)
     if several is not None:
-        return " | ".join(_path(one, report, shapes) for one in Collection(report, several))
+        return " | ".join(_path(choice, report, shapes) for choice in Collection(report, several))
     inverse = report.value(path, SH.inversePath)
     if inverse is not None:
         return "^" + _path(inverse, report, shapes)
@@ -216,7 +216,7 @@ def _path(path: Node, report: Graph, shapes: Graph) -> str:
         step = report.value(path, repeated)
         if step is not None:
             return _path(step, report, shapes) + sign
-    return " / ".join(_path(one, report, shapes) for one in Collection(report, path))
+    return " / ".join(_path(part, report, shapes) for part in Collection(report, path))
 
 
 def _name(node: Node, shapes: Graph) -> str:

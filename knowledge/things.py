@@ -52,7 +52,7 @@ def _thing(base: str, thing: Entity, sensors: Set[ox.NamedNode]) -> Iterator[Tri
         if isinstance(value, (str, bool, int)) or (isinstance(value, float) and isfinite(value)):
             yield node, _iri(f"{OWN}thing/{quote(name, safe='')}"), _literal(value)
     point: tuple[str, str] | None = None
-    for location in sorted(_list(thing.get("Locations")), key=lambda each: str(each["@iot.id"])):
+    for location in sorted(_list(thing.get("Locations")), key=lambda entity: str(entity["@iot.id"])):
         place = _node(base, "Locations", location)
         yield node, _iri(GEO + "hasGeometry"), place
         yield from _named(place, GEO + "Geometry", location)
@@ -87,7 +87,7 @@ def _multiple(base: str, stream: Entity) -> Iterator[Triple]:
         yield node, _iri(DCTERMS + "hasPart"), part
         yield part, _iri(RDF_TYPE), _iri(SOSA + "ObservationCollection")
         yield part, _iri(SCHEMA[1] + "position"), _literal(place)
-        both = (each[place] if place < len(each) else None for each in (units, properties))
+        both = (members[place] if place < len(members) else None for members in (units, properties))
         yield from _measured(base, part, stream, *both)
 
 
@@ -100,11 +100,11 @@ def _measured(base: str, node: ox.NamedNode, stream: Entity, unit: object, prope
         yield node, _iri(QUDT + "hasUnit"), _iri(unit["definition"])
     if thing := _members(stream.get("Thing")):
         yield node, _iri(SOSA + "hasFeatureOfInterest"), _node(base, "Things", thing)
-    for name, kind, word, found in (
+    for name, kind, word, description in (
         ("Sensors", "Sensor", "madeBySensor", stream.get("Sensor")),
         ("ObservedProperties", "ObservableProperty", "observedProperty", property),
     ):
-        if not (other := _members(found)):
+        if not (other := _members(description)):
             continue
         place = _node(base, name, other)
         yield node, _iri(SOSA + word), place
@@ -160,16 +160,16 @@ def _wkt(place: Entity) -> str | None:
     return f"{kind.upper()} {text if text.startswith('(') else f'({text})'}"
 
 
-def _numbers(found: Any) -> str:
+def _numbers(coordinates: Any) -> str:
     """Write coordinates as text. Raise ValueError or IndexError if they are not coordinates."""
-    if not isinstance(found, list):
+    if not isinstance(coordinates, list):
         raise ValueError
-    if isinstance(found[0], (int, float)):
-        long, lat = float(found[0]), float(found[1])
+    if isinstance(coordinates[0], (int, float)):
+        long, lat = float(coordinates[0]), float(coordinates[1])
         if not (abs(long) <= 180 and abs(lat) <= 90):
             raise ValueError("not of WGS 84, as GeoJSON has it")
         return f"{long!r} {lat!r}"
-    return f"({', '.join(_numbers(each) for each in found)})"
+    return f"({', '.join(_numbers(part) for part in coordinates)})"
 
 
 def _node(base: str, name: str, entity: Entity) -> ox.NamedNode:
@@ -179,9 +179,9 @@ def _node(base: str, name: str, entity: Entity) -> ox.NamedNode:
     return _iri(f"{base}/{name}({text})")
 
 
-def _is_iri(found: object) -> bool:
+def _is_iri(text: object) -> bool:
     try:
-        return isinstance(found, str) and urlsplit(found).scheme in ("http", "https", "urn") and bool(_iri(found))
+        return isinstance(text, str) and urlsplit(text).scheme in ("http", "https", "urn") and bool(_iri(text))
     except ValueError:
         return False
 
@@ -196,9 +196,9 @@ def _literal(value: str | bool | int | float) -> ox.Literal:
     return ox.Literal(value)
 
 
-def _members(found: object) -> Mapping[str, Any]:
-    return found if isinstance(found, dict) else {}
+def _members(entity: object) -> Mapping[str, Any]:
+    return entity if isinstance(entity, dict) else {}
 
 
-def _list(found: object) -> list[Entity]:
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+def _list(entities: object) -> list[Entity]:
+    return [entity for entity in entities if isinstance(entity, dict)] if isinstance(entities, list) else []

@@ -89,11 +89,11 @@ def _of_triples(pattern: Triples, knowledge: Knowledge, source: Source, schemas:
 
 def _names(text: str, prefixes: Mapping[str, str]) -> Iterator[tuple[SparqlToken, str]]:
     """Yield the IRIs that an answer needs, in order. IRIs of functions and datatypes are left out."""
-    found = tokens(text)
-    after = dict(zip(found, [*(token.text for token in found[1:]), ""]))
-    before = dict(zip(found[1:], (token.text for token in found)))
+    words = tokens(text)
+    after = dict(zip(words, [*(token.text for token in words[1:]), ""]))
+    before = dict(zip(words[1:], (token.text for token in words)))
     needed = [part for part in elements(text) if part.kind in _NEEDED]
-    for token in found:
+    for token in words:
         if token.kind not in ("iri", "name") or after[token] == "(" or before.get(token) == "^^":
             continue
         if any(part.start <= token.start < part.end for part in needed):
@@ -135,13 +135,13 @@ def _of_event(iri: str, schemas: Mapping[str, Schema] | None) -> str | None:
     if schemas is None:
         return f"events are not knowledge; {served}" if _EVENT.match(iri) else None
     for name, schema in schemas.items():
-        of_attribute = next((each.name for each in schema.attributes if each.iri == iri), None)
+        of_attribute = next((attribute.name for attribute in schema.attributes if attribute.iri == iri), None)
         words = unquote(iri.removeprefix(OWN)).split("/") if _EVENT.match(iri) else []
         if of_attribute is None and words[:2] == ["attribute", name]:
             of_attribute = words[-1]
         if of_attribute is not None or iri == schema.iri or words == ["type", name]:
             what = f"the attribute `{of_attribute}` of `{name}`" if of_attribute else f"the class of `{name}`"
-            shown = ", ".join("_" if each.name != of_attribute else "X" for each in schema.attributes)
+            shown = ", ".join("_" if attribute.name != of_attribute else "X" for attribute in schema.attributes)
             return f"this is {what}, and braces see knowledge only: name it in the pattern: `{name}({shown})`"
     return f"events are not knowledge, which is all that braces see; {served}" if _EVENT.match(iri) else None
 
@@ -176,8 +176,8 @@ def _nearest(iri: str, knowledge: Knowledge) -> str | None:
 
 
 def _split(iri: str) -> tuple[str, str]:
-    at = max(iri.rfind("#"), iri.rfind("/"), iri.rfind(":")) + 1
-    return iri[:at], iri[at:]
+    cut = max(iri.rfind("#"), iri.rfind("/"), iri.rfind(":")) + 1
+    return iri[:cut], iri[cut:]
 
 
 def _empty(graph: Graph, knowledge: Knowledge) -> Iterator[tuple[int, int]]:

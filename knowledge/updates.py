@@ -135,19 +135,19 @@ class Graphs:
         if begins is not None and ends is not None and ends <= begins:
             hint = "its `prov:invalidatedAtTime` is to be later than its `prov:generatedAtTime`"
             raise self._refused(f"the graph {name} ends when it begins or before", hint)
-        graph.fresh, made = [], []
+        graph.fresh, updates = [], []
         if begins is None:
             if fresh:
                 assert ends is not None, "a graph has a time"
-                made.append(Update(ends, [], [quad.triple for quad in fresh], self.file, graph.line))
-            return made
+                updates.append(Update(ends, [], [quad.triple for quad in fresh], self.file, graph.line))
+            return updates
         if fresh:
-            made.append(Update(begins, fresh, [], self.file, graph.line))
+            updates.append(Update(begins, fresh, [], self.file, graph.line))
             graph.brought |= dict.fromkeys(fresh)
         if ends is not None and graph.brought:
-            made.append(Update(ends, [], list(graph.brought), self.file, graph.line))
+            updates.append(Update(ends, [], list(graph.brought), self.file, graph.line))
             graph.brought = {}
-        return made
+        return updates
 
     def _time(self, quad: ox.Quad) -> int:
         text = quad.object.value if isinstance(quad.object, ox.Literal) else ""
@@ -196,4 +196,4 @@ def _updates(path: Path | str) -> Iterator[Update]:
 
 def _intended_name(word: str) -> str | None:
     """Return the time property that a misspelt name, without its prefix, surely means; None if it is not certain."""
-    return nearest(word.removeprefix(PROV), [each.removeprefix(PROV) for each in (FROM, UNTIL)], SURE)
+    return nearest(word.removeprefix(PROV), [name.removeprefix(PROV) for name in (FROM, UNTIL)], SURE)

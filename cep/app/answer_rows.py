@@ -29,9 +29,9 @@ class AnswerRows:
     """
 
     def __init__(self, schemas: Mapping[str, Schema], mode: str, every: str | None, tick: int) -> None:
-        self.schemas = {name: each for name, each in schemas.items() if each.fluent is not None}
+        self.schemas = {name: schema for name, schema in schemas.items() if schema.fluent is not None}
         self.mode, self.tick = mode, tick
-        told = {name: replace(each, fluent=None, point=True) for name, each in self.schemas.items()}
+        told = {name: replace(schema, fluent=None, point=True) for name, schema in self.schemas.items()}
         self.outputs = {**schemas, **told}
         self.every = every
         self._width = tick
@@ -47,8 +47,8 @@ class AnswerRows:
     def see(self, tables: Frames) -> None:
         """Record the ticks at which input has arrived."""
         times = [table["time" if "time" in table.columns else "start"].drop_nulls() for table in tables.values()]
-        found = np.concatenate([each.cast(pl.Int64).to_numpy() for each in times] or [self._signals[:0]])
-        ticks = np.unique(found // self.tick * self.tick)
+        signals = np.concatenate([time.cast(pl.Int64).to_numpy() for time in times] or [self._signals[:0]])
+        ticks = np.unique(signals // self.tick * self.tick)
         if len(ticks):
             self._first = int(ticks[0]) if self._first is None else min(self._first, int(ticks[0]))
             self._signals = np.union1d(self._signals, ticks)
@@ -61,30 +61,30 @@ class AnswerRows:
         changes = {name: table for name, table in changes.items() if name in self.schemas}
         end = int(self._signals[-1]) if len(self._signals) else self._done
         known = end if watermark >= END_OF_TIME else (watermark - late) // self.tick * self.tick
-        at = self._times(max(self._done + 1, self._first), known, changes)
-        found = events
+        instants = self._times(max(self._done + 1, self._first), known, changes)
+        tables = events
         for name in self.schemas:
-            rows = self._rows(name, changes.get(name), at)
+            rows = self._rows(name, changes.get(name), instants)
             if rows is not None and rows.height:
-                found[name] = rows
+                tables[name] = rows
         self._done = max(self._done, known)
         self._signals = self._signals[self._signals >= known]
-        return found
+        return tables
 
     def _times(self, after: int, until: int, changes: Frames) -> Ints:
         """Return the times at which answers are written."""
         if self.every == SIGNAL:
             return self._signals[(self._signals >= after) & (self._signals <= until)]
         if self.every == CHANGE:
-            found = [each["time"].drop_nulls().to_numpy() for each in changes.values()]
-            times = np.unique(np.concatenate([*found, self._signals[:0]]))
+            change_times = [change["time"].drop_nulls().to_numpy() for change in changes.values()]
+            times = np.unique(np.concatenate([*change_times, self._signals[:0]]))
             return times[(times >= after) & (times <= until)]
         first = -(-after // self._width) * self._width
         return np.arange(first, until + 1, self._width)
 
-    def _rows(self, name: str, changes: pl.DataFrame | None, at: Ints) -> pl.DataFrame | None:
+    def _rows(self, name: str, changes: pl.DataFrame | None, instants: Ints) -> pl.DataFrame | None:
         """Return the rows of a fluent that hold, or begin to hold, at these times."""
-        names = [each.name for each in self.schemas[name].attributes]
+        names = [attribute.name for attribute in self.schemas[name].attributes]
         held = self._open.get(name)
         if changes is not None:
             began = pl.col("time").fill_null(BEGINNING)
@@ -97,18 +97,18 @@ class AnswerRows:
             self._open[name] = held.filter(pl.col(_UNTIL).is_null()).drop(_UNTIL)
         elif held is not None:
             held = held.with_columns(pl.lit(None, pl.Int64).alias(_UNTIL))
-        if held is None or not held.height or not len(at):
+        if held is None or not held.height or not len(instants):
             return None
         since, until = held[_SINCE].to_numpy(), held[_UNTIL].fill_null(END_OF_TIME).to_numpy()
-        first = np.searchsorted(at, since)
-        last = np.searchsorted(at, until)
+        first = np.searchsorted(instants, since)
+        last = np.searchsorted(instants, until)
         if self.mode == NEW:
-            begun = (first < len(at)) & (first < last)
-            begun[begun] = at[first[begun]] == since[begun]
+            begun = (first < len(instants)) & (first < last)
+            begun[begun] = instants[first[begun]] == since[begun]
             last = np.where(begun, first + 1, first)
         counts = last - first
         ends_at = np.cumsum(counts)
-        times = at[np.repeat(first - ends_at + counts, counts) + np.arange(int(ends_at[-1]))]
+        times = instants[np.repeat(first - ends_at + counts, counts) + np.arange(int(ends_at[-1]))]
         rows = held[np.repeat(np.arange(held.height), counts)].select(names)
         time = pl.Series("start", times)
         return pl.DataFrame([time, time.alias("end"), *rows.get_columns()])
@@ -117,5 +117,5 @@ class AnswerRows:
 def _turn(names: Iterable[str]) -> pl.Expr:
     """Return an expression that counts, for each row, the earlier rows with equal values."""
     names = list(names)
-    each = pl.int_range(pl.len())
-    return (each.over(names) if names else each).alias(_TURN)
+    numbers = pl.int_range(pl.len())
+    return (numbers.over(names) if names else numbers).alias(_TURN)

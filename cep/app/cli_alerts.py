@@ -91,12 +91,12 @@ class Connection:
 
     def verdicts(self) -> list[dict[str, Any]]:
         """Return all closed alerts, sorted by the time of their last change."""
-        found: list[dict[str, Any]] = []
+        closed: list[dict[str, Any]] = []
         before = ""
         while page := self.ask("GET", f"alerts/verdicts?limit=1000{before}"):
-            found += page
+            closed += page
             before = f"&before={page[-1]['number']}"
-        return found[::-1]
+        return closed[::-1]
 
     def silence(self, begin: str) -> str:
         """Return the id of the silence whose id begins with `begin`. Raises CepError if there is none, or several."""
@@ -255,9 +255,9 @@ def list_(options: ListOptions) -> None:
     if options.assignee is not None:
         fields.append(("assignee", options.assignee))
     every = options.to.ask("GET", f"alerts?{urlencode([*fields, ('limit', str(_MOST))])}")
-    every.sort(key=lambda each: each["number"], reverse=True)
-    every.sort(key=lambda each: each["start"], reverse=True)
-    every.sort(key=lambda each: SEVERITIES.index(each["severity"]))
+    every.sort(key=lambda change: change["number"], reverse=True)
+    every.sort(key=lambda alert: alert["start"], reverse=True)
+    every.sort(key=lambda alert: SEVERITIES.index(alert["severity"]))
     alerts = every[: options.limit]
     nothing = "no alert matches" if fields else "no alerts are open"
     say(_json(alerts) if options.json else _alerts(alerts, nothing))
@@ -382,20 +382,20 @@ def silences(options: SilencesOptions) -> None:
     \b
       cep alerts silences --all
     """
-    found = [
+    listed = [
         silence
         for silence in options.to.ask("GET", "silences")
         if options.all or silence["status"]["state"] != "expired"
     ]
     if options.json:
-        say(_json(found))
+        say(_json(listed))
         return
     rows = [
         (
-            each["id"][:_FIRST], each["status"]["state"], _short(each["startsAt"]), _short(each["endsAt"]),
-            each["createdBy"], f"{_matchers(each['matchers'])} {each['comment']}",
+            silence["id"][:_FIRST], silence["status"]["state"], _short(silence["startsAt"]), _short(silence["endsAt"]),
+            silence["createdBy"], f"{_matchers(silence['matchers'])} {silence['comment']}",
         )
-        for each in found
+        for silence in listed
     ]  # fmt: skip
     say(_table(("id", "state", "from", "until", "by", "what"), rows, "nothing is silenced"))
 
@@ -423,26 +423,32 @@ def verdicts(options: VerdictsOptions) -> None:
 
     `cep backtest --labels server:http://host:8000` reads them directly.
     """
-    found = [
+    closed = [
         alert
         for alert in options.to.verdicts()
         if (options.all or alert["verdict"] == "true") and (not options.name or alert["name"] in options.name)
     ]
     if options.json:
-        say(_json(found))
+        say(_json(closed))
         return
-    keys = sorted({name for each in found for name in each["key"]})
+    keys = sorted({name for verdict in closed for name in verdict["key"]})
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(["start", "end", *keys, "alert", *(["verdict"] if options.all else [])])
-    for each in found:
-        cells = ["" if each["key"].get(name) is None else each["key"][name] for name in keys]
+    for verdict in closed:
+        cells = ["" if verdict["key"].get(name) is None else verdict["key"][name] for name in keys]
         rows.writerow(
-            [each["start"], label_end(each), *cells, each["name"], *([each["verdict"]] if options.all else [])]
+            [
+                verdict["start"],
+                label_end(verdict),
+                *cells,
+                verdict["name"],
+                *([verdict["verdict"]] if options.all else []),
+            ]
         )
     say(text.getvalue().rstrip("\n"))
-    if len({tuple(each["key"]) for each in found}) > 1:
-        names = sorted({each["name"] for each in found})
+    if len({tuple(verdict["key"]) for verdict in closed}) > 1:
+        names = sorted({verdict["name"] for verdict in closed})
         complain(
             "warning: these alerts have different keys, and an empty cell stands for every key: write a file for each "
             f"alert, with {', '.join(f'`--name {plain(name)}`' for name in names)}"
@@ -465,11 +471,11 @@ for _command, _name in (
 # --- what is printed ---
 
 
-def _one(what: str, begin: str, found: Sequence[str]) -> str:
-    if len(found) > 1:
-        hint = "more characters of: " + ", ".join(each[: len(begin) + 4] for each in found[:5])
-        raise CepError(f"{len(found)} {what}s have an id that begins with `{plain(begin)}`", hint=hint)
-    return found[0]
+def _one(what: str, begin: str, ids: Sequence[str]) -> str:
+    if len(ids) > 1:
+        hint = "more characters of: " + ", ".join(matching[: len(begin) + 4] for matching in ids[:5])
+        raise CepError(f"{len(ids)} {what}s have an id that begins with `{plain(begin)}`", hint=hint)
+    return ids[0]
 
 
 def _one_of(what: str, word: str, words: Sequence[str]) -> None:
@@ -493,8 +499,8 @@ def _minutes(span: str) -> str:
     return re.sub(r"(?<=\d)(\s*)m$", r"\1min", span.strip())
 
 
-def _json(found: object) -> str:
-    return json.dumps(found, indent=2, ensure_ascii=False)
+def _json(document: object) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False)
 
 
 def _short(time: str) -> str:
@@ -509,9 +515,11 @@ def _second(time: str) -> str:
     return f"{time[5:10]} {time[11:19]}"
 
 
-def _matchers(found: Iterable[dict[str, Any]]) -> str:
+def _matchers(matchers: Iterable[dict[str, Any]]) -> str:
     signs = {(True, False): "=", (True, True): "=~", (False, False): "!=", (False, True): "!~"}
-    return ",".join(f'{each["name"]}{signs[each["isEqual"], each["isRegex"]]}"{each["value"]}"' for each in found)
+    return ",".join(
+        f'{matcher["name"]}{signs[matcher["isEqual"], matcher["isRegex"]]}"{matcher["value"]}"' for matcher in matchers
+    )
 
 
 def _said(alert: dict[str, Any], what: str) -> None:
@@ -535,11 +543,13 @@ def _who(alert: dict[str, Any]) -> str:
     return ", ".join(words) or "-"
 
 
-def _alerts(found: Sequence[dict[str, Any]], nothing: str) -> str:
+def _alerts(alerts: Sequence[dict[str, Any]], nothing: str) -> str:
     rows = []
-    for each in found:
-        what = f"[{each['verdict']}] {each['title']}" if each["verdict"] else each["title"]
-        rows.append((each["alert"][:_FIRST], each["severity"], _state(each), _short(each["start"]), _who(each), what))
+    for alert in alerts:
+        what = f"[{alert['verdict']}] {alert['title']}" if alert["verdict"] else alert["title"]
+        rows.append(
+            (alert["alert"][:_FIRST], alert["severity"], _state(alert), _short(alert["start"]), _who(alert), what)
+        )
     return _table(("id", "severity", "state", "since UTC", "who", "what"), rows, nothing)
 
 
@@ -548,7 +558,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[object]], nothing: str) 
     if not rows:
         return nothing
     texts = [[plain(cell) for cell in row] for row in rows]
-    widths = [min(14, max(len(row[at]) for row in (head, *texts))) for at in range(len(head) - 1)]
+    widths = [min(14, max(len(row[place]) for row in (head, *texts))) for place in range(len(head) - 1)]
     last = max(16, WIDTH - sum(widths) - 2 * len(widths))
 
     def line(row: Sequence[str]) -> str:
@@ -577,17 +587,17 @@ def _shown(alert: dict[str, Any]) -> str:
     lines = [plain(alert["title"])]
     for name, value in facts:
         parts = wrap(plain(value), WIDTH - 16, break_long_words=False, break_on_hyphens=False)
-        lines += [f"  {name if not at else '':<14}{part}" for at, part in enumerate(parts)]
+        lines += [f"  {name if not number else '':<14}{part}" for number, part in enumerate(parts)]
     lines.append("")
     rows = []
-    for each in alert["changes"]:
-        said = f": {each['comment']}" if each["comment"] else ""
-        recorded, moment = _second(each["when"]) if each["when"] else "-", ""
-        if each["action"]:
-            more = {"assigned": f" to {each['assignee'] or 'nobody'}", "closed": f" as {each['verdict']}"}
-            what = f"{each['action']}{more.get(each['action'], '')} by {each['by']}{said}"
+    for change in alert["changes"]:
+        said = f": {change['comment']}" if change["comment"] else ""
+        recorded, moment = _second(change["when"]) if change["when"] else "-", ""
+        if change["action"]:
+            more = {"assigned": f" to {change['assignee'] or 'nobody'}", "closed": f" as {change['verdict']}"}
+            what = f"{change['action']}{more.get(change['action'], '')} by {change['by']}{said}"
         else:
-            moment, what = _second(each["time"]), f"{each['state']}, {each['severity']}"
+            moment, what = _second(change["time"]), f"{change['state']}, {change['severity']}"
         rows.append((recorded, moment, what))
     if alert["changes"] and alert["changes"][0]["revision"]:
         rows.insert(0, ("…", "", f"{alert['changes'][0]['revision']:,} earlier changes are not listed"))

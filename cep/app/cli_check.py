@@ -127,7 +127,7 @@ def check(options: CheckOptions) -> int:
             typer.echo(f"{path}: {note}", err=True)
         counts = (
             count(program.written.rules, "rule"),
-            *([count(sum(not each.hidden for each in program.alerts), "alert")] if program.alerts else []),
+            *([count(sum(not alert.hidden for alert in program.alerts), "alert")] if program.alerts else []),
             count(len(program.inputs.keys() | program.outputs.keys()), "event type"),
             count(0, "error"),
             count(len(warnings), "warning"),

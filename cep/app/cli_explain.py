@@ -183,8 +183,8 @@ def _explained(options: ExplainOptions, folder: Path) -> int:
     schemas = inputs_of(program.plan)
     local = downloaded(options.records.inputs, schemas, options.records.token_file, folder)
     unit = number_size(find(local.inputs, schemas, options.records.input_format), schemas)
-    at = (None, None) if question.at is None else interval(question.at, unit)
-    running = replace(options.evaluation.engine, remember=ALWAYS, corrected=True, start=at[0], until=at[1])
+    span = (None, None) if question.at is None else interval(question.at, unit)
+    running = replace(options.evaluation.engine, remember=ALWAYS, corrected=True, start=span[0], until=span[1])
     engine = Engine(program, running)
     back = None if question.back is None else duration(question.back, "--back")
     text = options.event_text
@@ -222,30 +222,30 @@ def _why(explainer: Explainer, asked: EventQuestion | None, options: ExplainOpti
     if asked is None:
         if gone := revised.withdrawn(explainer, options.event_text):
             return _gone(gone, options)
-        found = [by_id(explainer.engine, options.event_text)]
+        events = [by_id(explainer.engine, options.event_text)]
     else:
         memory = Memory(explainer.engine)
         every = asked.found(memory)
-        found = [one for one in every if not memory.is_input(one)]
-        if not found and (gone := revised.withdrawn(explainer, asked)):
+        events = [event for event in every if not memory.is_input(event)]
+        if not events and (gone := revised.withdrawn(explainer, asked)):
             return _gone(gone[: options.answer.events], options)
-        if not found:
+        if not events:
             hint = f"`--not '{options.event_text}' --at TIME` says why" if not every else "it was read, not derived"
-            at = "" if options.question.at is None else f" at {options.question.at}"
-            say(f"no event {options.event_text} was derived{at}; {hint}")
+            when = "" if options.question.at is None else f" at {options.question.at}"
+            say(f"no event {options.event_text} was derived{when}; {hint}")
             return 1
-    shown = found[-options.answer.events :][::-1]
+    shown = events[-options.answer.events :][::-1]
     since = None if options.question.at is None or asked is None else asked.since
-    trees = [explainer.why(one, options.answer.most, options.answer.depth, since) for one in shown]
+    trees = [explainer.why(event, options.answer.most, options.answer.depth, since) for event in shown]
     match options.answer.format:
         case "json":
             _say_json(trees)
         case "prov":
-            say("".join(provenance(each, explainer.engine) for each in trees).rstrip("\n"))
+            say("".join(provenance(tree, explainer.engine) for tree in trees).rstrip("\n"))
         case _:
-            texts = ["\n".join(tree(each)) for each in trees]
-            if len(found) > len(shown):
-                rest = count(len(found) - len(shown), "earlier event")
+            texts = ["\n".join(tree(answer)) for answer in trees]
+            if len(events) > len(shown):
+                rest = count(len(events) - len(shown), "earlier event")
                 texts.append(f"{rest} of this kind; `--at` and `--events` choose others")
             say("\n\n".join(texts))
     return 0
@@ -274,7 +274,7 @@ def _gone(gone: Sequence[dict[str, Any]], options: ExplainOptions) -> int:
     if options.answer.format == "json":
         _say_json(gone)
     else:
-        say("\n\n".join("\n".join(withdrawn(each)) for each in gone))
+        say("\n\n".join("\n".join(withdrawn(event)) for event in gone))
     return 1
 
 

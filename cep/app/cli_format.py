@@ -60,25 +60,25 @@ def fmt(options: FormatOptions) -> int:
     for path, text in texts.items():
         name = "<stdin>" if str(path) == _STDIN else str(path)
         try:
-            made = formatted(text, name, beside)
+            laid_out = formatted(text, name, beside)
         except CepError as error:
             refused = True
             complain(error)
             say(f"{name}: {count(len(error.errors) if isinstance(error, CepErrors) else 1, 'error')}, left as it is")
             continue
-        changed += made != text
+        changed += laid_out != text
         if options.diff:
-            before, after = text.splitlines(keepends=True), made.splitlines(keepends=True)
+            before, after = text.splitlines(keepends=True), laid_out.splitlines(keepends=True)
             lines = "".join(_whole(line) for line in unified_diff(before, after, name, f"{name}, formatted"))
             if lines:
                 say(lines.rstrip("\n"))
         elif options.check:
-            if made != text:
+            if laid_out != text:
                 say(f"{name}: the layout differs")
         elif str(path) == _STDIN:
-            say(made.removesuffix("\n"))
-        elif made != text:
-            _replace(path, made)
+            say(laid_out.removesuffix("\n"))
+        elif laid_out != text:
+            _replace(path, laid_out)
             say(f"{name}: formatted")
     if str(_STDIN) not in beside and not options.diff:
         does = "would be formatted" if options.check else "formatted"
@@ -90,23 +90,23 @@ def fmt(options: FormatOptions) -> int:
 
 def _texts(paths: tuple[Path, ...]) -> dict[Path, str]:
     """Read the named files, and all programs in the named folders."""
-    found: dict[Path, str] = {}
+    texts: dict[Path, str] = {}
     for path in paths:
         if str(path) == _STDIN:
             if len(paths) > 1:
                 raise refuse("`-` is standard input, and goes with no file", "name one or the other")
             try:
-                found[path] = sys.stdin.buffer.read().decode("utf-8-sig")
+                texts[path] = sys.stdin.buffer.read().decode("utf-8-sig")
             except UnicodeDecodeError:
                 raise refuse("standard input is not UTF-8 text") from None
         elif path.is_dir():
-            below = sorted(each for each in path.rglob("*.cep") if each.is_file())
+            below = sorted(file for file in path.rglob("*.cep") if file.is_file())
             if not below:
                 raise refuse(f"{path}: there is no `.cep` file in this folder", "name the programs")
-            found |= {each: text_of(each) for each in below}
+            texts |= {file: text_of(file) for file in below}
         else:
-            found[path] = text_of(path, "`cep fmt` lays out programs: `cep fmt rules.cep`")
-    return found
+            texts[path] = text_of(path, "`cep fmt` lays out programs: `cep fmt rules.cep`")
+    return texts
 
 
 def _whole(line: str) -> str:

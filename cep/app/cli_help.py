@@ -44,13 +44,13 @@ class Sectioned(TyperCommand):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         arguments: list[tuple[str, str]] = []
         sections: dict[str, list[tuple[str, str]]] = {}
-        for each in self.get_params(ctx):
-            if (record := each.get_help_record(ctx)) is None:
+        for param in self.get_params(ctx):
+            if (record := param.get_help_record(ctx)) is None:
                 continue
-            if each.param_type_name == "argument":
+            if param.param_type_name == "argument":
                 arguments.append((record[0].partition(" <")[0], record[1]))  # without its type
             else:
-                sections.setdefault(getattr(each, "rich_help_panel", None) or OTHER, []).append(record)
+                sections.setdefault(getattr(param, "rich_help_panel", None) or OTHER, []).append(record)
         if OTHER in sections:
             sections[OTHER] = sections.pop(OTHER)
         for title, rows in (("Arguments", arguments), *sections.items()):

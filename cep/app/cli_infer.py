@@ -107,25 +107,25 @@ def _print(file: Path, options: InferOptions) -> None:
         say(_written(inferred(sample, options.event or Path(stem).stem), sample))
 
 
-def _seen(made: Inferred, sample: RecordSample) -> str:
+def _seen(inferred: Inferred, sample: RecordSample) -> str:
     """Describe the sample, e.g. `from 2 records, 3 events` if the events are elements of a list in each record."""
     from cep.connectors.records.paths import EACH, path, source_of
 
     count = sample.count if sample.records is None else sample.records
     text = "from 1 record" if count == 1 else f"from {count:,} records"
-    times = (made.schema.time, made.schema.start, made.schema.end)
-    sources = [*map(source_of, made.schema.attributes), *(time for time in times if time is not None)]
+    times = (inferred.schema.time, inferred.schema.start, inferred.schema.end)
+    sources = [*map(source_of, inferred.schema.attributes), *(time for time in times if time is not None)]
     if sample.series is not None and any(EACH in path(source) for source in sources):
         events = "1 event" if sample.count == 1 else f"{sample.count:,} events"
         text += f", {events}: the elements of `{sample.series}`"
     return text
 
 
-def _written(made: Inferred, sample: RecordSample) -> str:
+def _written(inferred: Inferred, sample: RecordSample) -> str:
     """Return the declaration with one attribute per line, each followed by a note about its values."""
     from cep.rules.printing import attribute, declaration
 
-    schema = made.schema
+    schema = inferred.schema
     behind = declaration(
         schema.name,
         (),
@@ -141,14 +141,14 @@ def _written(made: Inferred, sample: RecordSample) -> str:
         schema.when,
     )
     tail = behind.removeprefix(f"{schema.name}()").strip()
-    lines = [f"% {_seen(made, sample)}"]
-    for remark in made.remarks:
+    lines = [f"% {_seen(inferred, sample)}"]
+    for remark in inferred.remarks:
         lines += wrap(remark, WIDTH, initial_indent="% ", subsequent_indent="%   ", break_on_hyphens=False)
-    if made.facts is not None:
-        lines += [f"% facts, a table for `--facts {schema.name}=FILE`, are declared", f"% {made.facts}", "%"]
+    if inferred.facts is not None:
+        lines += [f"% facts, a table for `--facts {schema.name}=FILE`, are declared", f"% {inferred.facts}", "%"]
     lines.append(f"event {schema.name}(")
-    texts = [attribute(each) + ("," if each is not schema.attributes[-1] else "") for each in schema.attributes]
-    notes = [made.notes.get(each.name, "") for each in schema.attributes]
+    texts = [attribute(member) + ("," if member is not schema.attributes[-1] else "") for member in schema.attributes]
+    notes = [inferred.notes.get(attribute.name, "") for attribute in schema.attributes]
     wide = _wide(list(zip(map(len, texts), map(len, notes), strict=True)))
     for text, note in zip(texts, notes, strict=True):
         line = f"    {text:{wide}}  % {note}" if note else f"    {text}"

@@ -136,14 +136,14 @@ def stats(options: StatsOptions) -> None:
     started = process_time()
     known = _loaded(files, options.asked.reasoning)
     seconds = process_time() - started
-    found = report.knowledge_stats(known, _prefixes(files, options.asked.prefix))
+    numbers = report.knowledge_stats(known, _prefixes(files, options.asked.prefix))
     from_cache = ", from the cache" if known.closure is not None and known.closure.cached else ""
-    inferred = "" if known.reasoning == "none" else f", {found.inferred:,} inferred ({known.reasoning}{from_cache})"
-    lines = [f"{found.asserted:,} triples{inferred}, {found.terms:,} terms, {seconds:.1f} s"]
-    for title, counts in (("classes, instances", found.classes), ("properties, triples", found.properties)):
+    inferred = "" if known.reasoning == "none" else f", {numbers.inferred:,} inferred ({known.reasoning}{from_cache})"
+    lines = [f"{numbers.asserted:,} triples{inferred}, {numbers.terms:,} terms, {seconds:.1f} s"]
+    for title, counts in (("classes, instances", numbers.classes), ("properties, triples", numbers.properties)):
         lines += ["", *_counted(title, counts)]
-    if found.attributions:
-        lines += ["", *found.attributions]
+    if numbers.attributions:
+        lines += ["", *numbers.attributions]
     say("\n".join(lines))
 
 
@@ -205,9 +205,9 @@ def verify(options: VerifyOptions) -> int:
     regime = report.regime(options.asked.reasoning)
     if not files:
         raise _nothing()
-    found = report.verify_closure(Knowledge.load(files), regime, options.sample)
-    say("\n".join(report.report_lines(found, _prefixes(files, options.asked.prefix))))
-    return CLEAN if found.comparison.agrees else DEAD_LETTERS
+    verified = report.verify_closure(Knowledge.load(files), regime, options.sample)
+    say("\n".join(report.report_lines(verified, _prefixes(files, options.asked.prefix))))
+    return CLEAN if verified.comparison.agrees else DEAD_LETTERS
 
 
 for command in (fetch, stats, query, explain, verify):
@@ -227,24 +227,24 @@ def validate_knowledge(known: Knowledge | None, shapes: Sequence[Path] | None, f
     from cep.knowledge.shapes import STATIONS, stations, undescribed_properties, validate, with_files
     from cep.runtime.run_stats import count
 
-    found = []
+    violations = []
     for path in shapes or (STATIONS,):
         if not path.is_file():
             reason = "is a folder, not a file" if path.is_dir() else astray(path) or "is not there"
             raise CepError(f"--shapes: `{path}` {reason}", code="option")
-        found += validate(known, path)
+        violations += validate(known, path)
     if not shapes:
-        found += undescribed_properties(known)
-    if found:
-        found = with_files(found, files)
-    for problem in found:
+        violations += undescribed_properties(known)
+    if violations:
+        violations = with_files(violations, files)
+    for problem in violations:
         complain(CepError(str(problem), code="shape"))
-    problems = sum(not problem.warning for problem in found)
+    problems = sum(not problem.warning for problem in violations)
     counts = [count(len(known), "triple"), f"{count(problems, 'problem')} of its shape"]
-    if not shapes and not found and not stations(known):
+    if not shapes and not violations and not stations(known):
         counts[1] = "no stations"
-    if problems < len(found):
-        counts.append(count(len(found) - problems, "warning"))
+    if problems < len(violations):
+        counts.append(count(len(violations) - problems, "warning"))
     say(f"knowledge: {', '.join(counts)}")
     return not problems
 
@@ -264,13 +264,13 @@ def _prefixes(files: Sequence[str], options: Sequence[str]) -> dict[str, str]:
     from cep.core.prefixes import PREFIXES
     from cep.knowledge.report import prefixes
 
-    found = {**PREFIXES, **prefixes(files)}
-    for one in options:
-        name, equals, iri = one.partition("=")
+    known = {**PREFIXES, **prefixes(files)}
+    for option in options:
+        name, equals, iri = option.partition("=")
         if not equals:
-            raise CepError(f"--prefix: expected `name=iri`, found `{one}`", code="option")
-        found[name.removesuffix(":")] = iri.removeprefix("<").removesuffix(">")
-    return found
+            raise CepError(f"--prefix: expected `name=iri`, found `{option}`", code="option")
+        known[name.removesuffix(":")] = iri.removeprefix("<").removesuffix(">")
+    return known
 
 
 def _read(sparql: str) -> str:

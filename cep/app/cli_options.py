@@ -213,7 +213,7 @@ class KnowledgeOptions:
     @property
     def predicates(self) -> tuple[str, ...]:
         """Return the static predicates that have tables of facts. Raises CepError if a table has no predicate."""
-        return tuple(name_and_file(one, "--facts")[0] for one in self.facts)
+        return tuple(name_and_file(fact, "--facts")[0] for fact in self.facts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,7 +348,7 @@ class ParameterOptions:
     @property
     def values(self) -> dict[str, object]:
         """Return the values by parameter name. Raises CepError if one cannot be read."""
-        found = {} if self.params is None else _values_in(Path(self.params))
+        parsed = {} if self.params is None else _values_in(Path(self.params))
         said: set[str] = set()
         for text in self.param:
             name, equals, value = text.partition("=")
@@ -358,28 +358,28 @@ class ParameterOptions:
             if name in said:
                 raise refuse(f"--param: `{name}` is set twice", "set it only once")
             said.add(name)
-            found[name] = value
-        return found
+            parsed[name] = value
+        return parsed
 
 
 def _values_in(file: Path) -> dict[str, object]:
     import tomllib
 
     try:
-        found: dict[str, object] = tomllib.loads(file.read_text(encoding="utf-8"))
+        parsed: dict[str, object] = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise refuse(f"--params {file}: {reason_of(error)}") from None
     except ValueError as error:
         raise refuse(
             f"--params {file}: {error}", "the file must be TOML with one line per parameter: `Hot = 8`"
         ) from None
-    for name, value in found.items():
+    for name, value in parsed.items():
         if isinstance(value, dict | list):
             kind = "table" if isinstance(value, dict) else "list"
             raise refuse(
                 f"--params {file}: `{name}` is a {kind}, not a value", "write one line per parameter: `Hot = 8`"
             )
-    return found
+    return parsed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,7 +93,7 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
     warn(warnings_of(engine, options.name, options.knowledge.predicates), options.rules, options.log)
     dead_letters = DeadLetters(options.source.dead_letter)
     watch = Watch(charts(engine.plan), stats, options.log, partitions=options.evaluation.workers)
-    begins = {"program": options.name, "inputs": [bare(one) for one in options.source.inputs]}
+    begins = {"program": options.name, "inputs": [bare(path) for path in options.source.inputs]}
     with (
         interrupt.listening(),  # also while files are closed
         dead_letters,
@@ -139,7 +139,7 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
             else:
                 writer.write(clipped(tables, schemas, *stretch))
 
-        files = [one.path for one in source.found if one.address is None]
+        files = [source.path for source in source.found if source.address is None]
         observed = watch if options.watch.metrics is not None or options.log is objects else None
         flow(engine, source.batches, stats, take, dead_letters, interrupt, observed, source.changes)
         if isinstance(writer, TableWriter) and interrupt.signal:
@@ -158,15 +158,15 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
     return DEAD_LETTERS if options.source.strict and stats.dead else CLEAN
 
 
-def _named_twice(found: Sequence[Input]) -> list[str]:
+def _named_twice(sources: Sequence[Input]) -> list[str]:
     """Return the files that are named twice for the same events."""
     known: set[tuple[str, str | None]] = set()
     twice: dict[str, None] = {}
-    for one in found:
-        place = one.path if one.address is not None or one.path == "-" else os.path.realpath(one.path)
-        if (place, one.type) in known:
-            twice[one.path] = None
-        known.add((place, one.type))
+    for source in sources:
+        place = source.path if source.address is not None or source.path == "-" else os.path.realpath(source.path)
+        if (place, source.type) in known:
+            twice[source.path] = None
+        known.add((place, source.type))
     return list(twice)
 
 
@@ -255,8 +255,8 @@ def _sourced(options: RunOptions) -> _Sourced:
     if not options.source.inputs:
         raise refuse("there is no --input", "name a file, or `--input -` for standard input")
     schemas = inputs_of(program.plan)
-    found = find(options.source.inputs, schemas, options.source.format)
-    since, until = options.sink.stretch(number_size(found, schemas))
+    sources = find(options.source.inputs, schemas, options.source.format)
+    since, until = options.sink.stretch(number_size(sources, schemas))
     running = replace(
         options.evaluation.engine,
         lateness=duration(options.source.lateness or "0", "--lateness"),
@@ -297,23 +297,24 @@ def _sourced(options: RunOptions) -> _Sourced:
         derived = rows.outputs
     if engine.withdraws:
         derived = as_written(derived, versions=is_topic(options.sink.output))
-    for path in _named_twice(found):
+    for path in _named_twice(sources):
         options.log("remark", f"warning: {path} is named twice, so semcep reads its records twice", "warning")
-    if any(one.address is not None for one in found):
+    if any(source.address is not None for source in sources):
         engine.refuse_endless("a live input")
     if put_at_end(options.sink.output):
         from cep.connectors.brokers.live import acknowledged
 
-        for one in filter(acknowledged, found):
+        for endless in filter(acknowledged, sources):
             hint = "use a local file or a topic, which semcep writes during the run, or a folder with `--on spark`"
             raise refuse(
-                f"--output {options.sink.output}: semcep writes it when the input ends, but {one.path} never ends", hint
+                f"--output {options.sink.output}: semcep writes it when the input ends, but {endless.path} never ends",
+                hint,
             )
         options.log("output", f"{options.sink.output} is written whole, when the run ends", "info")
     live = [name for name in options.knowledge.updates if is_stream(name)]
-    if [*live, *(one.path for one in found)].count("-") > 1:
+    if [*live, *(source.path for source in sources)].count("-") > 1:
         raise refuse("standard input is named twice", "use it for events or for changes of the knowledge, not for both")
-    stored = all(size is not None for size in sizes(found)) and not live
+    stored = all(size is not None for size in sizes(sources)) and not live
     silence = None if options.source.idle is None else idle_seconds(options.source.idle, stored)
     if stored and rows is None:
         engine.run_ahead(AHEAD)
@@ -329,11 +330,11 @@ def _sourced(options: RunOptions) -> _Sourced:
     if options.knowledge.files:
         from cep.app.things import ThingsFollower, check_refreshed
 
-        check_refreshed(options.knowledge.files, any(size is None for size in sizes(found)))
+        check_refreshed(options.knowledge.files, any(size is None for size in sizes(sources)))
         batches = ThingsFollower(options.knowledge.files, source.known, None, False, options.log).followed(batches)
     if engine.revises:
         batches = changes_of(batches)
-    return _Sourced(engine, shown, derived, batches, changes, found, (since, until), rows, dealt)
+    return _Sourced(engine, shown, derived, batches, changes, sources, (since, until), rows, dealt)
 
 
 def _writer(options: RunOptions, source: _Sourced, guard: OutputGuard) -> Writer | RdfWriter | TableWriter:

@@ -132,7 +132,7 @@ def _run(request: JobRequest, reads: JobInputs, query: Job, start: JavaStart) ->
     watcher.tell(passed_over(request.inputs, request.engine.inputs))
     begins = {
         "program": options.name,
-        "inputs": [bare(one) for one in request.inputs],
+        "inputs": [bare(path) for path in request.inputs],
         "output": bare(options.sink.output) if request.sent else request.named(query.output),
         "checkpoint": request.named(query.checkpoint),
     }

@@ -40,14 +40,14 @@ def takes(options: type[Any]) -> Callable[[Body], Callable[..., None]]:
         def command(context: typer.Context, **values: Any) -> None:
             log = LOGS[values.get("log", "text")]
             with reporting_errors(log), logged_warnings(log):
-                made = parse_options(options, values)
-                status = body(made, context.obj) if asks_guard else body(made)
+                parsed = parse_options(options, values)
+                status = body(parsed, context.obj) if asks_guard else body(parsed)
             raise typer.Exit(status or CLEAN)
 
         first = Parameter("context", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
         parameters = [first, *_parameters(options)]
         command.__name__, command.__doc__, command.__module__ = body.__name__, body.__doc__, body.__module__
-        command.__annotations__ = {one.name: one.annotation for one in parameters}
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         return command
 
@@ -56,14 +56,14 @@ def takes(options: type[Any]) -> Callable[[Body], Callable[..., None]]:
 
 def parse_options(options: type[Options], values: Mapping[str, Any]) -> Options:
     """Create the options from the values of all parameters of a command."""
-    made: dict[str, Any] = {}
+    parsed: dict[str, Any] = {}
     for field, type, declared in _declared(options):
         if declared is None:
-            made[field.name] = parse_options(type, values)
+            parsed[field.name] = parse_options(type, values)
         else:
             value = values[field.name]
-            made[field.name] = tuple(value or ()) if get_origin(type) is tuple else value
-    return options(**made)
+            parsed[field.name] = tuple(value or ()) if get_origin(type) is tuple else value
+    return options(**parsed)
 
 
 def option_values(options: Any) -> Iterator[tuple[str, Any]]:

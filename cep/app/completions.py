@@ -77,7 +77,7 @@ def folders(incomplete: str) -> list[str]:
 
 def _bound(incomplete: str, suffixes: Collection[str]) -> list[str]:
     name, equals, path = incomplete.rpartition("=")
-    return [name + equals + found for found in _files(path, suffixes)]
+    return [name + equals + file for file in _files(path, suffixes)]
 
 
 def _files(incomplete: str, suffixes: Collection[str]) -> list[str]:
@@ -89,12 +89,12 @@ def _files(incomplete: str, suffixes: Collection[str]) -> list[str]:
             entries = sorted(listed, key=lambda entry: entry.name)
     except OSError:
         return []
-    found = []
+    names = []
     for entry in entries:
         if not entry.name.startswith(start) or (entry.name.startswith(".") and not start.startswith(".")):
             continue
         if entry.is_dir():
-            found.append(f"{written}{entry.name}/")
+            names.append(f"{written}{entry.name}/")
         elif entry.name.lower().endswith(tuple(suffixes)):
-            found.append(written + entry.name)
-    return found
+            names.append(written + entry.name)
+    return names

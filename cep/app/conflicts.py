@@ -127,24 +127,24 @@ class OutputGuard:
     def _write_stored(self, option: str, path: str) -> None:
         """Check an output at an address that is not a local disk."""
         if (
-            other := next((other for other, one in self._written if other != option and one == path), None)
+            other := next((other for other, written in self._written if other != option and written == path), None)
         ) is not None:
             raise refuse(f"{option}: `{path}` is the file of {other} as well", _HINT)
         self._written.append((option, path))
         folder, _, name = path.rpartition("/")
-        for what, one in self._read:
-            if one == path:
+        for what, source in self._read:
+            if source == path:
                 raise refuse(f"{option}: `{path}` is {what} as well", _HINT)
-            reads = what == READ["inputs"] and is_url(one) and known_format(name)
-            if reads and (one.rstrip("/") == folder or fnmatch.fnmatchcase(path, one)):
-                raise refuse(f"{option}: `{path}` would be {what} as well, by `{one}`", _HINT)
+            reads = what == READ["inputs"] and is_url(source) and known_format(name)
+            if reads and (source.rstrip("/") == folder or fnmatch.fnmatchcase(path, source)):
+                raise refuse(f"{option}: `{path}` would be {what} as well, by `{source}`", _HINT)
 
     def _beside(self, option: str, path: str) -> None:
         """Raise CepError if an output lies in the state or checkpoint folder of another option."""
         for other, before in self._written:
-            for inner, one, outer, folder in ((option, path, other, before), (other, before, option, path)):
-                if other != option and outer in _OWN and one != "-" and _identity(folder) in _above(one):
-                    raise refuse(f"{inner}: `{one}` lies in the folder of {outer}, `{folder}`", _HINT)
+            for inner, written, outer, folder in ((option, path, other, before), (other, before, option, path)):
+                if other != option and outer in _OWN and written != "-" and _identity(folder) in _above(written):
+                    raise refuse(f"{inner}: `{written}` lies in the folder of {outer}, `{folder}`", _HINT)
 
     def _is(self, wanted: tuple[int, int]) -> str | None:
         """Return the message name of the input that is this file or folder, or None if it is not an input."""
@@ -153,8 +153,8 @@ class OutputGuard:
                 return what
             if os.path.isdir(path):
                 with os.scandir(path) as listed:
-                    near = [one for one in listed if one.inode() == wanted[1] or one.is_symlink()]
-                if any(_identity(one.path) == wanted for one in near):
+                    near = [file for file in listed if file.inode() == wanted[1] or file.is_symlink()]
+                if any(_identity(file.path) == wanted for file in near):
                     return what
         return None
 
@@ -177,14 +177,14 @@ class OutputGuard:
         """Return the input folder or pattern that would include a new file in the next run, as (name in messages,
         path)."""
         name, above = os.path.basename(path), _identity(os.path.dirname(os.path.abspath(path)))
-        for what, one in self._read:
+        for what, source in self._read:
             if what != READ["inputs"]:
                 continue
-            if os.path.isdir(one):
-                if known_format(name) and _identity(one) == above:
-                    return what, one
-            elif glob.has_magic(one) and not os.path.exists(one) and _matches(path, one):
-                return what, one
+            if os.path.isdir(source):
+                if known_format(name) and _identity(source) == above:
+                    return what, source
+            elif glob.has_magic(source) and not os.path.exists(source) and _matches(path, source):
+                return what, source
         return None
 
 
@@ -199,7 +199,7 @@ def _above(path: str) -> Iterator[Identity | None]:
 def _matches(path: str, pattern: str) -> bool:
     """Return True if a pattern would match a file that does not exist yet; `**` matches any number of folders."""
     parts = os.path.abspath(pattern).split(os.sep)
-    fixed = next(at for at, part in enumerate(parts) if glob.has_magic(part))
+    fixed = next(number for number, part in enumerate(parts) if glob.has_magic(part))
     start = os.path.realpath(os.sep.join(parts[:fixed]) or os.sep)
     resolved = os.path.join(os.path.realpath(os.path.dirname(os.path.abspath(path))), os.path.basename(path))
     if os.path.commonpath((start, resolved)) != start:
@@ -218,7 +218,7 @@ def _matches(path: str, pattern: str) -> bool:
 def _texts(value: Any) -> list[str]:
     """Return the texts in a parameter's value, which may be None, one text, or several for a repeatable option."""
     many = value if isinstance(value, list | tuple) else [value]
-    return [str(one) for one in many if isinstance(one, str | os.PathLike)]
+    return [str(path) for path in many if isinstance(path, str | os.PathLike)]
 
 
 def _paths(text: str) -> Iterator[str]:
@@ -228,7 +228,7 @@ def _paths(text: str) -> Iterator[str]:
         if live(path):
             with suppress(CepError):  # reported when it is opened
                 options = address(path).options
-                yield from (options[one] for one in _SECRETS if one in options)
+                yield from (options[name] for name in _SECRETS if name in options)
         elif is_url(path):
             yield str(url(path))
         elif path == "-" or (path and os.path.exists(path)):

@@ -96,7 +96,7 @@ def selected(known: Mapping[str, Schema], names: Sequence[str]) -> dict[str, Sch
     """Return the events that `--only` names, or all if it names none."""
     for name in names:
         if name not in known:
-            derived = ", ".join(f"`{one}`" for one in known) or "nothing"
+            derived = ", ".join(f"`{name}`" for name in known) or "nothing"
             hint = did_you_mean(name, known) or f"the program derives {derived}"
             raise refuse(f"--only: no rule derives an event `{name}`", hint)
     return {name: schema for name, schema in known.items() if not names or name in names}
@@ -104,11 +104,11 @@ def selected(known: Mapping[str, Schema], names: Sequence[str]) -> dict[str, Sch
 
 def revise_duration(text: str) -> int:
     """Return the microseconds of `--revise`. Raises CepError if it is not a duration or is zero."""
-    found = duration(text, "--revise")
-    if found == 0:
+    microseconds = duration(text, "--revise")
+    if microseconds == 0:
         hint = "leave --revise out, or say how late records may come: `--revise 6h`"
         raise refuse(f"--revise {text}: the time must be longer than 0", hint)
-    return found
+    return microseconds
 
 
 def refuse_longer_lateness(lateness: str | None, revise: str | None) -> None:

@@ -52,13 +52,13 @@ class StoredRecords:
     def batches(self, schemas: Mapping[str, Schema], changes: bool) -> Iterator[Batch]:
         """Return the records of the files. `changes`: records may withdraw or correct others."""
         schemas = with_changes(schemas) if changes else schemas
-        found: Iterator[Batch] = (read if self.as_they_stand else replay)(self.inputs, schemas, format=self.format)
-        return found
+        records: Iterator[Batch] = (read if self.as_they_stand else replay)(self.inputs, schemas, format=self.format)
+        return records
 
     def times(self, schemas: Mapping[str, Schema], interrupt: Interrupt) -> str | None:
         """Return the format in which the records write times, or None if no file shows one."""
-        found = find(self.inputs, schemas, self.format)
-        return interrupt.next(form(found, schemas) for _ in range(1))
+        sources = find(self.inputs, schemas, self.format)
+        return interrupt.next(form(sources, schemas) for _ in range(1))
 
     def run(self, engine: Engine, take: Take) -> tuple[RunStats, str | None]:
         """Run an engine over all records, and pass its results to `take`.

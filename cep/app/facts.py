@@ -64,8 +64,9 @@ def _texts(declared: FactDeclaration, columns: Sequence[str]) -> set[str]:
     named = by_name([attribute.name for attribute in attributes], columns)
     return {
         column
-        for column, each in zip(named or columns, attributes)
-        if each.type in ("string", "iri") or (each.format is not None and each.format.pattern is not None)
+        for column, attribute in zip(named or columns, attributes)
+        if attribute.type in ("string", "iri")
+        or (attribute.format is not None and attribute.format.pattern is not None)
     }
 
 
@@ -133,21 +134,21 @@ def read_facts(name: str, path: Path, declared: FactDeclaration | None = None) -
 _WRITTEN = 'if the file has other separators, declare them: `fact name(...) FORMAT csv(separator: ";", decimal: ",").`'
 
 
-def _check_header(name: str, path: Path, given: RecordFormat) -> None:
+def _check_header(name: str, path: Path, record_format: RecordFormat) -> None:
     """Raise CepError if the first line uses another separator than declared, or names a column twice."""
-    separator = given.option("separator") or ("\t" if path.suffix.lower() == ".tsv" else ",")
-    comment = given.option("comment")
+    separator = record_format.option("separator") or ("\t" if path.suffix.lower() == ".tsv" else ",")
+    comment = record_format.option("comment")
     try:
-        with path.open(encoding=given.option("encoding") or "utf-8-sig", errors="replace") as file:
+        with path.open(encoding=record_format.option("encoding") or "utf-8-sig", errors="replace") as file:
             line = next((line for line in file if not (comment and line.startswith(comment))), "")
     except OSError as error:
         raise refuse(f"--facts {name}: `{path}` cannot be read: {reason_of(error)}") from None
-    columns = [each.strip() for each in next(csv.reader([line], delimiter=separator), [])]
+    columns = [cell.strip() for cell in next(csv.reader([line], delimiter=separator), [])]
     other = next((mark for mark in ";\t|," if mark != separator and mark in line), None) if len(columns) < 2 else None
     if other is not None:
         mark = "\\t" if other == "\t" else other
         decimal = ', decimal: ","' if other == ";" else ""
-        declared = ", ".join(f"{_word(each)}: ..." for each in line.strip().split(other))
+        declared = ", ".join(f"{_word(cell)}: ..." for cell in line.strip().split(other))
         hint = f'declare it: `fact {name}({declared}) FORMAT csv(separator: "{mark}"{decimal}).`'
         raise refuse(f"--facts {name}: the header of `{path}` is separated by `{mark}`, not by `{separator}`", hint)
     twice = next((column for column in columns if columns.count(column) > 1), None)

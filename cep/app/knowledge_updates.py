@@ -96,15 +96,17 @@ class KnowledgeUpdates:
         Wait for each stream until it has reached that time, has ended, or is silent. Stop if a signal ends the wait.
         """
         while True:
-            behind = [each for each in self._streams if not each.over and not each.quiet and each.now <= until]
-            first = min(behind, key=lambda each: each.now, default=None)
+            behind = [
+                stream for stream in self._streams if not stream.over and not stream.quiet and stream.now <= until
+            ]
+            first = min(behind, key=lambda follower: follower.now, default=None)
             reached = until if first is None else first.now - 1
             while (applied := self._apply_until(engine, reached)) is not None:
                 yield engine.advance(max(applied, engine.watermark))
             if first is None:
                 break
             self._put(first.read(interrupt.next))
-            self._dead += [DeadLetter(*astuple(each)) for each in first.refused]
+            self._dead += [DeadLetter(*astuple(refusal)) for refusal in first.refused]
             first.refused.clear()
             if interrupt.signal:
                 return
@@ -177,14 +179,14 @@ class KnowledgeUpdates:
 
         It is fatal if some of the changes are from a file, unless their values have another type.
         """
-        if error.code != "type" and not all(each.line for each in changes):
+        if error.code != "type" and not all(change.line for change in changes):
             raise error
         self._note(changes, error)
 
     def _note(self, changes: Sequence[Update], error: CepError) -> None:
-        for each in changes:
-            text = "".join(f"{quad} .\n" for quad in [*each.add, *each.remove])
-            self._dead.append(DeadLetter(each.file, each.line, error.message, error.code, text.rstrip()))
+        for change in changes:
+            text = "".join(f"{quad} .\n" for quad in [*change.add, *change.remove])
+            self._dead.append(DeadLetter(change.file, change.line, error.message, error.code, text.rstrip()))
 
     def _put(self, updates: Sequence[Update]) -> None:
         for update in updates:
@@ -194,15 +196,18 @@ class KnowledgeUpdates:
 
 def _engine_update(changes: Sequence[Update]) -> tuple[int, object, object]:
     """Return the changes of one time in the form that an engine takes: time, added quads, removed quads."""
-    added, removed = [quad for each in changes for quad in each.add], [quad for each in changes for quad in each.remove]
+    added, removed = (
+        [quad for change in changes for quad in change.add],
+        [quad for change in changes for quad in change.remove],
+    )
     return changes[0].time, added, removed
 
 
-def _about(found: dict[str, Update], time: int, quad: Quad) -> Update:
+def _about(updates: dict[str, Update], time: int, quad: Quad) -> Update:
     """Return the update that collects the changes of a quad's subject."""
     from cep.knowledge.updates import Update
 
-    return found.setdefault(str(quad.subject), Update(time, file=str(quad.graph_name).strip("<>")))
+    return updates.setdefault(str(quad.subject), Update(time, file=str(quad.graph_name).strip("<>")))
 
 
 def knowledge_updates(engine: Engine, files: Sequence[str] | None, idle: float | None) -> KnowledgeUpdates:
@@ -250,9 +255,9 @@ def _pieces(name: str, idle: float | None) -> Iterator[bytes]:
             while quiet:
                 yield b""
                 quiet = stream.empty()
-            if (found := next(lines, None)) is None:
+            if (line := next(lines, None)) is None:
                 break
-            yield found[0]
+            yield line[0]
         stream.close()
     except OSError as error:
         raise CepError(f"{name}: {reason_of(error)}", code="knowledge") from None

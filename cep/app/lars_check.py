@@ -39,15 +39,15 @@ class LarsCheck:
         asked, text, name = source.options, source.text, source.name
         others = 0
         if asked.files:
-            if not any(each in LARS for each in dialects_of(name, asked.dialect, asked.files)):
+            if not any(dialect in LARS for dialect in dialects_of(name, asked.dialect, asked.files)):
                 return None
             parameters = parameters_of(text, name, asked.files, asked.dialect, asked.params)
             try:
-                found = together(text, name, asked.files, asked.dialect, asked.tick, parameters=parameters)
+                parsed = together(text, name, asked.files, asked.dialect, asked.tick, parameters=parameters)
             except CepError as error:
                 raise parameters_meant(error, parameters.by_name) from None
-            program = None if found.lars is None else found.asking({})
-            others = Written.of(found.others, parameters).rules
+            program = None if parsed.lars is None else parsed.asking({})
+            others = Written.of(parsed.others, parameters).rules
         else:
             program = lars_program(text, name, asked.dialect, asked.tick)
         if program is None:
@@ -65,8 +65,8 @@ class LarsCheck:
         """Print the reason why each unstratified component is not stratified."""
         from cep.language.dialects.lars.account import circles
 
-        for each in circles(self.program, self.source):
-            complain(each)
+        for circle in circles(self.program, self.source):
+            complain(circle)
             typer.echo(err=True)
 
     def _called(self, name: str) -> str:
@@ -80,8 +80,8 @@ class LarsCheck:
         """Return the compiler's warnings and those that only apply to LARS."""
         from cep.language.dialects.lars.advice import advice
 
-        known = {each.span for each in compiled}
-        return [*compiled, *(each for each in advice(self.program, self.source) if each.span not in known)]
+        known = {warning.span for warning in compiled}
+        return [*compiled, *(warning for warning in advice(self.program, self.source) if warning.span not in known)]
 
     def conclude(self, path: str, compiled: Sequence[Warning]) -> None:
         """Print all warnings, the undeclared inputs, and the numbers of statements."""
@@ -94,7 +94,7 @@ class LarsCheck:
                 typer.echo(err=True)
             complain(warning)
         if self.undeclared:
-            names = ", ".join(f"`{self._called(each)}`" for each in self.undeclared[:5])
+            names = ", ".join(f"`{self._called(predicate)}`" for predicate in self.undeclared[:5])
             names += ", ..." if len(self.undeclared) > 5 else ""
             hint = f"`event {self.undeclared[0]}(...).` declares what its records hold"
             typer.echo(f"{path}: not declared, so typed by the rules: {names}; {hint}", err=True)

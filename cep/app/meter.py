@@ -53,8 +53,8 @@ class Chart:
                 users = sorted(plan.users[old])
                 used = ", ".join(names[user] for user in users)
                 goals.append(Named(labelled.get(old, used), used, new, read[new]))
-        made = [Named(names[old], head.event, head.child, read[head.child]) for old, head in zip(heads, mine.heads)]
-        return cls(tuple(made), tuple(goals))
+        outputs = [Named(names[old], head.event, head.child, read[head.child]) for old, head in zip(heads, mine.heads)]
+        return cls(tuple(outputs), tuple(goals))
 
 
 @dataclass(slots=True)
@@ -104,11 +104,11 @@ class Meter:
         with self.lock:
             self.batches += 1
             self.seconds += seconds
-            found = list(reports)
-            for one in found:
-                self._add(one)
-            self.keys = merged(share for one in found for share in one.keys) or self.keys
-            self._add_revised([one.revised for one in found if one.revised is not None])
+            listed = list(reports)
+            for report in listed:
+                self._add(report)
+            self.keys = merged(share for report in listed for share in report.keys) or self.keys
+            self._add_revised([report.revised for report in listed if report.revised is not None])
 
     def _add(self, report: Report) -> None:
         self.records += sum(report.read.values())
@@ -146,7 +146,7 @@ class Meter:
         if revised:
             done = sum(revised, self.revision or RevisionStats())
             before = 0 if self.revision is None else self.revision.revisions
-            self.revision = replace(done, revisions=before + any(one.revisions for one in revised))
+            self.revision = replace(done, revisions=before + any(revision.revisions for revision in revised))
 
     @property
     def state(self) -> tuple[int, int]:
@@ -157,8 +157,8 @@ class Meter:
 
     def made(self, stage: int, units: Iterable[PlanUnit]) -> int:
         """Return the number of rows that these nodes of a stage produced."""
-        found = (self.goals.get((stage, unit)) for unit in units)
-        return sum(goal.made for goal in found if goal is not None)
+        goals = (self.goals.get((stage, unit)) for unit in units)
+        return sum(goal.made for goal in goals if goal is not None)
 
 
 def charts(plan: Plan, stages: Sequence[Stage] | None = None) -> tuple[Chart, ...]:
@@ -174,5 +174,5 @@ def _rules(plan: Plan) -> Mapping[int, str]:
     return {n: name if several[name] == 1 else f"{name}:{spans[n].column}" for n, name in names.items()}
 
 
-def _later(one: int | None, other: int | None) -> int | None:
-    return other if one is None else one if other is None else max(one, other)
+def _later(first: int | None, other: int | None) -> int | None:
+    return other if first is None else first if other is None else max(first, other)

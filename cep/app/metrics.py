@@ -61,16 +61,16 @@ class MetricsCollector(Collector):
         size = GaugeMetricFamily("semcep_state_bytes", "Bytes of state, values included.", labels=["stage"])
         for stage in range(1, len(meter.charts) + 1):
             mine = [size_of_bucket for (number, _), size_of_bucket in meter.state_by_bucket.items() if number == stage]
-            rows.add_metric([str(stage)], sum(one for one, _ in mine))
-            size.add_metric([str(stage)], sum(one for _, one in mine))
+            rows.add_metric([str(stage)], sum(row_count for row_count, _ in mine))
+            size.add_metric([str(stage)], sum(size_of_state for _, size_of_state in mine))
         yield from (rows, size)
 
     def _keys(self) -> Metric:
         text = "Part of an event's rows that one key has, of the last batch whose rows were dealt to partitions."
         family = GaugeMetricFamily("semcep_hot_key_share", text, labels=["event", "key"])
-        for one in self._meter.keys:
-            for key, share in one.shares().items():
-                family.add_metric([one.event, key], share)
+        for shares in self._meter.keys:
+            for key, share in shares.shares().items():
+                family.add_metric([shares.event, key], share)
         return family
 
     def _revision(self) -> Iterator[Metric]:
@@ -109,10 +109,10 @@ class MetricsCollector(Collector):
         rows = GaugeMetricFamily("semcep_goal_state_rows", "Occurrences that wait in a goal.", labels=names)
         size = GaugeMetricFamily("semcep_goal_state_bytes", "Bytes that they take.", labels=names)
         for stage, chart in enumerate(self._meter.charts, 1):
-            for one in chart.goals:
-                values = [str(stage), one.name, one.users]
-                into.add_metric(values, self._meter.made(stage, one.reads))
-                goal = self._meter.goals.get((stage, one.node))
+            for named in chart.goals:
+                values = [str(stage), named.name, named.users]
+                into.add_metric(values, self._meter.made(stage, named.reads))
+                goal = self._meter.goals.get((stage, named.node))
                 buckets = [] if goal is None else list(goal.state_by_bucket.values())
                 out.add_metric(values, 0 if goal is None else goal.made)
                 spent.add_metric(values, 0 if goal is None else goal.time / 1e9)

@@ -61,12 +61,12 @@ class ProgramSource:
         from cep.compile import policy_choice
 
         policy_choice(policy, "--policy")
-        found = cls.written(rules, dialect, policy, parameters, texts)
-        found = replace(found, options=replace(found.options, strict_types=strict_types, distinct=distinct))
-        facts = facts_of(knowledge.facts, found.text, found.name, found.options)
+        source = cls.written(rules, dialect, policy, parameters, texts)
+        source = replace(source, options=replace(source.options, strict_types=strict_types, distinct=distinct))
+        facts = facts_of(knowledge.facts, source.text, source.name, source.options)
         if known is None:
             known = knowledge_of(knowledge.files, knowledge.reasoning, fetching)
-        return found.knowing(facts, known)
+        return source.knowing(facts, known)
 
     @classmethod
     def written(

@@ -69,7 +69,7 @@ class Interrupt:
         finally:
             stops.awaiting = False
 
-    def steps(self, made: Iterator[Piece]) -> Iterator[Piece]:
+    def steps(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
         """Yield the results of an engine's steps.
 
         A request that has waited for some seconds ends a step in the middle. Then nothing more is yielded, and the
@@ -78,7 +78,7 @@ class Interrupt:
         while True:
             try:
                 with stops.stepping():
-                    piece = next(made, None)
+                    piece = next(pieces, None)
             except KeyboardInterrupt:
                 if not self.signal:
                     raise
@@ -150,7 +150,7 @@ def flow(
             remarks[UNREVISED] = None
             stats.remarks = [*stats.remarks, UNREVISED]  # reported now, because the run may have no end
         place = partial(place_of, batch, engine.moving)
-        for remark in jumps.take(engine.moving, sum(one.code == "late" for one in refused), place):
+        for remark in jumps.take(engine.moving, sum(row.code == "late" for row in refused), place):
             remarks[remark] = None
             stats.remarks = [*stats.remarks, remark]
         stats.with_records.update(block.file for block in batch.blocks if block.holds_records)
@@ -160,10 +160,10 @@ def flow(
         else:
             silent = engine.reached if silent is None else silent
             until = silent if silent == BEGINNING else silent + batch.silence
-        made: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for derived in interrupt.steps(updates.bring(engine, until, interrupt)):
             stats.watermark = engine.watermark
-            made += _count(engine, stats, derived)
+            counts += _count(engine, stats, derived)
             began = stats.spent(began)
             take(batch, derived)
         _record_refused(updates, dead_letters, stats)
@@ -178,15 +178,15 @@ def flow(
             stats.state_rows, stats.state_bytes = engine.state_rows, engine.state_bytes
         if watch is not None:
             watch.meter.revision = engine.revision_stats
-            watch.batch([_read(batch, engine), _stepped(engine, made, refused)], stats.busy - before)
+            watch.batch([_read(batch, engine), _stepped(engine, counts, refused)], stats.busy - before)
     stats.twice = twice + doubtful.counts()
     stats.remarks = list(dict.fromkeys((*said, *remarks, *units.remarks(), *never.remarks())))
     stats.unseen = [name for name in engine.inputs if name not in stats.seen and name not in engine.outputs]
     if not interrupt.signal:
         began, before = perf_counter(), stats.busy
-        made = Counter()
+        counts = Counter()
         for derived in interrupt.steps(updates.bring(engine, END_OF_TIME, interrupt)):
-            made += _count(engine, stats, derived)
+            counts += _count(engine, stats, derived)
             began = stats.spent(began)
             take(None, derived)
         stats.spent(began)
@@ -195,7 +195,7 @@ def flow(
             stats.remarks = [*stats.remarks, _broken_off(0)]
         elif watch is not None:
             watch.meter.revision = engine.revision_stats
-            watch.batch([_stepped(engine, made, ())], stats.busy - before)
+            watch.batch([_stepped(engine, counts, ())], stats.busy - before)
     elif not engine.broken:
         for derived in filter(None, interrupt.steps(engine.outstanding() for _ in range(1))):
             _count(engine, stats, derived)
@@ -228,29 +228,29 @@ def _read(batch: Batch, engine: Engine) -> Report:
 
 def _no_records(batch: Batch) -> int:
     """Count the dead letters of a batch that stand for a file or the rest of a file."""
-    return sum(one.of_file for one in batch.dead)
+    return sum(letter.of_file for letter in batch.dead)
 
 
-def _stepped(engine: Engine, made: Mapping[str, int], refused: Iterable[RefusedRow]) -> Report:
+def _stepped(engine: Engine, counts: Mapping[str, int], refused: Iterable[RefusedRow]) -> Report:
     """Return a report on the engine's results."""
     return Report.of(
         engine,
-        made,
-        late=Counter(one.type for one in refused if one.code == "late"),
-        dead=Counter(one.code for one in refused),
+        counts,
+        late=Counter(row.type for row in refused if row.code == "late"),
+        dead=Counter(row.code for row in refused),
     )
 
 
 def added(derived: Mapping[str, pl.DataFrame]) -> Counter[str]:
     """Count the derived events of each type, without withdrawn ones."""
-    found = {name: (table[CHANGE] > 0).sum() if CHANGE in table else table.height for name, table in derived.items()}
-    return Counter({name: int(number) for name, number in found.items() if number})
+    counts = {name: (table[CHANGE] > 0).sum() if CHANGE in table else table.height for name, table in derived.items()}
+    return Counter({name: int(number) for name, number in counts.items() if number})
 
 
 def _count(engine: Engine, stats: RunStats, derived: dict[str, pl.DataFrame]) -> Counter[str]:
     alerts = {table for alert in engine.alerts for table in alert.tables}
-    made = added({name: table for name, table in derived.items() if name not in alerts})
-    stats.derived.update(made)
+    counts = added({name: table for name, table in derived.items() if name not in alerts})
+    stats.derived.update(counts)
     stats.merged += engine.take_merged().total()
     stats.state_rows, stats.state_bytes = engine.state_rows, engine.state_bytes
-    return made
+    return counts

@@ -288,13 +288,13 @@ class ProgramThread(threading.Thread):
         taken = self._taken
         if taken is None:
             if began > self._due:
-                written = [each() for each in self.service.written]
+                written = [write() for write in self.service.written]
                 point = journal.point(self.engine.latest)
                 self._taken = _Snapshot(self.engine.snapshot(), point, written, monotonic() - began)
             return
-        if all(each.done() for each in taken.written):
+        if all(future.done() for future in taken.written):
             self._taken = None
-            if all(each.exception() is None for each in taken.written):
+            if all(future.exception() is None for future in taken.written):
                 journal.save(taken.blob, taken.point)
                 if self.keep_input is not None:
                     journal.forget_input(taken.point.latest - self.keep_input)
@@ -310,8 +310,8 @@ class ProgramThread(threading.Thread):
         if self.journal is None:
             return
         try:
-            for each in [each() for each in self.service.written]:
-                each.result(_WRITTEN)
+            for future in [write() for write in self.service.written]:
+                future.result(_WRITTEN)
         except Exception:  # the store has failed, or takes too long
             return
         self.journal.save(self.engine.snapshot(), self.journal.point(self.engine.latest))

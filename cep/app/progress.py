@@ -37,8 +37,8 @@ def progress_display(stats: RunStats, quiet: bool = False) -> Iterator[None]:
             return Group(first)
         left = spinner if stats.done is None else ProgressBar(total=1.0, completed=stats.done, width=16)
         rate = stats.records / max(stats.seconds, 1e-3)
-        at = "" if stats.watermark is None else f", at {readable_time(stats.watermark)}"
-        first.add_row(left, Text(f"{stats.records:,} records, {rate:,.0f}/s{at}{_tasks(stats)}", style="bold"))
+        reached = "" if stats.watermark is None else f", at {readable_time(stats.watermark)}"
+        first.add_row(left, Text(f"{stats.records:,} records, {rate:,.0f}/s{reached}{_tasks(stats)}", style="bold"))
         dead = count(stats.dead.total(), "dead letter")
         return Group(first, Text(f"{stats.derived.total():,} derived, {dead}, {_state(stats)}"))
 

@@ -237,7 +237,7 @@ class SparkOptions(PlaceOptions):
     @property
     def settings(self) -> dict[str, str]:
         """Return the settings of the Spark session. Raises CepError if one is not valid."""
-        return dict(_setting(one) for one in self.conf)
+        return dict(_setting(setting) for setting in self.conf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,7 +291,7 @@ class RunOptions:
         from cep.language.reading import LARS, dialect_of, dialect_of_file
 
         of = dialect_of if len(self.rules) == 1 else dialect_of_file
-        lars = any(of(str(each), self.dialect.dialect) in LARS for each in self.rules)
+        lars = any(of(str(rule), self.dialect.dialect) in LARS for rule in self.rules)
         cut = self.sink.since is not None or self.sink.until is not None
         mode = self.sink.output_mode
         if mode is None:

@@ -33,7 +33,7 @@ class LocalInputs:
 
 def named_place(told: str | None, names: Mapping[str, str]) -> str | None:
     """Replace the path at the start of a message, `FILE:7: ...`, by the file's name in `names`."""
-    path = next((each for each in names if told is not None and told.startswith(f"{each}:")), None)
+    path = next((name for name in names if told is not None and told.startswith(f"{name}:")), None)
     return told if told is None or path is None else names[path] + told[len(path) :]
 
 
@@ -45,31 +45,31 @@ def downloaded(
     `schemas`: those of the events that the program reads. Raises CepError if a server does not answer, or an event's
     records cannot be downloaded.
     """
-    found: list[str] = []
+    specs: list[str] = []
     named: dict[str, str] = {}
     servers: dict[str, _Server] = {}
     for source in inputs:
-        there = served_address(source)
-        if there is None:
-            found.append(source)
+        named_address = served_address(source)
+        if named_address is None:
+            specs.append(source)
             continue
-        name, address = there
+        name, address = named_address
         if name is not None and name not in schemas:
-            known = ", ".join(f"`{each}`" for each in sorted(schemas))
+            known = ", ".join(f"`{schema}`" for schema in sorted(schemas))
             raise refuse(f"--input {source}: the program does not read `{name}`", f"it reads {known}")
         server = servers.setdefault(address, _Server(address, token_of(token_file)))
-        before = len(found)
+        before = len(specs)
         for event in [name] if name is not None else sorted(schemas):
-            path = folder / f"{len(found)}-{event}.jsonl"
+            path = folder / f"{len(specs)}-{event}.jsonl"
             if _save(path, schemas[event], server):
-                found.append(f"{event}={path}")
+                specs.append(f"{event}={path}")
                 named[str(path)] = f"{event}=server:{address}"
-        if len(found) == before:
+        if len(specs) == before:
             kept = "the program's events" if name is None else f"`{name}`"
             raise CepError(
                 f"--input {source}: the server keeps no record of {kept}", hint="`cep serve --readings` keeps them"
             )
-    return LocalInputs(tuple(found), named)
+    return LocalInputs(tuple(specs), named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,8 @@ class _Server:
         Raises CepError if the server does not return it.
         """
         if not self._words:
-            found = self._asked("api/program")
-            base = found.get("base") if isinstance(found, dict) else None
+            program = self._asked("api/program")
+            base = program.get("base") if isinstance(program, dict) else None
             if not isinstance(base, str):
                 raise CepError(f"{self.address}: this server does not describe its program; is it `cep serve`?")
             self._words.append(EventVocabulary(base))
@@ -96,9 +96,9 @@ class _Server:
 
     def rows(self, query: str) -> list[Any]:
         """Return the results of a SPARQL query. Raises CepError if the server does not answer it."""
-        found = self._asked("sparql", urlencode({"query": query}).encode())
+        answered = self._asked("sparql", urlencode({"query": query}).encode())
         try:
-            rows: list[Any] = found["results"]["bindings"]
+            rows: list[Any] = answered["results"]["bindings"]
         except (KeyError, TypeError):
             raise CepError(f"{self.address}: the answer is not the result of a query; is this `cep serve`?") from None
         return rows
@@ -117,13 +117,13 @@ class _Server:
 def _save(path: Path, schema: Schema, server: _Server) -> int:
     """Save the records of an event in the form that the program reads, and return their number."""
     time = schema.time or "time"
-    columns = {f"a{number}": each.source or each.name for number, each in enumerate(schema.attributes)}
+    columns = {f"a{number}": attribute.source or attribute.name for number, attribute in enumerate(schema.attributes)}
     if not schema.point or schema.format is not None or schema.further or schema.when or schema.fluent is not None:
         why = "only instants with plain times, of events without WHEN, are taken from a server"
         raise _unreadable(schema, why)
-    if any(each.format is not None for each in schema.attributes):
+    if any(attribute.format is not None for attribute in schema.attributes):
         raise _unreadable(schema, "its attributes have times or durations with a FORMAT")
-    if odd := [each for each in (time, *columns.values()) if _PATH & set(each)]:
+    if odd := [path for path in (time, *columns.values()) if _PATH & set(path)]:
         raise _unreadable(schema, f"`{odd[0]}` is a path in a record, not a column")
     rows = server.rows(_query(schema, server.words))
     with path.open("w", encoding="utf-8") as file:

@@ -66,8 +66,8 @@ def ask(
     try:
         request = Request(f"{address}/{path}", data, headers, method=method)
         with build_opener(_no_redirections()).open(request, timeout=_SECONDS) as answer:
-            found: bytes = answer.read(largest)
-            return found
+            content: bytes = answer.read(largest)
+            return content
     except HTTPError as error:
         if 300 <= error.code < 400:
             place = plain(error.headers["Location"])
@@ -100,7 +100,7 @@ def token_of(file: Path | None) -> str:
 
 def plain(text: object) -> str:
     """Return a server's text on one line, without control characters."""
-    return " ".join("".join(each if each.isprintable() else " " for each in str(text)).split())
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in str(text)).split())
 
 
 def _no_redirections() -> HTTPRedirectHandler:

@@ -41,7 +41,7 @@ def mirrored(options: RunOptions) -> Iterator[tuple[RunOptions, Mirror | None]]:
         mirror = Mirror(folder, checkpoint, options.sink.output, dead if dead and is_url(dead) else None, apart)
         here = {name: str(mirror.folder(name)) for name in mirror.places}
         conf = options.spark.conf
-        if not any(one.startswith(f"{RETAINED}=") for one in conf):
+        if not any(setting.startswith(f"{RETAINED}=") for setting in conf):
             conf = (*conf, f"{RETAINED}={FEW}")
         changed = replace(
             options,

@@ -156,17 +156,19 @@ class JobInputs:
         with checkpoints.checkpoint_errors(request.checkpoint):
             known = FileList(str(request.checkpoint / FILES)).known
         absent = ("no-files",) if options.spark.open_ended else ()  # files may be added later
-        found = [
+        file_inputs = [
             file.path for file in data_source.new_files(schemas, request.inputs, options.source.format, absent, known)
         ]
         every = {
-            n: one
+            n: source
             for n, spec in enumerate(request.inputs)
-            for one in data_source.alive(schemas, spec, options.source.format)
+            for source in data_source.alive(schemas, spec, options.source.format)
         }
         named = session.has_kafka_connector(session.inherited() | request.settings)
         beside = {
-            n: one for n, one in every.items() if one.address and kafka_connector.reads_address(one.address, named)
+            n: source
+            for n, source in every.items()
+            if source.address and kafka_connector.reads_address(source.address, named)
         }
         if beside and not options.spark.open_ended:
             message = "input through Spark's own connector has no end"
@@ -175,20 +177,22 @@ class JobInputs:
             )
         if beside and options.spark.migrate:
             raise refuse("--migrate: input through Spark's own connector cannot be migrated", "start anew")
-        for one in every.values():
-            assert one.address is not None, "a live input has an address"
-            if one.address.kind == "sensorthings":
+        for source in every.values():
+            assert source.address is not None, "a live input has an address"
+            if source.address.kind == "sensorthings":
                 hint = "run it in one process, or let the service send: `sensorthings+mqtt://host`"
-                raise refuse(f"{one.path}: Spark cannot poll a service", hint)
-            if request.mirror is not None and one.address.kind in ("mqtt", "tcp"):
-                message = f"{one.path}: what comes would be acknowledged before it is in {request.mirror.places[STATE]}"
+                raise refuse(f"{source.path}: Spark cannot poll a service", hint)
+            if request.mirror is not None and source.address.kind in ("mqtt", "tcp"):
+                message = (
+                    f"{source.path}: what comes would be acknowledged before it is in {request.mirror.places[STATE]}"
+                )
                 raise refuse(message, "a folder as --checkpoint, or a topic of Kafka")
-        for place, one in every.items():
-            if place in beside and one.address is not None:
-                kafka_connector.check_reachable(one.address)
+        for place, source in every.items():
+            if place in beside and source.address is not None:
+                kafka_connector.check_reachable(source.address)
             else:
-                reach(one)
-        return cls(found, len(known), {n: one for n, one in every.items() if n not in beside}, beside)
+                reach(source)
+        return cls(file_inputs, len(known), {n: source for n, source in every.items() if n not in beside}, beside)
 
 
 def planned(request: JobRequest, reads: JobInputs) -> Job:
@@ -223,7 +227,9 @@ def planned(request: JobRequest, reads: JobInputs) -> Job:
         options.knowledge.updates,
         stretch=_stretch(options, request.engine.inputs),
         mirror=request.mirror,
-        frames=tuple(kafka_connector.topic_rows(place, one, most, ahead.live) for place, one in reads.beside.items()),
+        frames=tuple(
+            kafka_connector.topic_rows(place, source, most, ahead.live) for place, source in reads.beside.items()
+        ),
     )
 
 
@@ -259,7 +265,7 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
         if not reads.live:
             query = replace(query, earlier=EarlierInput.of(request.engine, start))
         elif moved is not None:
-            why = f"; what came from {', '.join(bare(one.path) for one in reads.live.values())} is not kept"
+            why = f"; what came from {', '.join(bare(source.path) for source in reads.live.values())} is not kept"
             _tell_lacking(options, request.engine, start, f"have not seen the input until {iso(start.time)}", why)
     if options.spark.compact is not None:
         check_writable("--compact", Path(options.spark.compact))
@@ -302,7 +308,7 @@ def _tell_lacking(options: RunOptions, engine: Engine, start: StartingPoint, see
     if not (lacking := start.lacking(engine)):
         return
     until = {rule: "for good" if time is None else f"until {iso(time)}" for rule, time in lacking.items()}
-    told = ", ".join(f"{rule} ({each})" for rule, each in until.items())
+    told = ", ".join(f"{rule} ({lasts})" for rule, lasts in until.items())
     text = f"new rules {seen}, and may lack results: {told}{why}"
     text += ". A run with other folders derives everything from all input"
     fields = {rule: None if time is None else iso(time) for rule, time in lacking.items()}
@@ -360,9 +366,9 @@ def _judgeable(program: ShippedProgram) -> None:
 def _stretch(options: RunOptions, schemas: Mapping[str, Schema]) -> tuple[int | None, int | None]:
     """Return the times of --from and --until, in the units of the existing inputs."""
     names, format, absent = options.source.inputs, options.source.format, ("no-file", "no-files")
-    found = data_source.new_files(schemas, names, format, absent)
-    found += [one for name in names for one in data_source.alive(schemas, name, format)]
-    return options.sink.stretch(number_size(found, schemas))
+    sources = data_source.new_files(schemas, names, format, absent)
+    sources += [source for name in names for source in data_source.alive(schemas, name, format)]
+    return options.sink.stretch(number_size(sources, schemas))
 
 
 def _planned(options: RunOptions, source: ProgramSource, buckets: int) -> PlannedRules:

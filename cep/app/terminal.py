@@ -119,7 +119,7 @@ def _programs_in(folder: Path) -> str:
     """Return a hint for a folder that was named in place of a program."""
     from cep.language.reading import OWN, SUFFIXES
 
-    near = next((each for each in sorted(folder.iterdir()) if each.suffix in (OWN, *SUFFIXES) and each.is_file()), None)
+    near = next((file for file in sorted(folder.iterdir()) if file.suffix in (OWN, *SUFFIXES) and file.is_file()), None)
     return "name the files of it that hold rules" + ("" if near is None else f": `{near}`")
 
 
@@ -134,7 +134,7 @@ def facts_of(options: Sequence[str], program: str, name: str, compiling: Compile
     from cep.compile import declared_facts
 
     declared, unread = declared_facts(program, name, compiling)
-    named = [name_and_file(one, "--facts") for one in options]
+    named = [name_and_file(option, "--facts") for option in options]
     return {name: _facts(name, local_path(file), declared.get(name)) for name, file in named if name not in unread}
 
 

@@ -77,11 +77,11 @@ class ThingsService:
 def services(names: Sequence[str]) -> list[ThingsService]:
     """Return the services among knowledge names. Raises CepError if an address is wrong, or a service is named
     twice."""
-    found = [ThingsService.of(name) for name in names if is_service(name)]
-    for one in found:
-        if sum(other.name == one.name for other in found) > 1:
-            raise one.address.refused("this service is named twice as --knowledge")
-    return found
+    listed = [ThingsService.of(name) for name in names if is_service(name)]
+    for service in listed:
+        if sum(other.name == service.name for other in listed) > 1:
+            raise service.address.refused("this service is named twice as --knowledge")
+    return listed
 
 
 @contextmanager
@@ -114,11 +114,11 @@ def _write(file: Path, lines: frozenset[str]) -> None:
 
 def check_refreshed(names: Sequence[str], live: bool) -> None:
     """Raise CepError if a service must be fetched repeatedly although the input is files."""
-    for one in services(names):
-        if one.every is not None and not live:
+    for service in services(names):
+        if service.every is not None and not live:
             hint = "leave out `every`, or use live input"
             reason = "`every` fetches Things again during a run, which takes effect between records as they come"
-            raise one.address.refused(f"{reason}, and the input is files", hint)
+            raise service.address.refused(f"{reason}, and the input is files", hint)
 
 
 class ThingsFollower:
@@ -136,7 +136,7 @@ class ThingsFollower:
         `known`: the loaded knowledge. `changes`: its changes so far. `kept`: the first contents are from an earlier
         run, so each service is fetched at once.
         """
-        self._services = [one for one in services(names) if kept or one.every is not None]
+        self._services = [service for service in services(names) if kept or service.every is not None]
         self._kept, self._log = kept, log
         self._fetched: dict[str, frozenset[str]] = {}
         self._over = threading.Event()
@@ -144,8 +144,8 @@ class ThingsFollower:
         if self._services and known is not None:
             from cep.knowledge.things import known_in_graph
 
-            past = [] if changes is None else [*changes.applied, *(each.change for each in changes.pending)]
-            self._known = {one.name: known_in_graph(known, past, one.name) for one in self._services}
+            past = [] if changes is None else [*changes.applied, *(waiting.change for waiting in changes.pending)]
+            self._known = {service.name: known_in_graph(known, past, service.name) for service in self._services}
 
     def repeated(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         """Pass on batches that are replayed from the journal, and apply the changes that they contain."""
@@ -161,8 +161,8 @@ class ThingsFollower:
 
     def followed(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         """Pass on batches, each with the changes since the previous one."""
-        for one in self._services:
-            threading.Thread(target=self._run, args=(one,), name="things", daemon=True).start()
+        for service in self._services:
+            threading.Thread(target=self._run, args=(service,), name="things", daemon=True).start()
         try:
             for batch in batches:
                 change = self._change()

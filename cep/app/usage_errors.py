@@ -38,12 +38,12 @@ def _reworded(error: Any, context: Any) -> CepError:
         case "BadParameter":
             return _bad_value(error)
         case "NoSuchOption":
-            known = [name for each in context.command.get_params(context) for name in each.opts]
+            known = [name for param in context.command.get_params(context) for name in param.opts]
             hint = did_you_mean(error.option_name, known) or listed
             return _refused(f"{error.option_name} is not an option of `{command}`", hint)
         case "BadOptionUsage":
             option = next(
-                (each for each in context.command.get_params(context) if error.option_name in each.opts), None
+                (param for param in context.command.get_params(context) if error.option_name in param.opts), None
             )
             if option is None or option.is_flag:
                 return _refused(f"{error.option_name} takes no value", f"`{error.option_name}` alone")
@@ -64,17 +64,17 @@ def _bad_value(error: Any) -> CepError:
     option = error.param
     name = max(option.opts, key=len) if option.opts[0].startswith("-") else option.metavar or option.name.upper()
     causes: list[Any] = getattr(error.__cause__, "errors", list)()
-    found = causes[0]["input"] if causes else None
+    rejected = causes[0]["input"] if causes else None
     choices = re.findall(r"'([^']*)'", error.message.partition("is not one of")[2])
-    if found is None:
+    if rejected is None:
         return _refused(f"{name}: {_lowered(error.message)}", f"`{name} {_example(option)}`")
     if choices:
         *others, last = choices
-        hint = did_you_mean(str(found), choices) or f"`{name} {choices[0]}`"
-        return _refused(f"{name}: `{found}` is not one of {', '.join(others)} and {last}", hint)
+        hint = did_you_mean(str(rejected), choices) or f"`{name} {choices[0]}`"
+        return _refused(f"{name}: `{rejected}` is not one of {', '.join(others)} and {last}", hint)
     low, high = getattr(option, "min", None), getattr(option, "max", None)
     bounds = "" if low is None else f" from {low} to {high}" if high is not None else f" of at least {low}"
-    return _refused(f"{name}: `{found}` is not a whole number{bounds}", f"`{name} {_example(option)}`")
+    return _refused(f"{name}: `{rejected}` is not a whole number{bounds}", f"`{name} {_example(option)}`")
 
 
 def _example(option: Any) -> str:

@@ -66,7 +66,7 @@ class Watch:
         self.stats.tasks = None
         self.meter.take(reports, seconds)
         meter = self.meter
-        for file in (file for one in reports for file in one.unread):
+        for file in (file for report in reports for file in report.unread):
             self.log("unread", f"not read: {file}", "warning")
         if meter.dead != self._dead:
             late, dead = meter.late - self._late, meter.dead - self._dead
@@ -108,18 +108,18 @@ class Watch:
 
     def _warn_of_hot_keys(self, reports: Sequence[Report]) -> None:
         """Warn once of each key that makes a large batch much slower than evenly distributed keys would."""
-        for one in merged(share for report in reports for share in report.keys):
-            if one.rows < MANY or self._partitions < 2:
+        for hot in merged(share for report in reports for share in report.keys):
+            if hot.rows < MANY or self._partitions < 2:
                 continue
-            for key, share in one.shares().items():
+            for key, share in hot.shares().items():
                 times = slowdown(share, self._partitions)
-                if times >= SLOW and (one.event, key) not in self._hot and len(self._hot) < MOST:
-                    self._hot.add((one.event, key))
+                if times >= SLOW and (hot.event, key) not in self._hot and len(self._hot) < MOST:
+                    self._hot.add((hot.event, key))
                     text = (
-                        f"hot key: {key} has {share:.0%} of the rows of `{one.event}`, and one of {self._partitions} "
+                        f"hot key: {key} has {share:.0%} of the rows of `{hot.event}`, and one of {self._partitions} "
                     )
                     text += f"partitions takes them: a step is up to {times:.1f} times as long as with even keys"
-                    self.log("hot_key", text, "warning", of=one.event, key=key, share=round(share, 4))
+                    self.log("hot_key", text, "warning", of=hot.event, key=key, share=round(share, 4))
 
     def show(self) -> None:
         """Copy the meter's numbers to the display. This is for runs whose display nothing else updates."""
@@ -131,8 +131,8 @@ class Watch:
 
 def _hottest(keys: Sequence[KeyShares]) -> dict[str, dict[str, float]]:
     """Return the most frequent keys of each event, each with its share of the rows."""
-    found: dict[str, dict[str, float]] = {}
-    for one in keys:
-        for key, share in list(one.shares().items())[:_TOLD]:
-            found.setdefault(one.event, {})[key] = round(share, 4)
-    return found
+    hottest: dict[str, dict[str, float]] = {}
+    for shares in keys:
+        for key, share in list(shares.shares().items())[:_TOLD]:
+            hottest.setdefault(shares.event, {})[key] = round(share, 4)
+    return hottest

@@ -74,14 +74,14 @@ def read_axis(text: str, parameters: Parameters) -> Axis:
         known = list(parameters.by_name)
         hint = "declare it: `PARAM Hot = 7.0 IN 5..12 STEP 0.5.`"
         if known:
-            hint = did_you_mean(name, known) or f"it has {', '.join(f'`{each}`' for each in known)}"
+            hint = did_you_mean(name, known) or f"it has {', '.join(f'`{name}`' for name in known)}"
         raise CepError(f"--grid: the program has no parameter `{name}`", hint=hint, code="option")
     if equals:
-        words = [each.strip() for each in listed.split(",")]
+        words = [word.strip() for word in listed.split(",")]
         if _RANGE.fullmatch(listed) and parameter.type != "string":
             message = f"--grid: `{listed}` is a range, and a grid has values"
             raise CepError(message, hint=f"name them: `--grid {name}={_example(parameter)}`", code="option")
-        values = [parameter.with_value(each, parameters.prefixes, f"--grid {name}").value.value for each in words]
+        values = [parameter.with_value(word, parameters.prefixes, f"--grid {name}").value.value for word in words]
         return Axis(parameter, tuple(dict.fromkeys(values)))
     return Axis(parameter, _own_values(parameter))
 
@@ -92,7 +92,7 @@ def _example(parameter: Parameter) -> str:
         values = _own_values(parameter)[:3]
     except CepError:
         return f"{parameter.written(parameter.default.value)},..."
-    return ",".join(parameter.written(each).replace(" ", "") for each in values)
+    return ",".join(parameter.written(value).replace(" ", "") for value in values)
 
 
 def _own_values(parameter: Parameter) -> tuple[Value, ...]:
@@ -107,7 +107,7 @@ def _own_values(parameter: Parameter) -> tuple[Value, ...]:
     if parameter.step is None or parameter.type not in NUMERIC:
         message = f"--grid: the range of `{parameter.name}` has no STEP"
         raise CepError(message, hint=f"give it one, or name the values: {example}", code="option")
-    low, high, step = (Fraction(str(each)) for each in (parameter.low, parameter.high, parameter.step))
+    low, high, step = (Fraction(str(bound)) for bound in (parameter.low, parameter.high, parameter.step))
     count = int((high - low) / step) + 1
     kind = float if parameter.type == "float" else int
     return tuple(kind(low + place * step) for place in range(count))
@@ -201,7 +201,7 @@ def choose(
 
     Ties go to the lowest load, then to the point nearest to the defaults, then to the first point.
     """
-    allowed = [number for number, each in enumerate(figures) if all(bound.allows(each) for bound in bounds)]
+    allowed = [number for number, figure_set in enumerate(figures) if all(bound.allows(figure_set) for bound in bounds)]
 
     def order(number: int) -> tuple[float, float, float, int]:
         load = figures[number].load
@@ -219,29 +219,29 @@ def _apart(axis: Axis, value: Value) -> float:
     default = axis.parameter.default.value
     if axis.parameter.type not in (*NUMERIC, "time"):
         return float(value != default)
-    numbers = [float(each) for each in (*axis.values, default)]
+    numbers = [float(value) for value in (*axis.values, default)]
     spread = max(numbers) - min(numbers)
     return abs(float(value) - float(default)) / spread if spread else 0.0
 
 
 def front(figures: Sequence[Figures], figure: str) -> list[int]:
     """Return the numbers of the points on the Pareto front of a figure and the load, sorted by load."""
-    loads = [inf if each.load is None else each.load for each in figures]
-    ranks = [rank(figure, each) for each in figures]
-    best, found = -inf, []
-    for number in sorted(range(len(figures)), key=lambda each: (loads[each], -ranks[each], each)):
+    loads = [inf if figure.load is None else figure.load for figure in figures]
+    ranks = [rank(figure, point_figures) for point_figures in figures]
+    best, points = -inf, []
+    for number in sorted(range(len(figures)), key=lambda point: (loads[point], -ranks[point], point)):
         if ranks[number] > best:
             best = ranks[number]
-            found.append(number)
-    return found
+            points.append(number)
+    return points
 
 
 def at_edge(axes: Sequence[Axis], point: Sequence[Value]) -> list[str]:
     """Return the names of the numeric parameters whose chosen value is the smallest or largest one tried."""
-    found = []
+    names = []
     for axis, value in zip(axes, point):
         if axis.parameter.type in (*NUMERIC, "time") and len(axis.values) > 2:
             ordered = sorted(axis.values, key=float)
             if value in (ordered[0], ordered[-1]):
-                found.append(axis.parameter.name)
-    return found
+                names.append(axis.parameter.name)
+    return names

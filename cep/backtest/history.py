@@ -78,10 +78,14 @@ def detections_of(
     lateness = options.lateness or 0
     alert = bool(variants.alerts[0])
     names = [alerts[detect].name if alert else own[detect] for alerts, own in variants.both]
-    found = {name: _Collected(key) for name in names}
+    collected = {name: _Collected(key) for name in names}
     lifecycle = _lifecycle(engine) if alert else None
     ends: list[tuple[int, int]] = []
-    having = [name for name, schema in engine.inputs.items() if set(key) <= {each.name for each in schema.attributes}]
+    having = [
+        name
+        for name, schema in engine.inputs.items()
+        if set(key) <= {attribute.name for attribute in schema.attributes}
+    ]
     keys: set[Key] = set()
     stats = RunStats()
 
@@ -95,19 +99,19 @@ def detections_of(
             if batch is not None and name in batch.tables:
                 keys.update(batch.tables[name].select(key).unique().rows())
         if lifecycle is None:
-            for name in found.keys() & tables.keys():
+            for name in collected.keys() & tables.keys():
                 if tables[name].height:
-                    found[name].add(tables[name], lateness)
+                    collected[name].add(tables[name], lateness)
             return
         until = engine.watermark if batch is not None else max([engine.latest, *_ends(tables)])
         for change in lifecycle.take(tables, until):
             if change.state == "firing":
-                own = pl.DataFrame({"end": [change.time], **{each: [change.values.get(each)] for each in key}})
-                found[change.name].add(own, lateness)
+                own = pl.DataFrame({"end": [change.time], **{column: [change.values.get(column)] for column in key}})
+                collected[change.name].add(own, lateness)
 
     with closing(DeadLetters(None)) as dead_letters:
         flow(engine, batches, stats, take, dead_letters, interrupt)
-    times = {name: each.times() for name, each in found.items()}
+    times = {name: collector.times() for name, collector in collected.items()}
     since, until = min((first for first, _ in ends), default=0), max((last for _, last in ends), default=0)
     own = keys if key and having else None
     return History([times[name] for name in names], since, until, stats, own, dead_letters.first_told)

@@ -59,7 +59,7 @@ def read_labels(
         raise CepError(f"{path}: {message}", hint=hint, code="labels")
     if not labels:
         raise CepError(f"{path}: there are no labels", hint="a row for each incident: `start,end`", code="labels")
-    labels.sort(key=lambda each: (each[0].start, each[0].end, each[1]))
+    labels.sort(key=lambda pair: (pair[0].start, pair[0].end, pair[1]))
     _refuse_overlaps(path, labels, _further(rows, keys))
     return [label for label, _ in labels], _others(rows)
 
@@ -97,10 +97,10 @@ def _time(path: Path | str, number: int, name: str, value: Any, unit: Fraction |
 
 
 def _key(path: Path | str, number: int, row: Mapping[str, Any], keys: Sequence[Attribute]) -> Key | None:
-    values = [row.get(each.name) for each in keys]
-    if all(each is None or each == "" for each in values):
+    values = [row.get(key.name) for key in keys]
+    if all(value is None or value == "" for value in values):
         return None
-    return tuple(_value(path, number, each, value) for each, value in zip(keys, values))
+    return tuple(_value(path, number, attribute, value) for attribute, value in zip(keys, values))
 
 
 def _value(path: Path | str, number: int, attribute: Attribute, value: Any) -> object:
@@ -136,9 +136,9 @@ def _rows(path: Path, keys: Sequence[Attribute]) -> list[dict[str, Any]]:
 def _checked(path: Path | str, rows: list[dict[str, Any]], keys: Sequence[Attribute]) -> list[dict[str, Any]]:
     """Check that the labels have all columns that they need, and return them. CepError: one is missing."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    for name in ("start", "end", *(each.name for each in keys)):
+    for name in ("start", "end", *(key.name for key in keys)):
         if rows and name not in columns:
-            listed = ", ".join(f"`{each}`" for each in columns)
+            listed = ", ".join(f"`{column}`" for column in columns)
             hint = did_you_mean(name, columns) or f"its columns are {listed}"
             if name not in ("start", "end"):
                 hint += "; a label of every key leaves the cell empty"
@@ -186,20 +186,20 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else value
 
 
-def _of_json(found: Any, keys: Sequence[Attribute]) -> list[dict[str, Any]]:
+def _of_json(document: Any, keys: Sequence[Attribute]) -> list[dict[str, Any]]:
     """Return the rows of a JSON document: a list of records, or windows of NAB as `{name: [[start, end], ...]}`.
 
     The name of NAB's windows becomes the value of the key, if the key has one attribute.
     """
-    if isinstance(found, dict):
+    if isinstance(document, dict):
         rows = []
-        for name, windows in found.items():
+        for name, windows in document.items():
             for window in windows:
                 if not isinstance(window, list) or len(window) != 2:
                     raise ValueError(f"`{name}`: a window is `[start, end]`")
                 own = {keys[0].name: name} if len(keys) == 1 else {}
                 rows.append({"start": window[0], "end": window[1], **own})
         return rows
-    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+    if not isinstance(document, list) or not all(isinstance(row, dict) for row in document):
         raise ValueError("labels are a list of records, or NAB's windows by name")
-    return found
+    return document

@@ -75,7 +75,7 @@ def _false(times: Times, windows: Sequence[tuple[int, int, int]]) -> float:
     by_end = sorted((end, end - start) for start, end, _ in windows)
     if not by_end:
         return -float(len(times))
-    ends, lengths = (np.array(each, np.float64) for each in zip(*by_end))
+    ends, lengths = (np.array(column, np.float64) for column in zip(*by_end))
     last = np.searchsorted(ends, times) - 1
     after = last >= 0
     apart = times[after] - ends[last[after]]

@@ -29,13 +29,13 @@ def svg(result: BacktestResult) -> str:
     figure = result.figure if result.figure in HIGHER[:2] else "recall"
     judged = result.judged
     places = {
-        number: (each.load, value)
-        for number, each in enumerate(judged)
-        if each.load is not None and (value := getattr(each, figure)) is not None
+        number: (point_figures.load, value)
+        for number, point_figures in enumerate(judged)
+        if point_figures.load is not None and (value := getattr(point_figures, figure)) is not None
     }
     best = [number for number in front(judged, figure) if number in places]
     chosen = () if result.chosen is None else (result.chosen,)
-    reach = ROOM * max((places[each][0] for each in (*best, *chosen) if each in places), default=0.0)
+    reach = ROOM * max((places[number][0] for number in (*best, *chosen) if number in places), default=0.0)
     most = min(reach, max((load for load, _ in places.values()), default=0.0)) or 1.0
     left_out = sum(load > most for load, _ in places.values())
     places = {number: (load, value) for number, (load, value) in places.items() if load <= most}
@@ -50,7 +50,7 @@ class Axis:
 
     def __init__(self, low: float, high: float, first: float, last: float) -> None:
         size = 10.0 ** floor(log10((high - low) / TICKS))
-        step = next(size * each for each in (1, 2, 5, 10) if (high - low) / (size * each) <= TICKS)
+        step = next(size * factor for factor in (1, 2, 5, 10) if (high - low) / (size * factor) <= TICKS)
         self.step, self.low, self.high = step, low, low + step * ceil((high - low) / step - 1e-9)
         self._first, self._last = first, last
 
@@ -60,7 +60,7 @@ class Axis:
 
     @property
     def ticks(self) -> list[float]:
-        return [self.low + self.step * each for each in range(round((self.high - self.low) / self.step) + 1)]
+        return [self.low + self.step * number for number in range(round((self.high - self.low) / self.step) + 1)]
 
 
 def _lines(
@@ -102,10 +102,10 @@ def _lines(
 def _dots(result: BacktestResult, places: Places, across: Axis, up: Axis) -> Iterator[str]:
     """Yield a dot for each place with points. Several points at a place make a larger dot, labelled with their
     number."""
-    found: dict[tuple[float, float], list[int]] = {}
+    dots: dict[tuple[float, float], list[int]] = {}
     for number, (load, value) in places.items():
-        found.setdefault((across.place(load), up.place(value)), []).append(number)
-    for (x, y), numbers in found.items():
+        dots.setdefault((across.place(load), up.place(value)), []).append(number)
+    for (x, y), numbers in dots.items():
         rest = f" and {len(numbers) - 1:,} more" if len(numbers) > 1 else ""
         told = escape(point_text(result, numbers[0]) + rest)
         radius = round(3 * min(len(numbers), MANY) ** 0.25, 1)

@@ -86,7 +86,7 @@ def _wrapped(text: str, indent: str = "", further: int = 4) -> list[str]:
 def _divided(result: BacktestResult) -> str:
     if result.holdout is None:
         return ""
-    before = sum(each.start < result.holdout for each in result.labels)
+    before = sum(label.start < result.holdout for label in result.labels)
     return f", {before} of them before the holdout, {write_time(result.holdout)}"
 
 
@@ -128,11 +128,11 @@ def _points(result: BacktestResult) -> Iterator[str]:
     order = list(range(len(result.points)))
     if result.figure is not None:
         figure = result.figure
-        order.sort(key=lambda each: (-rank(figure, judged[each]), judged[each].load or 0, each))
-        order.sort(key=lambda each: not all(bound.allows(judged[each]) for bound in result.bounds))
-    passing = sum(all(bound.allows(each) for bound in result.bounds) for each in judged)
+        order.sort(key=lambda point: (-rank(figure, judged[point]), judged[point].load or 0, point))
+        order.sort(key=lambda point: not all(bound.allows(judged[point]) for bound in result.bounds))
+    passing = sum(all(bound.allows(point_figures) for bound in result.bounds) for point_figures in judged)
     if result.bounds:
-        conditions = " and ".join(each.text for each in result.bounds)
+        conditions = " and ".join(bound.text for bound in result.bounds)
         yield from _wrapped(f"points that pass {conditions} come first: {passing:,} of {len(order):,}")
     rows = list(_table(result, order[:SHOWN]))
     if 0 < passing < len(rows) - 1 and result.bounds:
@@ -157,8 +157,8 @@ def _table(result: BacktestResult, numbers: Sequence[int]) -> Iterator[str]:
         shown.append(result.figure)
     titles = [{"lead": "lead time"}.get(name, name) for name in shown]
     rows = [[axis.parameter.name for axis in result.axes] + titles] + [
-        [*_values(result.axes, result.points[each]), *(_text(name, judged[each], False) for name in shown)]
-        for each in numbers
+        [*_values(result.axes, result.points[number]), *(_text(name, judged[number], False) for name in shown)]
+        for number in numbers
     ]
     widths = [max(map(len, column)) for column in zip(*rows)]
     for row in rows:
@@ -176,7 +176,7 @@ def _values(axes: Sequence[Axis], point: Sequence[Value]) -> list[str]:
 
 
 def _choice(result: BacktestResult) -> Iterator[str]:
-    conditions = " and ".join(each.text for each in result.bounds)
+    conditions = " and ".join(bound.text for bound in result.bounds)
     if result.chosen is None:
         yield f"no point passes {conditions}"
         return
@@ -195,20 +195,20 @@ def warnings(result: BacktestResult) -> list[str]:
     """Return warnings about a doubtful choice."""
     if result.chosen is None:
         return []
-    found = []
+    texts = []
     before = result.judged[result.chosen]
     if not before.hit:
-        found.append("the chosen point finds none of the incidents before the holdout")
+        texts.append("the chosen point finds none of the incidents before the holdout")
     if before.hit == 1:
-        found.append("the choice rests on a single incident")
+        texts.append("the choice rests on a single incident")
     for name in at_edge(result.axes, result.points[result.chosen]):
-        found.append(f"the chosen `{name}` is at the edge of the values that were tried")
+        texts.append(f"the chosen `{name}` is at the edge of the values that were tried")
     after = result.parts[result.chosen].after
     for bound in result.bounds if after is not None else ():
         if after is not None and not bound.allows(after):
             value = _text(bound.figure, after, False)
-            found.append(f"from the holdout on the chosen point does not pass {bound.text}: it has {value}")
-    return found
+            texts.append(f"from the holdout on the chosen point does not pass {bound.text}: it has {value}")
+    return texts
 
 
 def as_json(result: BacktestResult) -> str:
@@ -216,7 +216,7 @@ def as_json(result: BacktestResult) -> str:
     axes = [axis.parameter for axis in result.axes]
     points = []
     for number, (point, parts) in enumerate(zip(result.points, result.parts)):
-        values = {each.name: each.of(value).given for each, value in zip(axes, point)}
+        values = {axis.name: axis.of(value).given for axis, value in zip(axes, point)}
         own: dict[str, Any] = {"params": values, "all": _json(parts.whole)}
         if parts.before is not None and parts.after is not None:
             own |= {"before": _json(parts.before), "after": _json(parts.after)}
@@ -237,8 +237,8 @@ def as_json(result: BacktestResult) -> str:
 
 
 def _json(figures: Figures) -> dict[str, Any]:
-    found = asdict(figures)
+    document = asdict(figures)
     for name in ("lead", "lead_worst", "quiet"):
-        if found[name] is not None:
-            found[name] /= 1_000_000
-    return found | {"recall_interval": figures.recall_interval, "precision_interval": figures.precision_interval}
+        if document[name] is not None:
+            document[name] /= 1_000_000
+    return document | {"recall_interval": figures.recall_interval, "precision_interval": figures.precision_interval}

@@ -139,7 +139,7 @@ def score(
 
 
 def _windows(labels: Sequence[Label], scoring: Scoring) -> list[tuple[Key | None, int, int]]:
-    return [(each.key, each.start - scoring.before, each.end + scoring.after) for each in labels]
+    return [(label.key, label.start - scoring.before, label.end + scoring.after) for label in labels]
 
 
 def _hits(episodes: Episodes, labels: Sequence[Label], scoring: Scoring) -> tuple[int, list[int]]:
@@ -148,14 +148,14 @@ def _hits(episodes: Episodes, labels: Sequence[Label], scoring: Scoring) -> tupl
     for label in labels:
         by_key.setdefault(label.key, []).append(label)
     marked = np.zeros(len(episodes.firsts) + 1, np.int64)  # +1 where hits of a label begin, -1 behind them
-    found = []
+    delays = []
     for key, own in by_key.items():
         if key is not None:
             pieces = [episodes.places[key]] if key in episodes.places else []
         else:
             pieces = list(episodes.places.values())
-        starts = np.array([each.start for each in own], np.int64)
-        ends = np.array([each.end for each in own], np.int64)
+        starts = np.array([label.start for label in own], np.int64)
+        ends = np.array([label.end for label in own], np.int64)
         earliest = np.full(len(own), _NEVER)
         for begin, end in pieces:
             first = begin + np.searchsorted(episodes.lasts[begin:end], starts - scoring.before)
@@ -164,8 +164,8 @@ def _hits(episodes: Episodes, labels: Sequence[Label], scoring: Scoring) -> tupl
             np.add.at(marked, first[hit], 1)
             np.add.at(marked, last[hit], -1)
             earliest[hit] = np.minimum(earliest[hit], episodes.firsts[first[hit]])
-        found += (starts - earliest)[earliest < _NEVER].tolist()
-    return int(np.count_nonzero(np.cumsum(marked) > 0)), sorted(found)
+        delays += (starts - earliest)[earliest < _NEVER].tolist()
+    return int(np.count_nonzero(np.cumsum(marked) > 0)), sorted(delays)
 
 
 def _median(values: Sequence[int]) -> float:
@@ -181,16 +181,16 @@ def _quiet(episodes: Episodes, since: int, until: int) -> int:
 
 
 def halves(
-    detections: Mapping[Key, Times], labels: Sequence[Label], at: int
+    detections: Mapping[Key, Times], labels: Sequence[Label], instant: int
 ) -> tuple[tuple[dict[Key, Times], list[Label]], tuple[dict[Key, Times], list[Label]]]:
     """Split detections and labels at a time. Labels are assigned by their start."""
-    early = {key: times[times < at] for key, times in detections.items()}
-    late = {key: times[times >= at] for key, times in detections.items()}
-    before = [each for each in labels if each.start < at]
-    return (early, before), (late, [each for each in labels if each.start >= at])
+    early = {key: times[times < instant] for key, times in detections.items()}
+    late = {key: times[times >= instant] for key, times in detections.items()}
+    before = [label for label in labels if label.start < instant]
+    return (early, before), (late, [label for label in labels if label.start >= instant])
 
 
 def holdout_of(labels: Sequence[Label]) -> int | None:
     """Return the start of the label at two thirds of the labels in order; None if there are fewer than three labels."""
-    starts = sorted(each.start for each in labels)
+    starts = sorted(label.start for label in labels)
     return starts[2 * len(starts) // 3] if len(starts) > 2 else None

@@ -78,7 +78,7 @@ class BacktestResult:
     def judged(self) -> list[Figures]:
         """The figures that decide the choice: those before the holdout, or those of the whole history if there is
         none."""
-        return [each.whole if each.before is None else each.before for each in self.parts]
+        return [part.whole if part.before is None else part.before for part in self.parts]
 
 
 class Search:
@@ -100,25 +100,27 @@ class Search:
         self.servers = servers
         self.detect, schema, self.is_alert = _detected(program, options.scores.detect or "")
         self.schemas = inputs_of(program.plan)
-        found = inputs(options.history.inputs, self.schemas, options.history.format)
-        for one in found:
-            if one.size is None:
-                raise refuse(f"--input {one.path}: a history is files", "save what comes live, then name the files")
-        self.unit = number_size(found, self.schemas)
-        named = [each.partition("=") for each in options.scores.key]
+        sources = inputs(options.history.inputs, self.schemas, options.history.format)
+        for history_file in sources:
+            if history_file.size is None:
+                raise refuse(
+                    f"--input {history_file.path}: a history is files", "save what comes live, then name the files"
+                )
+        self.unit = number_size(sources, self.schemas)
+        named = [text.partition("=") for text in options.scores.key]
         self.key = [_attribute(schema, name) for name, _, _ in named]
         columns = [column or name for name, _, column in named]
-        self.attributes = [each.name for each in schema.attributes]
+        self.attributes = [attribute.name for attribute in schema.attributes]
         self.labels, self.label_columns = read_labels(
             options.scores.labels or "",
-            [replace(each, name=column) for each, column in zip(self.key, columns)],
+            [replace(attribute, name=column) for attribute, column in zip(self.key, columns)],
             self.unit,
             options.scores.detect or "",
             options.history.token_file,
         )
         served = (options.scores.labels or "").startswith(SERVER)
         ignored = [*columns, "alert"] if served else columns
-        self.label_columns = [each for each in self.label_columns if each not in ignored]
+        self.label_columns = [column for column in self.label_columns if column not in ignored]
         scores = options.scores
         merge = None if scores.merge is None else duration(scores.merge, "--merge")
         flapping = None if scores.flapping is None else duration(scores.flapping, "--flapping")
@@ -133,7 +135,7 @@ class Search:
             flapping,
             scores.score == "nab",
         )
-        self.axes = [read_axis(each, parameters) for each in options.grids.grid]
+        self.axes = [read_axis(text, parameters) for text in options.grids.grid]
         names = [axis.parameter.name for axis in self.axes]
         for name in names:
             if names.count(name) > 1:
@@ -142,7 +144,7 @@ class Search:
                 raise refuse(f"--grid: `{name}` is set by --param as well", "remove one of them")
         grids = options.grids
         self.figure = None if grids.choose is None else read_figure(grids.choose, "--choose", self.scoring.nab)
-        self.bounds = [read_bound(each, self.scoring.nab) for each in grids.subject_to]
+        self.bounds = [read_bound(text, self.scoring.nab) for text in grids.subject_to]
         self.lateness = duration(options.history.lateness or "0", "--lateness")
         self.holdout = self._holdout()
 
@@ -207,9 +209,9 @@ class Search:
     def _all(self, points: Sequence[Point], state: SearchState | None) -> tuple[list[Parts], HistorySummary]:
         """Run the points that are not in the state file. Return the figures of all points."""
         names = [self._name(point) for point in points]
-        found = {} if state is None else dict(state.found)
+        parts = {} if state is None else dict(state.found)
         history = None if state is None else state.history
-        waiting = [place for place, name in enumerate(names) if name not in found]
+        waiting = [place for place, name in enumerate(names) if name not in parts]
         workers = self.options.grids.workers
         most = AT_ONCE if state is None else KEPT_AT_ONCE
         size = max(1, min(most, -(-len(waiting) // workers)))
@@ -219,21 +221,21 @@ class Search:
             own = [[points[place] for place in piece] for piece in pieces]
             for number, result in passes(self, own, workers, progress.seen):
                 finished = [names[place] for place in pieces[number]]
-                found |= dict(zip(finished, result.parts))
+                parts |= dict(zip(finished, result.parts))
                 history = result.history
                 if state is not None:
                     state.add(finished, result)
         except KeyboardInterrupt:
             progress.close()
             if state is not None:
-                done = sum(name in found for name in names)
+                done = sum(name in parts for name in names)
                 text = f"stopped: {done:,} of {count(len(points), 'point')} are kept in {state.path}"
                 typer.echo(f"{text}; the same command goes on", err=True)
             raise
         finally:
             progress.close()
         assert history is not None, "there is a point at least"
-        return [found[name] for name in names], history
+        return [parts[name] for name in names], history
 
     def _apart(self) -> int | None:
         """Return the largest gap within an episode; None if it depends on the point."""
@@ -250,7 +252,7 @@ class Search:
 
     def _nothing(self, parts: Sequence[Parts]) -> Iterator[str]:
         """Yield a remark if no point has any detection."""
-        if not any(each.whole.episodes for each in parts):
+        if not any(part.whole.episodes for part in parts):
             where = "" if len(parts) == 1 else " at any point"
             yield f"the history has no `{self.detect}`{where}: `cep test` says why it is missing"
 
@@ -264,7 +266,7 @@ class Search:
                 f"hit by detections of its own `{column}` alone"
             )
         elif self.label_columns:
-            names = ", ".join(f"`{each}`" for each in self.label_columns)
+            names = ", ".join(f"`{column}`" for column in self.label_columns)
             text = f"{count(len(self.label_columns), 'column')} of the labels that nothing uses: {names}"
             if not self.key and self.attributes:
                 column = self.label_columns[0]
@@ -273,7 +275,7 @@ class Search:
             remarks.append(text)
         before, after = self.scoring.before, self.scoring.after
         outside = [
-            each for each in self.labels if each.end + after < history.since or each.start - before > history.until
+            label for label in self.labels if label.end + after < history.since or label.start - before > history.until
         ]
         if outside:
             lie = "lies" if len(outside) == 1 else "lie"
@@ -286,15 +288,15 @@ class Search:
 
     def _unknown(self, keys: set[Key] | None) -> list[str]:
         """Return remarks about keys that labels have but no record has."""
-        found = {} if keys is None else {each.key: None for each in self.labels if each.key is not None}
-        known = [each for each in sorted(keys or (), key=str) if None not in each]
+        unknown = {} if keys is None else {label.key: None for label in self.labels if label.key is not None}
+        known = [key for key in sorted(keys or (), key=str) if None not in key]
         texts = []
-        for key in found:
+        for key in unknown:
             if keys is None or key in keys:
                 continue
             told = ", ".join(f"`{value}`" for value in key)
-            hint = did_you_mean(str(key[0]), [str(each[0]) for each in known]) if len(key) == 1 else None
-            number = sum(each.key == key for each in self.labels)
+            hint = did_you_mean(str(key[0]), [str(known_key[0]) for known_key in known]) if len(key) == 1 else None
+            number = sum(label.key == key for label in self.labels)
             texts.append(
                 f"no record has the key {told} of {count(number, 'label')}: {hint or 'they count, and cannot be hit'}"
             )
@@ -308,16 +310,22 @@ class Search:
     def _of(self) -> dict[str, Any]:
         """Return everything that the figures depend on, except the values of the grid."""
         scores, history = self.options.scores, self.options.history
-        found = inputs(history.inputs, self.schemas, history.format)
+        sources = inputs(history.inputs, self.schemas, history.format)
         names = [axis.parameter.name for axis in self.axes]
-        values = {each.name: each.written(each.value.value) for each in self.parameters if each.name not in names}
-        labels = hashlib.sha256(repr([(each.start, each.end, each.key) for each in self.labels]).encode()).hexdigest()
+        values = {
+            parameter.name: parameter.written(parameter.value.value)
+            for parameter in self.parameters
+            if parameter.name not in names
+        }
+        labels = hashlib.sha256(
+            repr([(label.start, label.end, label.key) for label in self.labels]).encode()
+        ).hexdigest()
         evaluation = self.options.evaluation
         return {
             "program": self._without_defaults(),
             "values": values,
             "compiled": self.program.fingerprint if not self.axes else None,
-            "inputs": [(each.path, each.size) for each in found],
+            "inputs": [(source.path, source.size) for source in sources],
             "labels": labels,
             "scores": asdict(replace(scores, labels=None)),
             "lateness": history.lateness,
@@ -330,7 +338,7 @@ class Search:
     def _without_defaults(self) -> str:
         """Return the program's text without the defaults of its parameters. Figures do not depend on the defaults."""
         lines = self.source.text.splitlines(keepends=True)
-        spans = [each.default.span for each in self.parameters]
+        spans = [parameter.default.span for parameter in self.parameters]
         for span in sorted(spans, reverse=True):
             line = lines[span.line - 1]
             lines[span.line - 1] = line[: span.column - 1] + line[span.end_column - 1 :]
@@ -361,7 +369,7 @@ class Search:
             for axis, value in zip(self.axes, point)
             if value != axis.parameter.default.value
         ]
-        for span, text, source in sorted(changes, key=lambda each: each[0], reverse=True):
+        for span, text, source in sorted(changes, key=lambda change: change[0], reverse=True):
             file, line = source.place(span.line)
             own = lines.setdefault(file, Path(file).read_text(encoding="utf-8").splitlines(keepends=True))
             own[line - 1] = own[line - 1][: span.column - 1] + text + own[line - 1][span.end_column - 1 :]
@@ -371,13 +379,13 @@ class Search:
 
     def _window(self, program: CompiledProgram, name: str) -> int | None:
         """Return the longest window among the rules of an event or alert; None if there is none."""
-        target = next((each.event for each in program.alerts if self.is_alert and each.name == name), name)
+        target = next((alert.event for alert in program.alerts if self.is_alert and alert.name == name), name)
         return window_of(program.rules.rules, target)
 
     def _pass(self, points: Sequence[Point], seen: Seen) -> tuple[History, list[int]]:
         """Run points together. Return their detections and, for each point, the largest gap within an episode."""
         params = [{axis.parameter.name: value for axis, value in zip(self.axes, point)} for point in points]
-        named = [self._texts(each) for each in params]
+        named = [self._texts(param) for param in params]
         wanted, alerts = ([], [self.detect]) if self.is_alert else ([self.detect], [])
         variants = compiled_variants(self.source.text, self.source.name, self.source.options, named, wanted, alerts)
         running = replace(self.options.evaluation.engine, lateness=self.lateness)
@@ -389,14 +397,14 @@ class Search:
         interrupt = Interrupt()
         with interrupt.listening():
             batches = open_batches(reading, ROWS, inputs_of(variants.program.plan), None, Sources(_say_nothing))
-            key = [each.name for each in self.key]
-            found = detections_of(variants, self.detect, key, batches, interrupt, running, seen)
+            key = [attribute.name for attribute in self.key]
+            history = detections_of(variants, self.detect, key, batches, interrupt, running, seen)
         if interrupt.signal:
             raise KeyboardInterrupt
         if self.merge is not None:
-            return found, [self.merge] * len(points)
+            return history, [self.merge] * len(points)
         names = [alerts[self.detect].name if alerts else own[self.detect] for alerts, own in variants.both]
-        return found, [self._window(variants.program, name) or 0 for name in names]
+        return history, [self._window(variants.program, name) or 0 for name in names]
 
     def _texts(self, values: Mapping[str, Value]) -> dict[str, object]:
         """Convert values of parameters to the form that the option `params` of the compiler accepts."""
@@ -421,19 +429,19 @@ class Search:
             return None
         if self.options.grids.holdout is not None:
             return instant(self.options.grids.holdout, "--holdout", self.unit)
-        found = holdout_of(self.labels)
-        if found is None:
+        cut = holdout_of(self.labels)
+        if cut is None:
             hint = "`--holdout TIME`, or more labels"
             raise refuse(f"--choose: {len(self.labels)} labels cannot be divided into two parts", hint)
-        return found
+        return cut
 
     def _estimate(self, number: int) -> str:
         """Estimate the duration of a grid in one process, from a trial run of one point and one of several points."""
         several = [_point(self.axes, place * number // TIMED) for place in range(TIMED)]
         self._seconds(several)  # compile the kernels first
-        one, together = self._seconds(several[:1]), self._seconds(several)
-        further = max((together - one) / (TIMED - 1), 0.0)
-        return _about(number * further + -(-number // AT_ONCE) * max(one - further, 0.0))
+        alone, together = self._seconds(several[:1]), self._seconds(several)
+        further = max((together - alone) / (TIMED - 1), 0.0)
+        return _about(number * further + -(-number // AT_ONCE) * max(alone - further, 0.0))
 
     def _seconds(self, points: Sequence[Point]) -> float:
         """Return the CPU seconds of a pass over points."""
@@ -464,7 +472,7 @@ def _point(axes: Sequence[Axis], place: int) -> Point:
 
 def _about(seconds: float) -> str:
     """Return a duration, rounded to two digits, in the largest unit that fits."""
-    unit = next((each for each in ("d", "h", "min") if seconds * SECOND >= UNITS[each]), "s")
+    unit = next((name for name in ("d", "h", "min") if seconds * SECOND >= UNITS[name]), "s")
     amount = max(seconds * SECOND / UNITS[unit], 1.0)
     return f"about {float(f'{amount:.1e}'):,.16g} {unit}"
 
@@ -499,24 +507,24 @@ def _detected(program: CompiledProgram, name: str) -> tuple[str, Schema, bool]:
     schemas = program.plan.schemas
     derived = {rule.event for rule in program.rules.rules if schemas[rule.event].fluent is None}
     tables = {table for alert in program.alerts for table in alert.tables}
-    known = sorted(each for each in derived - tables if each not in program.rules.helpers)
-    alert = next((each for each in program.alerts if each.name == name), None)
+    known = sorted(event for event in derived - tables if event not in program.rules.helpers)
+    alert = next((alert for alert in program.alerts if alert.name == name), None)
     if name in known:
         return name, schemas[name], False
     if alert is not None:
         return name, schemas[alert.table], True
-    names = [*known, *(each.name for each in program.alerts)]
+    names = [*known, *(alert.name for alert in program.alerts)]
     if name in schemas and schemas[name].fluent is not None:
         raise refuse(f"--detect: `{name}` is a fluent", f"name an event or an alert: {', '.join(names) or 'none'}")
-    hint = did_you_mean(name, names) or f"it derives {', '.join(f'`{each}`' for each in names) or 'nothing'}"
+    hint = did_you_mean(name, names) or f"it derives {', '.join(f'`{name}`' for name in names) or 'nothing'}"
     raise refuse(f"--detect: the program derives no `{name}`", hint)
 
 
 def _attribute(schema: Schema, name: str) -> Attribute:
-    names = [each.name for each in schema.attributes]
+    names = [attribute.name for attribute in schema.attributes]
     if name not in names:
         hint = did_you_mean(name, names) or (
-            f"it has {', '.join(f'`{each}`' for each in names)}; `--key {names[0]}={name}` if `{name}` is a column"
+            f"it has {', '.join(f'`{name}`' for name in names)}; `--key {names[0]}={name}` if `{name}` is a column"
             if names
             else "it has none: leave `--key` out"
         )

@@ -20,20 +20,24 @@ def server_rows(place: str, detect: str, token_file: Path | None = None) -> list
     """
     address, _, name = place.removeprefix(SERVER).partition("#")
     closed = Connection(server=address, token_file=token_file).verdicts()
-    chosen = [each for each in closed if each["name"] == name or (not name and detect in (each["name"], each["event"]))]
+    chosen = [
+        alert for alert in closed if alert["name"] == name or (not name and detect in (alert["name"], alert["event"]))
+    ]
     if not chosen:
-        names = sorted({each["name"] for each in closed})
+        names = sorted({alert["name"] for alert in closed})
         wanted = name or detect
-        listed = ", ".join(f"`{place.partition('#')[0]}#{each}`" for each in names)
+        listed = ", ".join(f"`{place.partition('#')[0]}#{name}`" for name in names)
         hint = did_you_mean(wanted, names) or (f"verdicts of another alert: {listed}" if names else None)
         hint = hint or "`cep alerts close ALERT true` gives a verdict"
         raise CepError(f"--labels {place}: no alert of `{wanted}` was closed", hint=hint, code="labels")
-    if len({tuple(each["key"]) for each in chosen}) > 1:
-        listed = ", ".join(f"`{place}#{each}`" for each in sorted({each["name"] for each in chosen}))
+    if len({tuple(alert["key"]) for alert in chosen}) > 1:
+        listed = ", ".join(f"`{place}#{alert}`" for alert in sorted({alert_name["name"] for alert_name in chosen}))
         message = f"--labels {place}: alerts of `{detect}` have different keys"
         raise CepError(message, hint=f"the verdicts of one of them: {listed}", code="labels")
-    true = [each for each in chosen if each["verdict"] == "true"]
+    true = [alert for alert in chosen if alert["verdict"] == "true"]
     if not true:
         message = f"--labels {place}: none of {len(chosen)} verdicts is `true`"
         raise CepError(message, hint="an incident is an alert that was closed as `true`", code="labels")
-    return [{"start": each["start"], "end": label_end(each), **each["key"], "alert": each["name"]} for each in true]
+    return [
+        {"start": alert["start"], "end": label_end(alert), **alert["key"], "alert": alert["name"]} for alert in true
+    ]

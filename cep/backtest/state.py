@@ -43,7 +43,7 @@ class SearchState:
 
     def add(self, names: Sequence[str], result: PassResult) -> None:
         """Store the results of a pass. `names`: the texts of its points."""
-        parts = [asdict(each) for each in result.parts]
+        parts = [asdict(part) for part in result.parts]
         self._write({"points": dict(zip(names, parts)), "history": asdict(result.history)})
         self.found |= dict(zip(names, result.parts))
         self.history = result.history
@@ -66,7 +66,7 @@ class SearchState:
             lines = [json.loads(line) for line in data[:whole].splitlines()]
             same = not lines or (lines[0]["format"], lines[0]["of"]) == (FORMAT, self._identity)
             for line in lines[1:] if same else ():
-                self.found |= {name: _parts(each) for name, each in line["points"].items()}
+                self.found |= {name: _parts(part_document) for name, part_document in line["points"].items()}
                 self.history = HistorySummary(**line["history"])
         except (ValueError, KeyError, TypeError, AttributeError):
             raise refuse(f"--state {self.path}: this is not the state of a backtest", "name another file") from None
@@ -76,10 +76,10 @@ class SearchState:
         return whole
 
 
-def _parts(found: Mapping[str, Any]) -> Parts:
-    return Parts(*(None if found[name] is None else _figures(found[name]) for name in ("whole", "before", "after")))  # type: ignore[arg-type]
+def _parts(parts: Mapping[str, Any]) -> Parts:
+    return Parts(*(None if parts[name] is None else _figures(parts[name]) for name in ("whole", "before", "after")))  # type: ignore[arg-type]
 
 
-def _figures(found: Mapping[str, Any]) -> Figures:
-    nab = None if found["nab"] is None else NabScores(**found["nab"])
-    return Figures(**{**found, "nab": nab})
+def _figures(document: Mapping[str, Any]) -> Figures:
+    nab = None if document["nab"] is None else NabScores(**document["nab"])
+    return Figures(**{**document, "nab": nab})

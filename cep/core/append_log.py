@@ -83,10 +83,10 @@ class AppendLog(ABC, Generic[Logged]):
         with self.path.open("rb") as file:
             file.seek(start)
             data = file.read(stop - start)
-        found = [entry for entry, _ in self._decoded(BytesIO(data), first, new=False)]
-        if len(found) != beyond - first:
-            raise Broken(first + len(found))
-        return found
+        entries = [entry for entry, _ in self._decoded(BytesIO(data), first, new=False)]
+        if len(entries) != beyond - first:
+            raise Broken(first + len(entries))
+        return entries
 
     def move(self, path: Path) -> None:
         """Rename the file, replacing a file with the new name. Raises OSError if this fails."""
@@ -164,7 +164,7 @@ class LineLog(AppendLog[dict[str, Any]]):
         """Add lines. When this returns, they survive a crash of the machine. Raises OSError if the file cannot be
         written."""
         chain = self._chain.copy()
-        self._write([chain.add(json.dumps(each, ensure_ascii=False).encode()) for each in lines], sync=True)
+        self._write([chain.add(json.dumps(line, ensure_ascii=False).encode()) for line in lines], sync=True)
         self._chain = chain
 
     def _decoded(self, file: BinaryIO, number: int, new: bool) -> Iterator[tuple[dict[str, Any], int]]:
@@ -174,9 +174,9 @@ class LineLog(AppendLog[dict[str, Any]]):
             if new:
                 self._chain.read(line)
             try:
-                found = json.loads(line)
+                entry = json.loads(line)
             except ValueError:
                 raise Broken(number) from None
-            found.pop("hash")
-            yield found, len(line)
+            entry.pop("hash")
+            yield entry, len(line)
             number += 1

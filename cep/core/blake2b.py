@@ -38,8 +38,8 @@ _ORDER: Words = np.array([*_TURNS, *_TURNS[:2]], np.uint64)
 
 
 @njit(_nrt=False, forceinline=True)
-def _mixed(a, b, c, d, one, other):  # type: ignore[no-untyped-def]
-    a = a + b + one
+def _mixed(a, b, c, d, word, other):  # type: ignore[no-untyped-def]
+    a = a + b + word
     d = d ^ a
     d = (d >> np.uint64(32)) | (d << np.uint64(32))
     c = c + d
@@ -74,15 +74,15 @@ def digest(words, length):  # type: ignore[no-untyped-def]
         if last:
             v14 = ~v14
         for turn in range(12):
-            at = _ORDER[turn]
-            v0, v4, v8, v12 = _mixed(v0, v4, v8, v12, m[at[0]], m[at[1]])
-            v1, v5, v9, v13 = _mixed(v1, v5, v9, v13, m[at[2]], m[at[3]])
-            v2, v6, v10, v14 = _mixed(v2, v6, v10, v14, m[at[4]], m[at[5]])
-            v3, v7, v11, v15 = _mixed(v3, v7, v11, v15, m[at[6]], m[at[7]])
-            v0, v5, v10, v15 = _mixed(v0, v5, v10, v15, m[at[8]], m[at[9]])
-            v1, v6, v11, v12 = _mixed(v1, v6, v11, v12, m[at[10]], m[at[11]])
-            v2, v7, v8, v13 = _mixed(v2, v7, v8, v13, m[at[12]], m[at[13]])
-            v3, v4, v9, v14 = _mixed(v3, v4, v9, v14, m[at[14]], m[at[15]])
+            order = _ORDER[turn]
+            v0, v4, v8, v12 = _mixed(v0, v4, v8, v12, m[order[0]], m[order[1]])
+            v1, v5, v9, v13 = _mixed(v1, v5, v9, v13, m[order[2]], m[order[3]])
+            v2, v6, v10, v14 = _mixed(v2, v6, v10, v14, m[order[4]], m[order[5]])
+            v3, v7, v11, v15 = _mixed(v3, v7, v11, v15, m[order[6]], m[order[7]])
+            v0, v5, v10, v15 = _mixed(v0, v5, v10, v15, m[order[8]], m[order[9]])
+            v1, v6, v11, v12 = _mixed(v1, v6, v11, v12, m[order[10]], m[order[11]])
+            v2, v7, v8, v13 = _mixed(v2, v7, v8, v13, m[order[12]], m[order[13]])
+            v3, v4, v9, v14 = _mixed(v3, v4, v9, v14, m[order[14]], m[order[15]])
         h0, h1, h2, h3 = h0 ^ v0 ^ v8, h1 ^ v1 ^ v9, h2 ^ v2 ^ v10, h3 ^ v3 ^ v11
         h4, h5, h6, h7 = h4 ^ v4 ^ v12, h5 ^ v5 ^ v13, h6 ^ v6 ^ v14, h7 ^ v7 ^ v15
     return h0, h1

@@ -35,10 +35,10 @@ class Broken(ValueError):
 
 def digest(*parts: BytesLike, size: int = SIZE) -> bytes:
     """Return the hash of concatenated bytes."""
-    found = blake2b(digest_size=size)
+    digested = blake2b(digest_size=size)
     for part in parts:
-        found.update(part)
-    return found.digest()
+        digested.update(part)
+    return digested.digest()
 
 
 # --- whole ---
@@ -46,7 +46,7 @@ def digest(*parts: BytesLike, size: int = SIZE) -> bytes:
 
 def is_sealed(blob: BytesLike) -> bool:
     """Return True if the bytes begin like sealed content. Half of the mark suffices, because it may be damaged."""
-    return sum(one == other for one, other in zip(bytes(blob[: len(MARK)]), MARK)) * 2 >= len(MARK)
+    return sum(byte == other for byte, other in zip(bytes(blob[: len(MARK)]), MARK)) * 2 >= len(MARK)
 
 
 def seal(*parts: BytesLike, of: bytes = b"") -> bytes:
@@ -59,10 +59,10 @@ def seal(*parts: BytesLike, of: bytes = b"") -> bytes:
 
 def seal_header(file: BinaryIO, of: bytes = b"") -> bytes:
     """Return the header that `seal` would put before the contents of a file."""
-    found = blake2b(MARK + of, digest_size=SIZE)
+    digested = blake2b(MARK + of, digest_size=SIZE)
     while part := file.read(1 << 20):
-        found.update(part)
-    return MARK + found.digest()
+        digested.update(part)
+    return MARK + digested.digest()
 
 
 def content(blob: BytesLike, of: bytes = b"") -> memoryview:
@@ -143,9 +143,9 @@ class Chain:
 
     def copy(self) -> Chain:
         """Return a copy, which continues independently."""
-        made = Chain()
-        made._last, made.count = self._last, self.count
-        return made
+        copied = Chain()
+        copied._last, copied.count = self._last, self.count
+        return copied
 
     def _take(self, line: bytes) -> None:
         self._last = digest(self._last, line)

@@ -18,7 +18,7 @@ def components(nodes: Iterable[T], needs: Callable[[T], Iterable[T]]) -> list[li
     low: dict[T, int] = {}
     stack: list[T] = []
     on_stack: set[T] = set()
-    found: list[list[T]] = []
+    ordered: list[list[T]] = []
     for root in position:
         if root in number:
             continue
@@ -49,5 +49,5 @@ def components(nodes: Iterable[T], needs: Callable[[T], Iterable[T]]) -> list[li
                         component.append(member)
                         if member == node:
                             break
-                    found.append(sorted(component, key=position.__getitem__))
-    return found
+                    ordered.append(sorted(component, key=position.__getitem__))
+    return ordered

@@ -56,7 +56,7 @@ class Source:
 
     def place(self, line: int) -> tuple[str, int]:
         """Return the file that contains a line, and the line's number in it."""
-        name, first = next((each for each in reversed(self.files) if each[1] <= line), (self.name, 1))
+        name, first = next((file for file in reversed(self.files) if file[1] <= line), (self.name, 1))
         return name, line - first + 1
 
     def spot(self, span: Span) -> str:
@@ -141,8 +141,8 @@ class Mistakes(list[CepError]):
 
     def add(self, error: CepError) -> None:
         """Add a mistake, or all of a group."""
-        for one in error.errors if isinstance(error, CepErrors) else (error,):
-            self.append(one)
+        for mistake in error.errors if isinstance(error, CepErrors) else (error,):
+            self.append(mistake)
 
     def attempt(self, read: Callable[[Text], Read], text: Text | None, otherwise: Read) -> Read:
         """Return the result of `read`. Return `otherwise` if there is no text, or after adding a mistake."""
@@ -164,11 +164,11 @@ class Mistakes(list[CepError]):
 @contextmanager
 def mistakes_together() -> Iterator[Mistakes]:
     """Collect mistakes in the block, including one that it raises. Raises CepErrors afterwards if there are any."""
-    found = Mistakes()
-    with found.kept():
-        yield found
-    if found:
-        raise CepErrors(found)
+    mistakes = Mistakes()
+    with mistakes.kept():
+        yield mistakes
+    if mistakes:
+        raise CepErrors(mistakes)
 
 
 @dataclass(frozen=True, slots=True)

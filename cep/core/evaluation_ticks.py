@@ -33,19 +33,21 @@ class WindowTicks:
         """The delay until a tick is complete, in microseconds."""
         return self.tick - 1
 
-    def opens(self, at: Ints) -> Ints:
+    def opens(self, ticks: Ints) -> Ints:
         """Return the codes from which windows contain atoms of these ticks."""
-        return self._code(at + self.first)
+        return self._code(ticks + self.first)
 
-    def closes(self, at: Ints) -> Ints:
+    def closes(self, ticks: Ints) -> Ints:
         """Return the codes from which windows no longer contain atoms of these ticks."""
         if self.last is None:
-            return np.full(len(at), INFINITE)
-        return self._code(at + self.last + 1)
+            return np.full(len(ticks), INFINITE)
+        return self._code(ticks + self.last + 1)
 
-    def _code(self, at: Ints) -> Ints:
+    def _code(self, ticks: Ints) -> Ints:
         """Return the code of the first tick, at or after each of these, at which the window moves."""
         if self.step > 1:
-            at = -(-at // self.step) * self.step
+            ticks = -(-ticks // self.step) * self.step
         far = FAR // 2 // self.tick
-        return 2 * self.tick * np.minimum(np.maximum(at, -far), far)  # for few values, `clip` takes three times as long
+        return (
+            2 * self.tick * np.minimum(np.maximum(ticks, -far), far)
+        )  # for few values, `clip` takes three times as long

@@ -17,7 +17,7 @@ def install_command(extra: str) -> str:
         declared = [_REQUIREMENT.fullmatch(line) for line in requires("semcep") or ()]
     except PackageNotFoundError:
         declared = []
-    packages = [found[1] for found in declared if found is not None and found[2] == extra]
+    packages = [matched[1] for matched in declared if matched is not None and matched[2] == extra]
     if not packages:
         return f"pip install '.[{extra}]' in a clone of semcep"
     return "pip install " + " ".join(f"'{package}'" for package in packages)

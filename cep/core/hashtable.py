@@ -53,9 +53,9 @@ class KeySet:
     @classmethod
     def of(cls, table: Ints, count: int) -> Self:
         """Create a set of the first `count` rows of `table`, with their row numbers as ids."""
-        made = cls(table.shape[1])
-        made.become(table, count)
-        return made
+        keys = cls(table.shape[1])
+        keys.become(table, count)
+        return keys
 
     @property
     def width(self) -> int:
@@ -72,9 +72,9 @@ class KeySet:
 
     def copy(self) -> KeySet:
         """Return an independent table with the same rows."""
-        made = KeySet(self.width)
-        made.count, made.table, made.index = self.count, self.table.copy(), self.index.copy()
-        return made
+        copied = KeySet(self.width)
+        copied.count, copied.table, copied.index = self.count, self.table.copy(), self.index.copy()
+        return copied
 
     def become(self, table: Ints, count: int) -> None:
         """Replace all rows by the first `count` rows of `table`, which keep their numbers."""
@@ -112,10 +112,10 @@ class KeySet:
         """Call the kernel of `ids_of` for keys of this width."""
         index, table, count = self.index, self.table, self.count
         if len(places) == 1:
-            made = ids_of_one(columns[places[0]], index, table, count, done, insert, joins, ids, fresh)
+            counts = ids_of_one(columns[places[0]], index, table, count, done, insert, joins, ids, fresh)
         else:
-            made = ids_of(columns, places, index, table, count, done, insert, joins, ids, fresh)
-        return int(made[0]), int(made[1])
+            counts = ids_of(columns, places, index, table, count, done, insert, joins, ids, fresh)
+        return int(counts[0]), int(counts[1])
 
     def reserve(self, more: int) -> None:
         """Make room for `more` new rows."""
@@ -200,24 +200,24 @@ def ids_of_one(words, index, table, count, done, insert, joins, ids, fresh):  # 
             ids[i] = -1
             continue
         place = np.uint64(value) & mask
-        found = index[place]
-        if found >= 0 and table[np.uint64(found), 0] != value:
+        slot = index[place]
+        if slot >= 0 and table[np.uint64(slot), 0] != value:
             hashed += 1
             place = mix(np.uint64(0), value) & mask
-            found = index[place]
-            while found >= 0 and table[np.uint64(found), 0] != value:
+            slot = index[place]
+            while slot >= 0 and table[np.uint64(slot), 0] != value:
                 place = (place + np.uint64(1)) & mask
-                found = index[place]
-        if found < 0 and insert:
+                slot = index[place]
+        if slot < 0 and insert:
             if count >= limit:
                 return count, i
-            found = count
-            table[found, 0] = value
-            index[place] = found
+            slot = count
+            table[slot, 0] = value
+            index[place] = slot
             if listed:
                 fresh[count - known] = i
             count += 1
-        ids[i] = found
+        ids[i] = slot
     return count, n
 
 
@@ -258,28 +258,28 @@ def ids_of(columns, places, index, table, count, done, insert, joins, ids, fresh
         if ids[i] < 0:
             continue
         place = np.int64(hashes[i] & mask)
-        found = index[place]
-        while found >= 0:
+        slot = index[place]
+        while slot >= 0:
             same = True
             for k in range(width):
-                if table[found, k] != columns[places[k], i]:
+                if table[slot, k] != columns[places[k], i]:
                     same = False
                     break
             if same:
                 break
             place = np.int64(np.uint64(place + 1) & mask)
-            found = index[place]
-        if found < 0 and insert:
+            slot = index[place]
+        if slot < 0 and insert:
             if count >= limit:
                 return count, i
-            found = count
+            slot = count
             for k in range(width):
-                table[found, k] = columns[places[k], i]
-            index[place] = found
+                table[slot, k] = columns[places[k], i]
+            index[place] = slot
             if listed:
                 fresh[count - known] = i
             count += 1
-        ids[i] = found
+        ids[i] = slot
     return count, n
 
 
@@ -293,21 +293,21 @@ def id_of(key, index, table):  # type: ignore[no-untyped-def]
         hashed = mix(hashed, key[k])
     mask = index.shape[0] - 1
     if key.shape[0] == 1:
-        found = index[np.uint64(key[0]) & np.uint64(mask)]
-        if found < 0 or table[found, 0] == key[0]:
-            return found
+        slot = index[np.uint64(key[0]) & np.uint64(mask)]
+        if slot < 0 or table[slot, 0] == key[0]:
+            return slot
     place = np.int64(hashed & np.uint64(mask))
-    found = index[place]
-    while found >= 0:
+    slot = index[place]
+    while slot >= 0:
         same = True
         for k in range(key.shape[0]):
-            if table[found, k] != key[k]:
+            if table[slot, k] != key[k]:
                 same = False
                 break
         if same:
-            return found
+            return slot
         place = (place + 1) & mask
-        found = index[place]
+        slot = index[place]
     return -1
 
 
@@ -319,12 +319,12 @@ def id_of_two(first, second, index, table, count):  # type: ignore[no-untyped-de
     """
     mask = np.uint64(index.shape[0] - 1)
     place = np.int64(mix(mix(np.uint64(0), first), second) & mask)
-    found = index[place]
-    while found >= 0:
-        if table[found, 0] == first and table[found, 1] == second:
-            return found
+    slot = index[place]
+    while slot >= 0:
+        if table[slot, 0] == first and table[slot, 1] == second:
+            return slot
         place = np.int64(np.uint64(place + 1) & mask)
-        found = index[place]
+        slot = index[place]
     table[count, 0] = first
     table[count, 1] = second
     index[place] = count

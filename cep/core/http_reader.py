@@ -148,13 +148,13 @@ class JsonReader:
 
     def _headers(self) -> dict[str, str]:
         server = self._server
-        found = {"Accept": "application/json", "User-Agent": "semcep"}
+        headers = {"Accept": "application/json", "User-Agent": "semcep"}
         if server.token is not None:
-            found["Authorization"] = f"Bearer {server.token}"
+            headers["Authorization"] = f"Bearer {server.token}"
         elif server.user is not None:
             login = b64encode(f"{server.user}:{server.password or ''}".encode()).decode()
-            found["Authorization"] = f"Basic {login}"
-        return found
+            headers["Authorization"] = f"Basic {login}"
+        return headers
 
     def _connected(self) -> http.client.HTTPConnection:
         """Open a connection. Raises OSError if the host is unknown or does not answer, HttpFailure if it is not

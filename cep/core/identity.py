@@ -73,9 +73,9 @@ def _numbered(id: str, number: int) -> str:
 def identities(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.Series:
     """Return the column `@id`, without distinguishing equal occurrences."""
     if table.height >= FEW:
-        found = column_identities(_of_text(table, schema), _head(schema, meaning))
-        if found is not None:
-            return _all_of(*found, table, schema, meaning)
+        columns = column_identities(_of_text(table, schema), _head(schema, meaning))
+        if columns is not None:
+            return _all_of(*columns, table, schema, meaning)
     return pl.Series(ID, identity_hashes(occurrence_texts(table, schema), meaning), dtype=pl.String)
 
 
@@ -84,37 +84,37 @@ class TableIdentities:
 
     def __init__(self, schema: Schema, meaning: str) -> None:
         self.schema, self.meaning = schema, meaning
-        self._texts = [each.name for each in schema.attributes if each.type in ("string", "iri")]
+        self._texts = [attribute.name for attribute in schema.attributes if attribute.type in ("string", "iri")]
         fluent = schema.fluent
         about = [(WHOLE, START, 0)]
         if fluent is None:
             about.append((WHOLE, END, 0))
         elif fluent.part == HOLDS:
             about = [(OPTIONAL, START, SINCE_EVER)]
-        for at, each in enumerate(schema.attributes):
-            if each.name in self._texts:
-                about.append((TEXT, self._texts.index(each.name), NONE))
+        for number, attribute in enumerate(schema.attributes):
+            if attribute.name in self._texts:
+                about.append((TEXT, self._texts.index(attribute.name), NONE))
             else:
-                kind, none = _KINDS.get(each.type, (OPTIONAL, MISSING))
-                about.append((kind, FIRST + at, none))
+                kind, none = _KINDS.get(attribute.type, (OPTIONAL, MISSING))
+                about.append((kind, FIRST + number, none))
         self._columns = IdentityColumns.of(_head(schema, meaning), about)
         changes = fluent is not None and fluent.part == CHANGES
-        self._rows = not changes and all(each.type != "any" for each in schema.attributes)
+        self._rows = not changes and all(attribute.type != "any" for attribute in schema.attributes)
 
     def of(self, table: Table, frame: pl.DataFrame) -> pl.Series:
         """Return the identities of occurrences. `frame`: the same rows as a frame."""
         if rows(table) < FEW or not self._rows:
             return identities(frame, self.schema, self.meaning)
-        found = self._columns.identities(contiguous(table), [frame[name] for name in self._texts])
-        return _all_of(*found, frame, self.schema, self.meaning)
+        columns = self._columns.identities(contiguous(table), [frame[name] for name in self._texts])
+        return _all_of(*columns, frame, self.schema, self.meaning)
 
 
-def _all_of(made: pl.Series, odd: NDArray[np.bool_], table: pl.DataFrame, schema: Schema, meaning: str) -> pl.Series:
+def _all_of(ids: pl.Series, odd: NDArray[np.bool_], table: pl.DataFrame, schema: Schema, meaning: str) -> pl.Series:
     """Compute the identities of `odd` rows one by one, and insert them."""
     if odd.any():
         places = np.flatnonzero(odd)
-        made = made.scatter(places, identity_hashes(occurrence_texts(table[places], schema), meaning))
-    return made.alias(ID)
+        ids = ids.scatter(places, identity_hashes(occurrence_texts(table[places], schema), meaning))
+    return ids.alias(ID)
 
 
 def _head(schema: Schema, meaning: str) -> bytes:
@@ -151,29 +151,29 @@ def _written(column: pl.Series) -> pl.Series:
     if type == pl.String:
         odd = column.str.contains(_ESCAPED).to_numpy() if len(column) else None
         quote = pl.Series(['"'])
-        made = quote + column + quote
+        texts = quote + column + quote
     elif type == pl.Float64:
         size = np.abs(column.to_numpy())
         odd = ~((size >= 1e-4) & (size < 1e16) | (size == 0))  # polars writes exponents otherwise
-        made = column.cast(pl.String)
+        texts = column.cast(pl.String)
     elif type.is_integer() or type == pl.Boolean:
-        odd, made = None, column.cast(pl.String)
+        odd, texts = None, column.cast(pl.String)
     else:
         return pl.Series(list(map(json.dumps, column.to_list())), dtype=pl.String)
     if column.null_count():
         odd = column.is_null().to_numpy() if odd is None else odd.astype(np.bool_) | column.is_null().to_numpy()
     if odd is not None and odd.any():
         places = np.flatnonzero(odd)
-        made = made.scatter(places, [json.dumps(column[place]) for place in places.tolist()])
-    return made
+        texts = texts.scatter(places, [json.dumps(column[place]) for place in places.tolist()])
+    return texts
 
 
 def identity_hashes(texts: Iterable[str], key: str) -> list[str]:
     """Return a hash of each text: 32 hexadecimal digits."""
     begun = blake2b(key.encode(), digest_size=16)
-    found = []
+    hashes = []
     for text in texts:
-        one = begun.copy()
-        one.update(text.encode())
-        found.append(one.hexdigest())
-    return found
+        hashed = begun.copy()
+        hashed.update(text.encode())
+        hashes.append(hashed.hexdigest())
+    return hashes

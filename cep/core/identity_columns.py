@@ -68,25 +68,25 @@ class IdentityColumns:
         spans, letters = np.empty((2 * len(texts), n), np.int64), _NULL
         room = len(self.head) + 1 + (AROUND + LETTERS) * len(self.kinds)
         if texts:
-            found, begun = [], 0
+            parts, begun = [], 0
             for number, column in enumerate(texts):
                 own, ends = _letters(column)
                 spans[2 * number], spans[2 * number + 1] = ends[:-1] + begun, ends[1:] + begun
                 if column.null_count():
                     spans[2 * number, column.is_null().to_numpy()] = NONE
-                found.append(own)
+                parts.append(own)
                 begun += len(own)
                 room += int(np.diff(ends).max(initial=0))
-            letters = np.concatenate(found)
+            letters = np.concatenate(parts)
         words: Words = np.zeros(-(-room // BLOCK) * BLOCK // 8, np.uint64)
         message = words.view(np.uint8)
         message[: len(self.head)] = np.frombuffer(self.head, np.uint8)
-        made, odd = np.empty(DIGITS * n, np.uint8), np.zeros(n, np.bool_)
+        digits, odd = np.empty(DIGITS * n, np.uint8), np.zeros(n, np.bool_)
         _identities(
-            cells, self.kinds, self.places, self.nones, spans, letters, words, message, len(self.head), made, odd
+            cells, self.kinds, self.places, self.nones, spans, letters, words, message, len(self.head), digits, odd
         )
         ends = pa.py_buffer(np.arange(0, DIGITS * n + 1, DIGITS))
-        return pl.Series(pa.LargeStringArray.from_buffers(n, ends, pa.py_buffer(made))), odd
+        return pl.Series(pa.LargeStringArray.from_buffers(n, ends, pa.py_buffer(digits))), odd
 
 
 def column_identities(columns: Sequence[pl.Series], head: bytes) -> tuple[pl.Series, Bools] | None:
@@ -132,68 +132,68 @@ def _letters(column: pl.Series) -> tuple[Bytes, Ints]:
 
 
 @njit(_nrt=False)
-def _word(letters, at, word):  # type: ignore[no-untyped-def]
+def _word(letters, end, word):  # type: ignore[no-untyped-def]
     """Write a word. Return the offset after it."""
     for i in range(len(word)):
-        letters[at + i] = word[i]
-    return at + len(word)
+        letters[end + i] = word[i]
+    return end + len(word)
 
 
 @njit(_nrt=False)
-def _quoted(letters, at, texts, start, stop):  # type: ignore[no-untyped-def]
+def _quoted(letters, end, texts, start, stop):  # type: ignore[no-untyped-def]
     """Write a text in quotes. Return the offset after it, and True if JSON would escape a character."""
     odd = False
-    letters[at] = 34
+    letters[end] = 34
     for i in range(stop - start):
         letter = texts[start + i]
         odd |= (letter < 32) | (letter > 126) | (letter == 34) | (letter == 92)
-        letters[at + 1 + i] = letter
-    at += 2 + stop - start
-    letters[at - 1] = 34
-    return at, odd
+        letters[end + 1 + i] = letter
+    end += 2 + stop - start
+    letters[end - 1] = 34
+    return end, odd
 
 
 @njit(_nrt=False)
-def _identities(cells, kinds, places, nones, spans, texts, words, letters, head, made, odd):  # type: ignore[no-untyped-def]
-    """Write the hash of each row to `made` (DIGITS letters), and mark rows that it cannot write in `odd`.
+def _identities(cells, kinds, places, nones, spans, texts, words, letters, head, digits, odd):  # type: ignore[no-untyped-def]
+    """Write the hash of each row to `digits` (DIGITS letters), and mark rows that it cannot write in `odd`.
 
     `words` and `letters` are the same memory, that of the message, which begins with `head` letters. It has room for
     the longest row: LETTERS and AROUND per column, the longest text of each text column, and padding to a whole block.
     """
     for row in range(len(odd)):
-        at = head
+        end = head
         for column in range(len(kinds)):
             kind, place = kinds[column], places[column]
             value = spans[2 * place, row] if kind == TEXT else cells[place, row]
             if column:
-                letters[at] = 44  # comma
-                letters[at + 1] = 32
-                at += 2
+                letters[end] = 44  # comma
+                letters[end + 1] = 32
+                end += 2
             if kind != WHOLE and value == nones[column]:
-                at = _word(letters, at, _NULL)
+                end = _word(letters, end, _NULL)
             elif kind == TEXT:
-                at, otherwise = _quoted(letters, at, texts, value, spans[2 * place + 1, row])
+                end, otherwise = _quoted(letters, end, texts, value, spans[2 * place + 1, row])
                 odd[row] |= otherwise
             elif kind == BOOL:
-                at = _word(letters, at, _TRUE if value else _FALSE)
+                end = _word(letters, end, _TRUE if value else _FALSE)
             elif kind == FLOAT:
                 if value & UNSIGNED < ENDLESS:
-                    at = write_float(letters, at, value)
+                    end = write_float(letters, end, value)
                 else:
                     odd[row] = True
             elif value == MISSING:
                 odd[row] = True  # its negative does not exist
             else:
-                at = write_whole(letters, at, value)
-        letters[at] = 93  # bracket
-        at += 1
-        for i in range(at, -(-at // BLOCK) * BLOCK):
+                end = write_whole(letters, end, value)
+        letters[end] = 93  # bracket
+        end += 1
+        for i in range(end, -(-end // BLOCK) * BLOCK):
             letters[i] = 0
-        one, other = digest(words, at)
+        first, other = digest(words, end)
         for i in range(DIGITS // 4):
             place = DIGITS * row + 2 * i
-            byte = (one >> np.uint64(8 * i)) & np.uint64(255)
-            made[place], made[place + 1] = _HEX[byte >> np.uint64(4)], _HEX[byte & np.uint64(15)]
+            byte = (first >> np.uint64(8 * i)) & np.uint64(255)
+            digits[place], digits[place + 1] = _HEX[byte >> np.uint64(4)], _HEX[byte & np.uint64(15)]
             place += DIGITS // 2
             byte = (other >> np.uint64(8 * i)) & np.uint64(255)
-            made[place], made[place + 1] = _HEX[byte >> np.uint64(4)], _HEX[byte & np.uint64(15)]
+            digits[place], digits[place + 1] = _HEX[byte >> np.uint64(4)], _HEX[byte & np.uint64(15)]

@@ -33,9 +33,9 @@ def before(earlier: int, later: int) -> Bound:
     return Bound(earlier, later, 1)
 
 
-def at_once(one: int, other: int) -> Bound:
+def at_once(first: int, other: int) -> Bound:
     """Return the bound that two ends are the same instant."""
-    return Bound(one, other, 0, 0)
+    return Bound(first, other, 0, 0)
 
 
 LEFT_INSTANT, RIGHT_INSTANT = at_once(A, B), at_once(C, D)
@@ -53,14 +53,14 @@ class IntervalRelation:
     example: str
     of_instant: tuple[str, str] | None = field(default=None, compare=False)
 
-    def implies(self, fact: Bound, *given: Bound) -> bool:
+    def implies(self, fact: Bound, *known: Bound) -> bool:
         """Return True if every pair with the relation and the given bounds satisfies `fact`, and such a pair exists."""
-        low, high = _spread((*self.bounds, *given), fact.earlier, fact.later)
+        low, high = _spread((*self.bounds, *known), fact.earlier, fact.later)
         return low <= high and fact.low <= low and high <= fact.high
 
-    def possible(self, *given: Bound) -> bool:
+    def possible(self, *known: Bound) -> bool:
         """Return True if some pair has the relation and the given bounds."""
-        low, high = _spread((*self.bounds, *given), A, A)
+        low, high = _spread((*self.bounds, *known), A, A)
         return low <= high
 
     def misses(self, a: int, b: int, c: int, d: int) -> int | None:
@@ -88,9 +88,9 @@ class IntervalRelation:
             return (1,)
         return (0,) if self.implies(before(D, B)) else (0, 1)
 
-    def ends_together(self, *given: Bound) -> bool:
+    def ends_together(self, *known: Bound) -> bool:
         """Return True if both sides end at the same instant, so neither waits longer."""
-        return self.implies(at_once(B, D), *given)
+        return self.implies(at_once(B, D), *known)
 
     @property
     def right_waits_an_instant(self) -> bool:
@@ -131,10 +131,10 @@ class IntervalRelation:
         """The least and the greatest time from the end of the left side to the start of the right side."""
         return _spread(self.bounds, B, C)
 
-    def instant_if(self, *given: Bound) -> bool:
+    def instant_if(self, *known: Bound) -> bool:
         """Return True if the pair's interval is always an instant."""
         return (
-            self.implies(at_once(A, B), *given) and self.implies(at_once(B, C), *given) and self.ends_together(*given)
+            self.implies(at_once(A, B), *known) and self.implies(at_once(B, C), *known) and self.ends_together(*known)
         )
 
 

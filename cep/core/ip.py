@@ -32,15 +32,15 @@ _TRANSLATED = (ipaddress.IPv6Network("::/96"), ipaddress.IPv6Network("64:ff9b:1:
 
 def inner(text: str) -> IpAddress:
     """Return an address, or the IPv4 address that it contains. Raises ValueError if it is not an address."""
-    found = ipaddress.ip_address(text.partition("%")[0])
-    if isinstance(found, ipaddress.IPv6Address):
-        known = found.ipv4_mapped or found.sixtofour
+    address = ipaddress.ip_address(text.partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address):
+        known = address.ipv4_mapped or address.sixtofour
         if known is not None:
             return known
-        last = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
-        if any(found in network for network in _AS_IT_IS) or (int(found) >> 32) & 0xFFFFFFFF in _ISATAP:
+        last = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        if any(address in network for network in _AS_IT_IS) or (int(address) >> 32) & 0xFFFFFFFF in _ISATAP:
             return last
-    return found
+    return address
 
 
 def canonical_host(host: str) -> str:
@@ -80,4 +80,4 @@ def linked(address: str) -> bool:
     whole = inner(address)
     last = ipaddress.IPv4Address(int(whole) & 0xFFFFFFFF)
     every = (whole, last) if any(whole in network for network in _TRANSLATED) else (whole,)
-    return any(one.is_link_local or one in _METADATA for one in every)
+    return any(address.is_link_local or address in _METADATA for address in every)

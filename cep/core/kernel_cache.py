@@ -96,7 +96,7 @@ BUILDING = "SEMCEP_BUILD_KERNELS"
 def _built() -> Target | None:
     """Return the target for which this process compiles kernels into the package, or None."""
     name = os.environ.get(BUILDING)
-    return None if name is None else next(each for each in targets() if each.name == name)
+    return None if name is None else next(target for target in targets() if target.name == name)
 
 
 def targets() -> tuple[Target, ...]:
@@ -110,17 +110,17 @@ def target() -> Target | None:
     if config.CPU_NAME is not None or config.CPU_FEATURES is not None:
         return None
     features = get_host_cpu_features()
-    return next((each for each in targets() if all(features.get(name) for name in each.needs)), None)
+    return next((target for target in targets() if all(features.get(name) for name in target.needs)), None)
 
 
 def dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """Return numba's dispatcher of a kernel, with this module's cache."""
     kernel = numba.njit(**options)(function)
     called, compiled = kernel.get_call_template, kernel.compile
-    kernel._cache = found = KernelCache(function)
+    kernel._cache = cache = KernelCache(function)
 
     def compile(signature: Any) -> Any:
-        with found.compiling():
+        with cache.compiling():
             return compiled(signature)
 
     def compile_for(*arguments: Any, **named: Any) -> Any:
@@ -128,9 +128,9 @@ def dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
         with _no_collection():
             return _compile(kernel, *arguments, **named)
 
-    def template(given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    def template(arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Type the arguments of calls as numbers, so that no callee is compiled again for each constant."""
-        return called(tuple(map(unliteral, given)), {name: unliteral(each) for name, each in named.items()})
+        return called(tuple(map(unliteral, arguments)), {name: unliteral(argument) for name, argument in named.items()})
 
     kernel.get_call_template, kernel.compile, kernel._compile_for_args = template, compile, compile_for
     return kernel
@@ -176,14 +176,14 @@ class KernelCache(FunctionCache):
                 payload = self._in_package(fitting).load(self._index_key(sig, fitting))
                 if payload is not None:
                     return CompileResult._rebuild(target_context, *payload)  # type: ignore[no-untyped-call]
-        found = self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
-        if found is None and self._held is not None:
+        overload = self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        if overload is None and self._held is not None:
             self._held.enter_context(self._cache_file.alone())
-            found = self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
-            if found is None:
+            overload = self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+            if overload is None:
                 self._held.enter_context(compilation.one())
             self._held = None
-        return found
+        return overload
 
     @contextmanager
     def compiling(self) -> Iterator[None]:
@@ -255,16 +255,16 @@ def made_of(module: str) -> str:
     They are its own text and those of our modules that it imports. Imports of these count, too, if they contain
     kernels.
     """
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     waiting = [module]
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found[name], imported = _read(name)
+        if name not in texts:
+            texts[name], imported = _read(name)
             waiting += imported
     digest = hashlib.blake2b(digest_size=16)
-    for name in sorted(found):
-        digest.update(f"{name} {len(found[name])} {found[name]}".encode())
+    for name in sorted(texts):
+        digest.update(f"{name} {len(texts[name])} {texts[name]}".encode())
     return digest.hexdigest()
 
 
@@ -277,15 +277,15 @@ def _read(module: str) -> tuple[str, list[str]]:
     imported: list[str] = []
     for name, what in _IMPORT.findall(text) if _HOLDS_KERNELS.search(text) else ():
         inside = ROOT.joinpath(*name.split("."))
-        below = [f"{name}.{one}" for one in re.findall(r"\w+", what) if (inside / f"{one}.py").is_file()]
+        below = [f"{name}.{module}" for module in re.findall(r"\w+", what) if (inside / f"{module}.py").is_file()]
         imported += below if inside.is_dir() else [name]
     return text, imported
 
 
 def _places(source: Path, subpath: str) -> Iterator[Path]:
     """Yield the possible folders for the kernels of a file, the best first."""
-    if given := getattr(config, "CACHE_DIR", None):
-        yield Path(given, subpath)
+    if configured := getattr(config, "CACHE_DIR", None):
+        yield Path(configured, subpath)
         return
     if (ROOT / "pyproject.toml").is_file():  # a clone of the repository
         yield source / "__pycache__"

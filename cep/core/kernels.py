@@ -60,8 +60,8 @@ class Intrinsic:
             from numba.core import types
             from numba.core.typing.templates import make_intrinsic_template
 
-            made: Any = make_intrinsic_template
-            self._type = types.Function(made(self, self._define, self._define.__name__))
+            make: Any = make_intrinsic_template
+            self._type = types.Function(make(self, self._define, self._define.__name__))
         return self._type
 
 

@@ -146,11 +146,11 @@ def logged_warnings(log: Log) -> Iterator[None]:
         warnings.simplefilter("always", RunWarning)
         others = warnings.showwarning
 
-        def shown(message: Warning | str, *given: Any, **named: Any) -> None:
+        def shown(message: Warning | str, *arguments: Any, **named: Any) -> None:
             if isinstance(message, RunWarning):
                 log(message.event, f"warning: {message}", "warning", **message.fields)
             else:
-                others(message, *given, **named)
+                others(message, *arguments, **named)
 
         warnings.showwarning = shown
         yield

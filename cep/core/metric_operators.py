@@ -61,9 +61,9 @@ class TemporalOperator:
     def same_way(self, kernel: int) -> TemporalOperator:
         """Return the operator with one operand that has this kernel and looks in the same direction."""
         return next(
-            each
-            for each in TEMPORAL.values()
-            if each.kernel == kernel and each.ahead == self.ahead and each.place is Place.BEFORE
+            operator
+            for operator in TEMPORAL.values()
+            if operator.kernel == kernel and operator.ahead == self.ahead and operator.place is Place.BEFORE
         )
 
 
@@ -83,9 +83,9 @@ _ROWS = (
     TemporalOperator("UNTIL", Place.BETWEEN, UNTIL, "slow(V) UNTIL[0, 1 h] alarm(V)", True, "SINCE"),
     TemporalOperator("LASTING", Place.BEHIND, LAST, "slow(V) LASTING >= 10 min"),
 )
-TEMPORAL: Mapping[str, TemporalOperator] = {each.word: each for each in _ROWS}
+TEMPORAL: Mapping[str, TemporalOperator] = {operator.word: operator for operator in _ROWS}
 
 
 def words(place: Place) -> tuple[str, ...]:
     """Return the operators with this position."""
-    return tuple(each.word for each in _ROWS if each.place is place)
+    return tuple(operator.word for operator in _ROWS if operator.place is place)

@@ -133,7 +133,11 @@ class Schema:
     @property
     def shown(self) -> tuple[Attribute, ...]:
         """The attributes for display. Those of an undeclared event are not shown as optional."""
-        return self.attributes if self.declared else tuple(replace(each, optional=False) for each in self.attributes)
+        return (
+            self.attributes
+            if self.declared
+            else tuple(replace(attribute, optional=False) for attribute in self.attributes)
+        )
 
     @property
     def key_places(self) -> tuple[int, ...] | None:

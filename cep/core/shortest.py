@@ -41,14 +41,14 @@ _48, _52, _100 = map(np.uint64, (48, 52, 100))
 _FRACTION = np.uint64(2**52 - 1)
 
 
-def _upper(typing_context: Any, one: Any, other: Any) -> Any:
+def _upper(typing_context: Any, first: Any, other: Any) -> Any:
     """Define the intrinsic for the upper 64 bits of a product. numba has no type for the whole product."""
     from llvmlite import ir
     from numba.core import types
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         wide = ir.IntType(128)
-        product = builder.mul(*(builder.zext(each, wide) for each in arguments))
+        product = builder.mul(*(builder.zext(argument, wide) for argument in arguments))
         return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
 
     return types.uint64(types.uint64, types.uint64), code
@@ -102,9 +102,9 @@ def _shortest(bits):  # type: ignore[no-untyped-def]
 
 
 @njit(_nrt=False)
-def write_digits(letters, at, number):  # type: ignore[no-untyped-def]
+def write_digits(letters, start, number):  # type: ignore[no-untyped-def]
     """Write a number without a sign. Return the offset after it. Like all writers here it writes at most LETTERS."""
-    end = at + 1
+    end = start + 1
     for i in range(len(_TENS)):
         end += number >= _TENS[i]
     place = end
@@ -121,53 +121,53 @@ def write_digits(letters, at, number):  # type: ignore[no-untyped-def]
 
 
 @njit(_nrt=False)
-def write_whole(letters, at, number):  # type: ignore[no-untyped-def]
+def write_whole(letters, start, number):  # type: ignore[no-untyped-def]
     """Write a whole number, except the least one, which has no positive counterpart. Return the offset after it."""
     if number < 0:
-        letters[at] = 45  # minus
-        return write_digits(letters, at + 1, np.uint64(-number))
-    return write_digits(letters, at, np.uint64(number))
+        letters[start] = 45  # minus
+        return write_digits(letters, start + 1, np.uint64(-number))
+    return write_digits(letters, start, np.uint64(number))
 
 
 @njit(_nrt=False)
-def write_float(letters, at, bits):  # type: ignore[no-untyped-def]
+def write_float(letters, start, bits):  # type: ignore[no-untyped-def]
     """Write the finite float with these bits. Return the offset after it."""
     if bits < 0:
-        letters[at] = 45
-        at += 1
+        letters[start] = 45
+        start += 1
     size = bits & UNSIGNED
     digits, power = (_0, 0) if size == 0 else _shortest(size)
     while power < 0 and digits % _10 == _0:
         digits //= _10
         power += 1
-    end = write_digits(letters, at, digits)
+    end = write_digits(letters, start, digits)
     point = end + power
-    if not -3 <= point - at <= 16:
-        return _with_exponent(letters, at, end, point - at - 1)
+    if not -3 <= point - start <= 16:
+        return _with_exponent(letters, start, end, point - start - 1)
     for i in range(end, point):
         letters[i] = 48
     if power >= 0:
         letters[point], letters[point + 1] = 46, 48  # .0
         return point + 2
-    before = max(at, point)  # the digits before the point stay in place
-    moved = 1 if point > at else 2 + at - point
+    before = max(start, point)  # the digits before the point stay in place
+    moved = 1 if point > start else 2 + start - point
     for i in range(end - 1, before - 1, -1):
         letters[i + moved] = letters[i]
     for i in range(before, before + moved):
         letters[i] = 48
-    letters[before + (0 if point > at else 1)] = 46
+    letters[before + (0 if point > start else 1)] = 46
     return end + moved
 
 
 @njit(_nrt=False)
-def _with_exponent(letters, at, end, exponent):  # type: ignore[no-untyped-def]
+def _with_exponent(letters, start, end, exponent):  # type: ignore[no-untyped-def]
     """Insert a point after the first of several digits, and append an exponent. Return the offset after it."""
-    while end > at + 1 and letters[end - 1] == 48:
+    while end > start + 1 and letters[end - 1] == 48:
         end -= 1
-    if end > at + 1:
-        for i in range(end - 1, at, -1):
+    if end > start + 1:
+        for i in range(end - 1, start, -1):
             letters[i + 1] = letters[i]
-        letters[at + 1] = 46
+        letters[start + 1] = 46
         end += 1
     letters[end], letters[end + 1] = 101, 45 if exponent < 0 else 43  # e, and the sign
     size = np.uint64(abs(exponent))

@@ -118,18 +118,18 @@ class Stops:
         """
         until = None if seconds is None else monotonic() + seconds
         poll = select.poll()
-        for each in (descriptor, self._woken):
-            if each is not None:
-                poll.register(each, select.POLLIN)
+        for watched in (descriptor, self._woken):
+            if watched is not None:
+                poll.register(watched, select.POLLIN)
         while True:
             self.look()
             left = None if until is None else min(_LONGEST, math.ceil(max(0.0, until - monotonic()) * 1000))
-            found = [each for each, _ in poll.poll(left)]
-            if self._woken in found and self._woken is not None:
+            ready = [readable for readable, _ in poll.poll(left)]
+            if self._woken in ready and self._woken is not None:
                 with suppress(BlockingIOError):
                     os.read(self._woken, 512)
             self.look()
-            if descriptor is not None and descriptor in found:
+            if descriptor is not None and descriptor in ready:
                 return True
             if until is not None and monotonic() >= until:
                 return False

@@ -86,9 +86,9 @@ def _sort(words: Ints) -> None:
 
 def ranks(values: Ints) -> Ints:
     """Return for each of these ascending values how many distinct others are below it."""
-    found = np.zeros(len(values), np.int64)
-    np.cumsum(values[1:] != values[:-1], out=found[1:])
-    return found
+    numbers = np.zeros(len(values), np.int64)
+    np.cumsum(values[1:] != values[:-1], out=numbers[1:])
+    return numbers
 
 
 def span(values: Ints) -> tuple[int, int]:

@@ -26,24 +26,26 @@ def nearest(word: str, words: Iterable[str], alike: float = ALIKE) -> str | None
 @lru_cache(maxsize=64)  # a thousand records without the same attribute need the same suggestion
 def _nearest(word: str, words: tuple[str, ...], alike: float) -> str | None:
     spelt: dict[str, str] = {}
-    for each in words:
-        spelt.setdefault(each.casefold(), each)
+    for candidate in words:
+        spelt.setdefault(candidate.casefold(), candidate)
     written = word.casefold()
     if written in spelt or not 2 <= len(word) <= LONGEST:
         return spelt.get(written)
     matcher: SequenceMatcher[str] = SequenceMatcher(None, "", written)
     bounds: list[tuple[float, str]] = []
-    for each in spelt:
-        if len(each) <= LONGEST and 2 * min(len(each), len(written)) >= alike * (len(each) + len(written)):
-            matcher.set_seq1(each)
-            bounds.append((matcher.quick_ratio(), each))
-    found: list[tuple[float, str]] = []
-    for bound, each in nlargest(CLOSELY, bounds):
+    for candidate in spelt:
+        if len(candidate) <= LONGEST and 2 * min(len(candidate), len(written)) >= alike * (
+            len(candidate) + len(written)
+        ):
+            matcher.set_seq1(candidate)
+            bounds.append((matcher.quick_ratio(), candidate))
+    ratios: list[tuple[float, str]] = []
+    for bound, candidate in nlargest(CLOSELY, bounds):
         if bound >= alike:
-            matcher.set_seq1(each)
-            found.append((matcher.ratio(), each))
-    best = max(found, default=(0.0, ""))
-    return spelt[best[1]] if best[0] >= alike and found else None
+            matcher.set_seq1(candidate)
+            ratios.append((matcher.ratio(), candidate))
+    best = max(ratios, default=(0.0, ""))
+    return spelt[best[1]] if best[0] >= alike and ratios else None
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str | None:
@@ -80,6 +82,6 @@ def missing(path: Path) -> str | None:
 
 def beside(path: Path) -> Path | None:
     """Return the file in the same folder with the most similar name to a missing file, or None."""
-    names = sorted(each.name for each in path.parent.iterdir()) if path.parent.is_dir() else []
+    names = sorted(file.name for file in path.parent.iterdir()) if path.parent.is_dir() else []
     near = nearest(path.name, (name for name in names if name != path.name))
     return None if near is None else path.with_name(near)

@@ -17,17 +17,17 @@ _COARSER = (("1s", SECOND), ("1min", 60 * SECOND), ("1h", 3600 * SECOND), ("1d",
 def ticks(text: str, tick: int) -> int:
     """Convert a number of ticks, `3`, `1.5` or `3/2`, to microseconds, exactly. Raises CepError."""
     if text.isascii() and text.isdigit() and len(text) < 12:
-        found = Fraction(int(text))
+        length = Fraction(int(text))
     elif _NUMBER.fullmatch(text):
         above, _, below = text.partition("/")
         if below and not int(below):
             raise CepError("nothing is divided by 0", code="syntax")
-        found = Fraction(above) / Fraction(below or 1)
+        length = Fraction(above) / Fraction(below or 1)
     else:
         raise CepError(f"`{text}` is not a number", hint="numbers are `3`, `1.5` or `3/2`", code="syntax")
-    exact = found * tick
+    exact = length * tick
     if exact.denominator != 1:
-        coarser = next((name for name, size in _COARSER if (found * size).denominator == 1), f"{found.denominator}s")
+        coarser = next((name for name, size in _COARSER if (length * size).denominator == 1), f"{length.denominator}s")
         message = f"`{text}` is finer than a microsecond, and time is exact to that"
         hint = f"a coarser tick, of which this is whole microseconds: `--tick {coarser}`"
         raise CepError(message, hint=hint, code="syntax")

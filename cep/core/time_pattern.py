@@ -108,35 +108,36 @@ def parts(pattern: str, clocks: bool = False) -> list[TimeToken]:
 
     Raises CepError if it is invalid or cannot determine a time.
     """
-    found: list[TimeToken] = []
-    at = 0
-    while at < len(pattern):
-        c = pattern[at]
-        at += 1
+    tokens: list[TimeToken] = []
+    position = 0
+    while position < len(pattern):
+        c = pattern[position]
+        position += 1
         if c.isspace():
-            if not found or found[-1] != (" ", ""):
-                found.append((" ", ""))
+            if not tokens or tokens[-1] != (" ", ""):
+                tokens.append((" ", ""))
         elif c != "%":
-            found.append(("", c))
-        elif at == len(pattern):
+            tokens.append(("", c))
+        elif position == len(pattern):
             raise _wrong("this format ends in the middle of a directive", "`%%` stands for a `%`")
         else:
-            name = pattern[at]
-            at += 1
+            name = pattern[position]
+            position += 1
             if name == "%":
-                found.append(("", "%"))
+                tokens.append(("", "%"))
                 continue
-            if name == "-" and at < len(pattern) and pattern[at] in DIRECTIVES:
+            if name == "-" and position < len(pattern) and pattern[position] in DIRECTIVES:
                 raise _wrong(
-                    f"`%-{pattern[at]}` is not a known directive", f"`%{pattern[at]}` reads one digit as well as two"
+                    f"`%-{pattern[position]}` is not a known directive",
+                    f"`%{pattern[position]}` reads one digit as well as two",
                 )
             if name not in DIRECTIVES:
                 raise _wrong(f"`%{name}` is not a known directive", _INSTEAD.get(name, _LIST))
-            if (name, "") in found:
+            if (name, "") in tokens:
                 raise _wrong(f"`%{name}` is in this format twice", "use each directive only once")
-            found.append((name, ""))
-    _check(pattern, {name for name, _ in found if name.strip()}, clocks)
-    return found
+            tokens.append((name, ""))
+    _check(pattern, {name for name, _ in tokens if name.strip()}, clocks)
+    return tokens
 
 
 @lru_cache(maxsize=64)
@@ -158,9 +159,9 @@ def _check(pattern: str, names: set[str], clocks: bool) -> None:
         hint += "; a fact may have a time of day alone"
         raise _wrong("this format has no year", hint if names & set("HIMS") else "the year is `%Y`, or `%y`")
     same = (("Y", "y"), ("H", "I"), ("b", "B"), ("m", "b"), ("m", "B"), ("a", "A"), ("j", "d"), ("z", "Z"), ("u", "w"))
-    for one, other in same:
-        if {one, other} <= names:
-            raise _wrong(f"`%{one}` and `%{other}` mean the same", "remove one of them")
+    for first, other in same:
+        if {first, other} <= names:
+            raise _wrong(f"`%{first}` and `%{other}` mean the same", "remove one of them")
     if "p" in names and "I" not in names:
         raise _wrong("`%p` (AM, PM) needs the hour of 12 hours", "that is `%I`, not `%H`")
     if "I" in names and "p" not in names:
@@ -184,19 +185,19 @@ def _check_weeks(names: set[str]) -> None:
         raise _wrong(f"`%{week}` and a day of the month say the same", "remove one of them")
 
 
-def _of_week(found: Mapping[str, str]) -> date:
+def _of_week(fields: Mapping[str, str]) -> date:
     """Return the date of a weekday in a week. Raises ValueError if there is none."""
-    if name := found.get("a") or found.get("A"):
-        weekday = next(n for n, each in enumerate(DAYS, 1) if each[:3].lower() == name[:3].lower())
+    if name := fields.get("a") or fields.get("A"):
+        weekday = next(n for n, day in enumerate(DAYS, 1) if day[:3].lower() == name[:3].lower())
     else:
-        weekday = int(found["u"]) if "u" in found else int(found["w"]) or 7
-    if "V" in found:
-        return date.fromisocalendar(int(found["G"]), int(found["V"]), weekday)
-    year = int(found["Y"]) if "Y" in found else _century(int(found["y"]))
+        weekday = int(fields["u"]) if "u" in fields else int(fields["w"]) or 7
+    if "V" in fields:
+        return date.fromisocalendar(int(fields["G"]), int(fields["V"]), weekday)
+    year = int(fields["Y"]) if "Y" in fields else _century(int(fields["y"]))
     first = date(year, 1, 1)
-    if "W" in found:  # weeks begin on Monday; days before the first Monday are in week 0
-        return first + timedelta(days=(-first.weekday()) % 7 + 7 * (int(found["W"]) - 1) + weekday - 1)
-    return first + timedelta(days=(6 - first.weekday()) % 7 + 7 * (int(found["U"]) - 1) + weekday % 7)
+    if "W" in fields:  # weeks begin on Monday; days before the first Monday are in week 0
+        return first + timedelta(days=(-first.weekday()) % 7 + 7 * (int(fields["W"]) - 1) + weekday - 1)
+    return first + timedelta(days=(6 - first.weekday()) % 7 + 7 * (int(fields["U"]) - 1) + weekday % 7)
 
 
 def _century(year: int) -> int:
@@ -207,19 +208,19 @@ def _wrong(message: str, hint: str) -> CepError:
     return CepError(message, hint=hint, code="syntax")
 
 
-def beside(found: Sequence[TimeToken]) -> frozenset[int]:
+def beside(tokens: Sequence[TimeToken]) -> frozenset[int]:
     """Return the indices of numbers that are adjacent to other numbers."""
-    numbers = [name in _DIGITS or name == "f" for name, _ in found]
-    pairs = [place for place in range(1, len(found)) if numbers[place - 1] and numbers[place]]
+    numbers = [name in _DIGITS or name == "f" for name, _ in tokens]
+    pairs = [place for place in range(1, len(tokens)) if numbers[place - 1] and numbers[place]]
     return frozenset(pairs) | {place - 1 for place in pairs}
 
 
 @lru_cache(maxsize=64)
 def _compiled(pattern: str) -> re.Pattern[str]:
     letters = []
-    found = parts(pattern)
-    whole = beside(found)
-    for place, (name, c) in enumerate(found):
+    tokens = parts(pattern)
+    whole = beside(tokens)
+    for place, (name, c) in enumerate(tokens):
         fewer = f"|{_FEWER[name]}" if name in _FEWER and place not in whole else ""
         letters.append(re.escape(c) if not name else r"\s+" if name == " " else f"(?P<{name}>{_REGEX[name]}{fewer})")
     return re.compile("".join(letters), re.IGNORECASE)
@@ -270,34 +271,36 @@ def of_pattern(text: str, pattern: str) -> tuple[int, bool]:
     match = _compiled(pattern).fullmatch(text)
     if match is None:
         raise ValueError(_unfit(text, pattern))
-    found = match.groupdict()
+    fields = match.groupdict()
     of_week = None
-    if not WEEKS.isdisjoint(found):
+    if not WEEKS.isdisjoint(fields):
         try:
-            of_week = _of_week(found)
+            of_week = _of_week(fields)
         except (ValueError, OverflowError):
             raise ValueError("is not a time of the calendar") from None
-        if of_week.year != int(found.get("Y", of_week.year)):
+        if of_week.year != int(fields.get("Y", of_week.year)):
             raise ValueError("is not a time of the calendar")
-        found = {name: text for name, text in found.items() if name not in "aAuw"}
-    year = int(found["Y"]) if "Y" in found else _century(int(found["y"])) if "y" in found else 1
+        fields = {name: text for name, text in fields.items() if name not in "aAuw"}
+    year = int(fields["Y"]) if "Y" in fields else _century(int(fields["y"])) if "y" in fields else 1
     year = year if of_week is None else of_week.year
-    month = int(found.get("m", "1")) if of_week is None else of_week.month
-    if word := found.get("b") or found.get("B"):
+    month = int(fields.get("m", "1")) if of_week is None else of_week.month
+    if word := fields.get("b") or fields.get("B"):
         month = next(n for n, name in enumerate(MONTHS, 1) if name[:3].lower() == word[:3].lower())
-    hour = int(found.get("H", "0"))
-    if "I" in found:
-        hour = int(found["I"]) % 12 + (12 if found["p"].lower() == "pm" else 0)
-    digits = found.get("f", "0")
+    hour = int(fields.get("H", "0"))
+    if "I" in fields:
+        hour = int(fields["I"]) % 12 + (12 if fields["p"].lower() == "pm" else 0)
+    digits = fields.get("f", "0")
     micros = int(digits[:6].ljust(6, "0"))
     rest = int(digits[6:] or "0") * 2 - 10 ** len(digits[6:])  # the digits after the sixth, compared with a half
     next_day = hour == 24
-    if next_day and (int(found.get("M", "0")) or int(found.get("S", "0")) or micros or rest > 0):
+    if next_day and (int(fields.get("M", "0")) or int(fields.get("S", "0")) or micros or rest > 0):
         raise ValueError("is not a time of the day: 24:00 is its end")
-    day = int(found.get("d", "1")) if of_week is None else of_week.day
+    day = int(fields.get("d", "1")) if of_week is None else of_week.day
     try:
-        days = int(found.get("j", "1")) - 1
-        moment = datetime(year, month, day, 0 if next_day else hour, int(found.get("M", "0")), int(found.get("S", "0")))
+        days = int(fields.get("j", "1")) - 1
+        moment = datetime(
+            year, month, day, 0 if next_day else hour, int(fields.get("M", "0")), int(fields.get("S", "0"))
+        )
         moment += timedelta(days=days)
         if moment.year != year:
             raise ValueError
@@ -307,9 +310,9 @@ def of_pattern(text: str, pattern: str) -> tuple[int, bool]:
     ticks = (moment.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) + micros
     if len(digits) > 6 and (rest > 0 or (rest == 0 and ticks % 2)):
         ticks += 1
-    if "Z" in found:
+    if "Z" in fields:
         return ticks, True
-    if (offset := found.get("z")) is None:
+    if (offset := fields.get("z")) is None:
         return ticks, False
     if offset in "Zz":
         return ticks, True

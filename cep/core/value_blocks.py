@@ -12,13 +12,13 @@ _BLOCKS = 65_536, 4096, 256  # block sizes, in values
 
 def blocks(pool: Pool) -> list[tuple[int, int]]:
     """Return the codes as few half-open ranges. New values rarely change any but the last ones."""
-    found, first = [], 0
+    spans, first = [], 0
     end = int(_valued(pool, 0, pool.capacity - 1).max(initial=-1)) + 1
     while first < end:
         size = next((size for size in _BLOCKS if first + size <= end), _BLOCKS[-1])
-        found.append((first, min(first + size, end)))
-        first = found[-1][1]
-    return found
+        spans.append((first, min(first + size, end)))
+        first = spans[-1][1]
+    return spans
 
 
 def settled(pool: Pool, first: int, last: int) -> bool:

@@ -282,11 +282,11 @@ class Pool:
 
         A process may have many more categories than a column has rows. Then the rows are looked up instead.
         """
-        found: Ints
+        cells: Ints
         if series.null_count():
-            found = np.full(len(series), MISSING)
-            found[series.is_not_null().to_numpy()] = self._encode_categories(series.drop_nulls(), type)
-            return found
+            cells = np.full(len(series), MISSING)
+            cells[series.is_not_null().to_numpy()] = self._encode_categories(series.drop_nulls(), type)
+            return cells
         places = series.to_physical().to_numpy()
         if len(places) < _MANY or places.max() > 8 * len(places):
             return self.encode(series.cast(pl.String), type)
@@ -295,8 +295,8 @@ class Pool:
         known = np.sort(first[first < len(places)])
         codes: Ints = np.empty(len(first), np.int64)
         codes[places[known]] = self.encode(series.gather(known).cast(pl.String), type)
-        found = codes[places]
-        return found
+        cells = codes[places]
+        return cells
 
     def _encode_texts(self, series: pl.Series, codes: _Codes) -> Ints:
         if len(series) < _MANY:
@@ -327,12 +327,12 @@ class Pool:
         # Most of these distinct values are new, so texts are added all at once.
         if codes.kind not in (STRING, IRI):
             return _each(codes, values)
-        found: Ints = np.array([codes.get(value, -1) for value in values], dtype=np.int64)
-        new = np.flatnonzero(found == -1)
+        cells: Ints = np.array([codes.get(value, -1) for value in values], dtype=np.int64)
+        new = np.flatnonzero(cells == -1)
         texts = values if len(new) == len(values) else [values[i] for i in new.tolist()]
         again = min(len(texts), len(self._free))
         for i in range(again):
-            found[new[i]] = codes[texts[i]]
+            cells[new[i]] = codes[texts[i]]
         texts, start = texts[again:], len(self._values)
         stop = start + len(texts)
         self._reserve(stop)
@@ -341,8 +341,8 @@ class Pool:
         self._kind[start:stop] = codes.kind
         self._text_bytes += sum(map(len, texts))
         self._texts = None
-        found[new[again:]] = np.arange(start, stop)
-        return found
+        cells[new[again:]] = np.arange(start, stop)
+        return cells
 
     def _reserve(self, size: int) -> None:
         if size >= len(self._kind):  # one entry more than there are codes

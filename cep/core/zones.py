@@ -90,8 +90,8 @@ def zone(name: str) -> Zone:
             instants.append(_change(info, last, day, new))
             offsets.append(new)
         last, old = day, new
-    at, by = np.array(instants, np.int64), np.array(offsets, np.int64)
-    return Zone(name, at, by, np.append(at[1:] + by[:-1], np.int64(2**62)), at + by)
+    starts, by = np.array(instants, np.int64), np.array(offsets, np.int64)
+    return Zone(name, starts, by, np.append(starts[1:] + by[:-1], np.int64(2**62)), starts + by)
 
 
 @lru_cache(maxsize=1)
@@ -124,7 +124,7 @@ def zone_hint(name: str) -> str:
             return f"abbreviations can mean several zones; name a place: `{place}`"
     if _OFFSET.fullmatch(name):
         return 'an offset is not a zone; times with an offset need no zone: `FORMAT "... %z"`; for UTC, write `UTC`'
-    last = {each.rpartition("/")[2].casefold(): each for each in sorted(names())}
+    last = {name.rpartition("/")[2].casefold(): name for name in sorted(names())}
     near = last.get(name.rpartition("/")[2].replace(" ", "_").casefold()) or nearest(name, sorted(names()))
     listed = "a zone is one of the IANA database: `Europe/Zurich`, `America/New_York`, `UTC`"
     return f"did you mean `{near}`?" if near else listed

@@ -70,7 +70,7 @@ class AlertLife:
 
     def told(self, time: Callable[[int], Any]) -> list[dict[str, Any]]:
         """Return the changes as JSON. Consecutive updates are merged. `time` formats a time."""
-        found = []
+        documents = []
         for _, group in groupby(self.changes, key=_told_apart):
             same = list(group)
             last = same[-1]
@@ -79,8 +79,8 @@ class AlertLife:
             change |= {"inhibited": True} if last.inhibited and last.state != "resolved" else {}
             change |= {"number": len(same)} if len(same) > 1 else {}
             change |= {"fired": False} if last.state == "resolved" and last.fired is None else {}
-            found.append(change)
-        return found
+            documents.append(change)
+        return documents
 
 
 def _told_apart(change: AlertChange) -> tuple[int, bool]:
@@ -111,28 +111,28 @@ class RunAlerts:
             return None
         lives = self.lives[event.name]
         if own:
-            return {"exists": True, "alerts": [next(each for each in lives if each.row == row)]}
+            return {"exists": True, "alerts": [next(life for life in lives if life.row == row)]}
         key, other = _key(event, mine), _key(event, schema)
         meant = [row[place] for place in other]
-        near = [each for each in lives if [each.values[place] for place in key] == meant and each.overlaps(row)]
-        return {"exists": any(each.row is not None for each in near), "alerts": near}
+        near = [life for life in lives if [life.values[place] for place in key] == meant and life.overlaps(row)]
+        return {"exists": any(life.row is not None for life in near), "alerts": near}
 
     @property
     def rows(self) -> dict[str, Counter[Row]]:
         """The alerts of which receivers were notified, as rows, by `alert_table`."""
-        return {name: Counter(each.row for each in lives if each.row is not None) for name, lives in self.lives.items()}
+        return {name: Counter(life.row for life in lives if life.row is not None) for name, lives in self.lives.items()}
 
 
 def alert_schemas(engine: Engine, alerts: Sequence[Alert]) -> dict[str, Schema]:
     """Return the schemas of alerts of which people are notified, by `alert_table`."""
-    return {alert_table(each.name): _schema(engine, each) for each in alerts if not each.hidden}
+    return {alert_table(alert.name): _schema(engine, alert) for alert in alerts if not alert.hidden}
 
 
 def _schema(engine: Engine, alert: Alert) -> Schema:
     """Return the schema of an alert's rows: the attributes of its key, by their names in its event, and the
     severity."""
     names = key_names(engine, alert)
-    types = {each.name: each.type for each in engine.plan.schemas[alert.table].attributes}
+    types = {attribute.name: attribute.type for attribute in engine.plan.schemas[alert.table].attributes}
     own = [Attribute(name, types[key] if types[key] in _JSON else "string") for name, key in zip(names, alert.keys)]
     table = alert_table(alert.name)
     severity = Attribute(SEVERITY if SEVERITY not in names else f"{SEVERITY}'", "string")
@@ -143,8 +143,8 @@ def key_names(engine: Engine, alert: Alert) -> list[str]:
     """Return the names of an alert's key: attributes of its event where possible, otherwise variables."""
     schema = engine.plan.schemas.get(alert.event)
     names = {} if schema is None else dict(zip(alert.arguments, names_of(schema)))
-    found = [names.get(key, key) for key in alert.keys]
-    return found if len({*found}) == len(found) else list(alert.keys)
+    key_columns = [names.get(key, key) for key in alert.keys]
+    return key_columns if len({*key_columns}) == len(key_columns) else list(alert.keys)
 
 
 def _row(changes: Sequence[AlertChange]) -> Row | None:
@@ -152,7 +152,9 @@ def _row(changes: Sequence[AlertChange]) -> Row | None:
 
     It lasts from the first change of which people were notified to its end, and has its last severity.
     """
-    told = [each for each in changes if each.fired is not None and not each.inhibited and each.state != "resolved"]
+    told = [
+        change for change in changes if change.fired is not None and not change.inhibited and change.state != "resolved"
+    ]
     return (told[0].time, *AlertLife(tuple(changes), None).values[1:]) if told else None
 
 
@@ -162,20 +164,20 @@ def _key(event: ComparedEvent, schema: Schema) -> list[int]:
 
 def life_lines(changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield the changes of an alert (`AlertLife.told`) as lines."""
-    for each in changes:
-        values = ", ".join(f"{name}: {value}" for name, value in each.get("values", {}).items())
+    for change in changes:
+        values = ", ".join(f"{name}: {value}" for name, value in change.get("values", {}).items())
         more = [
-            *([f"{each['number']} times"] if "number" in each else ()),
-            *([each["severity"]] if each["state"] == "escalated" else ()),
-            *(["inhibited"] if "inhibited" in each and each["state"] != "inhibited" else ()),
-            *(["before it fired"] if "fired" in each else ()),
+            *([f"{change['number']} times"] if "number" in change else ()),
+            *([change["severity"]] if change["state"] == "escalated" else ()),
+            *(["inhibited"] if "inhibited" in change and change["state"] != "inhibited" else ()),
+            *(["before it fired"] if "fired" in change else ()),
             *([values] if values else ()),
         ]
-        yield f"{each['state']:9} {each['time']}{'  ' if more else ''}{'; '.join(more)}"
+        yield f"{change['state']:9} {change['time']}{'  ' if more else ''}{'; '.join(more)}"
 
 
 def compared_alert(name: str, old: Schema | None, new: Schema | None, asked: Sequence[str] = ()) -> ComparedEvent:
     """Return an alert for comparison. Alerts with the same key may correspond. `asked`: as in `compared_event`."""
     sides = [schema for schema in (new, old) if schema is not None]
-    known = [each for each in names_of(sides[0])[:-1] if all(each in names_of(schema)[:-1] for schema in sides)]
-    return ComparedEvent(name, old, new, tuple(each for each in known if each in asked) or tuple(known))
+    known = [column for column in names_of(sides[0])[:-1] if all(column in names_of(schema)[:-1] for schema in sides)]
+    return ComparedEvent(name, old, new, tuple(column for column in known if column in asked) or tuple(known))

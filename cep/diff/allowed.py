@@ -38,7 +38,7 @@ def read_limits(text: str, events: Sequence[str]) -> list[Limit]:
 
     Raises CepError if the text is not such a list.
     """
-    found: list[Limit] = []
+    limits: list[Limit] = []
     for part in text.split(","):
         match = _LIMIT.fullmatch(part.strip())
         if match is None:
@@ -49,15 +49,15 @@ def read_limits(text: str, events: Sequence[str]) -> list[Limit]:
             hint = did_you_mean(kind, KINDS) or f"the kinds are {', '.join(KINDS)}"
             raise refuse(f"--allow: `{kind}` is not a kind of difference", hint)
         if event is not None and event not in events:
-            hint = did_you_mean(event, events) or f"they derive {', '.join(f'`{each}`' for each in events)}"
+            hint = did_you_mean(event, events) or f"they derive {', '.join(f'`{event}`' for event in events)}"
             raise refuse(f"--allow: neither program derives `{event}`", hint)
-        if any((each.event, each.kind) == (event, kind) for each in found):
+        if any((limit.event, limit.kind) == (event, kind) for limit in limits):
             raise refuse(f"--allow: `{kind}` is limited twice", "give it one number")
-        found.append(Limit(cast(Kind, kind), int(number), event))
-    return found
+        limits.append(Limit(cast(Kind, kind), int(number), event))
+    return limits
 
 
 def exceeded(limits: Sequence[Limit], counts: Mapping[str, Counter[Kind]]) -> list[str]:
     """Return the limits that are exceeded: `warming gone 2 (at most 0)`."""
-    found = [(each, each.number(counts)) for each in limits]
-    return [f"{each.name} {number:,} (at most {each.most:,})" for each, number in found if number > each.most]
+    counted = [(limit, limit.number(counts)) for limit in limits]
+    return [f"{limit.name} {number:,} (at most {limit.most:,})" for limit, number in counted if number > limit.most]

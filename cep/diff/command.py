@@ -48,7 +48,7 @@ class SidedParameterOptions(ParameterOptions):
     def sides(self) -> tuple[dict[str, object], dict[str, object]]:
         """The values for the old and for the new program. Raises CepError if they cannot be read."""
         both = self.values
-        old, new = (ParameterOptions(param=each).values for each in (self.old_param, self.new_param))
+        old, new = (ParameterOptions(param=values).values for values in (self.old_param, self.new_param))
         return {**both, **old}, {**both, **new}
 
 
@@ -189,32 +189,32 @@ def _diff(options: DiffOptions, folder: Path) -> int:
         options.records.strict_types,
     )
     changes = program_diff(old.program, new.program)
-    comparison, found = None, []
+    comparison, beyond = None, []
     if options.records.inputs:
         limits = [] if options.report.allow is None else read_limits(options.report.allow, _limited(new, old))
         announce_compiling()
         comparison = _compared(old, new, options, folder)
-        found = exceeded(limits, comparison.counts)
+        beyond = exceeded(limits, comparison.counts)
         if options.report.output is not None:
             _write(comparison, options.report.output)
-    told = changes, comparison, options.report.show, found
+    told = changes, comparison, options.report.show, beyond
     if options.report.json:
         say(as_json(*told))
     else:
         say("\n".join((markdown if options.report.markdown else lines)(*told)).rstrip("\n"))
-    return FOUND if found else 0
+    return FOUND if beyond else 0
 
 
 def _limited(*programs: Compared) -> list[str]:
     """Return the events that the programs derive, and their alerts."""
     from cep.diff.alerts import alert_table
 
-    found: dict[str, None] = {}
-    for each in programs:
-        tables = {table for alert in each.program.alerts for table in alert.tables}
-        found |= dict.fromkeys(rule.event for rule in each.program.rules.rules if rule.event not in tables)
-        found |= dict.fromkeys(alert_table(alert.name) for alert in each.program.alerts if not alert.hidden)
-    return list(found)
+    names: dict[str, None] = {}
+    for program in programs:
+        tables = {table for alert in program.program.alerts for table in alert.tables}
+        names |= dict.fromkeys(rule.event for rule in program.program.rules.rules if rule.event not in tables)
+        names |= dict.fromkeys(alert_table(alert.name) for alert in program.program.alerts if not alert.hidden)
+    return list(names)
 
 
 def _compared(old: Compared, new: Compared, options: DiffOptions, folder: Path) -> Comparison:
@@ -229,13 +229,13 @@ def _compared(old: Compared, new: Compared, options: DiffOptions, folder: Path) 
     from cep.diff.comparison import Comparison
     from cep.plan.event_schemas import inputs_of
 
-    read = {name: schema for each in (old, new) for name, schema in inputs_of(each.program.plan).items()}
+    read = {name: schema for compared in (old, new) for name, schema in inputs_of(compared.program.plan).items()}
     local = downloaded(options.records.inputs, read, options.records.token_file, folder)
     records = replace(options.records, inputs=local.inputs)
-    for each in (old, new):
-        for one in find(records.inputs, inputs_of(each.program.plan), records.format):
-            if one.size is None:
-                raise refuse(f"--input {one.path}: a history is files", "save what comes live, then name the files")
+    for compared in (old, new):
+        for source in find(records.inputs, inputs_of(compared.program.plan), records.format):
+            if source.size is None:
+                raise refuse(f"--input {source.path}: a history is files", "save what comes live, then name the files")
     for name in options.knowledge.updates:
         if is_stream(name) and not Path(name).is_file():
             raise refuse(f"--knowledge-updates {name}: `cep diff` reads changes from files")
@@ -262,7 +262,7 @@ def _write(comparison: Comparison, path: str) -> None:
 
     try:
         with Path(path).open("w", encoding="utf-8") as file:
-            for each in comparison.differences:
-                file.write(json.dumps(difference_json(comparison, each), ensure_ascii=False) + "\n")
+            for difference in comparison.differences:
+                file.write(json.dumps(difference_json(comparison, difference), ensure_ascii=False) + "\n")
     except OSError as error:
         raise refuse(f"--output {path}: {reason_of(error)}") from None

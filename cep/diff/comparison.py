@@ -57,14 +57,14 @@ class Comparison:
     ) -> None:
         self.old, self.new = old, new
         self.records, self.options, self._knowledge = records, options, knowledge
-        engines = [Engine(each.program, options) for each in (old, new)]
+        engines = [Engine(compared.program, options) for compared in (old, new)]
         outputs = [engine.outputs for engine in engines]
         alerts = old.program.alerts, new.program.alerts
         self.events: dict[str, ComparedEvent] = {
             name: compared_event(name, outputs[0].get(name), outputs[1].get(name), *alerts, asked)
             for name in dict.fromkeys((*outputs[1], *outputs[0]))
         }
-        before, after = (alert_schemas(engine, each) for engine, each in zip(engines, alerts))
+        before, after = (alert_schemas(engine, own_alerts) for engine, own_alerts in zip(engines, alerts))
         self.events |= {
             name: compared_alert(name, before.get(name), after.get(name), asked)
             for name in dict.fromkeys((*after, *before))
@@ -75,12 +75,16 @@ class Comparison:
         }
         for name in asked:
             if name not in known:
-                hint = did_you_mean(name, list(known)) or f"they have {', '.join(f'`{each}`' for each in known)}"
+                hint = (
+                    did_you_mean(name, list(known))
+                    or f"they have {', '.join(f'`{event_name}`' for event_name in known)}"
+                )
                 raise refuse(f"--key: no event that is derived has an attribute `{name}`", hint)
         self.runs = self._run(old), self._run(new)
         until = max(run.until for run in self.runs)
         self.alerts = [
-            RunAlerts(engine, each, run.rows, until) for engine, each, run in zip(engines, alerts, self.runs)
+            RunAlerts(engine, own_alerts, run.rows, until)
+            for engine, own_alerts, run in zip(engines, alerts, self.runs)
         ]
 
     @cached_property
@@ -89,27 +93,27 @@ class Comparison:
         none: Counter[Row] = Counter()
         rows = [{**run.rows, **alerts.rows} for run, alerts in zip(self.runs, self.alerts)]
         return [
-            each
+            difference
             for name, event in self.events.items()
-            for each in event.compare(rows[0].get(name, none), rows[1].get(name, none))
+            for difference in event.compare(rows[0].get(name, none), rows[1].get(name, none))
         ]
 
     @cached_property
     def counts(self) -> dict[str, Counter[Kind]]:
         """The number of differences of each kind, by event, including events without differences."""
-        found: dict[str, Counter[Kind]] = {name: Counter() for name in self.events}
-        for each in self.differences:
-            found[each.event][each.kind] += 1
-        return found
+        counts: dict[str, Counter[Kind]] = {name: Counter() for name in self.events}
+        for difference in self.differences:
+            counts[difference.event][difference.kind] += 1
+        return counts
 
     def first(self, number: int) -> list[Difference]:
         """Return the first differences of each kind for each event, sorted by kind."""
-        found: dict[tuple[str, Kind], list[Difference]] = {(n, kind): [] for n in self.events for kind in KINDS}
-        for each in self.differences:
-            own = found[each.event, each.kind]
+        differences: dict[tuple[str, Kind], list[Difference]] = {(n, kind): [] for n in self.events for kind in KINDS}
+        for difference in self.differences:
+            own = differences[difference.event, difference.kind]
             if len(own) < number:
-                own.append(each)
-        return [each for own in found.values() for each in own]
+                own.append(difference)
+        return [difference for own in differences.values() for difference in own]
 
     def alert_reason(self, difference: Difference) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
         """Return, for both runs, the alerts that correspond to a difference (`RunAlerts.behind`), or None if the
@@ -118,13 +122,13 @@ class Comparison:
         schema = event.old if difference.new is None else event.new
         assert schema is not None, "a row has the attributes of its program"
         sides = zip(self.alerts, (event.old, event.new), (difference.old, difference.new))
-        found = [
+        reasons = [
             alerts.behind(event, schema, difference.row, False)
             if row is None or own is None
             else alerts.behind(event, own, row, True)
             for alerts, own, row in sides
         ]
-        return found[0], found[1]
+        return reasons[0], reasons[1]
 
     @cached_property
     def reasons(self) -> Reasons:
@@ -132,16 +136,16 @@ class Comparison:
         return Reasons(self._explainer(self.old), self._explainer(self.new))
 
     def _run(self, compared: Compared) -> DerivedRun:
-        engine, found = Engine(compared.program, self.options), DerivedRows()
+        engine, derived = Engine(compared.program, self.options), DerivedRows()
         engine.refuse_boundless(None, None)
 
         def take(_: Batch | None, tables: Mapping[str, DataFrame]) -> None:
-            found.add(tables)
+            derived.add(tables)
 
         stats, first_dead = self.records.run(engine, take)
-        found.hold(engine.held_now())
+        derived.hold(engine.held_now())
         tables = {table for alert in compared.program.alerts for table in alert.tables}
-        rows = {name: rows for name, rows in found.rows().items() if name in tables or name in engine.outputs}
+        rows = {name: rows for name, rows in derived.rows().items() if name in tables or name in engine.outputs}
         until = max([engine.latest, *(row[1] for name in tables for row in rows.get(name, ()))])
         return DerivedRun(rows, stats, until, first_dead)
 

@@ -63,12 +63,12 @@ class ComparedEvent:
             gone, appeared = self._unequal(gone, appeared)
         pairs = self._pairs(gone, appeared)
         matched_old, matched_new = {place for place, _ in pairs}, {place for _, place in pairs}
-        found = [Difference("moved", self.name, gone[one], appeared[other]) for one, other in pairs]
-        found += [Difference("gone", self.name, row, None) for n, row in enumerate(gone) if n not in matched_old]
-        found += [
+        differences = [Difference("moved", self.name, gone[before], appeared[other]) for before, other in pairs]
+        differences += [Difference("gone", self.name, row, None) for n, row in enumerate(gone) if n not in matched_old]
+        differences += [
             Difference("appeared", self.name, None, row) for n, row in enumerate(appeared) if n not in matched_new
         ]
-        return sorted(found, key=lambda each: (row_key(each.row), KINDS.index(each.kind)))
+        return sorted(differences, key=lambda difference: (row_key(difference.row), KINDS.index(difference.kind)))
 
     @property
     def alike(self) -> bool:
@@ -96,15 +96,15 @@ class ComparedEvent:
                 by_key.setdefault(own, ([], []))[side].append(number)
         fluent = self.old.fluent is not None
         pairs: list[tuple[int, int]] = []
-        for one, other in by_key.values():
-            spans = {n: codes_of(old[n], fluent) for n in one}, {n: codes_of(new[n], fluent) for n in other}
+        for before, other in by_key.values():
+            spans = {n: codes_of(old[n], fluent) for n in before}, {n: codes_of(new[n], fluent) for n in other}
             pairs += _matched(*spans, old, new)
         return pairs
 
 
 def names_of(schema: Schema) -> list[str]:
     """Return the names of the attributes."""
-    return [each.name for each in schema.attributes]
+    return [attribute.name for attribute in schema.attributes]
 
 
 def codes_of(row: Row, fluent: bool) -> tuple[int, int]:
@@ -117,12 +117,12 @@ def codes_of(row: Row, fluent: bool) -> tuple[int, int]:
 
 
 def _matched(
-    one: dict[int, tuple[int, int]], other: dict[int, tuple[int, int]], old: Sequence[Row], new: Sequence[Row]
+    before: dict[int, tuple[int, int]], other: dict[int, tuple[int, int]], old: Sequence[Row], new: Sequence[Row]
 ) -> list[tuple[int, int]]:
     """Match rows of one key one to one: the largest overlap first, then the earliest start."""
     candidates = []
-    ordered = sorted(other.items(), key=lambda each: each[1])
-    for number, (first, last) in one.items():
+    ordered = sorted(other.items(), key=lambda span: span[1])
+    for number, (first, last) in before.items():
         for place, (begin, end) in ordered:
             if begin > last:
                 break
@@ -172,18 +172,18 @@ def compared_event(
     """
     sides = [(schema, alerts) for schema, alerts in ((new, new_alerts), (old, old_alerts)) if schema is not None]
     first = sides[0][0]
-    known = [each for each in names_of(first) if all(each in names_of(schema) for schema, _ in sides)]
-    key = tuple(each for each in known if each in asked)
+    known = [column for column in names_of(first) if all(column in names_of(schema) for schema, _ in sides)]
+    key = tuple(column for column in known if column in asked)
     if not key:
         own = (_keyed_by(alert, schema) for schema, alerts in sides for alert in alerts if alert.event == name)
-        key = next((each for each in own if each and all(word in known for word in each)), ())
+        key = next((columns for columns in own if columns and all(word in known for word in columns)), ())
     if not key:
-        texts = {each.name for each in first.attributes if each.type in TEXTS}
-        key = tuple(each for each in known if each in texts)
+        texts = {attribute.name for attribute in first.attributes if attribute.type in TEXTS}
+        key = tuple(column for column in known if column in texts)
     return ComparedEvent(name, old, new, key)
 
 
 def _keyed_by(alert: Alert, schema: Schema) -> tuple[str, ...]:
     """Return the attributes of the event that form an alert's key, or nothing if it has other parts."""
     names = dict(zip(alert.arguments, names_of(schema)))
-    return tuple(names[each] for each in alert.keys) if all(each in names for each in alert.keys) else ()
+    return tuple(names[key] for key in alert.keys) if all(key in names for key in alert.keys) else ()

@@ -46,7 +46,7 @@ class Place:
         lines[-1] = lines[-1][: span.end_column - 1]
         lines[0] = lines[0][span.column - 1 :]
         file, line = source.place(span.line)
-        return cls(file, line, " ".join(each.strip() for each in lines if not each.lstrip().startswith(("#", "%"))))
+        return cls(file, line, " ".join(line.strip() for line in lines if not line.lstrip().startswith(("#", "%"))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +96,12 @@ class ProgramDiff:
 
 def program_diff(old: CompiledProgram, new: CompiledProgram) -> ProgramDiff:
     """Return what changed in meaning between two programs. Both must be compiled with their alerts."""
-    one, other = _Meaning(old), _Meaning(new)
-    rules = list(_rule_changes(one, other))
-    declarations = list(_declaration_changes(one, other))
+    before, other = _Meaning(old), _Meaning(new)
+    rules = list(_rule_changes(before, other))
+    declarations = list(_declaration_changes(before, other))
     changed = {name for name, _ in (*rules, *declarations)}
-    affected = _closure(changed, one, other)
-    touched = {id(place) for _, each in rules for place in (each.old, each.new)}
+    affected = _closure(changed, before, other)
+    touched = {id(place) for _, rule_change in rules for place in (rule_change.old, rule_change.new)}
     reached = dict.fromkeys(
         Reached(other.shown(name), rule.place)
         for name, own in other.rules.items()
@@ -110,9 +110,9 @@ def program_diff(old: CompiledProgram, new: CompiledProgram) -> ProgramDiff:
     )
     return ProgramDiff(
         tuple(_parameters(old, new)),
-        tuple(dict.fromkeys(each for _, each in rules)),
-        tuple(each for _, each in declarations),
-        tuple(sorted(reached, key=lambda each: (each.place.file, each.place.line))),
+        tuple(dict.fromkeys(rule_change for _, rule_change in rules)),
+        tuple(declaration_change for _, declaration_change in declarations),
+        tuple(sorted(reached, key=lambda reached_rule: (reached_rule.place.file, reached_rule.place.line))),
         frozenset(affected),
     )
 
@@ -148,8 +148,8 @@ class _Meaning:
             self._add(static.name, _Rule(_spelt(static, {}), None, place, frozenset(names), static.span != NOWHERE))
         self.readers: dict[str, set[str]] = {}
         for name, own_rules in self.rules.items():
-            for each in own_rules:
-                for read in each.reads:
+            for own_rule in own_rules:
+                for read in own_rule.reads:
                     self.readers.setdefault(read, set()).add(name)
         self.alerts = {alert.name: alert for alert in program.alerts}
 
@@ -181,22 +181,22 @@ def _rule_changes(old: _Meaning, new: _Meaning) -> Iterator[tuple[str, RuleChang
     Rules with the same name and different meanings are paired by their labels, then by their order.
     """
     for name in dict.fromkeys((*new.rules, *old.rules)):
-        one, other = old.rules.get(name, []), new.rules.get(name, [])
-        same = Counter(each.identity for each in one) & Counter(each.identity for each in other)
-        gone, added = _without(one, same), _without(other, same)
-        labels = {each.label: each for each in added if each.label is not None}
-        pairs = [(each, labels[each.label]) for each in gone if each.label in labels]
-        gone = [each for each in gone if each.label not in labels]
-        taken = {id(each) for _, each in pairs}
-        added = [each for each in added if id(each) not in taken]
+        old_rules, other = old.rules.get(name, []), new.rules.get(name, [])
+        same = Counter(rule.identity for rule in old_rules) & Counter(rule.identity for rule in other)
+        gone, added = _without(old_rules, same), _without(other, same)
+        labels = {rule.label: rule for rule in added if rule.label is not None}
+        pairs = [(rule, labels[rule.label]) for rule in gone if rule.label in labels]
+        gone = [rule for rule in gone if rule.label not in labels]
+        taken = {id(rule) for _, rule in pairs}
+        added = [rule for rule in added if id(rule) not in taken]
         pairs += zip(gone, added)
         shown = new.shown(name) if name in new.rules else old.shown(name)
         for before, after in pairs:
             yield name, RuleChange("changed", shown, before.place, after.place)
-        for each in gone[len(added) :]:
-            yield name, RuleChange("removed", shown, each.place, None)
-        for each in added[len(gone) :]:
-            yield name, RuleChange("added", shown, None, each.place)
+        for rule in gone[len(added) :]:
+            yield name, RuleChange("removed", shown, rule.place, None)
+        for rule in added[len(gone) :]:
+            yield name, RuleChange("added", shown, None, rule.place)
 
 
 def _without(rules: Iterable[_Rule], same: Counter[str]) -> list[_Rule]:
@@ -212,24 +212,27 @@ def _without(rules: Iterable[_Rule], same: Counter[str]) -> list[_Rule]:
 def _declaration_changes(old: _Meaning, new: _Meaning) -> Iterator[tuple[str, DeclarationChange]]:
     """Yield changed declarations of events and alerts with their names, except for consequences of changed rules."""
     for name in dict.fromkeys((*new.schemas, *old.schemas)):
-        one, other = old.schemas.get(name), new.schemas.get(name)
-        schema = one if other is None else other
+        old_schema, other = old.schemas.get(name), new.schemas.get(name)
+        schema = old_schema if other is None else other
         assert schema is not None, "one of the programs has it"
         if name.startswith("alert ") or (schema.fluent is not None and schema.fluent.name != name):
             continue  # a table of a fluent or an alert
         shown = (old if other is None else new).shown(name)
-        if one is None or other is None:
-            program = new if one is None else old
+        if old_schema is None or other is None:
+            program = new if old_schema is None else old
             if name in program.plan.inputs and name not in program.rules:
-                change: Change = "added" if one is None else "removed"
-                yield name, DeclarationChange(change, shown, "it is read" if one is None else "it is not read any more")
+                change: Change = "added" if old_schema is None else "removed"
+                yield (
+                    name,
+                    DeclarationChange(change, shown, "it is read" if old_schema is None else "it is not read any more"),
+                )
             continue
-        if asdict(one) != asdict(other):
-            yield name, DeclarationChange("changed", shown, _told(one, other))
+        if asdict(old_schema) != asdict(other):
+            yield name, DeclarationChange("changed", shown, _told(old_schema, other))
     for name in dict.fromkeys((*new.alerts, *old.alerts)):
         before, after = old.alerts.get(name), new.alerts.get(name)
         if before is not None and after is not None and before != after:
-            own = [each.name for each in fields(before) if getattr(before, each.name) != getattr(after, each.name)]
+            own = [field.name for field in fields(before) if getattr(before, field.name) != getattr(after, field.name)]
             yield after.table, DeclarationChange("changed", f"alert {name}", f"its {_listed(own)} changed")
 
 
@@ -237,9 +240,11 @@ def _told(old: Schema, new: Schema) -> str:
     """Describe how two declarations of an event differ."""
     if (old.fluent is None) is not (new.fluent is None):
         return "it is a fluent" if old.fluent is None else "it is an event, no fluent"
-    one, other = ([f"{each.name}: {each.type}" for each in schema.attributes] for schema in (old, new))
-    if one != other:
-        return f"({', '.join(one)}) is now ({', '.join(other)})"
+    old_columns, other = (
+        [f"{attribute.name}: {attribute.type}" for attribute in schema.attributes] for schema in (old, new)
+    )
+    if old_columns != other:
+        return f"({', '.join(old_columns)}) is now ({', '.join(other)})"
     return "its records are read otherwise"
 
 
@@ -249,20 +254,20 @@ def _listed(words: Sequence[str]) -> str:
 
 def _closure(changed: Iterable[str], old: _Meaning, new: _Meaning) -> set[str]:
     """Return names and all names that depend on them, in either program."""
-    found, waiting = set(changed), list(changed)
+    reached, waiting = set(changed), list(changed)
     while waiting:
         name = waiting.pop()
-        more = {each for own in (old, new) for each in own.readers.get(name, ())} - found
-        found |= more
+        more = {reader for own in (old, new) for reader in own.readers.get(name, ())} - reached
+        reached |= more
         waiting += sorted(more)
-    return found
+    return reached
 
 
 def _parameters(old: CompiledProgram, new: CompiledProgram) -> Iterator[tuple[str, str | None, str | None]]:
-    one, other = old.written.parameters.by_name, new.written.parameters.by_name
-    for name in dict.fromkeys((*other, *one)):
+    old_values, other = old.written.parameters.by_name, new.written.parameters.by_name
+    for name in dict.fromkeys((*other, *old_values)):
         before, after = (
-            None if own is None else own.written(own.value.value) for own in (one.get(name), other.get(name))
+            None if own is None else own.written(own.value.value) for own in (old_values.get(name), other.get(name))
         )
         if before != after:
             yield name, before, after
@@ -288,9 +293,9 @@ def _described(plan: Plan, child: int) -> tuple[str, set[str]]:
                 waiting.append(unit)
             taken.append(numbers[unit])
         own = [
-            (each.name, _spelt(getattr(node, each.name), {}))
-            for each in fields(cast(Any, node))
-            if each.name not in PART_FIELDS and each.compare
+            (field.name, _spelt(getattr(node, field.name), {}))
+            for field in fields(cast(Any, node))
+            if field.name not in PART_FIELDS and field.compare
         ]
         names |= set(_names(node))
         lines.append(repr((type(node).__name__, own, taken)))
@@ -309,10 +314,10 @@ def _spelt(value: Any, variables: dict[str, str]) -> str:
     if isinstance(value, Disjunction):  # its local variables follow from its alternatives
         return f"Disjunction({_spelt(value.alternatives, variables)})"
     if is_dataclass(value) and not isinstance(value, type):
-        own = [_spelt(getattr(value, each.name), variables) for each in fields(value) if each.compare]
+        own = [_spelt(getattr(value, field.name), variables) for field in fields(value) if field.compare]
         return f"{type(value).__name__}({', '.join(own)})"
     if isinstance(value, tuple | list):
-        return f"({', '.join(_spelt(each, variables) for each in value)})"
+        return f"({', '.join(_spelt(member, variables) for member in value)})"
     return repr(value)
 
 
@@ -324,14 +329,14 @@ def _graph(graph: Graph, variables: dict[str, str]) -> str:
     """Return a graph pattern without its layout, with numbered variables and the prefixes that it uses."""
     used: set[str] = set()
 
-    def told(found: re.Match[str]) -> str:
-        if found["space"] is not None:
+    def told(matched: re.Match[str]) -> str:
+        if matched["space"] is not None:
             return " "
-        if found["name"] is not None:
-            return f"?{_numbered(found['name'], variables)}"
-        if found["quoted"] is None:
-            used.add(found["prefix"] or "")
-        return found[0]
+        if matched["name"] is not None:
+            return f"?{_numbered(matched['name'], variables)}"
+        if matched["quoted"] is None:
+            used.add(matched["prefix"] or "")
+        return matched[0]
 
     text = _VARIABLE.sub(told, graph.text)
     return f"{text} {[(name, iri) for name, iri in graph.prefixes if name.removesuffix(':') in used]}"
@@ -342,8 +347,8 @@ def _names(value: Any) -> Iterator[str]:
     if isinstance(value, Predicate):
         yield value.name
     if is_dataclass(value) and not isinstance(value, type):
-        for each in fields(value):
-            yield from _names(getattr(value, each.name))
+        for part in fields(value):
+            yield from _names(getattr(value, part.name))
     elif isinstance(value, tuple | list):
-        for each in value:
-            yield from _names(each)
+        for part in value:
+            yield from _names(part)

@@ -48,7 +48,7 @@ def read_programs(
         raise refuse("there is only one program", "a second one, or other parameters for it: `--new-param Hot=8`")
     policy_choice(evaluation.policy, "--policy")
     known = knowledge_of(knowledge.files, knowledge.reasoning)
-    found = []
+    programs = []
     for name, values in zip((names[0], names[-1]), params):
         text, called, files = joined(read_files(name))
         compiling = CompileOptions(policy=evaluation.policy, files=files, params=values, distinct=evaluation.distinct)
@@ -57,8 +57,8 @@ def read_programs(
         compiling = replace(compiling, dialect=dialect.dialect, tick=dialect.ticks, models=models, solve_limit=limit)
         source = ProgramSource(called, text, replace(compiling, first=dialect.first))
         source = source.knowing(facts_of(knowledge.facts, text, called, source.options), known)
-        found.append(Compared(name, source, source.compiled(alerts=True)))
-    return found[0], found[1]
+        programs.append(Compared(name, source, source.compiled(alerts=True)))
+    return programs[0], programs[1]
 
 
 def read_files(name: str) -> list[tuple[str, str]]:

@@ -51,17 +51,17 @@ class Reasons:
         """
         name, row = difference.event, difference.row
         deriving, other = (self.old, self.new) if difference.new is None else (self.new, self.old)
-        found = occurrence_of(deriving, name, row)
-        told = None if found is None else deriving.why(found)
-        back = () if found is None else _reach(deriving, found)
+        occurrence = occurrence_of(deriving, name, row)
+        told = None if occurrence is None else deriving.why(occurrence)
+        back = () if occurrence is None else _reach(deriving, occurrence)
         refused = absent(other, row, deriving.engine.outputs[name], back)
         return Reason(told, refused) if difference.new is None else Reason(refused, told)
 
 
 def why(explainer: Explainer, name: str, row: Row) -> Explained | None:
     """Return the tree of a derived row, or None if there is no such row."""
-    found = occurrence_of(explainer, name, row)
-    return None if found is None else explainer.why(found)
+    occurrence = occurrence_of(explainer, name, row)
+    return None if occurrence is None else explainer.why(occurrence)
 
 
 def occurrence_of(explainer: Explainer, name: str, row: Row) -> Occurrence | None:
@@ -71,19 +71,19 @@ def occurrence_of(explainer: Explainer, name: str, row: Row) -> Occurrence | Non
     start = SINCE_EVER if row[0] is None else row[0]
     end = END_OF_TIME if row[1] is None else row[1]
     memory = Memory(explainer.engine)
-    for one in asked.found(memory):
-        if (one.start, one.end) == (start, end) and not memory.is_input(one):
-            return one
+    for occurrence in asked.found(memory):
+        if (occurrence.start, occurrence.end) == (start, end) and not memory.is_input(occurrence):
+            return occurrence
     return None
 
 
-def _reach(explainer: Explainer, one: Occurrence) -> tuple[int, ...]:
+def _reach(explainer: Explainer, occurrence: Occurrence) -> tuple[int, ...]:
     """Return how long before the end of an occurrence its constituents ended, for each depth the longest time."""
-    nodes, reach = [derivation(Memory(explainer.engine), Judge(explainer.engine), one, depth=DEEPEST + 1)], []
+    nodes, reach = [derivation(Memory(explainer.engine), Judge(explainer.engine), occurrence, depth=DEEPEST + 1)], []
     while nodes:
         nodes = [part for node in nodes for link in (node, *node.chain) for part in (*link.parts, *link.chain)]
         if nodes:
-            reach.append(max(max(0, one.end - part.occurrence.end) for part in nodes))
+            reach.append(max(max(0, occurrence.end - part.occurrence.end) for part in nodes))
     return tuple(reach)
 
 
@@ -98,14 +98,14 @@ def absent(explainer: Explainer, row: Row, schema: Schema, back: tuple[int, ...]
     if own is None:
         return None
     time = time_within(row, own)
-    places = {each: place for place, each in enumerate(names_of(own))}
+    places = {column: place for place, column in enumerate(names_of(own))}
     values = zip(names_of(schema), row[FIRST:])
-    fixed = {places[each]: value for each, value in values if each in places and value is not None}
+    fixed = {places[column]: value for column, value in values if column in places and value is not None}
     since, until = (BEGINNING, END) if time is None else (time, time)
     asked = EventQuestion(own.name, fixed, since, until)
     if back and own.fluent is None:
         answer = explainer.why_not(asked, back)
-        kinds = [_told(each) for each in answer.get("rules", ())]
+        kinds = [_told(rule) for rule in answer.get("rules", ())]
         if answer["exists"] or ("whole" not in kinds and set(kinds) - {"apart", "missing"}):
             return answer
     return explainer.why_not(asked)

@@ -32,9 +32,9 @@ def lines(diff: ProgramDiff, comparison: Comparison | None, shown: int, exceeded
         return
     yield ""
     yield from _counts(comparison)
-    for each in comparison.first(shown):
+    for difference in comparison.first(shown):
         yield ""
-        yield from _difference(comparison, each)
+        yield from _difference(comparison, difference)
     if exceeded:
         yield ""
     yield from (f"not allowed: {text}" for text in exceeded)
@@ -51,9 +51,9 @@ def _program_lines(diff: ProgramDiff) -> Iterator[str]:
     for rule in diff.rules:
         yield f"{rule.change} {rule.of}: {_places(rule)}"
         yield from _texts(rule)
-    for each in diff.declarations:
+    for declaration in diff.declarations:
         yield from textwrap.wrap(
-            f"{each.change} declaration of {each.of}: {each.told}", WIDTH, subsequent_indent="    "
+            f"{declaration.change} declaration of {declaration.of}: {declaration.told}", WIDTH, subsequent_indent="    "
         )
     if diff.reached:
         yield "and what they reach:"
@@ -70,7 +70,7 @@ def _place(place: Place) -> str:
 
 
 def _places(rule: RuleChange) -> str:
-    places = list(dict.fromkeys(_place(each) for each in (rule.old, rule.new) if each is not None))
+    places = list(dict.fromkeys(_place(rule_place) for rule_place in (rule.old, rule.new) if rule_place is not None))
     return " -> ".join(places)
 
 
@@ -95,7 +95,7 @@ def _wrapped(sign: str, text: str) -> list[str]:
 
 def _counts(comparison: Comparison) -> Iterator[str]:
     stats = [run.stats for run in comparison.runs]
-    told = list(dict.fromkeys(_records(each) for each in stats))
+    told = list(dict.fromkeys(_records(run_stats) for run_stats in stats))
     yield f"history   {told[0]}" if len(told) == 1 else f"history   old: {told[0]}; new: {told[1]}"
     for first in dict.fromkeys(run.first_dead for run in comparison.runs if run.first_dead is not None):
         yield from _wrapped("          one dead letter is ", first)
@@ -108,7 +108,7 @@ def _counts(comparison: Comparison) -> Iterator[str]:
     table = [["", *KINDS], *rows]
     widths = [max(len(row[place]) for row in table) for place in range(len(table[0]))]
     for first, *numbers in table:
-        yield f"{first:{widths[0]}}  " + "  ".join(f"{each:>{width}}" for each, width in zip(numbers, widths[1:]))
+        yield f"{first:{widths[0]}}  " + "  ".join(f"{number:>{width}}" for number, width in zip(numbers, widths[1:]))
 
 
 def _shown(comparison: Comparison, name: str) -> str:
@@ -145,8 +145,10 @@ def _alert_difference(comparison: Comparison, difference: Difference) -> Iterato
     for explainer, row, schema, word in zip(explainers, rows, (event.old, event.new), words):
         if row is not None and schema is not None:
             values = zip(schema.attributes, row[FIRST:])
-            told = ", ".join(f"{each.name}: {explainer.value_text((value, each.type))}" for each, value in values)
-            start, end = (None if each is None else time_text(each, explainer.times) for each in row[:2])
+            told = ", ".join(
+                f"{attribute.name}: {explainer.value_text((value, attribute.type))}" for attribute, value in values
+            )
+            start, end = (None if instant is None else time_text(instant, explainer.times) for instant in row[:2])
             yield from _wrapped(word, f"{difference.event}({told}) from {start} {'on' if end is None else f'to {end}'}")
     for side, explainer, reason in zip(("old", "new"), explainers, comparison.alert_reason(difference)):
         if reason is None:
@@ -186,7 +188,7 @@ def _there(explained: Explained, other: Explained | None, alike: bool) -> str:
     if not alike:
         return "it is there, with other attributes"
     times = () if other is None else (other.get("start"), other.get("end"), other.get("bounds"))
-    if any((each["start"], each["end"], each.get("bounds")) == times for each in explained["found"]):
+    if any((event["start"], event["end"], event.get("bounds")) == times for event in explained["found"]):
         return "it is there, but not so often"
     return "it is there, with other times"
 
@@ -197,9 +199,9 @@ def row_text(explainer: Explainer, name: str, row: Row, named: bool = False) -> 
     text = explainer.event_text(name, dict(enumerate(row[FIRST : FIRST + len(schema.attributes)])))
     if named and schema.fluent is None:
         values = zip(schema.attributes, row[FIRST:])
-        told = [f"{each.name}: {explainer.value_text((value, each.type))}" for each, value in values]
+        told = [f"{attribute.name}: {explainer.value_text((value, attribute.type))}" for attribute, value in values]
         text = f"{name}({', '.join(told)})"
-    start, end = (None if each is None else time_text(each, explainer.times) for each in row[:2])
+    start, end = (None if instant is None else time_text(instant, explainer.times) for instant in row[:2])
     if schema.fluent is None:
         return f"{text} at {end}" if start == end else f"{text} from {start} to {end}"
     if end is None:
@@ -223,7 +225,7 @@ def markdown(diff: ProgramDiff, comparison: Comparison | None, shown: int, excee
     yield from _folded("What changed in the rules", list(_program_lines(diff)))
     first = [] if comparison is None else comparison.first(shown)
     if comparison is not None and first:
-        own = [line for each in first for line in (*_difference(comparison, each), "")]
+        own = [line for difference in first for line in (*_difference(comparison, difference), "")]
         yield from _folded(f"The first {shown} of each kind, with reasons", own[:-1])
 
 
@@ -245,11 +247,14 @@ def as_json(diff: ProgramDiff, comparison: Comparison | None, shown: int, exceed
         "same": not diff,
         "parameters": {name: {"old": old, "new": new} for name, old, new in diff.parameters},
         "rules": [
-            {"change": each.change, "of": each.of, "old": _json_place(each.old), "new": _json_place(each.new)}
-            for each in diff.rules
+            {"change": rule.change, "of": rule.of, "old": _json_place(rule.old), "new": _json_place(rule.new)}
+            for rule in diff.rules
         ],
-        "declarations": [{"change": each.change, "of": each.of, "told": each.told} for each in diff.declarations],
-        "reached": [{"of": each.of, **_json_place(each.place)} for each in diff.reached],
+        "declarations": [
+            {"change": declaration.change, "of": declaration.of, "told": declaration.told}
+            for declaration in diff.declarations
+        ],
+        "reached": [{"of": reached_rule.of, **_json_place(reached_rule.place)} for reached_rule in diff.reached],
     }
     if comparison is not None:
         runs = {"old": comparison.runs[0].stats, "new": comparison.runs[1].stats}
@@ -259,7 +264,7 @@ def as_json(diff: ProgramDiff, comparison: Comparison | None, shown: int, exceed
         told["counts"] = {
             _shown(comparison, name): {kind: own[kind] for kind in KINDS} for name, own in comparison.counts.items()
         }
-        told["differences"] = [difference_json(comparison, each) for each in comparison.first(shown)]
+        told["differences"] = [difference_json(comparison, difference) for difference in comparison.first(shown)]
         told["not_allowed"] = list(exceeded)
     return json.dumps(told, ensure_ascii=False, indent=2)
 
@@ -313,12 +318,12 @@ def _alert_json(comparison: Comparison, difference: Difference) -> dict[str, Any
 def row_json(explainer: Explainer, name: str, row: Row) -> dict[str, Any]:
     """Return an occurrence with the names of its attributes, as JSON."""
     schema = explainer.engine.plan.schemas[name]
-    found = _row_json(explainer, schema, row)
-    return found if schema.fluent is None else found | {"bounds": row[-1]}
+    document = _row_json(explainer, schema, row)
+    return document if schema.fluent is None else document | {"bounds": row[-1]}
 
 
 def _row_json(explainer: Explainer, schema: Schema, row: Row) -> dict[str, Any]:
-    start, end = (None if each is None else explainer.time(each) for each in row[:2])
-    types = [each.type for each in schema.attributes]
+    start, end = (None if instant is None else explainer.time(instant) for instant in row[:2])
+    types = [attribute.type for attribute in schema.attributes]
     values = zip(names_of(schema), zip(row[FIRST:], types))
-    return {"start": start, "end": end, **{each: explainer.json_value(typed) for each, typed in values}}
+    return {"start": start, "end": end, **{column: explainer.json_value(typed) for column, typed in values}}

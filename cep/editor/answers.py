@@ -57,11 +57,11 @@ class Program:
 
     def places(self, path: Path, offset: int) -> list[Place]:
         """Return all occurrences of the name at an offset, in all files. A variable is limited to its statement."""
-        one = self.indexes[path].at(offset)
-        if one is None or one.kind in ("keyword", "type", "function"):
+        occurrence = self.indexes[path].at(offset)
+        if occurrence is None or occurrence.kind in ("keyword", "type", "function"):
             return []
-        files = [path] if one.kind in ("variable", "label", "prefix") else list(self.indexes)
-        return [Place(each, found.start, found.end) for each in files for found in self.indexes[each].same(one)]
+        files = [path] if occurrence.kind in ("variable", "label", "prefix") else list(self.indexes)
+        return [Place(file, same.start, same.end) for file in files for same in self.indexes[file].same(occurrence)]
 
     def definitions(self, path: Path, offset: int) -> list[Place]:
         """Return the declaration of the name at an offset.
@@ -69,64 +69,70 @@ class Program:
         If the name has no declaration, or the offset is in it, return the rules that derive the name.
         """
         index = self.indexes[path]
-        one = index.at(offset)
-        if one is None:
+        occurrence = index.at(offset)
+        if occurrence is None:
             return []
-        if one.kind == "variable":
+        if occurrence.kind == "variable":
             return self.places(path, offset)[:1]
-        if one.kind == "iri":
+        if occurrence.kind == "iri":
             return [
-                Place(path, each.start, each.end) for each in index.occurrences if _declares_prefix(each, one.scope)
+                Place(path, candidate.start, candidate.end)
+                for candidate in index.occurrences
+                if _declares_prefix(candidate, occurrence.scope)
             ]
         declared: list[Place] = []
         derived: list[Place] = []
-        for each, other in self.indexes.items():
-            for found in other.same(one):
-                if found.defines:
-                    statement = other.statement_at(found.start)
+        for file, other in self.indexes.items():
+            for same in other.same(occurrence):
+                if same.defines:
+                    statement = other.statement_at(same.start)
                     rule = statement is not None and statement.kind in ("rule", "static", "while")
-                    (derived if rule else declared).append(Place(each, found.start, found.end))
-        here = Place(path, one.start, one.end)
+                    (derived if rule else declared).append(Place(file, same.start, same.end))
+        here = Place(path, occurrence.start, occurrence.end)
         return derived if not declared or (declared == [here] and derived) else declared
 
     def rename(self, path: Path, offset: int, name: str) -> list[Place]:
         """Return the ranges to change for a new name. Raises ValueError if the name is not allowed."""
-        one = self.indexes[path].at(offset)
-        if one is None or one.kind not in RENAMED:
+        occurrence = self.indexes[path].at(offset)
+        if occurrence is None or occurrence.kind not in RENAMED:
             raise ValueError(
                 "only events, fluents, predicates, attributes, parameters, variables and prefixes are renamed"
             )
         lower = "names start with a lower-case letter"
-        if re.fullmatch(_NAME.get(one.kind, r"[^\W\d_]\w*"), name) is None:
+        if re.fullmatch(_NAME.get(occurrence.kind, r"[^\W\d_]\w*"), name) is None:
             raise ValueError(f"`{name}` is not a name: letters, digits and `_`")
-        if one.kind in ("parameter", "variable"):
-            if not (name[0].isupper() or (name[0] == "_" and one.kind == "variable")) or name == "_":
+        if occurrence.kind in ("parameter", "variable"):
+            if not (name[0].isupper() or (name[0] == "_" and occurrence.kind == "variable")) or name == "_":
                 raise ValueError(f"`{name}`: variables and parameters start with an upper-case letter")
-        elif one.kind != "prefix" and not name[0].islower():
+        elif occurrence.kind != "prefix" and not name[0].islower():
             raise ValueError(f"`{name}`: {lower}")
-        if name.upper() in KEYWORDS and one.kind in NAMED:
+        if name.upper() in KEYWORDS and occurrence.kind in NAMED:
             raise ValueError(f"`{name}` is a keyword")
-        taken = self._taken(path, one, name)
+        taken = self._taken(path, occurrence, name)
         if taken:
             raise ValueError(f"`{name}` is {taken} already")
         return self.places(path, offset)
 
-    def _taken(self, path: Path, one: Occurrence, name: str) -> str:
+    def _taken(self, path: Path, occurrence: Occurrence, name: str) -> str:
         index = self.indexes[path]
-        if name == one.name:
+        if name == occurrence.name:
             return ""
-        if one.kind in ("variable", "parameter"):
+        if occurrence.kind in ("variable", "parameter"):
             if name in index.parameters:
                 return "a parameter"
-            scopes = {each.scope for i in self.indexes.values() for each in i.same(one)}
-            variables = [each for each in index.occurrences if each.kind == "variable" and each.name == name]
-            if any(one.kind == "parameter" or each.scope in scopes for each in variables):
+            scopes = {same.scope for i in self.indexes.values() for same in i.same(occurrence)}
+            variables = [
+                occurrence
+                for occurrence in index.occurrences
+                if occurrence.kind == "variable" and occurrence.name == name
+            ]
+            if any(occurrence.kind == "parameter" or variable.scope in scopes for variable in variables):
                 return "a variable here"
-        elif one.kind in NAMED and name in index.names:
+        elif occurrence.kind in NAMED and name in index.names:
             return f"the name of {_article(index.names[name])}"
-        elif one.kind == "attribute" and name in self._attributes(one.scope):
-            return f"an attribute of `{one.scope}`"
-        elif one.kind == "prefix" and name in index.prefixes:
+        elif occurrence.kind == "attribute" and name in self._attributes(occurrence.scope):
+            return f"an attribute of `{occurrence.scope}`"
+        elif occurrence.kind == "prefix" and name in index.prefixes:
             return "a prefix"
         return ""
 
@@ -134,126 +140,140 @@ class Program:
         """Return the attributes of an event with their declarations, from the text or from the last successful
         check."""
         schema = self.understood.schemas.get(event)
-        found = {} if schema is None else {each.name: print_attribute(each) for each in schema.shown}
+        attributes = (
+            {} if schema is None else {attribute.name: print_attribute(attribute) for attribute in schema.shown}
+        )
         for index in self.indexes.values():
-            for each in index.occurrences:
-                if each.kind == "attribute" and each.scope == event and each.defines:
-                    found.setdefault(each.name, each.name)
-        return found
+            for occurrence in index.occurrences:
+                if occurrence.kind == "attribute" and occurrence.scope == event and occurrence.defines:
+                    attributes.setdefault(occurrence.name, occurrence.name)
+        return attributes
 
     # -- what stands there
 
     def hover(self, path: Path, offset: int) -> tuple[str, Occurrence] | None:
         """Return the hover text for the name at an offset, in Markdown, and the name."""
         index = self.indexes[path]
-        one = index.at(offset)
-        if one is None:
+        occurrence = index.at(offset)
+        if occurrence is None:
             return None
-        said = self._said(index, one)
-        return (said, one) if said else None
+        said = self._said(index, occurrence)
+        return (said, occurrence) if said else None
 
-    def _said(self, index: Index, one: Occurrence) -> str:
-        match one.kind:
+    def _said(self, index: Index, occurrence: Occurrence) -> str:
+        match occurrence.kind:
             case "keyword":
-                return keyword_help(one.name) and f"**{one.name}** {keyword_help(one.name)}"
+                return keyword_help(occurrence.name) and f"**{occurrence.name}** {keyword_help(occurrence.name)}"
             case "type":
-                return f"**{one.name}** {TYPES[one.name]}" if one.name in TYPES else ""
+                return f"**{occurrence.name}** {TYPES[occurrence.name]}" if occurrence.name in TYPES else ""
             case "function":
-                called, says = function_help(one.name)
+                called, says = function_help(occurrence.name)
                 return f"{_code(called)}\n{says}"
             case "event" | "fluent" | "predicate" | "name" | "alert":
-                return self._named(one)
+                return self._named(occurrence)
             case "attribute":
-                return self._attribute(one)
+                return self._attribute(occurrence)
             case "parameter":
-                return self._parameter(one)
+                return self._parameter(occurrence)
             case "variable":
-                return self._variable(index, one)
+                return self._variable(index, occurrence)
             case "prefix":
-                iri = namespace(one.name, index.prefixes)
-                return _code(f"PREFIX {one.name}: <{iri}>") if iri else ""
+                iri = namespace(occurrence.name, index.prefixes)
+                return _code(f"PREFIX {occurrence.name}: <{iri}>") if iri else ""
             case "iri":
-                space = namespace(one.scope, index.prefixes)
-                return self._iri(f"{space}{one.name}") if space else ""
+                space = namespace(occurrence.scope, index.prefixes)
+                return self._iri(f"{space}{occurrence.name}") if space else ""
         return ""
 
     def _statements(self, name: str) -> Iterator[tuple[Index, Statement]]:
         for index in self.indexes.values():
-            for each in index.statements:
-                if each.name is not None and each.name.text == name and each.declares is not None:
-                    yield index, each
+            for statement in index.statements:
+                if statement.name is not None and statement.name.text == name and statement.declares is not None:
+                    yield index, statement
 
-    def _named(self, one: Occurrence) -> str:
+    def _named(self, occurrence: Occurrence) -> str:
         """Describe an event, fluent, predicate or alert: its declaration, or inferred types, and its comments."""
-        made = sorted(self._statements(one.name), key=lambda each: each[1].kind in ("rule", "static", "while"))
+        defining = sorted(
+            self._statements(occurrence.name), key=lambda pair: pair[1].kind in ("rule", "static", "while")
+        )
         shown = ""
-        if made and made[0][1].kind in ("event", "fluent", "fact", "alert"):
-            index, statement = made[0]
+        if defining and defining[0][1].kind in ("event", "fluent", "fact", "alert"):
+            index, statement = defining[0]
             shown = index.text[statement.start : statement.end]
-        elif (schema := self.understood.schemas.get(one.name)) is not None:
+        elif (schema := self.understood.schemas.get(occurrence.name)) is not None:
             shown = f"event {declaration(schema.name, schema.shown)}"
-        elif made:
-            shown = made[0][0].text[made[0][1].start : made[0][1].end]
+        elif defining:
+            shown = defining[0][0].text[defining[0][1].start : defining[0][1].end]
         if not shown:
             return ""
-        comments = list(dict.fromkeys(filter(None, (index.comment_of(each) for index, each in made))))
-        rules = sum(each.kind in ("rule", "static", "while") for _, each in made)
+        comments = list(dict.fromkeys(filter(None, (index.comment_of(statement) for index, statement in defining))))
+        rules = sum(statement.kind in ("rule", "static", "while") for _, statement in defining)
         derived = f"\n\nderived by {rules} rule{'s' if rules > 1 else ''}" if rules else ""
-        return _code(shown) + "".join(f"\n{each}\n" for each in comments[:3]) + derived
+        return _code(shown) + "".join(f"\n{comment}\n" for comment in comments[:3]) + derived
 
-    def _attribute(self, one: Occurrence) -> str:
-        schema = self.understood.schemas.get(one.scope)
-        found = None if schema is None else next((each for each in schema.attributes if each.name == one.name), None)
-        shown = self._attributes(one.scope).get(one.name, "")
+    def _attribute(self, occurrence: Occurrence) -> str:
+        schema = self.understood.schemas.get(occurrence.scope)
+        attribute = (
+            None
+            if schema is None
+            else next((attribute for attribute in schema.attributes if attribute.name == occurrence.name), None)
+        )
+        shown = self._attributes(occurrence.scope).get(occurrence.name, "")
         if not shown:
             return ""
-        said = f"{_code(shown)}\nof `{one.scope}`"
+        said = f"{_code(shown)}\nof `{occurrence.scope}`"
         for index in self.indexes.values():
-            for each in index.occurrences:
-                if each.kind == "attribute" and each.defines and (each.name, each.scope) == (one.name, one.scope):
-                    comment = index.comment_behind(each.end)
+            for mention in index.occurrences:
+                if (
+                    mention.kind == "attribute"
+                    and mention.defines
+                    and (mention.name, mention.scope) == (occurrence.name, occurrence.scope)
+                ):
+                    comment = index.comment_behind(mention.end)
                     said += f"\n\n{comment}" if comment else ""
-        if found is not None and found.iri is not None:
-            said += f"\n\n{self._iri(found.iri)}"
+        if attribute is not None and attribute.iri is not None:
+            said += f"\n\n{self._iri(attribute.iri)}"
         return said
 
-    def _parameter(self, one: Occurrence) -> str:
-        found = next((each for each in self.understood.parameters if each.name == one.name), None)
-        index, statement = next(self._statements(one.name), (None, None))
+    def _parameter(self, occurrence: Occurrence) -> str:
+        parameter = next(
+            (parameter for parameter in self.understood.parameters if parameter.name == occurrence.name), None
+        )
+        index, statement = next(self._statements(occurrence.name), (None, None))
         if index is None or statement is None:
             return ""
         said = _code(index.text[statement.start : statement.end])
         comment = index.comment_of(statement) or index.comment_behind(statement.end)
         said += f"\n{comment}\n" if comment else ""
-        return said if found is None else f"{said}\na {found.type}"
+        return said if parameter is None else f"{said}\na {parameter.type}"
 
-    def _variable(self, index: Index, one: Occurrence) -> str:
-        type_, event, attribute = self._variable_type(index, one)
+    def _variable(self, index: Index, occurrence: Occurrence) -> str:
+        type_, event, attribute = self._variable_type(index, occurrence)
         if event:
-            return f"{_code(f'{one.name}: {type_}')}\n`{attribute}` of `{event}`"
-        statement = index.statements[int(one.scope)]
-        bound = next(_bindings(index, statement, one.name), None)
+            return f"{_code(f'{occurrence.name}: {type_}')}\n`{attribute}` of `{event}`"
+        statement = index.statements[int(occurrence.scope)]
+        bound = next(_bindings(index, statement, occurrence.name), None)
         return "" if bound is None else f"{_code(bound)}"
 
-    def _variable_type(self, index: Index, one: Occurrence) -> tuple[str, str, str]:
+    def _variable_type(self, index: Index, occurrence: Occurrence) -> tuple[str, str, str]:
         """Return the type of a variable, with the event and attribute that it comes from.
 
         The first event that has the variable as an argument counts.
         """
-        statement = index.statements[int(one.scope)]
+        statement = index.statements[int(occurrence.scope)]
         for event, place, token in _arguments(statement.tokens):
             schema = self.understood.schemas.get(event)
-            if schema is None or token.text != one.name:
+            if schema is None or token.text != occurrence.name:
                 continue
             if event == getattr(statement.name, "text", None) and statement.kind in ("rule", "static", "while"):
                 continue
-            found = (
+            attribute = (
                 schema.attributes[place]
                 if isinstance(place, int) and place < len(schema.attributes)
-                else next((each for each in schema.attributes if each.name == place), None)
+                else next((attribute for attribute in schema.attributes if attribute.name == place), None)
             )
-            if found is not None:
-                return found.type, event, found.name
+            if attribute is not None:
+                return attribute.type, event, attribute.name
         return "", "", ""
 
     def _iri(self, iri: str) -> str:
@@ -280,7 +300,7 @@ class Program:
         typed = re.search(r"\w*$", line)
         begin = offset - len(typed[0] if typed else "")
         statement = index.statement_at(max(0, begin - 1))
-        before = [] if statement is None else [each for each in statement.tokens if each.end <= begin]
+        before = [] if statement is None else [token for token in statement.tokens if token.end <= begin]
         if statement is None or not before or _is_over(statement, before):
             return _beginnings()
         if statement.kind in ("event", "fluent", "fact"):
@@ -294,7 +314,7 @@ class Program:
         return [Proposal(word, "keyword", says=keyword_help(word)) for word in words]
 
     def _in_rule(self, index: Index, statement: Statement, before: Sequence[Token]) -> list[Proposal]:
-        found: list[Proposal] = []
+        proposals: list[Proposal] = []
         last = before[-1]
         names = index.names
         if last.key in ("POLICY",):
@@ -302,38 +322,44 @@ class Program:
         called = _open_call(before)
         if called in names and last.key in ("(", ","):
             attributes = self._attributes(called)
-            found += [Proposal(f"{name}: ", "attribute", shown, rank=1) for name, shown in attributes.items()]
+            proposals += [Proposal(f"{name}: ", "attribute", shown, rank=1) for name, shown in attributes.items()]
         conditions = _in_conditions(before)
         for name, kind in names.items():
             schema = self.understood.schemas.get(name)
             detail = _signature(schema) if schema is not None else kind
             rank = 2 if (kind == "predicate") == conditions else 4
-            found.append(Proposal(name, kind, detail, rank=rank))
+            proposals.append(Proposal(name, kind, detail, rank=rank))
         scope = str(statement.number)
-        variables = {each.name for each in index.occurrences if each.kind == "variable" and each.scope == scope}
+        variables = {
+            occurrence.name
+            for occurrence in index.occurrences
+            if occurrence.kind == "variable" and occurrence.scope == scope
+        }
         for name in sorted(variables - {"_"}):
-            one = Occurrence("variable", name, 0, 0, scope)
-            found.append(Proposal(name, "variable", self._variable_type(index, one)[0], rank=1 if conditions else 3))
+            occurrence = Occurrence("variable", name, 0, 0, scope)
+            proposals.append(
+                Proposal(name, "variable", self._variable_type(index, occurrence)[0], rank=1 if conditions else 3)
+            )
         for parameter in sorted(index.parameters):
-            detail = next((each.type for each in self.understood.parameters if each.name == parameter), "")
-            found.append(Proposal(parameter, "parameter", detail, rank=2))
+            detail = next((param.type for param in self.understood.parameters if param.name == parameter), "")
+            proposals.append(Proposal(parameter, "parameter", detail, rank=2))
         functions = (*AGGREGATES, *FUNCTIONS, *BUILT_IN) if _in_aggregate(before) else (*FUNCTIONS, *BUILT_IN)
         for name in dict.fromkeys(functions):
             shown, says = function_help(name)
-            found.append(Proposal(name, "function", shown, says, 3 if conditions or called else 6))
+            proposals.append(Proposal(name, "function", shown, says, 3 if conditions or called else 6))
         for word in all_keywords():
             if word.upper() not in STATEMENTS:
                 near = word in OPERATORS or word in POSTFIXES
-                found.append(Proposal(word, "keyword", says=keyword_help(word), rank=3 if near else 7))
+                proposals.append(Proposal(word, "keyword", says=keyword_help(word), rank=3 if near else 7))
         known = {*index.prefixes, *PREFIXES}
-        found += [
+        proposals += [
             Proposal(f"{name}:", "prefix", namespace(name, index.prefixes) or "", rank=8) for name in sorted(known)
         ]
-        return found
+        return proposals
 
 
-def _declares_prefix(each: Occurrence, prefix: str) -> bool:
-    return each.kind == "prefix" and each.defines and each.name == prefix
+def _declares_prefix(occurrence: Occurrence, prefix: str) -> bool:
+    return occurrence.kind == "prefix" and occurrence.defines and occurrence.name == prefix
 
 
 def _article(kind: str) -> str:
@@ -345,7 +371,7 @@ def _code(text: str) -> str:
 
 
 def _signature(schema: Schema) -> str:
-    return f"({', '.join(f'{each.name}: {each.type}' for each in schema.attributes)})"
+    return f"({', '.join(f'{attribute.name}: {attribute.type}' for attribute in schema.attributes)})"
 
 
 def _beginnings() -> list[Proposal]:
@@ -365,10 +391,14 @@ def _in_comment(line: str) -> bool:
 def _open_call(tokens: Sequence[Token]) -> str:
     """Return the name that the innermost open parenthesis calls."""
     depth = 0
-    for at in range(len(tokens) - 1, -1, -1):
-        depth += (tokens[at].key in (")", "]")) - (tokens[at].key in ("(", "["))
+    for place in range(len(tokens) - 1, -1, -1):
+        depth += (tokens[place].key in (")", "]")) - (tokens[place].key in ("(", "["))
         if depth < 0:
-            return tokens[at - 1].text if at and tokens[at].key == "(" and tokens[at - 1].kind == "name" else ""
+            return (
+                tokens[place - 1].text
+                if place and tokens[place].key == "(" and tokens[place - 1].kind == "name"
+                else ""
+            )
     return ""
 
 
@@ -394,8 +424,8 @@ def _arguments(tokens: Sequence[Token]) -> Iterator[tuple[str, int | str, Token]
     """Yield the variables that are arguments of a call, as (name of the call, position or attribute, token)."""
     called: list[str] = []
     places: list[int] = []
-    for at, token in enumerate(tokens[:-1]):
-        before, after = tokens[max(0, at - 1)], tokens[at + 1]
+    for place, token in enumerate(tokens[:-1]):
+        before, after = tokens[max(0, place - 1)], tokens[place + 1]
         if token.key in ("(", "["):
             called.append(before.text if before.kind == "name" else "")
             places.append(0)
@@ -407,15 +437,15 @@ def _arguments(tokens: Sequence[Token]) -> Iterator[tuple[str, int | str, Token]
         elif token.key == ",":
             places[-1] += 1
         elif token.kind == "variable" and before.key in ("(", ",", ":") and after.key in (",", ")"):
-            yield called[-1], tokens[at - 2].text if before.key == ":" else places[-1], token
+            yield called[-1], tokens[place - 2].text if before.key == ":" else places[-1], token
 
 
 def _bindings(index: Index, statement: Statement, name: str) -> Iterator[str]:
     """Yield the text of each assignment `X = ...` to this variable."""
     tokens = statement.tokens
-    for at, token in enumerate(tokens[:-1]):
-        if token.text == name and tokens[at + 1].key in ("=", "IS"):
-            depth, end = 0, at + 2
+    for place, token in enumerate(tokens[:-1]):
+        if token.text == name and tokens[place + 1].key in ("=", "IS"):
+            depth, end = 0, place + 2
             while end < len(tokens):
                 depth += (tokens[end].key in ("(", "[")) - (tokens[end].key in (")", "]"))
                 if depth < 0 or (depth == 0 and tokens[end].key in (",", ".", "OVER", "WHERE", "WITHIN", "POLICY")):

@@ -78,18 +78,18 @@ class Checker:
 
         for test_file in sorted(path.parent.glob(f"*{SUFFIX}")):
             try:
-                found = read_test_file(test_file)
-                files = tuple(Path(normpath(found.beside(each))) for each in found.programs)
+                tests = read_test_file(test_file)
+                files = tuple(Path(normpath(tests.beside(program))) for program in tests.programs)
                 if path not in files:
                     continue
                 return Setup(
                     files,
-                    (*self.knowledge, *(str(found.beside(each)) for each in found.knowledge)),
-                    self.reasoning if found.reasoning is None else found.reasoning.word("a kind"),
-                    tuple(f"{name}={found.beside(value)}" for name, (_, value) in found.facts.items()),
-                    None if found.dialect is None else found.dialect.word("a dialect"),
-                    None if found.tick is None else of_duration(found.tick.text or ""),
-                    {name: value.scalar for name, (_, value) in found.params.items()},
+                    (*self.knowledge, *(str(tests.beside(path)) for path in tests.knowledge)),
+                    self.reasoning if tests.reasoning is None else tests.reasoning.word("a kind"),
+                    tuple(f"{name}={tests.beside(value)}" for name, (_, value) in tests.facts.items()),
+                    None if tests.dialect is None else tests.dialect.word("a dialect"),
+                    None if tests.tick is None else of_duration(tests.tick.text or ""),
+                    {name: value.scalar for name, (_, value) in tests.params.items()},
                     test_file,
                 )
             except (CepError, OSError, ValueError):
@@ -104,7 +104,7 @@ class Checker:
         texts: list[tuple[str, str]] = []
         try:
             texts = [(str(path), text_of(path)) for path in setup.files]
-            found = self._check(setup, texts)
+            understood = self._check(setup, texts)
         except CepError as error:
             parameters = before.parameters
             try:
@@ -113,14 +113,14 @@ class Checker:
             except CepError:
                 pass
             known = before.known if error.code == "graph" else self._known.get(self._key(setup), before.known)
-            found = replace(before, known=known, parameters=parameters, findings=_findings(error, setup))
-        self._last[setup.files] = found
-        return found
+            understood = replace(before, known=known, parameters=parameters, findings=_findings(error, setup))
+        self._last[setup.files] = understood
+        return understood
 
     def _source(self, setup: Setup, texts: Sequence[tuple[str, str]]) -> ProgramSource:
-        found = ProgramSource.of(texts)
-        options = replace(found.options, dialect=setup.dialect, tick=setup.tick, params=setup.params or None)
-        return replace(found, options=options)
+        source = ProgramSource.of(texts)
+        options = replace(source.options, dialect=setup.dialect, tick=setup.tick, params=setup.params or None)
+        return replace(source, options=options)
 
     def _check(self, setup: Setup, texts: Sequence[tuple[str, str]]) -> Understood:
         name = ", ".join(name for name, _ in texts)
@@ -131,7 +131,7 @@ class Checker:
         if lars is not None:
             warnings = tuple(lars.warnings(warnings))
         schemas = {**program.plan.schemas, **program.inputs, **program.outputs}
-        findings = [_told(each, setup) for each in warnings]
+        findings = [_told(warning, setup) for warning in warnings]
         for note in undeclared(program.inputs):
             findings.append(Finding("note", note, None, "undeclared", setup.files[0], NOWHERE))
         return Understood(schemas, tuple(program.written.parameters), self.known(setup), tuple(findings))
@@ -156,7 +156,7 @@ def _changed(name: str) -> int:
 
 
 def _findings(error: CepError, setup: Setup) -> tuple[Finding, ...]:
-    return tuple(_told(each, setup) for each in (error.errors if isinstance(error, CepErrors) else (error,)))
+    return tuple(_told(error, setup) for error in (error.errors if isinstance(error, CepErrors) else (error,)))
 
 
 def _told(told: CepError | Warning, setup: Setup) -> Finding:
@@ -164,7 +164,7 @@ def _told(told: CepError | Warning, setup: Setup) -> Finding:
     path, span = setup.files[0], told.span or NOWHERE
     if told.span is not None and told.source is not None:
         name, line = told.source.place(told.span.line)
-        path = next((each for each in setup.files if str(each) == name), path)
+        path = next((file for file in setup.files if str(file) == name), path)
         before = told.span.line - line
         span = Span(line, span.column, span.end_line - before, span.end_column)
     severity = "error" if isinstance(told, CepError) else "warning"

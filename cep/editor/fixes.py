@@ -43,8 +43,8 @@ def fixes(index: Index, finding: Finding, name: str, beside: Mapping[str, str]) 
     if finding.hint is None:
         return []
     begin, end = extent(index, finding)
-    found = list(_proposed(index, finding, begin, end))
-    return [each for each in found if _helps(index.text, each, finding, name, beside)]
+    proposed = list(_proposed(index, finding, begin, end))
+    return [fix for fix in proposed if _helps(index.text, fix, finding, name, beside)]
 
 
 def extent(index: Index, finding: Finding) -> tuple[int, int]:
@@ -62,9 +62,9 @@ def extent(index: Index, finding: Finding) -> tuple[int, int]:
 
 def _proposed(index: Index, finding: Finding, begin: int, end: int) -> Iterator[Fix]:
     hint = finding.hint or ""
-    before = [each for each in index.tokens if each.end <= begin]
+    before = [token for token in index.tokens if token.end <= begin]
     if match := _INSTEAD.search(hint):
-        instead = next(each for each in match.groups() if each is not None)
+        instead = next(group for group in match.groups() if group is not None)
         place = _wrong_word(index, finding, instead, begin, end)
         if place is not None and index.text[place[0]] == '"' and instead[0] != '"':
             instead = f'"{instead}"'
@@ -75,8 +75,8 @@ def _proposed(index: Index, finding: Finding, begin: int, end: int) -> Iterator[
         yield Fix("leave out `?`", begin, end, "")
     if match := _DECLARE.search(hint):
         statement = index.statement_at(begin)
-        at = 0 if statement is None else index.line_starts[statement.tokens[0].line - 1]
-        yield Fix(f"declare it: `{match[1]}`", at, at, f"{match[1]}\n")
+        start = 0 if statement is None else index.line_starts[statement.tokens[0].line - 1]
+        yield Fix(f"declare it: `{match[1]}`", start, start, f"{match[1]}\n")
     if _DOT.search(f"{finding.message}; {hint}"):
         if index.text[begin:end] == ";":
             yield Fix("write `.`", begin, end, ".")
@@ -88,19 +88,19 @@ def _proposed(index: Index, finding: Finding, begin: int, end: int) -> Iterator[
 
 def _wrong_word(index: Index, finding: Finding, instead: str, begin: int, end: int) -> tuple[int, int] | None:
     """Return the range of the word that a hint replaces: the marked text, or a similar word quoted in the message."""
-    quoted = nearest(instead, [each for each in _QUOTED.findall(finding.message) if each != instead])
+    quoted = nearest(instead, [word for word in _QUOTED.findall(finding.message) if word != instead])
     if quoted is None or index.text[begin:end].strip('"') == quoted:
-        before = [each for each in index.tokens if each.end <= begin]
+        before = [token for token in index.tokens if token.end <= begin]
         if before and " " in instead:  # `write 3 h` replaces the number of `3 hours` too
             number = before[-1].kind == "number" and instead[0].isdigit()
             begin = before[-1].start if number or before[-1].text == instead.split()[0] else begin
         return (begin, end) if end > begin else None
-    named = [each for each in index.tokens if each.text == quoted]
+    named = [token for token in index.tokens if token.text == quoted]
     statement = index.statement_at(begin)
     if statement is not None:
-        named = [each for each in named if each in statement.tokens] or named
-    found = min(named, key=lambda each: abs(each.start - begin), default=None)
-    return None if found is None else (found.start, found.end)
+        named = [token for token in named if token in statement.tokens] or named
+    closest = min(named, key=lambda token: abs(token.start - begin), default=None)
+    return None if closest is None else (closest.start, closest.end)
 
 
 def _helps(text: str, fix: Fix, finding: Finding, name: str, beside: Mapping[str, str]) -> bool:
@@ -123,6 +123,6 @@ def _refused(text: str, name: str, beside: Mapping[str, str]) -> list[tuple[str,
         read(text, name, parameters=parameters_with(Source(text, name), beside) if len(beside) > 1 else None)
     except CepError as error:
         errors = error.errors if isinstance(error, CepErrors) else (error,)
-        spans = [each.span or NOWHERE for each in errors]
-        return [(each.message, (span.line, span.column)) for each, span in zip(errors, spans)]
+        spans = [error.span or NOWHERE for error in errors]
+        return [(error.message, (span.line, span.column)) for error, span in zip(errors, spans)]
     return []

@@ -54,30 +54,30 @@ class Prefixed:
         """Return the local names of the IRIs with a prefix."""
         self._renew(known)
         space = namespace(prefix, declared)
-        if known is None or space is None or any(each in space for each in '"\\\n'):
+        if known is None or space is None or any(letter in space for letter in '"\\\n'):
             return []
         if space not in self._names:
-            found = _rows(known, _USED.format(space, MOST))
-            names = [str(row[0])[len(space) :] for row in found]
+            rows = _rows(known, _USED.format(space, MOST))
+            names = [str(row[0])[len(space) :] for row in rows]
             self._names[space] = [name for name in names if name and name.replace("_", "").replace("-", "").isalnum()]
         return self._names[space]
 
     def said(self, known: Knowledge | None, iri: str) -> Said:
         """Return the description of an IRI."""
         self._renew(known)
-        if known is None or any(each in iri for each in '<>"{}|^`\\ \n'):
+        if known is None or any(letter in iri for letter in '<>"{}|^`\\ \n'):
             return Said()
         if iri not in self._said:
-            found: dict[str, str] = {}
+            by_kind: dict[str, str] = {}
             for kind, said in _rows(known, _SAID.format(iri)):
-                found.setdefault(str(kind), str(said))
-            self._said[iri] = Said(*(found.get(kind, "") for kind in ("label", "comment", "unit", "type")))
+                by_kind.setdefault(str(kind), str(said))
+            self._said[iri] = Said(*(by_kind.get(kind, "") for kind in ("label", "comment", "unit", "type")))
         return self._said[iri]
 
 
 def _rows(known: Knowledge, query: str) -> list[tuple[object, ...]]:
     try:
-        found = known.query(query)
+        answer = known.query(query)
     except CepError:
         return []
-    return found.rows() if isinstance(found, pl.DataFrame) else []
+    return answer.rows() if isinstance(answer, pl.DataFrame) else []

@@ -90,8 +90,8 @@ class RuleServer(LanguageServer):
 
     def path(self, uri: str) -> Path:
         """Return the file of a document. A document that is not saved yet gets a path from its address."""
-        found = uris.to_fs_path(uri)
-        return Path(found) if found and uri.startswith("file:") else Path(re.sub(r"^\w+:", "", uri) + OWN)
+        file = uris.to_fs_path(uri)
+        return Path(file) if file and uri.startswith("file:") else Path(re.sub(r"^\w+:", "", uri) + OWN)
 
     def open(self, uri: str) -> None:
         path = self.path(uri)
@@ -125,18 +125,18 @@ class RuleServer(LanguageServer):
         """Return the current program that a file belongs to."""
         setup = self.setup(path)
         texts: dict[Path, str] = {}
-        for each in dict.fromkeys((path, *setup.files)):
+        for file in dict.fromkeys((path, *setup.files)):
             try:
-                if self.is_own(each):
-                    texts[each] = self.text(each)
+                if self.is_own(file):
+                    texts[file] = self.text(file)
             except CepError:
                 continue  # the file does not exist yet
         every = tuple(texts.values())
-        plain = {each: Index(text) for each, text in texts.items() if self._indexes.get(each, ((),))[0] != every}
-        for each, index in plain.items():
-            index.others = [plain[other] for other in plain if other != each]
-            self._indexes[each] = every, index
-        indexes = {each: self._indexes[each][1] for each in texts}
+        plain = {file: Index(text) for file, text in texts.items() if self._indexes.get(file, ((),))[0] != every}
+        for file, index in plain.items():
+            index.others = [plain[other] for other in plain if other != file]
+            self._indexes[file] = every, index
+        indexes = {text: self._indexes[text][1] for text in texts}
         return Program(indexes, self.understood.get(setup.files, Understood()), self.prefixed)
 
     def positions(self, text: str) -> Positions:
@@ -171,22 +171,31 @@ class RuleServer(LanguageServer):
             return texts[path] if path in texts else text_of(path)
 
         loop = asyncio.get_running_loop()
-        self.understood[setup.files] = found = await loop.run_in_executor(self._checks, self.checker.check, setup, text)
+        self.understood[setup.files] = understood = await loop.run_in_executor(
+            self._checks, self.checker.check, setup, text
+        )
         for path in setup.files:
             if path in self.opened and self.text(path) == texts.get(path):
-                self.publish(path, found)
+                self.publish(path, understood)
 
-    def publish(self, path: Path, found: Understood) -> None:
+    def publish(self, path: Path, understood: Understood) -> None:
         """Send the findings in an open file to the editor."""
         index = Index(self.text(path))
-        sent = [self._diagnostic(index, each) for each in found.findings if each.path == path]
+        sent = [self._diagnostic(index, finding) for finding in understood.findings if finding.path == path]
         self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(self.opened[path], sent))
 
     def _diagnostic(self, index: Index, finding: Finding) -> lsp.Diagnostic:
         message = finding.message if finding.hint is None else f"{finding.message}\nhint: {finding.hint}"
         start, end = extent(index, finding)
         if finding.code == "undeclared" and (name := re.match(r"`(\w+)`", message)) is not None:
-            first = next((each for each in index.occurrences if each.name == name[1] and each.kind == "name"), None)
+            first = next(
+                (
+                    occurrence
+                    for occurrence in index.occurrences
+                    if occurrence.name == name[1] and occurrence.kind == "name"
+                ),
+                None,
+            )
             start, end = (start, end) if first is None else (first.start, first.end)
         return lsp.Diagnostic(
             self.positions(index.text).range(start, end),
@@ -201,15 +210,15 @@ class RuleServer(LanguageServer):
         text = self.text(path)
         index, positions, uri = Index(text), self.positions(text), self.opened[path]
         begin, end = positions.offset(range.start), positions.offset(range.end)
-        beside = {str(each): other.text for each, other in self.program(path).indexes.items()}
-        made = []
+        beside = {str(file): other.text for file, other in self.program(path).indexes.items()}
+        actions = []
         for finding in self.understood.get(self.setup(path).files, Understood()).findings:
             start, stop = extent(index, finding)
             if finding.path != path or stop < begin or end < start:
                 continue
             for fix in fixes(index, finding, str(path), beside):
                 edit = lsp.TextEdit(positions.range(fix.start, fix.end), fix.new)
-                made.append(
+                actions.append(
                     lsp.CodeAction(
                         fix.title,
                         lsp.CodeActionKind.QuickFix,
@@ -218,7 +227,7 @@ class RuleServer(LanguageServer):
                         edit=lsp.WorkspaceEdit({uri: [edit]}),
                     )
                 )
-        return made
+        return actions
 
 
 def rule_server(knowledge: Sequence[str] = (), reasoning: str | None = None) -> RuleServer:
@@ -232,7 +241,7 @@ def rule_server(knowledge: Sequence[str] = (), reasoning: str | None = None) -> 
         more = options.get("knowledge", ()) if isinstance(options, dict) else ()
         root = uris.to_fs_path(params.root_uri) if params.root_uri else None
         base = Path(root or ".")
-        server.checker.knowledge += tuple(str(base / each) if (base / each).exists() else str(each) for each in more)
+        server.checker.knowledge += tuple(str(base / file) if (base / file).exists() else str(file) for file in more)
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
     async def opened(params: lsp.DidOpenTextDocumentParams) -> None:
@@ -269,11 +278,13 @@ def rule_server(knowledge: Sequence[str] = (), reasoning: str | None = None) -> 
         if not own(params.text_document):
             return None
         program, path, offset, positions = where(params.text_document, params.position)
-        found = program.hover(path, offset)
-        if found is None:
+        hovered = program.hover(path, offset)
+        if hovered is None:
             return None
-        said, one = found
-        return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, said), positions.range(one.start, one.end))
+        said, occurrence = hovered
+        return lsp.Hover(
+            lsp.MarkupContent(lsp.MarkupKind.Markdown, said), positions.range(occurrence.start, occurrence.end)
+        )
 
     @server.feature(lsp.TEXT_DOCUMENT_COMPLETION, lsp.CompletionOptions(trigger_characters=trigger))
     def complete(params: lsp.CompletionParams) -> list[lsp.CompletionItem]:
@@ -283,14 +294,14 @@ def rule_server(knowledge: Sequence[str] = (), reasoning: str | None = None) -> 
         text = program.indexes[path].text
         typed = re.search(r"[\w-]*$" if re.search(r":[\w-]*$", text[:offset]) else r"\w*$", text[:offset])
         place = positions.range(offset - len(typed[0] if typed else ""), offset)
-        return [_item(each, place) for each in program.complete(path, offset)]
+        return [_item(proposal, place) for proposal in program.complete(path, offset)]
 
     @server.feature(lsp.TEXT_DOCUMENT_DEFINITION)
     def definition(params: lsp.DefinitionParams) -> list[lsp.Location]:
         if not own(params.text_document):
             return []
         program, path, offset, _ = where(params.text_document, params.position)
-        return [server.location(each) for each in program.definitions(path, offset)]
+        return [server.location(definition) for definition in program.definitions(path, offset)]
 
     @server.feature(lsp.TEXT_DOCUMENT_REFERENCES)
     def references(params: lsp.ReferenceParams) -> list[lsp.Location]:
@@ -298,29 +309,29 @@ def rule_server(knowledge: Sequence[str] = (), reasoning: str | None = None) -> 
             return []
         program, path, offset, _ = where(params.text_document, params.position)
         declared = [] if params.context.include_declaration else program.definitions(path, offset)
-        return [server.location(each) for each in program.places(path, offset) if each not in declared]
+        return [server.location(place) for place in program.places(path, offset) if place not in declared]
 
     @server.feature(lsp.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT)
     def highlight(params: lsp.DocumentHighlightParams) -> list[lsp.DocumentHighlight]:
         if not own(params.text_document):
             return []
         program, path, offset, positions = where(params.text_document, params.position)
-        places = [each for each in program.places(path, offset) if each.path == path]
-        return [lsp.DocumentHighlight(positions.range(each.start, each.end)) for each in places]
+        places = [place for place in program.places(path, offset) if place.path == path]
+        return [lsp.DocumentHighlight(positions.range(place.start, place.end)) for place in places]
 
     @server.feature(lsp.TEXT_DOCUMENT_PREPARE_RENAME)
     def prepare_rename(params: lsp.PrepareRenameParams) -> lsp.PrepareRenamePlaceholder | None:
         if not own(params.text_document):
             return None
         program, path, offset, positions = where(params.text_document, params.position)
-        one = program.indexes[path].at(offset)
-        if one is None:
+        occurrence = program.indexes[path].at(offset)
+        if occurrence is None:
             return None
         try:
-            program.rename(path, offset, one.name)
+            program.rename(path, offset, occurrence.name)
         except ValueError as error:
             raise JsonRpcInvalidParams(str(error)) from None
-        return lsp.PrepareRenamePlaceholder(positions.range(one.start, one.end), one.name)
+        return lsp.PrepareRenamePlaceholder(positions.range(occurrence.start, occurrence.end), occurrence.name)
 
     @server.feature(lsp.TEXT_DOCUMENT_RENAME, lsp.RenameOptions(prepare_provider=True))
     def rename(params: lsp.RenameParams) -> lsp.WorkspaceEdit | None:
@@ -329,8 +340,8 @@ def rule_server(knowledge: Sequence[str] = (), reasoning: str | None = None) -> 
         program, path, offset, _ = where(params.text_document, params.position)
         changes: dict[str, list[lsp.TextEdit]] = {}
         try:
-            for each in program.rename(path, offset, params.new_name):
-                location = server.location(each)
+            for renamed in program.rename(path, offset, params.new_name):
+                location = server.location(renamed)
                 changes.setdefault(location.uri, []).append(lsp.TextEdit(location.range, params.new_name))
         except ValueError as error:
             raise JsonRpcInvalidParams(str(error)) from None
@@ -346,12 +357,12 @@ def rule_server(knowledge: Sequence[str] = (), reasoning: str | None = None) -> 
             return []
         path = server.path(params.text_document.uri)
         text = server.text(path)
-        beside = {str(each): index.text for each, index in server.program(path).indexes.items()}
+        beside = {str(file): index.text for file, index in server.program(path).indexes.items()}
         try:
-            made = formatted(text, str(path), beside)
+            laid_out = formatted(text, str(path), beside)
         except CepError:
             return []  # the error is already shown
-        return [] if made == text else [lsp.TextEdit(server.positions(text).whole, made)]
+        return [] if laid_out == text else [lsp.TextEdit(server.positions(text).whole, laid_out)]
 
     @server.feature(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
     def symbols(params: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
@@ -359,7 +370,7 @@ def rule_server(knowledge: Sequence[str] = (), reasoning: str | None = None) -> 
             return []
         text = server.text(server.path(params.text_document.uri))
         positions = server.positions(text)
-        return [_symbol(each, positions) for each in Index(text).statements if each.name is not None]
+        return [_symbol(statement, positions) for statement in Index(text).statements if statement.name is not None]
 
     return server
 

@@ -88,7 +88,7 @@ class Index:
     statements: list[Statement] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.statements = [_described(each) for each in _statements(self.tokens)]
+        self.statements = [_described(statement) for statement in _statements(self.tokens)]
 
     @cached_property
     def line_starts(self) -> list[int]:
@@ -97,92 +97,98 @@ class Index:
     @cached_property
     def tokens(self) -> list[Token]:
         """Return all tokens. After a brace that is not closed, tokenising resumes behind the brace."""
-        found: list[Token] = []
+        tokens: list[Token] = []
         begin = 0
         while True:
             more = tokenise(self.text, self.line_starts, begin)[:-1]
-            found += more
+            tokens += more
             if not more or more[-1].kind != "brace":
-                return found
+                return tokens
             begin = more[-1].end
 
     @cached_property
     def own_names(self) -> dict[str, str]:
         """Return the kinds of the names that this text declares or derives."""
-        found: dict[str, str] = {}
-        for each in self.statements:
-            if each.name is None or each.declares not in ("event", "fluent", "predicate"):
+        names: dict[str, str] = {}
+        for statement in self.statements:
+            if statement.name is None or statement.declares not in ("event", "fluent", "predicate"):
                 continue
-            if each.kind in ("event", "fluent", "fact") or each.name.text not in found:
-                found[each.name.text] = each.declares
-        return found
+            if statement.kind in ("event", "fluent", "fact") or statement.name.text not in names:
+                names[statement.name.text] = statement.declares
+        return names
 
     @cached_property
     def own_parameters(self) -> frozenset[str]:
-        return frozenset(each.name.text for each in self.statements if each.kind == "parameter" and each.name)
+        return frozenset(
+            statement.name.text for statement in self.statements if statement.kind == "parameter" and statement.name
+        )
 
     @property
     def names(self) -> dict[str, str]:
         """Return the kinds of all names of the program."""
-        return {name: kind for each in (*self.others, self) for name, kind in each.own_names.items()}
+        return {name: kind for other in (*self.others, self) for name, kind in other.own_names.items()}
 
     @property
     def parameters(self) -> frozenset[str]:
-        return self.own_parameters.union(*(each.own_parameters for each in self.others))
+        return self.own_parameters.union(*(other.own_parameters for other in self.others))
 
     @cached_property
     def prefixes(self) -> dict[str, str]:
         """Return the declared prefixes with their IRIs."""
-        found = {}
-        for each in self.statements:
-            if each.kind == "prefix":
-                iri = next((token for token in each.tokens if token.kind == "iri"), None)
-                colon = next((token for token in each.tokens[1:] if token.text.startswith(":")), None)
+        prefixes = {}
+        for statement in self.statements:
+            if statement.kind == "prefix":
+                iri = next((token for token in statement.tokens if token.kind == "iri"), None)
+                colon = next((token for token in statement.tokens[1:] if token.text.startswith(":")), None)
                 if iri is not None and colon is not None:
-                    found[self.text[each.tokens[0].end : colon.start].strip()] = iri.text[1:-1]
-        return found
+                    prefixes[self.text[statement.tokens[0].end : colon.start].strip()] = iri.text[1:-1]
+        return prefixes
 
     @cached_property
     def occurrences(self) -> list[Occurrence]:
         names, parameters = self.names, self.parameters
-        found = [one for each in self.statements for one in _Reader(self.text, each, names, parameters).read()]
-        return sorted(found, key=lambda one: (one.start, one.end))
+        occurrences = [
+            occurrence
+            for statement in self.statements
+            for occurrence in _Reader(self.text, statement, names, parameters).read()
+        ]
+        return sorted(occurrences, key=lambda occurrence: (occurrence.start, occurrence.end))
 
     @cached_property
     def _starts(self) -> list[int]:
-        return [each.start for each in self.occurrences]
+        return [occurrence.start for occurrence in self.occurrences]
 
     def at(self, offset: int) -> Occurrence | None:
         """Return the name at an offset or just before it, or None."""
         place = bisect_right(self._starts, offset)
         near = self.occurrences[max(0, place - 3) : place]
-        return next((each for each in reversed(near) if each.start <= offset <= each.end), None)
+        return next((occurrence for occurrence in reversed(near) if occurrence.start <= offset <= occurrence.end), None)
 
     def statement_at(self, offset: int) -> Statement | None:
         """Return the statement at an offset, or the last one before it, or None."""
-        place = bisect_right([each.start for each in self.statements], offset)
+        place = bisect_right([statement.start for statement in self.statements], offset)
         return self.statements[place - 1] if place else None
 
-    def same(self, one: Occurrence) -> list[Occurrence]:
+    def same(self, occurrence: Occurrence) -> list[Occurrence]:
         """Return all occurrences in this text of the same name."""
         kinds = ("event", "fluent", "predicate", "name")
         return [
-            each
-            for each in self.occurrences
-            if each.name == one.name
-            and each.scope == one.scope
-            and (each.kind == one.kind or (each.kind in kinds and one.kind in kinds))
+            candidate
+            for candidate in self.occurrences
+            if candidate.name == occurrence.name
+            and candidate.scope == occurrence.scope
+            and (candidate.kind == occurrence.kind or (candidate.kind in kinds and occurrence.kind in kinds))
         ]
 
     def comment_of(self, statement: Statement) -> str:
         """Return the comment lines directly above a statement."""
         lines = self.text.splitlines()
-        at = statement.tokens[0].line - 2
-        found: list[str] = []
-        while 0 <= at < len(lines) and (match := _COMMENT.match(lines[at])):
-            found.insert(0, match[1])
-            at -= 1
-        return "\n".join(found)
+        row = statement.tokens[0].line - 2
+        comments: list[str] = []
+        while 0 <= row < len(lines) and (match := _COMMENT.match(lines[row])):
+            comments.insert(0, match[1])
+            row -= 1
+        return "\n".join(comments)
 
     def comment_behind(self, offset: int) -> str:
         """Return the comment at the end of the line of an offset, or an empty text."""
@@ -197,14 +203,14 @@ class Index:
 def _statements(tokens: Sequence[Token]) -> Iterator[Statement]:
     begin = 0
     number = 0
-    for at, token in enumerate(tokens):
-        after = tokens[at + 1] if at + 1 < len(tokens) else None
+    for place, token in enumerate(tokens):
+        after = tokens[place + 1] if place + 1 < len(tokens) else None
         ends = token.key == "." and (after is None or after.start > token.end)
         prefix = tokens[begin].key == "PREFIX" and token.kind == "iri"
         begins = after is not None and after.column == 1 and after.key in _BEGINNINGS and after.line > token.line
         if ends or prefix or begins or after is None:
-            yield Statement(number, tokens[begin : at + 1])
-            begin, number = at + 1, number + 1
+            yield Statement(number, tokens[begin : place + 1])
+            begin, number = place + 1, number + 1
 
 
 def _described(statement: Statement) -> Statement:
@@ -269,9 +275,9 @@ class _Reader:
 
     def read(self) -> Iterator[Occurrence]:
         tokens = self.statement.tokens
-        for at, token in enumerate(tokens):
-            before = tokens[at - 1] if at else None
-            after = tokens[at + 1] if at + 1 < len(tokens) else None
+        for place, token in enumerate(tokens):
+            before = tokens[place - 1] if place else None
+            after = tokens[place + 1] if place + 1 < len(tokens) else None
             yield from self._read(token, before, after)
             if token.key in ("(", "["):
                 called = token.key == "(" and before is not None and before.kind == "name" and before.end == token.start
@@ -330,8 +336,8 @@ class _Reader:
                 yield self._variable(piece.text[1:], start + 1)
             elif piece.kind == "other":
                 for match in _PREFIXED.finditer(piece.text):
-                    at = start + match.start()
-                    yield Occurrence("prefix", match[1], at, at + len(match[1]))
+                    first = start + match.start()
+                    yield Occurrence("prefix", match[1], first, first + len(match[1]))
                     yield Occurrence("iri", match[2], start + match.start(2), start + match.end(2), match[1])
 
     def _name(self, token: Token, before: Token | None, after: Token | None) -> Iterator[Occurrence]:

@@ -81,7 +81,7 @@ def function_help(name: str) -> tuple[str, str]:
     if name not in FUNCTIONS:
         return "", ""
     function = FUNCTIONS[name]
-    takes = ", ".join(f"{each[:-1]} ..." if each.endswith("*") else each for each in function.takes)
+    takes = ", ".join(f"{argument[:-1]} ..." if argument.endswith("*") else argument for argument in function.takes)
     gives = "the type of its argument" if function.gives == "same" else function.gives
     says = function.says + ("; over events the aggregate of that name" if name in AGGREGATES else "")
     return f"{name}({takes}): {gives}", says

@@ -55,10 +55,10 @@ depth. None: a day, or the longest duration in the rule if that is longer."""
 
 def absence(memory: Memory, judge: Judge, wanted: EventQuestion, back: Back = None) -> Absence:
     """Explain why there is no such event at the requested time."""
-    found = tuple(wanted.found(memory))
+    occurrences = tuple(wanted.found(memory))
     until = wanted.until
-    if found:
-        return Absence(wanted, until, found)
+    if occurrences:
+        return Absence(wanted, until, occurrences)
     if memory.fluents.knows(wanted.event):
         none = _Refusing(memory, judge, until, back).fluents.of(wanted.event, wanted.fixed, 2 * until, ())
         return Absence(wanted, until, (), none.refusals, none.before, none.after, none.ended, none.answers)
@@ -98,7 +98,7 @@ class _Refusing:
         matcher = Matcher(find, self.judge, self.memory.schemas, self.until, self.memory.fluents.at)
         attempts = matcher.attempts(rule.body, bound)
         judged = [(attempt, attempt.failure or self.whole(rule, attempt, wanted)) for attempt in attempts]
-        near = [(self.gives(rule, each, wanted), *_nearness(each, failed, wanted)) for each, failed in judged]
+        near = [(self.gives(rule, attempt, wanted), *_nearness(attempt, failed, wanted)) for attempt, failed in judged]
         attempt, failure = judged[near.index(max(near))]
         attempt = replace(attempt, judged=tuple((self.judge.detailed(j, b), b) for j, b in attempt.judged))
         event = None if failure.pattern is None else failure.pattern.properties().event
@@ -124,7 +124,7 @@ class _Refusing:
         It derived another event, ended before the requested time, or was not chosen by the policy.
         """
         if not self.gives(rule, attempt, wanted):
-            args = tuple(self.judge.value(each, attempt.bound)[0] for each in rule.arguments)
+            args = tuple(self.judge.value(argument, attempt.bound)[0] for argument in rule.arguments)
             return Failure("head", rule.body, given=args)
         before = _before(attempt, wanted)
         chosen = any(choice.name != "unrestricted" for choice in _policies(rule))
@@ -137,7 +137,7 @@ class _Refusing:
             if known is not None and not same(known[0], value):
                 return False
         pairs = [[self.known(rule, attempt, place) for place in places] for places in wanted.same]
-        return all(one is None or other is None or same(one[0], other[0]) for one, other in pairs)
+        return all(first is None or other is None or same(first[0], other[0]) for first, other in pairs)
 
     def known(self, rule: Rule, attempt: Attempt, place: int) -> TypedValue | None:
         """Return an argument of the event that an attempt derives, or None if its variables are not bound."""
@@ -160,15 +160,15 @@ class _Refusing:
 def _twice(pattern: Pattern) -> tuple[tuple[int, int], ...]:
     """Return pairs of argument positions with the same variable."""
     arguments = pattern.properties().arguments
-    names = [each.name if isinstance(each, Variable) else "_" for each in arguments]
+    names = [argument.name if isinstance(argument, Variable) else "_" for argument in arguments]
     again = [place for place, name in enumerate(names) if name[0] != "_" and name in names[:place]]
     return tuple((names.index(names[place]), place) for place in again)
 
 
 def _policies(rule: Rule) -> list[PolicyChoice]:
     """Return the policies of all parts of a rule."""
-    found = [part.properties().policy for part in patterns(rule.body)]
-    return [each for each in found if each is not None]
+    choices = [part.properties().policy for part in patterns(rule.body)]
+    return [choice for choice in choices if choice is not None]
 
 
 def _nearness(attempt: Attempt, failure: Failure, wanted: EventQuestion) -> tuple[int, ...]:

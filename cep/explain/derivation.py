@@ -28,13 +28,13 @@ def derivation(
     occurrence: Occurrence,
     most: int = MOST,
     depth: int = DEEPEST,
-    at: int | None = None,
+    instant: int | None = None,
 ) -> DerivationNode:
     """Return the tree of an occurrence, with at most `most` occurrences and `depth` levels of rules.
 
-    The links of a chain do not count as levels. `at`: the time of the question, or None.
+    The links of a chain do not count as levels. `instant`: the time of the question, or None.
     """
-    return _Deriving(memory, judge, most, at).node(occurrence, depth)
+    return _Deriving(memory, judge, most, instant).node(occurrence, depth)
 
 
 def fluent_nodes(memory: Memory, judge: Judge, most: int) -> FluentNodes:
@@ -43,12 +43,12 @@ def fluent_nodes(memory: Memory, judge: Judge, most: int) -> FluentNodes:
 
 
 class _Deriving:
-    def __init__(self, memory: Memory, judge: Judge, most: int, at: int | None = None) -> None:
+    def __init__(self, memory: Memory, judge: Judge, most: int, instant: int | None = None) -> None:
         self.memory = memory
         self.judge = judge
         self.room = most
         self.seen: set[Occurrence] = set()
-        self.fluents = FluentNodes(memory, judge, self, at)
+        self.fluents = FluentNodes(memory, judge, self, instant)
 
     def node(self, occurrence: Occurrence, depth: int) -> DerivationNode:
         self.room -= 1
@@ -59,25 +59,27 @@ class _Deriving:
         self.seen.add(occurrence)
         if self.memory.fluents.knows(occurrence.event):
             return self.fluents.node(occurrence, depth)
-        made = self.made(occurrence)
-        if made is None:
-            records = [DerivationNode(one, True) for one in self.memory.records(occurrence.name)[: max(self.room, 0)]]
+        derived = self.made(occurrence)
+        if derived is None:
+            records = [
+                DerivationNode(record, True) for record in self.memory.records(occurrence.name)[: max(self.room, 0)]
+            ]
             self.room -= len(records)
             return DerivationNode(occurrence, False, parts=tuple(records))
-        rule, attempt = made
+        rule, attempt = derived
         before = _earlier(attempt, occurrence)
         parts = self.parts([part for part in attempt.parts if part is not before], depth)
         chain, left_out = ((), 0) if before is None else self.chain(before, depth)
         return self.explained(occurrence, rule, attempt, parts, chain, left_out)
 
-    def parts(self, found: list[Occurrence], depth: int) -> tuple[tuple[DerivationNode, ...], int]:
-        made: list[DerivationNode] = []
-        found = list(dict.fromkeys(found))
-        for place, part in enumerate(found):
+    def parts(self, occurrences: list[Occurrence], depth: int) -> tuple[tuple[DerivationNode, ...], int]:
+        nodes: list[DerivationNode] = []
+        occurrences = list(dict.fromkeys(occurrences))
+        for place, part in enumerate(occurrences):
             if self.room <= 0 or depth <= 0:
-                return tuple(made), len(found) - place
-            made.append(self.node(part, depth - 1))
-        return tuple(made), 0
+                return tuple(nodes), len(occurrences) - place
+            nodes.append(self.node(part, depth - 1))
+        return tuple(nodes), 0
 
     def chain(self, latest: Occurrence, depth: int) -> tuple[tuple[DerivationNode, ...], int]:
         """Return the chain of earlier occurrences of the same event from which `latest` was derived, and the number
@@ -87,11 +89,11 @@ class _Deriving:
         while current is not None and self.room > 0 and current not in self.seen:
             self.room -= 1
             self.seen.add(current)
-            made = None if self.memory.is_input(current) else self.made(current)
-            if made is None:
+            derived = None if self.memory.is_input(current) else self.made(current)
+            if derived is None:
                 links.append(DerivationNode(current, self.memory.is_input(current)))
                 return tuple(links), 0
-            rule, attempt = made
+            rule, attempt = derived
             before = _earlier(attempt, current)
             parts = self.parts([part for part in attempt.parts if part is not before], depth)
             links.append(self.explained(current, rule, attempt, parts, (), 0))
@@ -110,19 +112,19 @@ class _Deriving:
         chain: tuple[DerivationNode, ...],
         left_out: int,
     ) -> DerivationNode:
-        judged = tuple(self.judge.detailed(each, bound) for each, bound in attempt.judged)
+        judged = tuple(self.judge.detailed(condition, bound) for condition, bound in attempt.judged)
         bound = {name: value for name, value in attempt.bound.items() if "'" not in name}
-        also = tuple(each for each in self.rules(occurrence, True) if each is not rule)
+        also = tuple(other_rule for other_rule in self.rules(occurrence, True) if other_rule is not rule)
         more = parts[1] + left_out
         return DerivationNode(
             occurrence, False, rule, bound, judged, attempt.silent, parts[0], chain, left_out=more, also=also
         )
 
-    def rules(self, occurrence: Occurrence, made: bool = False) -> list[Rule]:
-        """Return the rules that may have derived an occurrence. `made`: only those known to have done so."""
+    def rules(self, occurrence: Occurrence, only_own: bool = False) -> list[Rule]:
+        """Return the rules that may have derived an occurrence. `only_own`: only those known to have done so."""
         every = self.memory.engine.plan.rules.rules
-        found = [every[number] for number in self.memory.rules(occurrence)]
-        return found or ([] if made else [rule for rule in every if rule.event == occurrence.event])
+        own_rules = [every[number] for number in self.memory.rules(occurrence)]
+        return own_rules or ([] if only_own else [rule for rule in every if rule.event == occurrence.event])
 
     def made(self, occurrence: Occurrence) -> tuple[Rule, Attempt] | None:
         """Return the rule that derived an occurrence, with its match, or None. The closest constituents in its lineage
@@ -136,9 +138,9 @@ class _Deriving:
                     break
                 names = grown
             for rule in rules:
-                found = self._by(rule, occurrence, names)
-                if found is not None:
-                    return rule, found
+                attempt = self._by(rule, occurrence, names)
+                if attempt is not None:
+                    return rule, attempt
         return None
 
     def _by(self, rule: Rule, occurrence: Occurrence, names: Ints) -> Attempt | None:
@@ -146,7 +148,7 @@ class _Deriving:
 
         def find(event: str, fixed: Mapping[int, object]) -> list[Occurrence]:
             if event not in known:
-                known[event] = [one for one in self.memory.named(event, names) if one != occurrence]
+                known[event] = [candidate for candidate in self.memory.named(event, names) if candidate != occurrence]
             return known[event]
 
         matcher = Matcher(find, self.judge, self.memory.schemas, END, self.memory.fluents.at)
@@ -154,7 +156,7 @@ class _Deriving:
             if attempt.failure is not None:
                 return None
             if (attempt.start, attempt.end) == (occurrence.start, occurrence.end):
-                values = [self.judge.value(each, attempt.bound) for each in rule.arguments]
+                values = [self.judge.value(argument, attempt.bound) for argument in rule.arguments]
                 if all((a is None and b is None) or same(a, b) for (a, _), b in zip(values, occurrence.args)):
                     return attempt
         return None

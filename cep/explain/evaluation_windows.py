@@ -26,9 +26,9 @@ ANY = 2**62
 """The `longest` duration of events without a limit. In a window, an event belongs to the tick in which it ends."""
 
 
-def stretch(window: WindowTicks, at: int) -> tuple[int, int]:
-    """Return the interval, in codes of time, during which a window contains the tick `at`."""
-    ticks = np.array([at])
+def stretch(window: WindowTicks, tick_number: int) -> tuple[int, int]:
+    """Return the interval, in codes of time, during which a window contains the tick `tick_number`."""
+    ticks = np.array([tick_number])
     closes = int(window.closes(ticks)[0])
     return int(window.opens(ticks)[0]), INFINITE if closes >= INFINITE else closes - 1
 
@@ -56,60 +56,68 @@ class WindowExtents:
         self.reader, self.memory, self.judge = reader, reader.memory, reader.judge
 
     def in_window(
-        self, event: Pattern, names: Sequence[str], at: str | None, window: WindowTicks, bound: BoundValues
+        self, event: Pattern, names: Sequence[str], variable: str | None, window: WindowTicks, bound: BoundValues
     ) -> list[FormulaExtent]:
-        """Return the extents of an event while it is in a window. `at`: the variable for its tick, or None."""
-        found = self.reader.of_event(event, names, ANY, bound)
-        return self._by_tick(found, at, bound, window.tick, lambda one: stretch(window, one.end // window.tick))
+        """Return the extents of an event while it is in a window. `variable`: the variable for its tick, or None."""
+        extents = self.reader.of_event(event, names, ANY, bound)
+        return self._by_tick(
+            extents, variable, bound, window.tick, lambda occurrence: stretch(window, occurrence.end // window.tick)
+        )
 
     @staticmethod
     def _by_tick(
-        found: Sequence[FormulaExtent],
-        at: str | None,
+        extents: Sequence[FormulaExtent],
+        variable: str | None,
         bound: BoundValues,
         tick: int,
         seen: Callable[[Occurrence], tuple[int, int] | None],
     ) -> list[FormulaExtent]:
-        """Compute extents from the times at which occurrences are in the window, as returned by `seen`. If `at` names a
-        variable for the tick, each tick has its own extent."""
-        made = []
-        for each in found:
+        """Compute extents from the times at which occurrences are in the window, as returned by `seen`. If `variable`
+        names a variable for the tick, each tick has its own extent."""
+        windowed = []
+        for extent in extents:
             groups: dict[int | None, list[Occurrence]] = {}
-            for one in each.sources:
-                if seen(one) is not None and (at is None or at not in bound or bound[at][0] == one.end // tick):
-                    groups.setdefault(None if at is None else one.end // tick, []).append(one)
+            for source in extent.sources:
+                if seen(source) is not None and (
+                    variable is None or variable not in bound or bound[variable][0] == source.end // tick
+                ):
+                    groups.setdefault(None if variable is None else source.end // tick, []).append(source)
             for number, sources in groups.items():
-                own = each.bound if at is None or number is None else {**each.bound, at: (number, "int")}
-                when = when_of(set_of([codes for one in sources if (codes := seen(one)) is not None]))
-                made.append(replace(each, bound=own, when=when, sources=tuple(sources)))
-        return [one for one in made if one.when]
+                own = (
+                    extent.bound if variable is None or number is None else {**extent.bound, variable: (number, "int")}
+                )
+                when = when_of(set_of([codes for source in sources if (codes := seen(source)) is not None]))
+                windowed.append(replace(extent, bound=own, when=when, sources=tuple(sources)))
+        return [extent for extent in windowed if extent.when]
 
     def between_own_times(
-        self, given: Pattern, inner: Pattern, at: str, window: WindowTicks, bound: BoundValues
+        self, pattern: Pattern, inner: Pattern, variable: str, window: WindowTicks, bound: BoundValues
     ) -> list[FormulaExtent]:
-        """Return the extents of a formula that binds its tick to the variable `at`, while that tick is in the
+        """Return the extents of a formula that binds its tick to the variable `variable`, while that tick is in the
         window."""
-        made = []
-        for one in self.reader.extents(inner, bound):
-            number = one.bound[at][0]
+        windowed = []
+        for extent in self.reader.extents(inner, bound):
+            number = extent.bound[variable][0]
             assert isinstance(number, int), "ticks are numbers"
-            when = when_of(intersect(set_of(one.when), set_of([stretch(window, number)])))
-            made.append(FormulaExtent(given, one.bound, when, ((one, False),)))
-        return [one for one in made if one.when]
+            when = when_of(intersect(set_of(extent.when), set_of([stretch(window, number)])))
+            windowed.append(FormulaExtent(pattern, extent.bound, when, ((extent, False),)))
+        return [extent for extent in windowed if extent.when]
 
     def tick_by_tick(
-        self, given: Pattern, inner: Pattern, at: str, tick: int, bound: BoundValues
+        self, pattern: Pattern, inner: Pattern, variable: str, tick: int, bound: BoundValues
     ) -> list[FormulaExtent]:
         """Return an extent for each past tick at which a formula holds."""
         engine = self.memory.engine
         now = 2 * min(engine.watermark, END_OF_TIME)
-        made = []
-        for one in self.reader.extents(inner, bound):
-            for number in self._ticks(one.when, tick, min(now, 2 * engine.reached), bound.get(at)):
+        extents = []
+        for extent in self.reader.extents(inner, bound):
+            for number in self._ticks(extent.when, tick, min(now, 2 * engine.reached), bound.get(variable)):
                 self.judge.check_limit()
                 when = ((2 * number * tick, 2 * (number + 1) * tick - 1),)
-                made.append(FormulaExtent(given, {**one.bound, at: (number, "int")}, when, ((one, False),)))
-        return made
+                extents.append(
+                    FormulaExtent(pattern, {**extent.bound, variable: (number, "int")}, when, ((extent, False),))
+                )
+        return extents
 
     @staticmethod
     def _ticks(when: When, tick: int, now: int, wanted: object) -> Iterable[int]:
@@ -121,47 +129,49 @@ class WindowExtents:
                 yield wanted[0]
 
     def from_first(
-        self, given: Pattern, events: Pattern, at: str, tick: int, bound: BoundValues
+        self, pattern: Pattern, events: Pattern, variable: str, tick: int, bound: BoundValues
     ) -> list[FormulaExtent]:
         """Return the extent from the tick of the first event on."""
-        names = [each.properties().event for each in atoms(events)]
-        found = [one for name in names if name is not None for one in self.memory.find(name, {}, *EVER)]
-        if not found:
+        names = [atom.properties().event for atom in atoms(events)]
+        occurrences = [
+            occurrence for name in names if name is not None for occurrence in self.memory.find(name, {}, *EVER)
+        ]
+        if not occurrences:
             return []
-        number = min(one.end for one in found) // tick
-        if at in bound and bound[at][0] != number:
+        number = min(occurrence.end for occurrence in occurrences) // tick
+        if variable in bound and bound[variable][0] != number:
             return []
-        return [FormulaExtent(given, {**bound, at: (number, "int")}, ((2 * number * tick, INFINITE),))]
+        return [FormulaExtent(pattern, {**bound, variable: (number, "int")}, ((2 * number * tick, INFINITE),))]
 
-    def among_last(self, given: LastAtomsPattern, bound: BoundValues) -> list[FormulaExtent]:
+    def among_last(self, pattern: LastAtomsPattern, bound: BoundValues) -> list[FormulaExtent]:
         """Return the extents of an event while it is among the last arrivals."""
         seen: dict[tuple[object, ...], None] = {}
         by_key: dict[tuple[object, ...], list[Occurrence]] = {}
-        names = [each.event for each in given.arrivals]
-        every = [one for name in names for one in self.memory.find(name, {}, *EVER)]
-        for one in sorted(every, key=lambda each: (each.end, each.start, each.order)):
-            atom = (one.event, one.args, one.end // given.tick)
+        names = [arrival.event for arrival in pattern.arrivals]
+        every = [occurrence for name in names for occurrence in self.memory.find(name, {}, *EVER)]
+        for occurrence in sorted(every, key=lambda occurrence: (occurrence.end, occurrence.start, occurrence.order)):
+            atom = (occurrence.event, occurrence.args, occurrence.end // pattern.tick)
             if atom not in seen:
                 seen[atom] = None
-                by_key.setdefault(tuple(one.args[place] for place in given.by), []).append(one)
+                by_key.setdefault(tuple(occurrence.args[place] for place in pattern.by), []).append(occurrence)
         until: dict[tuple[object, ...], tuple[int, int]] = {}
-        width = 2 * given.tick
+        width = 2 * pattern.tick
         for arrived in by_key.values():
-            starts = [one.end // given.tick * width for one in arrived]
-            for place, one in enumerate(arrived):
-                last = place + given.atoms
+            starts = [occurrence.end // pattern.tick * width for occurrence in arrived]
+            for place, occurrence in enumerate(arrived):
+                last = place + pattern.atoms
                 ends = starts[last] - 1 if last < len(starts) else INFINITE
                 begins = starts[place]
-                if given.oldest:
+                if pattern.oldest:
                     begins = starts[last - 1] if last - 1 < len(starts) else INFINITE
                 if begins <= ends and begins < INFINITE:
-                    until[one.event, one.args, one.end // given.tick] = begins, ends
+                    until[occurrence.event, occurrence.args, occurrence.end // pattern.tick] = begins, ends
 
-        def when(one: Occurrence) -> tuple[int, int] | None:
-            return until.get((one.event, one.args, one.end // given.tick))
+        def when(occurrence: Occurrence) -> tuple[int, int] | None:
+            return until.get((occurrence.event, occurrence.args, occurrence.end // pattern.tick))
 
-        if given.event is None:
-            found = [FormulaExtent(given, dict(bound), (), (), tuple(every))]
+        if pattern.event is None:
+            extents = [FormulaExtent(pattern, dict(bound), (), (), tuple(every))]
         else:
-            found = self.reader.of_event(given.event, given.names, ANY, bound)
-        return self._by_tick(found, given.at, bound, given.tick, when)
+            extents = self.reader.of_event(pattern.event, pattern.names, ANY, bound)
+        return self._by_tick(extents, pattern.at, bound, pattern.tick, when)

@@ -67,13 +67,13 @@ class FluentAbsences:
         self.facts = FluentFacts(memory)
         self.reducts = Reducts.of(memory, judge)
 
-    def of(self, name: str, fixed: Mapping[int, Value], at: int, path: tuple[str, ...]) -> FluentAbsence:
+    def of(self, name: str, fixed: Mapping[int, Value], code: int, path: tuple[str, ...]) -> FluentAbsence:
         """Explain the absence of a fluent at a code of time (`cep.core.interval_sets`)."""
         held = self.memory.fluents.intervals(name, fixed)
-        before = next((one for one in reversed(held) if one.codes[1] < at), None)
-        after = min((one for one in held if one.codes[0] > at), key=lambda one: one.start, default=None)
+        before = next((earlier for earlier in reversed(held) if earlier.codes[1] < code), None)
+        after = min((later for later in held if later.codes[0] > code), key=lambda later: later.start, default=None)
         if self.reducts is not None and self.reducts.gives(name):
-            return FluentAbsence(before, after, None, (), tuple(self.reducts.refusals(name, fixed, at >> 1)))
+            return FluentAbsence(before, after, None, (), tuple(self.reducts.refusals(name, fixed, code >> 1)))
         defined = self.facts.defined(name)
         ended = None
         if before is not None and not defined:
@@ -83,68 +83,68 @@ class FluentAbsences:
             path = (*path, name)
             rules = self.facts.rules_of(name)
             if defined:
-                refusals = [self._formula(rule, fixed, at, path) for rule in rules]
+                refusals = [self._formula(rule, fixed, code, path) for rule in rules]
             else:
-                refusals = self._begun(name, fixed, at, before, path)
-                refusals += self._become(name, fixed, at, path)
+                refusals = self._begun(name, fixed, code, before, path)
+                refusals += self._become(name, fixed, code, path)
         return FluentAbsence(before, after, ended, tuple(refusals))
 
-    def of_table(self, table: str, fixed: Mapping[int, Value], at: int, path: tuple[str, ...]) -> FluentAbsence:
+    def of_table(self, table: str, fixed: Mapping[int, Value], code: int, path: tuple[str, ...]) -> FluentAbsence:
         """Explain the absence of a fluent, given one of its tables. The column of a table that says how the fluent
         changes is ignored."""
         fluent = self.memory.schemas[table].fluent
         more = fluent is not None and fluent.part in (EDGES, TRANSITIONS)
         width = len(self.memory.schemas[table].attributes) - more
         own = {place: value for place, value in fixed.items() if place < width}
-        return self.of(self.memory.fluents.of(table), own, at, path)
+        return self.of(self.memory.fluents.of(table), own, code, path)
 
     # --- simple fluents ---
 
     def _begun(
-        self, name: str, fixed: Mapping[int, Value], at: int, before: Occurrence | None, path: tuple[str, ...]
+        self, name: str, fixed: Mapping[int, Value], code: int, before: Occurrence | None, path: tuple[str, ...]
     ) -> list[Refusal]:
         """Explain why no rule has initiated the fluent since its last end."""
         beginning = [rule for rule in self.facts.rules_of(name) if same(_what(rule), INITIATED)]
-        return [each for rule in beginning for each in self._simple(name, rule, fixed, at, before, path)]
+        return [refusal for rule in beginning for refusal in self._simple(name, rule, fixed, code, before, path)]
 
-    def _become(self, name: str, fixed: Mapping[int, Value], at: int, path: tuple[str, ...]) -> list[Refusal]:
+    def _become(self, name: str, fixed: Mapping[int, Value], code: int, path: tuple[str, ...]) -> list[Refusal]:
         """Explain why no other value has become the missing one by a deadline (`BECOMES .. AFTER`)."""
         place = len(self.memory.schemas[name].attributes) - 1
         key = {i: value for i, value in fixed.items() if i != place}
-        made = []
+        refusals = []
         for rule, deadline in self.facts.deadlines(name):
             becomes = deadline.becomes
             if becomes is None or (place in fixed and not same(fixed[place], becomes.value)):
                 continue
             former = key if deadline.value is None else {**key, place: deadline.value.value}
-            held = [one for one in self.memory.fluents.intervals(name, former) if one.codes[0] <= at]
+            held = [interval for interval in self.memory.fluents.intervals(name, former) if interval.codes[0] <= code]
             said = replace(rule, span=deadline.span, label=None)
             nothing = Attempt({}, 0, 0)
             if not held:
                 failure = Failure("unbegun", given=tuple(former.get(i) for i in range(place + 1)))
-                because = tuple(self._begun(name, former, at, None, path))
-                made.append(Refusal(said, BEGINNING, nothing, failure, because=because))
+                because = tuple(self._begun(name, former, code, None, path))
+                refusals.append(Refusal(said, BEGINNING, nothing, failure, because=because))
                 continue
-            one = held[-1]
-            if self.facts.deadline_of(one) is None:
-                made.append(Refusal(said, BEGINNING, nothing, Failure("endless", occurrence=one)))
+            interval = held[-1]
+            if self.facts.deadline_of(interval) is None:
+                refusals.append(Refusal(said, BEGINNING, nothing, Failure("endless", occurrence=interval)))
                 continue
-            due = self.facts.renewed(one, deadline) + deadline.duration
-            if one.codes[1] >= at:
-                failure = Failure("waits", occurrence=one, at=due, by=deadline.duration)
-                made.append(Refusal(said, BEGINNING, nothing, failure))
-            elif one.end < due:
-                ended = fluent_nodes(self.memory, self.judge, SOME).ended(one, DEEPEST)
-                failure = Failure("stopped", occurrence=one, at=due)
-                made.append(Refusal(said, BEGINNING, nothing, failure, ended=ended))
-        return made
+            due = self.facts.renewed(interval, deadline) + deadline.duration
+            if interval.codes[1] >= code:
+                failure = Failure("waits", occurrence=interval, at=due, by=deadline.duration)
+                refusals.append(Refusal(said, BEGINNING, nothing, failure))
+            elif interval.end < due:
+                ended = fluent_nodes(self.memory, self.judge, SOME).ended(interval, DEEPEST)
+                failure = Failure("stopped", occurrence=interval, at=due)
+                refusals.append(Refusal(said, BEGINNING, nothing, failure, ended=ended))
+        return refusals
 
     def _simple(
         self,
         name: str,
         rule: Rule,
         fixed: Mapping[int, Value],
-        at: int,
+        code: int,
         before: Occurrence | None,
         path: tuple[str, ...],
     ) -> list[Refusal]:
@@ -152,34 +152,36 @@ class FluentAbsences:
         needs no explanation."""
         if before is not None and self.facts.initial(rule):
             return []
-        until = at >> 1
+        until = code >> 1
         since = BEGINNING if before is None else before.end
         table = rule.event
         asked = {**fixed, len(self.memory.schemas[table].attributes) - 1: INITIATED}
-        found = self.refusing(until).refusal(rule, EventQuestion(table, asked, since, until), path)
-        if found.failure.kind in ("policy", "whole", "apart"):
-            there = self.memory.find(table, asked, found.attempt.end, found.attempt.end)
-            kind = "over" if before is not None and found.attempt.end < before.end else "cancelled"
-            kind = "later" if 2 * found.attempt.end == at else kind
-            if there:
-                found = replace(found, failure=Failure(kind, rule.body, occurrence=there[0]), since=since)
-        return [found]
+        refusal = self.refusing(until).refusal(rule, EventQuestion(table, asked, since, until), path)
+        if refusal.failure.kind in ("policy", "whole", "apart"):
+            occurrences = self.memory.find(table, asked, refusal.attempt.end, refusal.attempt.end)
+            kind = "over" if before is not None and refusal.attempt.end < before.end else "cancelled"
+            kind = "later" if 2 * refusal.attempt.end == code else kind
+            if occurrences:
+                refusal = replace(refusal, failure=Failure(kind, rule.body, occurrence=occurrences[0]), since=since)
+        return [refusal]
 
     # --- formulas ---
 
-    def _formula(self, rule: Rule, fixed: Mapping[int, Value], at: int, path: tuple[str, ...]) -> Refusal:
+    def _formula(self, rule: Rule, fixed: Mapping[int, Value], code: int, path: tuple[str, ...]) -> Refusal:
         """Explain why the formula of a rule does not hold at a code of time."""
         nothing = Attempt({}, 0, 0)
         bound = unified(rule, fixed, self.memory.engine)
         if bound is None:
-            return Refusal(rule, BEGINNING, nothing, Failure("head", rule.body), at=at)
+            return Refusal(rule, BEGINNING, nothing, Failure("head", rule.body), at=code)
         gaps = FormulaGaps(self.memory, self.judge, _Nested(self, path))
-        there = gaps.there(rule.body, bound, at)
-        if there:  # the formula holds for other arguments
-            values = tuple(self.judge.value(each, there[0].bound)[0] for each in rule.arguments[: len(fixed)])
+        extents = gaps.there(rule.body, bound, code)
+        if extents:  # the formula holds for other arguments
+            values = tuple(self.judge.value(argument, extents[0].bound)[0] for argument in rule.arguments[: len(fixed)])
             return Refusal(rule, BEGINNING, nothing, Failure("head", rule.body, given=values))
-        found = tuple(gaps.lacks(rule.body, bound, at))
-        return Refusal(rule, BEGINNING, Attempt(shown(bound), 0, 0), Failure("formula", rule.body), gaps=found, at=at)
+        lacking = tuple(gaps.lacks(rule.body, bound, code))
+        return Refusal(
+            rule, BEGINNING, Attempt(shown(bound), 0, 0), Failure("formula", rule.body), gaps=lacking, at=code
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,21 +191,21 @@ class _Nested:
     absences: FluentAbsences
     path: tuple[str, ...]
 
-    def of_atom(self, atom: Pattern, bound: BoundValues, at: int) -> Gap:
+    def of_atom(self, atom: Pattern, bound: BoundValues, code: int) -> Gap:
         memory, event = self.absences.memory, atom.properties().event
         assert event is not None, "of an event or a fluent"
         fixed = fixed_of(atom, {name: value for name, (value, _) in bound.items()})
         if memory.fluents.knows(event):
-            found = self.absences.of_table(event, fixed, at, self.path)
-            return Gap("missing", atom, shown(bound), at, found.before, found.after, ended=found.ended,
-                       because=found.refusals)  # fmt: skip
-        time = at >> 1
+            absence = self.absences.of_table(event, fixed, code, self.path)
+            return Gap("missing", atom, shown(bound), code, absence.before, absence.after, ended=absence.ended,
+                       because=absence.refusals)  # fmt: skip
+        time = code >> 1
         near = memory.find(event, fixed, BEGINNING, time, 1)
         because: list[Refusal] = []
         if event in memory.engine.plan.derived and event not in self.path and len(self.path) <= DEEPEST:
             wanted = EventQuestion(event, fixed, time, time)
             because = self.absences.refusing(time).refusals(wanted, (*self.path, event))
-        return Gap("missing", atom, shown(bound), at, near[-1] if near else None, memory.after(event, fixed, time),
+        return Gap("missing", atom, shown(bound), code, near[-1] if near else None, memory.after(event, fixed, time),
                    because=tuple(because))  # fmt: skip
 
 

@@ -85,219 +85,231 @@ class FluentFacts:
     def deadlines(self, name: str) -> list[tuple[Rule, FluentDeadline]]:
         """Return the deadlines of a fluent, each with the rule that applies them."""
         own = self.rules.get(self.tables.get((name, EDGES), ""), [])
-        return [(rule, each) for rule in own for each in rule.body.properties().deadlines]
+        return [(rule, deadline) for rule in own for deadline in rule.body.properties().deadlines]
 
-    def deadline_of(self, one: Occurrence) -> FluentDeadline | None:
+    def deadline_of(self, interval: Occurrence) -> FluentDeadline | None:
         """Return the deadline of an interval, or None."""
-        value = one.args[-1] if self.valued(one.event) else None
-        every = self.deadlines(one.event) if one.start != SINCE_EVER else []
-        return next((each for _, each in every if each.value is None or same(each.value.value, value)), None)
+        value = interval.args[-1] if self.valued(interval.event) else None
+        every = self.deadlines(interval.event) if interval.start != SINCE_EVER else []
+        return next(
+            (deadline for _, deadline in every if deadline.value is None or same(deadline.value.value, value)), None
+        )
 
-    def renewed(self, one: Occurrence, deadline: FluentDeadline) -> int:
+    def renewed(self, interval: Occurrence, deadline: FluentDeadline) -> int:
         """Return the time when a deadline last started or was renewed."""
-        again = self.transitions(one, one.start, min(one.end - 1, LATEST), INITIATED) if deadline.renewed else []
-        return max([one.start, *(each.end for each in again)])
+        again = (
+            self.transitions(interval, interval.start, min(interval.end - 1, LATEST), INITIATED)
+            if deadline.renewed
+            else []
+        )
+        return max([interval.start, *(renewal.end for renewal in again)])
 
-    def transitions(self, one: Occurrence, since: int, until: int, what: int) -> list[Occurrence]:
+    def transitions(self, interval: Occurrence, since: int, until: int, what: int) -> list[Occurrence]:
         """Return the transitions of an interval's fluent between two times. `what`: their kind."""
-        table = self.tables[one.event, TRANSITIONS]
-        key = one.args[:-1] if self.valued(one.event) and what == ENDED_ALL else one.args
+        table = self.tables[interval.event, TRANSITIONS]
+        key = interval.args[:-1] if self.valued(interval.event) and what == ENDED_ALL else interval.args
         fixed: dict[int, Value] = dict(enumerate(key))
-        return self.memory.find(table, {**fixed, len(one.args): what}, since, until)
+        return self.memory.find(table, {**fixed, len(interval.args): what}, since, until)
 
-    def others(self, one: Occurrence, time: int) -> list[Occurrence]:
+    def others(self, interval: Occurrence, time: int) -> list[Occurrence]:
         """Return the transitions that initiated another value at a time."""
-        if not self.valued(one.event):
+        if not self.valued(interval.event):
             return []
-        fixed: dict[int, Value] = dict(enumerate(one.args[:-1]))
-        found = self.memory.find(self.tables[one.event, TRANSITIONS], {**fixed, len(one.args): INITIATED}, time, time)
-        return [each for each in found if not same(each.args[-2], one.args[-1])]
+        fixed: dict[int, Value] = dict(enumerate(interval.args[:-1]))
+        transitions = self.memory.find(
+            self.tables[interval.event, TRANSITIONS], {**fixed, len(interval.args): INITIATED}, time, time
+        )
+        return [transition for transition in transitions if not same(transition.args[-2], interval.args[-1])]
 
-    def records(self, one: Occurrence) -> list[Occurrence]:
+    def records(self, interval: Occurrence) -> list[Occurrence]:
         """Return the records that say that a fluent holds at times of an interval."""
-        found = self._recorded(one)
-        first, last = one.codes
-        return [each for each in found if each.codes[0] <= last and each.codes[1] >= first]
+        records = self._recorded(interval)
+        first, last = interval.codes
+        return [record for record in records if record.codes[0] <= last and record.codes[1] >= first]
 
-    def _recorded(self, one: Occurrence) -> list[Occurrence]:
-        table = self.tables.get((one.event, RECORDS))
+    def _recorded(self, interval: Occurrence) -> list[Occurrence]:
+        table = self.tables.get((interval.event, RECORDS))
         if table is None:
             return []
-        made = []
-        for each in self.memory.find(table, dict(enumerate(one.args)), -LATEST, LATEST):
-            *own, end, bounds, start = each.args
-            since = each.start if start is None else int(start)
+        records = []
+        for record in self.memory.find(table, dict(enumerate(interval.args)), -LATEST, LATEST):
+            *own, end, bounds, start = record.args
+            since = record.start if start is None else int(start)
             until = END_OF_TIME if end is None else int(end)
             which = BOUNDS[int(bounds or 0)]
             if end is None:
                 which = which[0] + ")"
-            made.append(replace(each, event=one.event, args=tuple(own), start=since, end=until, bounds=which))
-        return made
+            records.append(replace(record, event=interval.event, args=tuple(own), start=since, end=until, bounds=which))
+        return records
 
 
 class FluentNodes:
-    """Creates the nodes of fluents for trees of `nodes`. `at`: the time of the question, or None."""
+    """Creates the nodes of fluents for trees of `nodes`. `time`: the time of the question, or None."""
 
-    def __init__(self, memory: Memory, judge: Judge, nodes: Nodes, at: int | None = None) -> None:
-        self.memory, self.judge, self.nodes, self.at = memory, judge, nodes, at
+    def __init__(self, memory: Memory, judge: Judge, nodes: Nodes, time: int | None = None) -> None:
+        self.memory, self.judge, self.nodes, self.at = memory, judge, nodes, time
         self.reducts = Reducts.of(memory, judge)
         self.facts, self.reader = FluentFacts(memory), FormulaReader(memory, judge)
 
-    def node(self, one: Occurrence, depth: int) -> DerivationNode:
+    def node(self, interval: Occurrence, depth: int) -> DerivationNode:
         """Return the node of an interval, or of its beginning or end."""
-        fluent = self.memory.schemas[one.event].fluent
+        fluent = self.memory.schemas[interval.event].fluent
         assert fluent is not None, "it is of a fluent"
         if fluent.part == EDGES:
-            return self._edge(one, depth)
-        if self.reducts is not None and self.reducts.gives(one.event):
-            return self._answered(one, depth, self.reducts)
-        if not self.facts.defined(one.event):
-            return self._simple(one, depth)
-        records = [DerivationNode(each, True) for each in self.facts.records(one)[: max(self.nodes.room, 0)]]
+            return self._edge(interval, depth)
+        if self.reducts is not None and self.reducts.gives(interval.event):
+            return self._answered(interval, depth, self.reducts)
+        if not self.facts.defined(interval.event):
+            return self._simple(interval, depth)
+        records = [DerivationNode(record, True) for record in self.facts.records(interval)[: max(self.nodes.room, 0)]]
         self.nodes.room -= len(records)
-        return DerivationNode(one, False, parts=tuple(records), formulas=self._formulas(one, depth))
+        return DerivationNode(interval, False, parts=tuple(records), formulas=self._formulas(interval, depth))
 
-    def _edge(self, one: Occurrence, depth: int) -> DerivationNode:
-        *args, kind = one.args
-        name = self.memory.fluents.of(one.event)
-        fluent = self.memory.schemas[one.event].fluent
-        ended = one.end - (0 if fluent is None else fluent.late)
+    def _edge(self, interval: Occurrence, depth: int) -> DerivationNode:
+        *args, kind = interval.args
+        name = self.memory.fluents.of(interval.event)
+        fluent = self.memory.schemas[interval.event].fluent
+        ended = interval.end - (0 if fluent is None else fluent.late)
         held = self.memory.fluents.intervals(name, dict(enumerate(args)))
         if kind in (BEGINS, BEGINNING, BEFORE):
-            whole = next((each for each in held if each.start == one.start), None)
+            whole = next((other for other in held if other.start == interval.start), None)
             if whole is not None and not self.facts.defined(name):
-                return DerivationNode(one, False, began=self._began(whole, depth))
+                return DerivationNode(interval, False, began=self._began(whole, depth))
         elif kind in (ENDS, ENDING):
-            whole = next((each for each in held if each.end == ended), None)
+            whole = next((other for other in held if other.end == ended), None)
             if whole is not None and not self.facts.defined(name):
-                return DerivationNode(one, False, ended=self.ended(whole, depth))
+                return DerivationNode(interval, False, ended=self.ended(whole, depth))
         else:
-            whole = next((each for each in held if (each.start, each.end) == (one.start, ended)), None)
-            return DerivationNode(one, False) if whole is None else self.nodes.node(whole, depth)
-        return DerivationNode(one, False, parts=() if whole is None else (self.nodes.node(whole, depth),))
+            whole = next((other for other in held if (other.start, other.end) == (interval.start, ended)), None)
+            return DerivationNode(interval, False) if whole is None else self.nodes.node(whole, depth)
+        return DerivationNode(interval, False, parts=() if whole is None else (self.nodes.node(whole, depth),))
 
     # --- answer streams ---
 
-    def _answered(self, one: Occurrence, depth: int, reducts: Reducts) -> DerivationNode:
+    def _answered(self, interval: Occurrence, depth: int, reducts: Reducts) -> DerivationNode:
         """Return the node of an atom that a solver derived, with its rule and the atoms that make the body true."""
         size = reducts.program.tick
-        step = reducts.step(one, None if self.at is None else self.at // size)
+        step = reducts.step(interval, None if self.at is None else self.at // size)
         if step is None:  # the atom is a fact
-            return DerivationNode(one, False)
+            return DerivationNode(interval, False)
         self.at = step.tick * size
         literals = []
         for literal, atoms in step.body.found:
-            made, left_out = self._sources([each.source for each in atoms if each.source is not None], depth)
-            parts = tuple(each for each in made if isinstance(each, DerivationNode))
+            nodes, left_out = self._sources([atom.source for atom in atoms if atom.source is not None], depth)
+            parts = tuple(node for node in nodes if isinstance(node, DerivationNode))
             literals.append(LiteralNode(reducts.text_of(literal, step.body.bound), literal.negated, parts, left_out))
         answer = AnswerNode(self.at, step.rule.span, shown(step.body.bound), tuple(literals), step.body.judged)
-        return DerivationNode(one, False, answer=answer)
+        return DerivationNode(interval, False, answer=answer)
 
     # --- simple fluents ---
 
-    def _simple(self, one: Occurrence, depth: int) -> DerivationNode:
+    def _simple(self, interval: Occurrence, depth: int) -> DerivationNode:
         if depth <= 0:
-            return DerivationNode(one, False, left_out=1 + (one.end != END_OF_TIME))
+            return DerivationNode(interval, False, left_out=1 + (interval.end != END_OF_TIME))
         due = None
-        deadline = self.facts.deadline_of(one)
-        if one.end == END_OF_TIME and deadline is not None:
-            due = self.facts.renewed(one, deadline) + deadline.duration, deadline.span
-        ended = None if one.end == END_OF_TIME else self.ended(one, depth)
-        return DerivationNode(one, False, began=self._began(one, depth), ended=ended, deadline=due)
+        deadline = self.facts.deadline_of(interval)
+        if interval.end == END_OF_TIME and deadline is not None:
+            due = self.facts.renewed(interval, deadline) + deadline.duration, deadline.span
+        ended = None if interval.end == END_OF_TIME else self.ended(interval, depth)
+        return DerivationNode(interval, False, began=self._began(interval, depth), ended=ended, deadline=due)
 
-    def _began(self, one: Occurrence, depth: int) -> Turn:
-        found = self.facts.transitions(one, one.start, one.start, INITIATED)
-        if found or one.start == SINCE_EVER:
-            return Turn(one.start, "initially" if one.start == SINCE_EVER else "rule", self._nodes(found, depth))
-        for before in self._of_key(one):
-            deadline = self.facts.deadline_of(before) if before.end == one.start else None
+    def _began(self, interval: Occurrence, depth: int) -> Turn:
+        transitions = self.facts.transitions(interval, interval.start, interval.start, INITIATED)
+        if transitions or interval.start == SINCE_EVER:
+            return Turn(
+                interval.start, "initially" if interval.start == SINCE_EVER else "rule", self._nodes(transitions, depth)
+            )
+        for before in self._of_key(interval):
+            deadline = self.facts.deadline_of(before) if before.end == interval.start else None
             becomes = None if deadline is None else deadline.becomes
-            if deadline is not None and becomes is not None and same(becomes.value, one.args[-1]):
+            if deadline is not None and becomes is not None and same(becomes.value, interval.args[-1]):
                 since = self.facts.renewed(before, deadline)
-                if since + deadline.duration == one.start:
-                    return Turn(one.start, "deadline", self._nodes([before], depth), deadline.span, since)
-        return Turn(one.start, "forgotten", self._records(one))
+                if since + deadline.duration == interval.start:
+                    return Turn(interval.start, "deadline", self._nodes([before], depth), deadline.span, since)
+        return Turn(interval.start, "forgotten", self._records(interval))
 
-    def ended(self, one: Occurrence, depth: int) -> Turn:
+    def ended(self, interval: Occurrence, depth: int) -> Turn:
         """Return the time and the reason of the end of a simple fluent's interval."""
-        found = self.facts.transitions(one, one.end, one.end, TERMINATED)
-        if self.facts.valued(one.event):
-            found += self.facts.transitions(one, one.end, one.end, ENDED_ALL)
-        if found:
-            return Turn(one.end, "rule", self._nodes(found, depth))
-        if others := self.facts.others(one, one.end):
-            return Turn(one.end, "other", self._nodes(others, depth))
-        deadline = self.facts.deadline_of(one)
+        transitions = self.facts.transitions(interval, interval.end, interval.end, TERMINATED)
+        if self.facts.valued(interval.event):
+            transitions += self.facts.transitions(interval, interval.end, interval.end, ENDED_ALL)
+        if transitions:
+            return Turn(interval.end, "rule", self._nodes(transitions, depth))
+        if others := self.facts.others(interval, interval.end):
+            return Turn(interval.end, "other", self._nodes(others, depth))
+        deadline = self.facts.deadline_of(interval)
         if deadline is not None:
-            since = self.facts.renewed(one, deadline)
-            if since + deadline.duration == one.end:
-                again = self.facts.transitions(one, since, since, INITIATED) if since > one.start else []
-                return Turn(one.end, "deadline", self._nodes(again, depth), deadline.span, since)
-        return Turn(one.end, "forgotten", self._records(one))
+            since = self.facts.renewed(interval, deadline)
+            if since + deadline.duration == interval.end:
+                again = self.facts.transitions(interval, since, since, INITIATED) if since > interval.start else []
+                return Turn(interval.end, "deadline", self._nodes(again, depth), deadline.span, since)
+        return Turn(interval.end, "forgotten", self._records(interval))
 
-    def _of_key(self, one: Occurrence) -> list[Occurrence]:
+    def _of_key(self, interval: Occurrence) -> list[Occurrence]:
         """Return the intervals of all values with the same key."""
-        key = one.args[:-1] if self.facts.valued(one.event) else one.args
-        return self.memory.fluents.intervals(one.event, dict(enumerate(key)))
+        key = interval.args[:-1] if self.facts.valued(interval.event) else interval.args
+        return self.memory.fluents.intervals(interval.event, dict(enumerate(key)))
 
-    def _nodes(self, found: list[Occurrence], depth: int) -> tuple[DerivationNode, ...]:
-        return tuple(self.nodes.node(each, depth - 1) for each in found if self.nodes.room > 0)
+    def _nodes(self, occurrences: list[Occurrence], depth: int) -> tuple[DerivationNode, ...]:
+        return tuple(self.nodes.node(occurrence, depth - 1) for occurrence in occurrences if self.nodes.room > 0)
 
-    def _records(self, one: Occurrence) -> tuple[DerivationNode, ...]:
-        records = [DerivationNode(each, True) for each in self.memory.records(one.name)[: max(self.nodes.room, 0)]]
+    def _records(self, interval: Occurrence) -> tuple[DerivationNode, ...]:
+        records = [
+            DerivationNode(record, True) for record in self.memory.records(interval.name)[: max(self.nodes.room, 0)]
+        ]
         self.nodes.room -= len(records)
         return tuple(records)
 
     # --- formulas ---
 
-    def _formulas(self, one: Occurrence, depth: int) -> tuple[FormulaNode, ...]:
-        first, last = one.codes
-        made = []
-        for rule in self.facts.rules_of(one.event):
+    def _formulas(self, occurrence: Occurrence, depth: int) -> tuple[FormulaNode, ...]:
+        first, last = occurrence.codes
+        formulas = []
+        for rule in self.facts.rules_of(occurrence.event):
             if says_records(rule):  # records are listed themselves
                 continue
-            bound = unified(rule, dict(enumerate(one.args)), self.memory.engine)
+            bound = unified(rule, dict(enumerate(occurrence.args)), self.memory.engine)
             for extent in [] if bound is None else self.reader.extents(rule.body, bound):
-                when = tuple(each for each in extent.when if each[0] <= last and each[1] >= first)
-                if when and self._gives(rule, extent, one):
-                    made.append(self._formula(extent, first, last, depth, rule))
-        return tuple(made)
+                when = tuple(interval for interval in extent.when if interval[0] <= last and interval[1] >= first)
+                if when and self._gives(rule, extent, occurrence):
+                    formulas.append(self._formula(extent, first, last, depth, rule))
+        return tuple(formulas)
 
-    def _gives(self, rule: Rule, extent: FormulaExtent, one: Occurrence) -> bool:
-        values = [self.judge.value(each, extent.bound)[0] for each in rule.arguments[: len(one.args)]]
-        return all((a is None and b is None) or same(a, b) for a, b in zip(values, one.args))
+    def _gives(self, rule: Rule, extent: FormulaExtent, occurrence: Occurrence) -> bool:
+        values = [self.judge.value(argument, extent.bound)[0] for argument in rule.arguments[: len(occurrence.args)]]
+        return all((a is None and b is None) or same(a, b) for a, b in zip(values, occurrence.args))
 
     def _formula(
         self, extent: FormulaExtent, first: int, last: int, depth: int, rule: Rule | None = None, negated: bool = False
     ) -> FormulaNode:
         """Return a formula with its parts and their intervals. `first` and `last` delimit the relevant times."""
-        when = tuple(each for each in extent.when if each[0] <= last and each[1] >= first)
-        judged = tuple(self.judge.detailed(each, bound) for each, bound in extent.judged)
-        made: list[FormulaNode | DerivationNode] = []
+        when = tuple(interval for interval in extent.when if interval[0] <= last and interval[1] >= first)
+        judged = tuple(self.judge.detailed(judgement, bound) for judgement, bound in extent.judged)
+        nodes: list[FormulaNode | DerivationNode] = []
         left_out = 0
         if depth <= 0 or self.nodes.room <= 0:
             left_out = len(extent.parts) + len(extent.sources)
         elif extent.sources:
-            found = [each for each in extent.sources if each.codes[0] <= last and each.codes[1] >= first]
-            made, left_out = self._sources(found, depth)
+            sources = [source for source in extent.sources if source.codes[0] <= last and source.codes[1] >= first]
+            nodes, left_out = self._sources(sources, depth)
         else:
             for part, absent in extent.parts:
                 low, high = extent.pattern.reaches(first, last)
                 if absent:
                     low, high = max(low - 1, -INFINITE), min(high + 1, INFINITE)
                 if part.sources and not absent:
-                    mine = [each for each in part.sources if each.codes[0] <= high and each.codes[1] >= low]
+                    mine = [source for source in part.sources if source.codes[0] <= high and source.codes[1] >= low]
                     more, out = self._sources(mine, depth)
-                    made, left_out = [*made, *more], left_out + out
-                elif absent or any(each[0] <= high and each[1] >= low for each in part.when):
+                    nodes, left_out = [*nodes, *more], left_out + out
+                elif absent or any(interval[0] <= high and interval[1] >= low for interval in part.when):
                     self.nodes.room -= 1
-                    made.append(self._formula(part, low, high, depth - 1, None, absent))
+                    nodes.append(self._formula(part, low, high, depth - 1, None, absent))
         bound = shown(extent.bound)
-        return FormulaNode(extent.pattern, bound, when, negated, rule, judged, tuple(made), left_out)
+        return FormulaNode(extent.pattern, bound, when, negated, rule, judged, tuple(nodes), left_out)
 
-    def _sources(self, found: list[Occurrence], depth: int) -> tuple[list[FormulaNode | DerivationNode], int]:
+    def _sources(self, occurrences: list[Occurrence], depth: int) -> tuple[list[FormulaNode | DerivationNode], int]:
         """Return nodes for the intervals and events of a formula, and the number left out. If there are many, the first
         and last ones are returned."""
-        some = found if len(found) <= SHOWN else [*found[: SHOWN // 2], *found[-SHOWN // 2 :]]
+        some = occurrences if len(occurrences) <= SHOWN else [*occurrences[: SHOWN // 2], *occurrences[-SHOWN // 2 :]]
         some = some[: max(self.nodes.room, 0)]
-        return [self.nodes.node(each, depth - 1) for each in some], len(found) - len(some)
+        return [self.nodes.node(occurrence, depth - 1) for occurrence in some], len(occurrences) - len(some)

@@ -51,8 +51,8 @@ class FormulaReader:
         now = min(self.memory.engine.watermark, END_OF_TIME)
         known = INFINITE if now == END_OF_TIME else 2 * now
 
-        def codes(one: Occurrence) -> tuple[int, int]:
-            first, last = one.codes
+        def codes(occurrence: Occurrence) -> tuple[int, int]:
+            first, last = occurrence.codes
             return first, max(first, known) if last == INFINITE else last
 
         return self._of(atom, name, properties.arguments[:-1], bound, None, codes)
@@ -63,9 +63,9 @@ class FormulaReader:
         """Return the extents of an event, which holds at its occurrences. `longest`: the greatest duration over which
         it holds; longer occurrences are left out."""
 
-        def codes(one: Occurrence) -> tuple[int, int] | None:
-            fits = one.end - one.start <= (longest or 0)
-            return (2 * one.start, 2 * one.end) if fits else None
+        def codes(occurrence: Occurrence) -> tuple[int, int] | None:
+            fits = occurrence.end - occurrence.start <= (longest or 0)
+            return (2 * occurrence.start, 2 * occurrence.end) if fits else None
 
         properties = atom.properties()
         assert properties.event is not None, "of an event"
@@ -73,9 +73,9 @@ class FormulaReader:
 
     def solved(self, pattern: Pattern, asked: Pattern, bound: BoundValues) -> list[FormulaExtent]:
         """Return the extent of a pattern that a solver derived. Its parts are the facts from which it was derived."""
-        found = self.extents(asked, {})
-        when = tuple(interval for each in found for interval in each.when)
-        return [FormulaExtent(pattern, dict(bound), when_of(set_of(when)), tuple((each, False) for each in found))]
+        extents = self.extents(asked, {})
+        when = tuple(interval for extent in extents for interval in extent.when)
+        return [FormulaExtent(pattern, dict(bound), when_of(set_of(when)), tuple((part, False) for part in extents))]
 
     def _of(
         self,
@@ -94,19 +94,19 @@ class FormulaReader:
                 fixed[place] = bound[argument.name][0]
         attributes = self.memory.schemas[event].attributes
         groups: dict[tuple[tuple[str, TypedValue], ...], list[tuple[Occurrence, tuple[int, int]]]] = {}
-        for one in self.memory.find(event, fixed, -(2**62), 2**62):
-            mine, now = codes(one), dict(bound)
-            for argument, value, attribute in zip(arguments, one.args, attributes):
+        for occurrence in self.memory.find(event, fixed, -(2**62), 2**62):
+            mine, now = codes(occurrence), dict(bound)
+            for argument, value, attribute in zip(arguments, occurrence.args, attributes):
                 if isinstance(argument, Variable) and argument.name not in now:
                     now[argument.name] = value, attribute.type
                 elif not same(now[argument.name][0] if isinstance(argument, Variable) else argument.value, value):
                     mine = None
             if mine is not None:
                 key = tuple((n, v) for n, v in now.items() if names is None or n in names or n in bound)
-                groups.setdefault(key, []).append((one, mine))
+                groups.setdefault(key, []).append((occurrence, mine))
         return [
-            FormulaExtent(atom, dict(key), when_of(set_of([w for _, w in found])), (), tuple(one for one, _ in found))
-            for key, found in groups.items()
+            FormulaExtent(atom, dict(key), when_of(set_of([w for _, w in rows])), (), tuple(row for row, _ in rows))
+            for key, rows in groups.items()
         ]
 
     def onto(
@@ -118,94 +118,96 @@ class FormulaReader:
         `closed`: "begin" adds the first instant to intervals that are open there; other values add the last.
         """
         groups: dict[tuple[tuple[str, TypedValue], ...], list[FormulaExtent]] = {}
-        for one in self.extents(formula, bound):
-            key = tuple((n, v) for n, v in sorted(one.bound.items()) if n in names or n in bound)
-            groups.setdefault(key, []).append(one)
-        made = []
-        for key, found in groups.items():
-            if len(found) == 1:
-                made.append(replace(found[0], bound=dict(key)))
+        for extent in self.extents(formula, bound):
+            key = tuple((n, v) for n, v in sorted(extent.bound.items()) if n in names or n in bound)
+            groups.setdefault(key, []).append(extent)
+        extents = []
+        for key, group in groups.items():
+            if len(group) == 1:
+                extents.append(replace(group[0], bound=dict(key)))
             else:
-                when = when_of(set_of([each for one in found for each in one.when]))
-                made.append(FormulaExtent(formula, dict(key), when, tuple((one, False) for one in found)))
-        return made if closed is None else [replace(one, when=_closed(one.when, closed)) for one in made]
+                when = when_of(set_of([interval for part in group for interval in part.when]))
+                extents.append(FormulaExtent(formula, dict(key), when, tuple((part, False) for part in group)))
+        return extents if closed is None else [replace(extent, when=_closed(extent.when, closed)) for extent in extents]
 
     def together(
-        self, given: Pattern, left: Pattern, right: Pattern, negated: bool, bound: BoundValues
+        self, formula: Pattern, left: Pattern, right: Pattern, negated: bool, bound: BoundValues
     ) -> list[FormulaExtent]:
         """Return the extents of `left AND right` or, with `negated`, `left AND NOT right`."""
-        made = []
-        for one in self.extents(left, bound):
-            chained = one.pattern.__class__ is given.__class__ and one.pattern.span == given.span
-            parts = one.parts if chained else ((one, False),)
-            others = self.extents(right, one.bound)
-            mine = set_of(one.when)
+        extents = []
+        for extent in self.extents(left, bound):
+            chained = extent.pattern.__class__ is formula.__class__ and extent.pattern.span == formula.span
+            parts = extent.parts if chained else ((extent, False),)
+            others = self.extents(right, extent.bound)
+            mine = set_of(extent.when)
             if negated:
-                held = set_of([each for other in others for each in other.when])
+                held = set_of([interval for other in others for interval in other.when])
                 when = when_of(subtract(mine, held))
-                none = FormulaExtent(right, one.bound, ())
-                made.append(
-                    FormulaExtent(given, one.bound, when, (*parts, *((each, True) for each in others or [none])))
+                none = FormulaExtent(right, extent.bound, ())
+                extents.append(
+                    FormulaExtent(formula, extent.bound, when, (*parts, *((other, True) for other in others or [none])))
                 )
                 continue
             for other in others:
                 when = when_of(intersect(mine, set_of(other.when)))
-                made.append(FormulaExtent(given, other.bound, when, (*parts, (other, False))))
-        return [one for one in made if one.when]
+                extents.append(FormulaExtent(formula, other.bound, when, (*parts, (other, False))))
+        return [extent for extent in extents if extent.when]
 
     def over(
-        self, given: Pattern, inner: Pattern, bound: BoundValues, when: Callable[[Intervals], Intervals]
+        self, formula: Pattern, inner: Pattern, bound: BoundValues, when: Callable[[Intervals], Intervals]
     ) -> list[FormulaExtent]:
         """Return the extents of an operator over one formula. `when` computes its times from those of `inner`."""
-        made = [
-            FormulaExtent(given, e.bound, when_of(when(set_of(e.when))), ((e, False),))
+        extents = [
+            FormulaExtent(formula, e.bound, when_of(when(set_of(e.when))), ((e, False),))
             for e in self.extents(inner, bound)
         ]
-        return [one for one in made if one.when]
+        return [extent for extent in extents if extent.when]
 
     def between(
         self,
-        given: Pattern,
+        formula: Pattern,
         left: Pattern,
         right: Pattern,
         bound: BoundValues,
         when: Callable[[Intervals, Intervals], Intervals],
     ) -> list[FormulaExtent]:
         """Return the extents of an operator over two formulas. `right` binds all variables."""
-        made = []
-        for one in self.extents(right, bound):
-            held = [each for other in self.extents(left, one.bound) for each in _own(other)]
-            mine = set_of([each for other in held for each in other.when])
-            found = when_of(when(mine, set_of(one.when)))
-            made.append(FormulaExtent(given, one.bound, found, (*((other, False) for other in held), (one, False))))
-        return [one for one in made if one.when]
+        extents = []
+        for extent in self.extents(right, bound):
+            held = [part for other in self.extents(left, extent.bound) for part in _own(other)]
+            mine = set_of([interval for other in held for interval in other.when])
+            intervals = when_of(when(mine, set_of(extent.when)))
+            extents.append(
+                FormulaExtent(formula, extent.bound, intervals, (*((other, False) for other in held), (extent, False)))
+            )
+        return [extent for extent in extents if extent.when]
 
     def where(
-        self, given: Pattern, inner: Pattern, conditions: Sequence[Condition], bound: BoundValues
+        self, formula: Pattern, inner: Pattern, conditions: Sequence[Condition], bound: BoundValues
     ) -> list[FormulaExtent]:
         """Return the extents of a formula while its conditions are true, with the knowledge of each time."""
-        found = self.extents(inner, bound)
-        made: dict[tuple[int, tuple[tuple[str, TypedValue], ...]], FormulaExtent] = {}
+        parts = self.extents(inner, bound)
+        extents: dict[tuple[int, tuple[tuple[str, TypedValue], ...]], FormulaExtent] = {}
         for first, last, known in self.judge.versions():
-            inside = [(one, when_of(intersect(set_of(one.when), set_of([(first, last)])))) for one in found]
-            inside = [(one, when) for one, when in inside if when]
-            for case in self.judge.judge(conditions, [{**one.bound, **known} for one, _ in inside]):
+            inside = [(part, when_of(intersect(set_of(part.when), set_of([(first, last)])))) for part in parts]
+            inside = [(part, when) for part, when in inside if when]
+            for case in self.judge.judge(conditions, [{**part.bound, **known} for part, _ in inside]):
                 if case.failed:
                     continue
-                one, when = inside[case.origin]
+                part, when = inside[case.origin]
                 values = {name: value for name, value in case.bound.items() if name not in known}
-                judged = tuple((each, case.bound) for each in case.judged)
-                key = (id(one), tuple(sorted(values.items(), key=lambda each: each[0])))
-                if key in made:  # it continues, or holds again, with later knowledge
-                    when = when_of(set_of([*made[key].when, *when]))
-                    made[key] = replace(made[key], when=when)
+                judged = tuple((judgement, case.bound) for judgement in case.judged)
+                key = (id(part), tuple(sorted(values.items(), key=lambda pair: pair[0])))
+                if key in extents:  # it continues, or holds again, with later knowledge
+                    when = when_of(set_of([*extents[key].when, *when]))
+                    extents[key] = replace(extents[key], when=when)
                 else:
-                    made[key] = FormulaExtent(given, values, when, ((one, False),), (), judged)
-        return list(made.values())
+                    extents[key] = FormulaExtent(formula, values, when, ((part, False),), (), judged)
+        return list(extents.values())
 
     def grouped(
         self,
-        given: Pattern,
+        formula: Pattern,
         inner: Pattern,
         results: Sequence[AggregateResult],
         by: Sequence[str],
@@ -213,25 +215,25 @@ class FormulaReader:
     ) -> list[FormulaExtent]:
         """Return the aggregates over the tuples of each group, for each time at which they hold."""
         groups: dict[tuple[TypedValue, ...], list[FormulaExtent]] = {}
-        for one in self.extents(inner, {name: value for name, value in bound.items() if name in by}):
-            groups.setdefault(tuple(one.bound[name] for name in by), []).append(one)
-        made: dict[tuple[tuple[str, TypedValue], ...], tuple[list[tuple[int, int]], dict[int, FormulaExtent]]] = {}
+        for extent in self.extents(inner, {name: value for name, value in bound.items() if name in by}):
+            groups.setdefault(tuple(extent.bound[name] for name in by), []).append(extent)
+        by_key: dict[tuple[tuple[str, TypedValue], ...], tuple[list[tuple[int, int]], dict[int, FormulaExtent]]] = {}
         for key, members in groups.items():
-            cuts = sorted({cut for one in members for first, last in one.when for cut in (first, last + 1)})
+            cuts = sorted({cut for member in members for first, last in member.when for cut in (first, last + 1)})
             for first, beyond in zip(cuts, cuts[1:]):
                 self.judge.check_limit()
-                inside = [one for one in members if one.holds(first)]
+                inside = [member for member in members if member.holds(first)]
                 if not inside:
                     continue
                 now = {**bound, **dict(zip(by, key))}
-                values = {each.variable: result_of(each, inside, self.judge) for each in results}
+                values = {result.variable: result_of(result, inside, self.judge) for result in results}
                 if all(same(now[n][0], v[0]) for n, v in values.items() if n in now):
-                    when, parts = made.setdefault(tuple({**values, **now}.items()), ([], {}))
+                    when, parts = by_key.setdefault(tuple({**values, **now}.items()), ([], {}))
                     when.append((first, beyond - 1))
-                    parts |= {id(one): one for one in inside}
+                    parts |= {id(extent): extent for extent in inside}
         return [
-            FormulaExtent(given, dict(key), when_of(set_of(when)), tuple((one, False) for one in parts.values()))
-            for key, (when, parts) in made.items()
+            FormulaExtent(formula, dict(key), when_of(set_of(when)), tuple((part, False) for part in parts.values()))
+            for key, (when, parts) in by_key.items()
         ]
 
 

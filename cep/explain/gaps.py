@@ -58,7 +58,7 @@ class Gap:
 class Nested(Protocol):
     """Explains why a fluent or event is absent."""
 
-    def of_atom(self, atom: Pattern, bound: BoundValues, at: int) -> Gap:
+    def of_atom(self, atom: Pattern, bound: BoundValues, code: int) -> Gap:
         """Return the gap of a fluent that does not hold at a time, or of an event that does not occur then."""
         ...
 
@@ -70,119 +70,119 @@ class FormulaGaps:
         self.judge, self.nested = judge, nested
         self.reader = FormulaReader(memory, judge)
 
-    def lacks(self, pattern: Pattern, bound: BoundValues, at: int) -> list[Gap]:
+    def lacks(self, pattern: Pattern, bound: BoundValues, code: int) -> list[Gap]:
         """Return the parts of a formula that are not met at a time. Empty if the formula holds for some values."""
         self.judge.check_limit()
-        if self.there(pattern, bound, at):
+        if self.there(pattern, bound, code):
             return []
-        return pattern.lacks(self, bound, at)
+        return pattern.lacks(self, bound, code)
 
-    def there(self, pattern: Pattern, bound: BoundValues, at: int) -> list[FormulaExtent]:
+    def there(self, pattern: Pattern, bound: BoundValues, code: int) -> list[FormulaExtent]:
         """Return the extents of a formula that include a time."""
-        return [one for one in self.reader.extents(pattern, bound) if one.holds(at)]
+        return [extent for extent in self.reader.extents(pattern, bound) if extent.holds(code)]
 
     # --- what operators ask (`Pattern.lacks`) ---
 
-    def of_atom(self, atom: Pattern, bound: BoundValues, at: int) -> list[Gap]:
+    def of_atom(self, atom: Pattern, bound: BoundValues, code: int) -> list[Gap]:
         """Return the gap of a fluent or an event."""
-        return [self.nested.of_atom(atom, bound, at)]
+        return [self.nested.of_atom(atom, bound, code)]
 
-    def together(self, left: Pattern, right: Pattern, negated: bool, bound: BoundValues, at: int) -> list[Gap]:
+    def together(self, left: Pattern, right: Pattern, negated: bool, bound: BoundValues, code: int) -> list[Gap]:
         """Return the gaps of `left AND right` or, with `negated`, `left AND NOT right`, for the values with the fewest
         gaps."""
-        lefts = self.there(left, bound, at)
+        lefts = self.there(left, bound, code)
         if not lefts:
-            return [*self.lacks(left, bound, at), *([] if negated else self.lacks(right, bound, at))]
-        found: list[list[Gap]] = []
-        for one in lefts:
+            return [*self.lacks(left, bound, code), *([] if negated else self.lacks(right, bound, code))]
+        gaps: list[list[Gap]] = []
+        for extent in lefts:
             if negated:
-                found.append([self._held(right, each, at) for each in self.there(right, one.bound, at)])
+                gaps.append([self._held(right, other, code) for other in self.there(right, extent.bound, code)])
             else:
-                found.append(self.lacks(right, one.bound, at))
-        return min(found, key=len)
+                gaps.append(self.lacks(right, extent.bound, code))
+        return min(gaps, key=len)
 
-    def _held(self, pattern: Pattern, extent: FormulaExtent, at: int) -> Gap:
-        when = tuple(each for each in extent.when if each[0] <= at <= each[1])
-        source = next((one for one in extent.sources if one.codes[0] <= at <= one.codes[1]), None)
-        return Gap("held", pattern, shown(extent.bound), at, source, when=when)
+    def _held(self, pattern: Pattern, extent: FormulaExtent, code: int) -> Gap:
+        when = tuple(interval for interval in extent.when if interval[0] <= code <= interval[1])
+        source = next((source for source in extent.sources if source.codes[0] <= code <= source.codes[1]), None)
+        return Gap("held", pattern, shown(extent.bound), code, source, when=when)
 
-    def over(self, given: Pattern, inner: Pattern, always: bool, bound: BoundValues, at: int) -> list[Gap]:
+    def over(self, formula: Pattern, inner: Pattern, always: bool, bound: BoundValues, code: int) -> list[Gap]:
         """Return the gap of an operator over one formula, which must hold at some relevant time or, with `always`, at
         all of them."""
-        since, until = given.reaches(at, at)
-        found = self.reader.extents(inner, bound)
+        since, until = formula.reaches(code, code)
+        extents = self.reader.extents(inner, bound)
         if not always:
-            return [self._never(given, inner, found, bound, at)]
-        holes = [when_of(subtract(set_of([(since, until)]), set_of(one.when))) for one in found]
-        hole = max((each[0][0] for each in holes if each), default=since)
+            return [self._never(formula, inner, extents, bound, code)]
+        holes = [when_of(subtract(set_of([(since, until)]), set_of(extent.when))) for extent in extents]
+        hole = max((hole[0][0] for hole in holes if hole), default=since)
         hole = max(hole, -INFINITE)
         parts = tuple(self.lacks(inner, bound, hole))
-        return [Gap("not always", inner, shown(bound), at, since=since, until=until, parts=parts, open=at % 2 == 0)]
+        return [Gap("not always", inner, shown(bound), code, since=since, until=until, parts=parts, open=code % 2 == 0)]
 
     def _never(
-        self, given: Pattern, inner: Pattern, found: Sequence[FormulaExtent], bound: BoundValues, at: int
+        self, formula: Pattern, inner: Pattern, extents: Sequence[FormulaExtent], bound: BoundValues, code: int
     ) -> Gap:
-        since, until = given.reaches(at, at)
-        every = sorted(each for one in found for each in one.when)
-        before = [each for each in every if each[1] < since][-NEAREST // 2 :]
-        after = [each for each in every if each[0] > until][: NEAREST // 2]
+        since, until = formula.reaches(code, code)
+        every = sorted(interval for extent in extents for interval in extent.when)
+        before = [interval for interval in every if interval[1] < since][-NEAREST // 2 :]
+        after = [interval for interval in every if interval[0] > until][: NEAREST // 2]
         when = (*before, *after)
-        return Gap("never", inner, shown(bound), at, when=when, since=since, until=until, open=at % 2 == 0)
+        return Gap("never", inner, shown(bound), code, when=when, since=since, until=until, open=code % 2 == 0)
 
     def since(
-        self, given: Pattern, left: Pattern, right: Pattern, future: bool, bound: BoundValues, at: int
+        self, formula: Pattern, left: Pattern, right: Pattern, future: bool, bound: BoundValues, code: int
     ) -> list[Gap]:
         """Return the gap of `left SINCE right` or, with `future`, `left UNTIL right`."""
-        since, until = given.reaches(at, at)
-        found = self.reader.extents(right, bound)
+        since, until = formula.reaches(code, code)
+        extents = self.reader.extents(right, bound)
         near = [
-            (max(first, since), min(last, until), one)
-            for one in found
-            for first, last in one.when
+            (max(first, since), min(last, until), extent)
+            for extent in extents
+            for first, last in extent.when
             if first <= until and last >= since
         ]
         if not near:
-            return [self._never(given, right, found, bound, at)]
-        first, last, one = min(near, key=lambda each: each[0]) if future else max(near, key=lambda each: each[1])
+            return [self._never(formula, right, extents, bound, code)]
+        first, last, best = min(near, key=lambda entry: entry[0]) if future else max(near, key=lambda entry: entry[1])
         # if an end is between two instants, the rest of that gap counts
-        now, then = (at, first) if future else (last, at)
+        now, then = (code, first) if future else (last, code)
         low, high = now + (now % 2 == 0), then - (then % 2 == 0)
-        held = set_of([each for other in self.reader.extents(left, one.bound) for each in other.when])
+        held = set_of([interval for other in self.reader.extents(left, best.bound) for interval in other.when])
         holes = when_of(subtract(set_of([(low, high)]), held))
-        hole = holes[0][0] if holes else at
-        parts, open = tuple(self.lacks(left, one.bound, hole)), then % 2 == 0
-        return [Gap("not always", left, shown(one.bound), at, since=low, until=high, parts=parts, open=open)]
+        hole = holes[0][0] if holes else code
+        parts, open = tuple(self.lacks(left, best.bound, hole)), then % 2 == 0
+        return [Gap("not always", left, shown(best.bound), code, since=low, until=high, parts=parts, open=open)]
 
-    def lasting(self, inner: Pattern, bound: BoundValues, at: int) -> list[Gap]:
+    def lasting(self, inner: Pattern, bound: BoundValues, code: int) -> list[Gap]:
         """Return the gap of `inner LASTING ..`."""
-        there = self.there(inner, bound, at)
-        if not there:
-            return self.lacks(inner, bound, at)
-        when = tuple(each for each in there[0].when if each[0] <= at <= each[1])
-        return [Gap("short", inner, shown(there[0].bound), at, when=when)]
+        extents = self.there(inner, bound, code)
+        if not extents:
+            return self.lacks(inner, bound, code)
+        when = tuple(interval for interval in extents[0].when if interval[0] <= code <= interval[1])
+        return [Gap("short", inner, shown(extents[0].bound), code, when=when)]
 
-    def where(self, inner: Pattern, conditions: Sequence[Condition], bound: BoundValues, at: int) -> list[Gap]:
+    def where(self, inner: Pattern, conditions: Sequence[Condition], bound: BoundValues, code: int) -> list[Gap]:
         """Return the gap of a formula with conditions."""
-        there = self.there(inner, bound, at)
-        if not there:
-            return self.lacks(inner, bound, at)
-        known = next(known for first, last, known in self.judge.versions() if first <= at <= last)
-        cases = self.judge.judge(conditions, [{**one.bound, **known} for one in there])
-        cases = [each for each in cases if each.failed]
-        case = min(cases, key=lambda each: len(each.failed))
-        failed = tuple(self.judge.detailed(each, case.bound) for each in case.failed)
-        return [Gap("condition", inner, shown(case.bound), at, judged=failed)]
+        extents = self.there(inner, bound, code)
+        if not extents:
+            return self.lacks(inner, bound, code)
+        known = next(known for first, last, known in self.judge.versions() if first <= code <= last)
+        cases = self.judge.judge(conditions, [{**extent.bound, **known} for extent in extents])
+        cases = [case for case in cases if case.failed]
+        case = min(cases, key=lambda candidate: len(candidate.failed))
+        failed = tuple(self.judge.detailed(judgement, case.bound) for judgement in case.failed)
+        return [Gap("condition", inner, shown(case.bound), code, judged=failed)]
 
     def grouped(
-        self, given: Pattern, inner: Pattern, results: Sequence[AggregateResult], by: Sequence[str], bound: BoundValues,
-        at: int,
+        self, whole: Pattern, inner: Pattern, results: Sequence[AggregateResult], by: Sequence[str], bound: BoundValues,
+        code: int,
     ) -> list[Gap]:  # fmt: skip
         """Return the gaps of an aggregate over the tuples that hold at a time."""
         groups = {name: value for name, value in bound.items() if name in by}
-        if not self.there(inner, groups, at):
-            return self.lacks(inner, groups, at)
-        names = [each.variable for each in results]
+        if not self.there(inner, groups, code):
+            return self.lacks(inner, groups, code)
+        names = [result.variable for result in results]
         free = {name: value for name, value in bound.items() if name not in names}
-        found = self.there(given, free, at)
-        values = {name: found[0].bound[name] for name in names} if found else {}
-        return [Gap("group", given, shown(groups), at, values=values)]
+        extents = self.there(whole, free, code)
+        values = {name: extents[0].bound[name] for name in names} if extents else {}
+        return [Gap("group", whole, shown(groups), code, values=values)]

@@ -103,7 +103,7 @@ class Case:
 
     @property
     def failed(self) -> list[Judged]:
-        return [each for each in self.judged if not each.holds]
+        return [judgement for judgement in self.judged if not judgement.holds]
 
 
 class Judge:
@@ -137,22 +137,22 @@ class Judge:
         ends, because other conditions may need them. Otherwise, the remaining conditions are evaluated even after one
         is false.
         """
-        made: list[Case] = []
+        outcomes: list[Case] = []
         for places in self._together(cases):
             alike: dict[tuple[tuple[str, str], ...], list[Case]] = {}
             for place in places:  # the sides of an OR may bind a variable to values of other types
                 types = tuple((name, type) for name, (_, type) in cases[place].items())
                 alike.setdefault(types, []).append(Case(place, dict(cases[place])))
             with self._then(cases[places[0]]):
-                made += [case for live in alike.values() for case in self._judged(conditions, live)]
-        return sorted(made, key=lambda case: case.origin)
+                outcomes += [case for live in alike.values() for case in self._judged(conditions, live)]
+        return sorted(outcomes, key=lambda case: case.origin)
 
     def versions(self) -> list[tuple[int, int, BoundValues]]:
         """Return the periods with constant knowledge. Each has its first and last code of time
         (`cep.core.interval_sets`), and a binding of `end()` to a time within it."""
         if self._changes is None:
             return [(-INFINITE, INFINITE, {})]
-        times = [each.time for each in self._changes.past]
+        times = [change.time for change in self._changes.past]
         firsts = [-INFINITE, *(2 * time for time in times[1:])]
         lasts = [*(2 * time - 1 for time in times[1:]), INFINITE]
         return [(first, last, {"end()": (time, "time")}) for first, last, time in zip(firsts, lasts, times)]
@@ -173,10 +173,10 @@ class Judge:
         if self._changes is None or not cases:
             yield from [list(range(len(cases)))] if cases else []
             return
-        found: dict[int | None, list[int]] = {}
+        groups: dict[int | None, list[int]] = {}
         for place, bound in enumerate(cases):
-            found.setdefault(self._moment_of(bound), []).append(place)
-        yield from found.values()
+            groups.setdefault(self._moment_of(bound), []).append(place)
+        yield from groups.values()
 
     def _moment_of(self, bound: BoundValues) -> int | None:
         end = bound.get("end()")
@@ -200,10 +200,10 @@ class Judge:
     def _one(self, condition: Condition, cases: list[Case]) -> tuple[list[Case], list[Case]]:
         if not cases:
             return [], []
-        found = self._answers(condition, [case.bound for case in cases])
+        answer_lists = self._answers(condition, [case.bound for case in cases])
         live: list[Case] = []
         ended: list[Case] = []
-        for case, answers in zip(cases, found):
+        for case, answers in zip(cases, answer_lists):
             for extra in answers[: self.most]:
                 bound = {**case.bound, **extra}
                 live.append(Case(case.origin, bound, [*case.judged, self._judgement(condition, True, bound)]))
@@ -219,11 +219,11 @@ class Judge:
         types = {name: type for name, (_, type) in cases[0].items()}
         compiled = self._ready(condition, types)
         columns = self.columns(cases, types)
-        index, found = compiled.answers(columns, len(cases))
-        decoded = {name: self.decoded(column, compiled.binds[name]) for name, column in found.items()}
+        index, bindings = compiled.answers(columns, len(cases))
+        decoded = {name: self.decoded(column, compiled.binds[name]) for name, column in bindings.items()}
         answers: list[list[dict[str, TypedValue]]] = [[] for _ in cases]
-        for at, row in enumerate(index.tolist()):
-            answers[row].append({name: (column[at], compiled.binds[name]) for name, column in decoded.items()})
+        for position, row in enumerate(index.tolist()):
+            answers[row].append({name: (column[position], compiled.binds[name]) for name, column in decoded.items()})
         return answers
 
     def _ready(self, condition: Condition, types: Mapping[str, str]) -> Conditions:
@@ -235,12 +235,12 @@ class Judge:
 
     def columns(self, cases: Sequence[BoundValues], types: Mapping[str, str]) -> dict[str, Column]:
         """Encode values as columns of the engine."""
-        made: dict[str, Column] = {}
+        columns: dict[str, Column] = {}
         for name, type in types.items():
             column = encoded([case[name][0] for case in cases], type, self.pool)
             assert column is not None, "values have the type of their variable"
-            made[name] = column
-        return made
+            columns[name] = column
+        return columns
 
     def decoded(self, column: Column, type: str) -> list[Value]:
         """Decode a column of the engine."""
@@ -290,27 +290,27 @@ class Judge:
             cases = self.judge(inside, [bound])
             held = next((case for case in cases if not case.failed), None)
             if held is not None and holds:
-                return tuple(self._detailed(each, held.bound, depth) for each in held.judged)
-            failed += [self._detailed(each, case.bound, depth) for case in cases[:1] for each in case.failed]
+                return tuple(self._detailed(judgement, held.bound, depth) for judgement in held.judged)
+            failed += [self._detailed(failure, case.bound, depth) for case in cases[:1] for failure in case.failed]
         return tuple(failed)
 
     def _facts(self, condition: Predicate, bound: BoundValues) -> tuple[Fact, ...]:
         asked = self.engine.plan.rules.asked[condition.name]
         if self.facts is None:
             return ()
-        given: dict[str, Value] = {}
+        bindings: dict[str, Value] = {}
         known = None
         if self._changes is not None:
             known = self._changes.background(len(self._changes.past) - 1 if self._moment is None else self._moment)
         if isinstance(asked, Triples):
             terms = [self._known(argument, bound) for argument in condition.arguments]
-            given = {str(i): term for i, term in enumerate(terms) if term is not None}
-            return tuple(self.facts(asked.fixed, given, known))
+            bindings = {str(i): term for i, term in enumerate(terms) if term is not None}
+            return tuple(self.facts(asked.fixed, bindings, known))
         for name, argument in zip(asked.variables, condition.arguments):
             value = self._known(argument, bound)
             if value is not None:
-                given[name] = value
-        return tuple(self.facts(asked, given, known))
+                bindings[name] = value
+        return tuple(self.facts(asked, bindings, known))
 
     def _known(self, argument: Expression, bound: BoundValues) -> Value:
         if any(name not in bound for name in expression_variables(argument)):
@@ -326,15 +326,15 @@ class Judge:
             if rule.name != condition.name or len(rule.arguments) != len(condition.arguments) or not rule.conditions:
                 continue
             entry = enter(rule.arguments, list(arguments))
-            given = {name: self.value(arguments[i], bound) for i, name in entry.names.items()}
+            bindings = {name: self.value(arguments[i], bound) for i, name in entry.names.items()}
             try:
-                cases = self.judge([*entry.conditions, *rule.conditions], [given])
+                cases = self.judge([*entry.conditions, *rule.conditions], [bindings])
             except CepError:  # the rule cannot be called with these arguments
                 continue
             for case in cases:
                 if not case.failed:
-                    own = [each for each in case.judged if each.condition in rule.conditions]
-                    return tuple(self.detailed(each, case.bound, depth + 1) for each in own)
+                    own = [judgement for judgement in case.judged if judgement.condition in rule.conditions]
+                    return tuple(self.detailed(judgement, case.bound, depth + 1) for judgement in own)
         return ()
 
 

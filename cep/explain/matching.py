@@ -98,7 +98,7 @@ class Attempt:
     @property
     def holding(self) -> int:
         """The number of conditions that hold."""
-        return sum(each.holds for each, _ in self.judged)
+        return sum(judgement.holds for judgement, _ in self.judged)
 
 
 class Matcher:
@@ -120,10 +120,10 @@ class Matcher:
         """Return all matches of a pattern, closest first. If a part has no match, return the best attempts without
         it."""
         self.judge.check_limit()
-        found: list[Attempt] = pattern.attempts(self, bound)
+        attempts: list[Attempt] = pattern.attempts(self, bound)
         if pattern.within is not None:
-            found = [self.bounded(attempt, pattern, pattern.within) for attempt in found]
-        return sorted(found, key=lambda attempt: (attempt.failure is None, *attempt.rank), reverse=True)
+            attempts = [self.bounded(attempt, pattern, pattern.within) for attempt in attempts]
+        return sorted(attempts, key=lambda attempt: (attempt.failure is None, *attempt.rank), reverse=True)
 
     # --- what operators ask (`Pattern.attempts`) ---
 
@@ -146,13 +146,13 @@ class Matcher:
         results: Sequence[AggregateResult],
     ) -> list[Attempt]:
         """Return the windows over complete matches whose results agree with the bound values."""
-        made = []
-        for one in windowed(whole, by, members_at, results, self.judge):
-            late = one.end - self.until
+        attempts = []
+        for attempt in windowed(whole, by, members_at, results, self.judge):
+            late = attempt.end - self.until
             failure = self.failure("open", pattern, by=late) if late > 0 else None
-            if _fit(one, bound):
-                made.append(replace(one, bound={**bound, **one.bound}, failure=failure))
-        return made
+            if _fit(attempt, bound):
+                attempts.append(replace(attempt, bound={**bound, **attempt.bound}, failure=failure))
+        return attempts
 
     # --- events ---
 
@@ -166,7 +166,7 @@ class Matcher:
             elif argument.name in bound:
                 fixed[place] = bound[argument.name][0]
         attributes = self.schemas[event].attributes
-        made = []
+        attempts = []
         for occurrence in self.find(event, fixed):
             now = dict(bound)
             for argument, value, attribute in zip(arguments, occurrence.args, attributes):
@@ -179,8 +179,8 @@ class Matcher:
                 if not fits:
                     break
             else:
-                made.append(Attempt(now, occurrence.start, occurrence.end, (occurrence,), held=1))
-        return made or [self.missing(atom, bound)]
+                attempts.append(Attempt(now, occurrence.start, occurrence.end, (occurrence,), held=1))
+        return attempts or [self.missing(atom, bound)]
 
     def missing(self, pattern: Pattern, bound: BoundValues) -> Attempt:
         values = {name: value for name, (value, _) in bound.items()}
@@ -212,36 +212,36 @@ class Matcher:
         return replace(attempt, failure=Failure("deadline", pattern, by=over))
 
     def holding(
-        self, pattern: Pattern, fluent: Pattern, no: bool, bound: BoundValues, at: str | None = None
+        self, pattern: Pattern, fluent: Pattern, no: bool, bound: BoundValues, instant: str | None = None
     ) -> list[Attempt]:
         """Return the matches of a pattern while a fluent holds or, with `no`, does not hold.
 
-        The fluent is checked at the end of the match, or at the time in the variable `at`.
+        The fluent is checked at the end of the match, or at the time in the variable `instant`.
         """
-        made: list[Attempt] = []
+        attempts: list[Attempt] = []
         for attempt in self.attempts(pattern, bound):
             if attempt.failure is not None:
-                made.append(attempt)
+                attempts.append(attempt)
                 continue
-            time: Value = attempt.end if at is None else attempt.bound[at][0]
-            if at is not None and "'" in at:  # an internal variable for a constant time
-                judged = tuple(each for each in attempt.judged if at not in condition_variables(each[0].condition))
-                shown = {name: each for name, each in attempt.bound.items() if name != at}
+            time: Value = attempt.end if instant is None else attempt.bound[instant][0]
+            if instant is not None and "'" in instant:  # an internal variable for a constant time
+                judged = tuple(pair for pair in attempt.judged if instant not in condition_variables(pair[0].condition))
+                shown = {name: term for name, term in attempt.bound.items() if name != instant}
                 attempt = replace(attempt, bound=shown, judged=judged)
             known = isinstance(time, int)
             when = int(time) if isinstance(time, int) else attempt.end
-            found = self.of_fluent(fluent, attempt, when) if known and when <= attempt.end else []
-            if no and found:
-                failure = Failure("held", fluent, occurrence=found[0].parts[-1], at=when)
-                made.append(replace(attempt, failure=failure))
+            extended = self.of_fluent(fluent, attempt, when) if known and when <= attempt.end else []
+            if no and extended:
+                failure = Failure("held", fluent, occurrence=extended[0].parts[-1], at=when)
+                attempts.append(replace(attempt, failure=failure))
             elif no and known:
-                made.append(replace(attempt, silent=(*attempt.silent, (fluent, when))))
-            elif found:
-                made += found
+                attempts.append(replace(attempt, silent=(*attempt.silent, (fluent, when))))
+            elif extended:
+                attempts += extended
             else:
                 values = {name: value for name, (value, _) in attempt.bound.items()}
-                made.append(replace(attempt, failure=Failure("unheld", fluent, values, at=when)))
-        return made
+                attempts.append(replace(attempt, failure=Failure("unheld", fluent, values, at=when)))
+        return attempts
 
     def of_fluent(self, fluent: Pattern, attempt: Attempt, time: int) -> list[Attempt]:
         """Return the attempt joined with each interval of the fluent that contains a time."""
@@ -251,37 +251,37 @@ class Matcher:
         for place, argument in enumerate(arguments):
             if isinstance(argument, Variable) and argument.name in attempt.bound:
                 known[place] = attempt.bound[argument.name][0]
-        made = []
-        for one in self.held(event, known, time):
+        attempts = []
+        for interval in self.held(event, known, time):
             now, fits = dict(attempt.bound), True
-            for argument, value, attribute in zip(arguments, one.args, self.schemas[event].attributes):
+            for argument, value, attribute in zip(arguments, interval.args, self.schemas[event].attributes):
                 if isinstance(argument, Variable) and argument.name not in now:
                     now[argument.name] = value, attribute.type
                 elif isinstance(argument, Variable):
                     fits = fits and same(now[argument.name][0], value)
             if fits:
                 now = {name: value for name, value in now.items() if "'" not in name}
-                made.append(replace(attempt, bound=now, parts=(*attempt.parts, one), held=attempt.held + 1))
-        return made
+                attempts.append(replace(attempt, bound=now, parts=(*attempt.parts, interval), held=attempt.held + 1))
+        return attempts
 
     def where(
-        self, given: Pattern, pattern: Pattern, conditions: Sequence[Condition], bound: BoundValues
+        self, formula: Pattern, pattern: Pattern, conditions: Sequence[Condition], bound: BoundValues
     ) -> list[Attempt]:
         """Return the matches of a pattern, each with the results of its conditions."""
         inner = self.attempts(pattern, bound)
         whole = [attempt for attempt in inner if attempt.failure is None]
-        made = [attempt for attempt in inner if attempt.failure is not None]
+        attempts = [attempt for attempt in inner if attempt.failure is not None]
         cases = self.judge.judge(conditions, [_timed(attempt) for attempt in whole])
         for case in cases:
             attempt = whole[case.origin]
             now = {name: value for name, value in case.bound.items() if not name.endswith("()")}
-            judged = (*attempt.judged, *((each, case.bound) for each in case.judged))
+            judged = (*attempt.judged, *((judgement, case.bound) for judgement in case.judged))
             failure = None
             if case.failed:
-                failed = tuple(self.judge.detailed(each, case.bound) for each in case.failed)
-                failure = Failure("condition", given, judged=failed)
-            made.append(replace(attempt, bound=now, judged=judged, failure=failure))
-        return made
+                failed = tuple(self.judge.detailed(judgement, case.bound) for judgement in case.failed)
+                failure = Failure("condition", formula, judged=failed)
+            attempts.append(replace(attempt, bound=now, judged=judged, failure=failure))
+        return attempts
 
 
 def _timed(attempt: Attempt) -> dict[str, TypedValue]:
@@ -293,5 +293,5 @@ def _timed(attempt: Attempt) -> dict[str, TypedValue]:
     return {**attempt.bound, **times}
 
 
-def _fit(one: Attempt, bound: BoundValues) -> bool:
-    return all(same(one.bound[name][0], value) for name, (value, _) in bound.items() if name in one.bound)
+def _fit(attempt: Attempt, bound: BoundValues) -> bool:
+    return all(same(attempt.bound[name][0], value) for name, (value, _) in bound.items() if name in attempt.bound)

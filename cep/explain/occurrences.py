@@ -84,8 +84,8 @@ class Memory:
         """Return the occurrences that end in [since, until] and have some arguments, sorted by (end, start). `most`:
         only the latest ones."""
         if self.fluents.knows(event):
-            found = [one for one in self.fluents.rows(event, fixed) if since <= one.end <= until]
-            return found if most is None else found[-most:]
+            occurrences = [row for row in self.fluents.rows(event, fixed) if since <= row.end <= until]
+            return occurrences if most is None else occurrences[-most:]
         return self.decoded(event, self.having(event, self.table(event, since, until), fixed), most)
 
     def after(self, event: str, fixed: Mapping[int, Value], time: int) -> Occurrence | None:
@@ -118,13 +118,13 @@ class Memory:
         if occurrence.event not in self.engine.plan.derived:
             return True
         name = np.array([occurrence.name], np.int64)
-        given = self.history.sources.get(occurrence.event, ())
-        return occurrence.name < DERIVED and any(bool(holds(run[IDENTITY], name)[0]) for run in given)
+        runs = self.history.sources.get(occurrence.event, ())
+        return occurrence.name < DERIVED and any(bool(holds(run[IDENTITY], name)[0]) for run in runs)
 
     def records(self, name: int) -> list[Occurrence]:
         """Return the input records from which the occurrence with a handle was derived."""
         _, inputs = self.history.lineage.inputs_of(np.array([name], np.int64))
-        return [one for event in self.history.sources for one in self._given(event, inputs)]
+        return [occurrence for event in self.history.sources for occurrence in self._given(event, inputs)]
 
     def _given(self, event: str, names: Ints) -> list[Occurrence]:
         tables = [run[:, found(run, names, IDENTITY)[1]] for run in self.history.sources[event]]
@@ -142,8 +142,8 @@ class Memory:
         """Return the occurrences of an event that end in [since, until], sorted by (end, start). If equal input records
         count once, only the first is returned."""
         tables = [run[:, (run[END] >= since) & (run[END] <= until)] for run in self._runs(event)]
-        found = _ordered(concat([empty(self._width(event)), *tables]))
-        return first_of_equal(found) if event in self.history.sources and event not in self._several else found
+        rows = _ordered(concat([empty(self._width(event)), *tables]))
+        return first_of_equal(rows) if event in self.history.sources and event not in self._several else rows
 
     def _width(self, event: str) -> int:
         return len(self.schemas[event].attributes)
@@ -209,44 +209,49 @@ class HeldIntervals:
         held = self.intervals(self.of(table), own)
         if schema.fluent.part == HOLDS:
             return held
-        found: list[Occurrence] = []
-        for one in held:
-            began, ended = one.start != SINCE_EVER, one.end != END_OF_TIME
-            kinds = [(WHOLE, began and ended, one.start, one.end), (BEGINS, began, one.start, one.start)]
-            kinds += [(BEGINNING, began, one.start, one.start)]
-            kinds += [(ENDS, ended, one.end, one.end), (ENDING, ended, one.end, one.end)]
-            for kind, there, start, end in kinds:
-                if there and fixed.get(width, kind) == kind:
+        occurrences: list[Occurrence] = []
+        for interval in held:
+            began, ended = interval.start != SINCE_EVER, interval.end != END_OF_TIME
+            kinds = [
+                (WHOLE, began and ended, interval.start, interval.end),
+                (BEGINS, began, interval.start, interval.start),
+            ]
+            kinds += [(BEGINNING, began, interval.start, interval.start)]
+            kinds += [(ENDS, ended, interval.end, interval.end), (ENDING, ended, interval.end, interval.end)]
+            for kind, bounded, start, end in kinds:
+                if bounded and fixed.get(width, kind) == kind:
                     end += schema.fluent.late  # an end is reported when it becomes known
-                    found.append(Occurrence(table, (*one.args, kind), start, end, one.order, one.name))
-        return sorted(found, key=lambda one: (one.end, one.start))
+                    occurrences.append(
+                        Occurrence(table, (*interval.args, kind), start, end, interval.order, interval.name)
+                    )
+        return sorted(occurrences, key=lambda occurrence: (occurrence.end, occurrence.start))
 
     def intervals(self, name: str, fixed: Mapping[int, Value]) -> list[Occurrence]:
         """Return the maximal intervals of a fluent with some arguments, sorted by (end, start)."""
         memory, fluent = self.memory, self.schemas[name].fluent
         assert fluent is not None, "it is a fluent"
         if self._open is None:
-            found = memory.engine.open_intervals()
-            self._open = {each: concat(tables) for each, tables in found.items()}
+            open_tables = memory.engine.open_intervals()
+            self._open = {event: concat(tables) for event, tables in open_tables.items()}
         table = memory.table(name, -LATEST, END_OF_TIME - 1)
         if name in self._open:
             table = concat([table, self._open[name]])
         table = memory.having(name, table, fixed)
-        made = memory.decoded(name, table, None)
+        rows = memory.decoded(name, table, None)
         return sorted(
-            (self._interval(one, fluent, int(order)) for one, order in zip(made, table[ORDER], strict=True)),
-            key=lambda one: (one.end, one.start),
+            (self._interval(row, fluent, int(order)) for row, order in zip(rows, table[ORDER], strict=True)),
+            key=lambda interval: (interval.end, interval.start),
         )
 
     def at(self, table: str, fixed: Mapping[int, Value], time: int) -> list[Occurrence]:
         """Return the intervals of a table's fluent with some arguments that contain a time."""
         held = self.intervals(self.of(table), fixed)
-        return [one for one in held if one.codes[0] <= 2 * time <= one.codes[1]]
+        return [interval for interval in held if interval.codes[0] <= 2 * time <= interval.codes[1]]
 
-    def _interval(self, one: Occurrence, fluent: FluentTable, order: int) -> Occurrence:
-        still = one.end == END_OF_TIME
+    def _interval(self, occurrence: Occurrence, fluent: FluentTable, order: int) -> Occurrence:
+        still = occurrence.end == END_OF_TIME
         bounds = BOUNDS[order] if fluent.defined else "()" if still else "(]"
-        return replace(one, end=one.end if still else one.end - fluent.late, bounds=bounds)
+        return replace(occurrence, end=occurrence.end if still else occurrence.end - fluent.late, bounds=bounds)
 
 
 def _ordered(table: Table) -> Table:
@@ -274,11 +279,11 @@ def encoded(column: Sequence[Value], type: str, pool: Pool) -> Ints | np.ndarray
 builtin = type
 
 
-def same(one: Value, other: Value) -> bool:
+def same(left: Value, other: Value) -> bool:
     """Return True if values are equal in the language. A missing value equals nothing."""
-    if one is None or other is None or isinstance(one, bool) != isinstance(other, bool):
+    if left is None or other is None or isinstance(left, bool) != isinstance(other, bool):
         return False
-    if isinstance(one, float) and isinstance(other, int | float):
+    if isinstance(left, float) and isinstance(other, int | float):
         # sums may be added in another order
-        return one == other or abs(one - other) <= 1e-9 * max(abs(one), abs(other))
-    return one == other
+        return left == other or abs(left - other) <= 1e-9 * max(abs(left), abs(other))
+    return left == other

@@ -41,17 +41,17 @@ class EventQuestion:
 
     def found(self, memory: Memory) -> list[Occurrence]:
         """Return the occurrences that answer the question, sorted by (end, start)."""
-        return [one for one in memory.find(self.event, self.fixed, self.since, END) if self.touches(one)]
+        return [row for row in memory.find(self.event, self.fixed, self.since, END) if self.touches(row)]
 
 
-def read_question(text: str, engine: Engine, at: str | None = None, unit: Fraction | None = UNIT) -> EventQuestion:
+def read_question(text: str, engine: Engine, when: str | None = None, unit: Fraction | None = UNIT) -> EventQuestion:
     """Parse an event as written in a rule. Words are strings, even if they start with a capital letter; `_` matches any
     value.
 
-    `at`: a time, or two separated by `/`. `unit`: the unit of numeric times in microseconds (see `read_instant`).
+    `when`: a time, or two separated by `/`. `unit`: the unit of numeric times in microseconds (see `read_instant`).
     Raises CepError if the text is not valid or does not fit the program.
     """
-    since, until = (BEGINNING, END) if at is None else interval(at, unit)
+    since, until = (BEGINNING, END) if when is None else interval(when, unit)
     pattern: AskedEvent = asked_event(text, engine.written.prefixes)
     pattern = replace(pattern, name=at_ticks(pattern.name)) if pattern.at else pattern
     schema = engine.plan.schemas.get(pattern.name)
@@ -73,33 +73,33 @@ def read_question(text: str, engine: Engine, at: str | None = None, unit: Fracti
         for name in pattern.names:
             if name not in names:
                 raise CepError(f"`{pattern.name}` has no attribute `{name}`", hint=shape, code="option")
-        given = {names.index(name): each for name, each in zip(pattern.names, pattern.arguments)}
+        by_place = {names.index(name): term for name, term in zip(pattern.names, pattern.arguments)}
     elif pattern.arguments and len(pattern.arguments) != len(names):
         hint = f"{shape}; `_` stands for any value, `{pattern.name}` alone for any values"
         message = f"`{pattern.name}` has {len(names)} arguments, here {len(pattern.arguments)}"
         if len(pattern.arguments) > len(names):
             raise CepError(message, hint=hint, code="option")
-        given = dict(enumerate(pattern.arguments))  # the written arguments come first
+        by_place = dict(enumerate(pattern.arguments))  # the written arguments come first
     else:
-        given = dict(enumerate(pattern.arguments))
+        by_place = dict(enumerate(pattern.arguments))
     if pattern.tick is not None:
         place = max(place for place, name in enumerate(names) if name == beside("at", names[:place]))
-        if place in given:
+        if place in by_place:
             raise CepError(
                 f"`{pattern.name}` has {place} argument{'s' * (place != 1)} before its tick", hint=shape, code="option"
             )
-        given[place] = pattern.tick
+        by_place[place] = pattern.tick
     if valued and pattern.value is not None:
-        given[len(schema.attributes) - 1] = pattern.value
+        by_place[len(schema.attributes) - 1] = pattern.value
     fixed: dict[int, Value] = {}
-    for place, argument in given.items():
+    for place, argument in by_place.items():
         if isinstance(argument, Variable) and argument.name.startswith("_"):
             continue
         attribute = schema.attributes[place]
         try:
             fixed[place] = _value(argument, attribute.name, attribute.type, unit)
         except CepError as error:
-            better = quoted(text, list(given).index(place)) if attribute.type == "string" else None
+            better = quoted(text, list(by_place).index(place)) if attribute.type == "string" else None
             raise error if better is None else CepError(error.message, hint=to_type(better), code="option") from None
     return EventQuestion(pattern.name, fixed, since, until)
 

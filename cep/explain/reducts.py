@@ -53,37 +53,37 @@ class Reducts:
             program = lars_program(source.text, source.name, written.dialect, written.tick)
         if program is None:
             return None
-        found = cls(memory, judge, program)
-        return found if found.solved else None
+        reducts = cls(memory, judge, program)
+        return reducts if reducts.solved else None
 
     def gives(self, fluent: str) -> bool:
         """Return True if the solver derives the fluent."""
         return predicate_of(fluent) in self.solved
 
-    def _key(self, one: Occurrence, tick: int) -> tuple[Key, Value]:
+    def _key(self, occurrence: Occurrence, tick: int) -> tuple[Key, Value]:
         """Return the atom of an occurrence when evaluated at a tick, and the number of its answer stream."""
-        predicate = predicate_of(one.event)
-        args, model = one.args, None
+        predicate = predicate_of(occurrence.event)
+        args, model = occurrence.args, None
         heads = (rule.head for rule in self.program.rules if rule.head is not None)
         arity = next(len(head.arguments) for head in heads if head.predicate == predicate)
-        timed = one.event != predicate
+        timed = occurrence.event != predicate
         if len(args) > arity + timed:
             *own, model = args
             args = tuple(own)
-        at = args[arity] if timed else tick
-        assert isinstance(at, int), "ticks are numbers"
-        return (predicate, args[:arity], at), model
+        instant = args[arity] if timed else tick
+        assert isinstance(instant, int), "ticks are numbers"
+        return (predicate, args[:arity], instant), model
 
     # --- why it is there ---
 
-    def step(self, one: Occurrence, tick: int | None) -> ReductStep | None:
+    def step(self, occurrence: Occurrence, tick: int | None) -> ReductStep | None:
         """Return the rule that derives an atom at a tick. If the atom is not true then, the tick of its beginning is
         used."""
         size = 2 * self.program.tick
-        first, last = one.codes
+        first, last = occurrence.codes
         if tick is None or not first <= tick * size <= last:
             tick = first // size
-        key, model = self._key(one, tick)
+        key, model = self._key(occurrence, tick)
         return self._derived(tick, model).get(key)
 
     def _derived(self, tick: int, model: Value) -> dict[Key, ReductStep]:
@@ -99,26 +99,26 @@ class Reducts:
             for body in reading.bodies(rule.body, {}):
                 key = None if body.failed is not None else self._head(rule, body.bound, tick)
                 if key is not None and key[2] >= reading.first:
-                    needs = frozenset(each.key for _, atoms in body.found for each in atoms)
-                    own = frozenset(each for each in needs if each[0] in self.solved)
+                    needs = frozenset(atom.key for _, atoms in body.found for atom in atoms)
+                    own = frozenset(need for need in needs if need[0] in self.solved)
                     waiting.append((key, own, ReductStep(tick, rule, body)))
-        found: dict[Key, ReductStep] = {}
+        steps: dict[Key, ReductStep] = {}
         while True:
-            ready = [each for each in waiting if each[1] <= found.keys()]
-            new = {key: step for key, _, step in reversed(ready) if key not in found}
+            ready = [entry for entry in waiting if entry[1] <= steps.keys()]
+            new = {key: step for key, _, step in reversed(ready) if key not in steps}
             if not new:
                 break
-            found |= new
-            waiting = [each for each in waiting if each[0] not in found]
-        self._steps[tick, model] = found
-        return found
+            steps |= new
+            waiting = [entry for entry in waiting if entry[0] not in steps]
+        self._steps[tick, model] = steps
+        return steps
 
     def _head(self, rule: LarsRule, bound: BoundValues, tick: int) -> Key | None:
         head = rule.head
         assert head is not None, "of a rule with a head"
-        args = tuple(self._value(each, bound) for each in head.arguments)
-        at = tick if rule.at is None else self._value(rule.at, bound)
-        return (head.predicate, args, at) if isinstance(at, int) else None
+        args = tuple(self._value(argument, bound) for argument in head.arguments)
+        instant = tick if rule.at is None else self._value(rule.at, bound)
+        return (head.predicate, args, instant) if isinstance(instant, int) else None
 
     def _value(self, expression: Expression, bound: BoundValues) -> Value:
         if isinstance(expression, Constant):
@@ -135,43 +135,43 @@ class Reducts:
             return True
         code = 2 * tick * self.program.tick
         held = self.memory.fluents.intervals(INCONSISTENT, {0: 0})
-        return not any(one.codes[0] <= code <= one.codes[1] for one in held)
+        return not any(interval.codes[0] <= code <= interval.codes[1] for interval in held)
 
     def refusals(self, fluent: str, fixed: Mapping[int, Value], time: int) -> list[AnswerRefusal]:
         """Explain for each rule why it does not derive the atom at a time."""
         predicate, tick = predicate_of(fluent), time // self.program.tick
         timed = fluent != predicate
         heads = [(rule, rule.head) for rule in self.program.rules if rule.head is not None and not rule.is_fact]
-        made = []
+        refusals = []
         for rule, head in heads:
             if head.predicate != predicate or (timed and rule.at is None):
                 continue
             if not self.has_answer(tick):
-                made.append(AnswerRefusal("none", rule.span, {}))
+                refusals.append(AnswerRefusal("none", rule.span, {}))
                 continue
             arity = len(head.arguments)
             model = fixed.get(arity + timed, 1 if self._numbered(fluent, arity) else None)
             reading = TickReading(self.memory, self.judge, self.program, self.solved, tick, model)
             asked = {place: value for place, value in fixed.items() if place < arity}
-            at = fixed.get(arity) if timed else tick if rule.at is not None else None
-            made.append(self._refusal(rule, self._asked(rule, asked, at), reading))
-        return made
+            instant = fixed.get(arity) if timed else tick if rule.at is not None else None
+            refusals.append(self._refusal(rule, self._asked(rule, asked, instant), reading))
+        return refusals
 
     def _refusal(self, rule: LarsRule, bound: Mapping[str, TypedValue] | None, reading: TickReading) -> AnswerRefusal:
         every = [] if bound is None else reading.bodies(rule.body, bound)
-        short = [each for each in every if each.failed is not None]
+        short = [candidate for candidate in every if candidate.failed is not None]
         if not short:
             return AnswerRefusal("head", rule.span, bound or {})
-        body = max(short, key=lambda each: len(each.found) + len(each.judged))
-        parts = tuple(each.source for _, atoms in body.found for each in atoms if each.source is not None)
+        body = max(short, key=lambda candidate: len(candidate.found) + len(candidate.judged))
+        parts = tuple(atom.source for _, atoms in body.found for atom in atoms if atom.source is not None)
         failed, text, kind = body.failed, "", "condition"
         if isinstance(failed, LarsLiteral) and not body.lacking:
             text = self.text_of(replace(failed, negated=False), body.bound)
             kind = "denied" if failed.negated else "missing"
-        against = tuple(each.source for each in body.against if each.source is not None)
+        against = tuple(atom.source for atom in body.against if atom.source is not None)
         if isinstance(failed, LarsLiteral) and failed.modality == NOW:
             against = ()  # the literal itself names the atom
-        forbidden = tuple(each.span for each in self._forbidden(rule, body, reading))
+        forbidden = tuple(constraint.span for constraint in self._forbidden(rule, body, reading))
         return AnswerRefusal(kind, rule.span, body.bound, text, parts, body.judged, against, body.lacking, forbidden)
 
     def text_of(self, literal: LarsLiteral, bound: BoundValues) -> str:
@@ -185,21 +185,21 @@ class Reducts:
             return term if value is None else Constant(value, kind if type in ("any", "unknown") else type)
 
         atom = replace(literal.atom, arguments=tuple(map(known, literal.atom.arguments)))
-        at = None if literal.at is None else known(literal.at)
-        return print_literal(replace(literal, atom=atom, at=at), self.program.tick)
+        instant = None if literal.at is None else known(literal.at)
+        return print_literal(replace(literal, atom=atom, at=instant), self.program.tick)
 
     def _numbered(self, fluent: str, arity: int) -> bool:
         """Return True if atoms carry the number of their answer stream."""
         width = len(self.memory.schemas[fluent].attributes)
         return width > arity + (predicate_of(fluent) != fluent)
 
-    def _asked(self, rule: LarsRule, fixed: Mapping[int, Value], at: Value) -> dict[str, TypedValue] | None:
+    def _asked(self, rule: LarsRule, fixed: Mapping[int, Value], instant: Value) -> dict[str, TypedValue] | None:
         """Return the values of variables if the head has these arguments. None: it cannot have them."""
         assert rule.head is not None, "of a rule with a head"
-        types = {place: each.type for place, each in enumerate(self._attributes(rule.head.predicate))}
+        types = {place: attribute.type for place, attribute in enumerate(self._attributes(rule.head.predicate))}
         pairs = [(rule.head.arguments[place], value, types.get(place, "any")) for place, value in fixed.items()]
-        if at is not None and rule.at is not None:
-            pairs.append((rule.at, at, "int"))
+        if instant is not None and rule.at is not None:
+            pairs.append((rule.at, instant, "int"))
         bound: dict[str, TypedValue] = {}
         for term, value, type in pairs:
             if isinstance(term, Constant) and not same(term.value, value):
@@ -226,12 +226,14 @@ class Reducts:
             return ()
         if key is None:
             return ()
-        gone = {each.key for each in body.against}
-        kept = [each for each in reading.answer() if each.key not in gone]
+        gone = {atom.key for atom in body.against}
+        kept = [atom for atom in reading.answer() if atom.key not in gone]
         instead = TickReading(
             self.memory, self.judge, self.program, self.solved, reading.now, reading.model, [*kept, TickAtom(*key)]
         )
-        constraints = [each for each in self.program.rules if each.head is None]
+        constraints = [rule for rule in self.program.rules if rule.head is None]
         return tuple(
-            each for each in constraints if any(found.failed is None for found in instead.bodies(each.body, {}))
+            constraint
+            for constraint in constraints
+            if any(body.failed is None for body in instead.bodies(constraint.body, {}))
         )

@@ -39,10 +39,10 @@ class Refusal:
 
 def fixed_of(atom: Pattern, values: Mapping[str, Value]) -> dict[int, Value]:
     """Return the known arguments of an event pattern, by position."""
-    found: dict[int, Value] = {}
+    fixed: dict[int, Value] = {}
     for place, argument in enumerate(atom.properties().arguments):
         if isinstance(argument, Constant):
-            found[place] = argument.value
+            fixed[place] = argument.value
         elif argument.name in values:
-            found[place] = values[argument.name]
-    return found
+            fixed[place] = values[argument.name]
+    return fixed

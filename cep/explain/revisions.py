@@ -121,7 +121,7 @@ class InputRevisions:
             chosen = order[piece]
             self._why, self._by = None, int(chosen[0]) if len(chosen) else -1
             yield {name: part for name, table in tables.items() if (part := _those(table, chosen)).height}
-            self.latest = max([self.latest, *(int(each) for each in ends[piece])])
+            self.latest = max([self.latest, *(int(end) for end in ends[piece])])
 
     def take(self, derived: Mapping[str, pl.DataFrame]) -> None:
         """Process the results that the engine returned for the last piece."""
@@ -130,24 +130,26 @@ class InputRevisions:
                 continue
             if name not in self.engine.outputs:  # the table of an alert
                 continue
-            own = [each.name for each in self.engine.outputs[name].attributes]
+            own = [attribute.name for attribute in self.engine.outputs[name].attributes]
             for row in table.iter_rows(named=True):
-                one = occurrence_of(name, own, row)
-                at = max(self.latest, one.end) if self._why is None else self.latest
-                self.given.append(DerivedChange(row[CHANGE] > 0, row[ID], one, at, self._why, row.get("because", "[]")))
+                occurrence = occurrence_of(name, own, row)
+                time = max(self.latest, occurrence.end) if self._why is None else self.latest
+                self.given.append(
+                    DerivedChange(row[CHANGE] > 0, row[ID], occurrence, time, self._why, row.get("because", "[]"))
+                )
 
     def corrected(self) -> Tables:
         """Return the records that exist at the end, sorted by their numbers."""
-        found = {}
+        frames = {}
         for name, window in sorted(self._there.items()):
             table = by_arrival(contiguous(window.all()))
             frame = table_frame(table, self.engine.plan.schemas[name], self.engine.pool)
-            found[name] = frame.with_columns(pl.Series(ARRIVAL, table[ORDER]))
-        return found
+            frames[name] = frame.with_columns(pl.Series(ARRIVAL, table[ORDER]))
+        return frames
 
     def changes(self, id: str) -> list[DerivedChange]:
         """Return the changes of one event."""
-        return [each for each in self.given if each.id == id.removeprefix("@")]
+        return [change for change in self.given if change.id == id.removeprefix("@")]
 
     def _take(self, event: str, changes: RowChanges) -> None:
         window = self._there.setdefault(event, RowWindow(len(changes.coming) - FIRST))
@@ -169,7 +171,7 @@ class InputRevisions:
         if rows(table) != 1:  # several records arrived in order, so there is nothing to report
             return []
         attributes = self.engine.plan.schemas[event].attributes
-        args = tuple(values(table, i, each.type, self.engine.pool)[0] for i, each in enumerate(attributes))
+        args = tuple(values(table, i, attribute.type, self.engine.pool)[0] for i, attribute in enumerate(attributes))
         return [Occurrence(event, args, int(table[START, 0]), int(table[END, 0]), int(table[ORDER, 0]))]
 
     def _alone(self, name: str, table: pl.DataFrame) -> Ints:

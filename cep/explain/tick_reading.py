@@ -83,8 +83,8 @@ class TickReading:
         self.memory, self.judge, self.program = memory, judge, program
         self.solved, self.now, self.model, self.instead = solved, now, model, instead
         self.tick = program.tick
-        named = {getattr(each, "name", "") for each in program.declarations}
-        asked = {each.atom.predicate for rule in program.rules for each in rule.body if isinstance(each, LarsLiteral)}
+        named = {getattr(declaration, "name", "") for declaration in program.declarations}
+        asked = {part.atom.predicate for rule in program.rules for part in rule.body if isinstance(part, LarsLiteral)}
         known = (named | asked) - program.derived
         self.events = sorted(name for name in known if name in memory.schemas and memory.schemas[name].fluent is None)
         self.arrived = self._arrivals()
@@ -94,12 +94,12 @@ class TickReading:
     def _arrivals(self) -> list[TickAtom]:
         """Return the arrivals up to now, in order; equal atoms of a tick count once."""
         until = (self.now + 1) * self.tick - 1
-        every = [one for name in self.events for one in self.memory.find(name, {}, -LATEST, until)]
-        made: dict[Key, TickAtom] = {}
-        for one in sorted(every, key=lambda each: (each.end, each.order)):
-            atom = TickAtom(one.event, one.args, one.end // self.tick, one)
-            made.setdefault(atom.key, atom)
-        return list(made.values())
+        every = [occurrence for name in self.events for occurrence in self.memory.find(name, {}, -LATEST, until)]
+        atoms: dict[Key, TickAtom] = {}
+        for occurrence in sorted(every, key=lambda arrival: (arrival.end, arrival.order)):
+            atom = TickAtom(occurrence.event, occurrence.args, occurrence.end // self.tick, occurrence)
+            atoms.setdefault(atom.key, atom)
+        return list(atoms.values())
 
     # --- atoms ---
 
@@ -107,17 +107,17 @@ class TickReading:
         """Return all known atoms of a predicate, at any tick."""
         if predicate not in self._known:
             if self.instead is not None and predicate in self.solved:
-                made = [each for each in self.instead if each.predicate == predicate]
+                atoms = [atom for atom in self.instead if atom.predicate == predicate]
             elif predicate in self.program.derived:
-                made = [*self._held(predicate, False), *self._held(at_ticks(predicate), True)]
+                atoms = [*self._held(predicate, False), *self._held(at_ticks(predicate), True)]
             else:
-                made = [each for each in self.arrived if each.predicate == predicate]
-            self._known[predicate] = list({each.key: each for each in made}.values())
+                atoms = [atom for atom in self.arrived if atom.predicate == predicate]
+            self._known[predicate] = list({atom.key: atom for atom in atoms}.values())
         return self._known[predicate]
 
     def answer(self) -> list[TickAtom]:
         """Return the atoms that the solver derived."""
-        return [each for name in sorted(self.solved) for each in self.atoms(name)]
+        return [atom for name in sorted(self.solved) for atom in self.atoms(name)]
 
     def _held(self, fluent: str, timed: bool) -> Iterator[TickAtom]:
         schema = self.memory.schemas.get(fluent)
@@ -125,10 +125,10 @@ class TickReading:
             return
         code = 2 * self.now * self.tick
         predicate = fluent.removesuffix(at_ticks("")) if timed else fluent
-        for one in self.memory.fluents.intervals(fluent, {}):
-            if not one.codes[0] <= code <= one.codes[1]:
+        for interval in self.memory.fluents.intervals(fluent, {}):
+            if not interval.codes[0] <= code <= interval.codes[1]:
                 continue
-            args = one.args
+            args = interval.args
             if self.model is not None and predicate in self.solved:
                 *args_, model = args
                 args = tuple(args_)
@@ -136,11 +136,11 @@ class TickReading:
                     continue
             tick = self.now
             if timed:
-                *args_, at = args
+                *args_, instant = args
                 args = tuple(args_)
-                assert isinstance(at, int), "ticks are numbers"
-                tick = at
-            yield TickAtom(predicate, args, tick, one)
+                assert isinstance(instant, int), "ticks are numbers"
+                tick = instant
+            yield TickAtom(predicate, args, tick, interval)
 
     # --- literals ---
 
@@ -149,17 +149,17 @@ class TickReading:
         key are left to `_windows`."""
         every, window = self.atoms(literal.atom.predicate), literal.window
         if literal.modality == NOW:
-            return [each for each in every if each.tick == self.now], range(self.now, self.now + 1)
+            return [atom for atom in every if atom.tick == self.now], range(self.now, self.now + 1)
         if isinstance(window, TupleWindow):
             arrived = self.arrived if window.by is None else every
             last = arrived[-window.atoms :]
             since = last[0].tick if len(arrived) >= window.atoms else self.first
-            return [each for each in last if each.predicate == literal.atom.predicate], range(since, self.now + 1)
+            return [atom for atom in last if atom.predicate == literal.atom.predicate], range(since, self.now + 1)
         if not isinstance(window, TimeWindow):
             return every, range(self.first, self.now + 1)
         until = self.now // window.step * window.step
         ticks = range(max(self.first, until - window.ticks), until + 1)
-        return [each for each in every if each.tick in ticks], ticks
+        return [atom for atom in every if atom.tick in ticks], ticks
 
     def _windows(self, literal: LarsLiteral) -> Iterable[tuple[list[TickAtom], range]]:
         """Return the same as `_window`, for each key if the window has one."""
@@ -168,34 +168,34 @@ class TickReading:
             return [self._window(literal)]
         places = [literal.atom.arguments.index(Variable(name)) for name in window.by]
         groups: dict[tuple[Value, ...], list[TickAtom]] = {}
-        for each in self.atoms(literal.atom.predicate):
-            groups.setdefault(tuple(each.args[place] for place in places), []).append(each)
-        made = []
+        for atom in self.atoms(literal.atom.predicate):
+            groups.setdefault(tuple(atom.args[place] for place in places), []).append(atom)
+        windows = []
         for own in groups.values():
             last = own[-window.atoms :]
             since = last[0].tick if len(own) >= window.atoms else self.first
-            made.append((last, range(since, self.now + 1)))
-        return made
+            windows.append((last, range(since, self.now + 1)))
+        return windows
 
     def literal(self, literal: LarsLiteral, bound: BoundValues) -> list[tuple[BoundValues, tuple[TickAtom, ...]]]:
         """Return the values for which a literal is true, and the atoms that make it true. Its `not` is ignored."""
-        made: dict[tuple[object, ...], tuple[BoundValues, tuple[TickAtom, ...]]] = {}
+        solutions: dict[tuple[object, ...], tuple[BoundValues, tuple[TickAtom, ...]]] = {}
         if literal.modality == NOW:
             for rule in self.program.rules:
                 if rule.is_fact and rule.head is not None and rule.head.predicate == literal.atom.predicate:
-                    args = tuple(each.value for each in rule.head.arguments if isinstance(each, Constant))
+                    args = tuple(argument.value for argument in rule.head.arguments if isinstance(argument, Constant))
                     now = self._unified(literal, TickAtom(rule.head.predicate, args, self.now), bound)
                     if now is not None:
-                        made.setdefault(_values(now), (now, ()))
+                        solutions.setdefault(_values(now), (now, ()))
         for atoms, ticks in self._windows(literal):
             if literal.modality == EVERY:
-                self._at_every(literal, atoms, ticks, bound, made)
+                self._at_every(literal, atoms, ticks, bound, solutions)
                 continue
-            for each in reversed(atoms):
-                own = self._unified(literal, each, bound)
+            for atom in reversed(atoms):
+                own = self._unified(literal, atom, bound)
                 if own is not None:
-                    made.setdefault(_values(own), (own, (each,)))
-        return list(made.values())
+                    solutions.setdefault(_values(own), (own, (atom,)))
+        return list(solutions.values())
 
     def _at_every(
         self,
@@ -203,15 +203,15 @@ class TickReading:
         atoms: Sequence[TickAtom],
         ticks: range,
         bound: BoundValues,
-        made: dict[tuple[object, ...], tuple[BoundValues, tuple[TickAtom, ...]]],
+        solutions: dict[tuple[object, ...], tuple[BoundValues, tuple[TickAtom, ...]]],
     ) -> None:
         groups: dict[tuple[Value, ...], list[TickAtom]] = {}
-        for each in atoms:
-            groups.setdefault(each.args, []).append(each)
+        for atom in atoms:
+            groups.setdefault(atom.args, []).append(atom)
         for own in groups.values():
             values = self._unified(literal, own[0], bound)
-            if values is not None and ticks and {each.tick for each in own} >= set(ticks):
-                made.setdefault(_values(values), (values, tuple(sorted(own, key=lambda each: each.tick))))
+            if values is not None and ticks and {atom.tick for atom in own} >= set(ticks):
+                solutions.setdefault(_values(values), (values, tuple(sorted(own, key=lambda atom: atom.tick))))
 
     def _unified(self, literal: LarsLiteral, atom: TickAtom, bound: BoundValues) -> BoundValues | None:
         """Return the bindings with which a literal's atom equals this atom, or None."""
@@ -239,9 +239,13 @@ class TickReading:
     def _types(self, predicate: str) -> list[str]:
         for name in (predicate, at_ticks(predicate)):
             if name in self.memory.schemas:
-                return [each.type for each in self.memory.schemas[name].attributes]
+                return [attribute.type for attribute in self.memory.schemas[name].attributes]
         heads = [rule.head for rule in self.program.rules if rule.head is not None and rule.head.predicate == predicate]
-        return [each.type if isinstance(each, Constant) else "any" for each in heads[0].arguments] if heads else []
+        return (
+            [argument.type if isinstance(argument, Constant) else "any" for argument in heads[0].arguments]
+            if heads
+            else []
+        )
 
     # --- bodies ---
 
@@ -253,10 +257,10 @@ class TickReading:
             element = self._next(waiting, live[0].bound)
             waiting.remove(element)
             following: list[BodyReading] = []
-            for each in live:
-                found = self._element(element, each)
-                following += [one for one in found if one.failed is None]
-                done += [one for one in found if one.failed is not None]
+            for partial in live:
+                readings = self._element(element, partial)
+                following += [reading for reading in readings if reading.failed is None]
+                done += [reading for reading in readings if reading.failed is not None]
             live = following
             self.judge.check_limit()
         return [*live, *done]
@@ -265,16 +269,18 @@ class TickReading:
         """Return the literal to evaluate next: comparisons as soon as possible, solver-derived ones late, negated ones
         last."""
 
-        def rank(each: BodyLiteral) -> int:
-            if isinstance(each, Comparison):
-                return 0 if _ready(each, bound) else 5
-            if isinstance(each, LarsLiteral):
-                own = each.atom.predicate in self.solved
-                if each.negated:
+        def rank(literal: BodyLiteral) -> int:
+            if isinstance(literal, Comparison):
+                return 0 if _ready(literal, bound) else 5
+            if isinstance(literal, LarsLiteral):
+                own = literal.atom.predicate in self.solved
+                if literal.negated:
                     return 7 if own else 6
-                known = each.at is None or isinstance(each.at, Variable) or set(variables_of(each)) <= bound.keys()
+                known = (
+                    literal.at is None or isinstance(literal.at, Variable) or set(variables_of(literal)) <= bound.keys()
+                )
                 return 3 if own else 1 if known else 4
-            return 6 if each.negated else 2
+            return 6 if literal.negated else 2
 
         return min(waiting, key=rank)
 
@@ -283,15 +289,15 @@ class TickReading:
         if condition is not None:
             return self._judged(element, condition, so_far)
         assert isinstance(element, LarsLiteral), "the others are conditions"
-        found = self.literal(element, so_far.bound)
+        solutions = self.literal(element, so_far.bound)
         if element.negated:
-            if not found:
+            if not solutions:
                 return [replace(so_far, found=(*so_far.found, (element, ())))]
-            against = tuple(each for _, atoms in found for each in atoms)
+            against = tuple(atom for _, atoms in solutions for atom in atoms)
             return [replace(so_far, failed=element, against=against)]
-        if not found:
+        if not solutions:
             return [replace(so_far, failed=element)]
-        return [replace(so_far, bound=bound, found=(*so_far.found, (element, atoms))) for bound, atoms in found]
+        return [replace(so_far, bound=bound, found=(*so_far.found, (element, atoms))) for bound, atoms in solutions]
 
     def _condition(self, element: BodyLiteral) -> Condition | None:
         """Return the literal as a condition (comparison, graph pattern, static predicate), or None."""
@@ -303,32 +309,33 @@ class TickReading:
                 return Predicate(text, names, negated, element.span, element)
             case LarsLiteral(atom, modality, negated=negated):
                 name = atom.predicate
-                given = name in self.program.derived or name in self.events
-                if modality != NOW or given or name not in self.judge.relations:
+                own_predicate = name in self.program.derived or name in self.events
+                if modality != NOW or own_predicate or name not in self.judge.relations:
                     return None
                 return Predicate(name, atom.arguments, negated, element.span)
 
     def _judged(self, element: BodyLiteral, condition: Condition, so_far: BodyReading) -> list[BodyReading]:
-        made = []
+        readings = []
         end = {"end()": ((self.now + 1) * self.tick - 1, "time")}
         for case in self.judge.judge([condition], [{**so_far.bound, **end}]):
-            told = tuple(self.judge.detailed(each, case.bound) for each in case.judged)
+            told = tuple(self.judge.detailed(judgement, case.bound) for judgement in case.judged)
             bound = {name: value for name, value in case.bound.items() if name != "end()"}
             if case.failed:
-                made.append(replace(so_far, failed=element, lacking=told))
+                readings.append(replace(so_far, failed=element, lacking=told))
             else:
-                made.append(replace(so_far, bound=bound, judged=(*so_far.judged, *told)))
-        return made
+                readings.append(replace(so_far, bound=bound, judged=(*so_far.judged, *told)))
+        return readings
 
 
-def _ready(each: Comparison, bound: BoundValues) -> bool:
+def _ready(comparison: Comparison, bound: BoundValues) -> bool:
     """Return True if the comparison can be decided, or binds its one unknown variable."""
-    missing = {name for name in variables_of(each) if name not in bound}
+    missing = {name for name in variables_of(comparison) if name not in bound}
     if not missing:
         return True
-    sides = ((each.left, each.right), (each.right, each.left))
-    return each.operator == "=" and any(
-        isinstance(one, Variable) and missing == {one.name} and one.name not in _names(other) for one, other in sides
+    sides = ((comparison.left, comparison.right), (comparison.right, comparison.left))
+    return comparison.operator == "=" and any(
+        isinstance(side, Variable) and missing == {side.name} and side.name not in _names(other)
+        for side, other in sides
     )
 
 

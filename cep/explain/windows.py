@@ -28,15 +28,21 @@ Each window is given by its members, its start (None: the start of the first mem
 
 
 def windowed(
-    found: Sequence[Attempt], by: Sequence[str], members_at: Members, results: Sequence[AggregateResult], judge: Judge
+    attempts: Sequence[Attempt],
+    by: Sequence[str],
+    members_at: Members,
+    results: Sequence[AggregateResult],
+    judge: Judge,
 ) -> list[Attempt]:
     """Return an attempt for each group and each time at which its window has a result. Its parts are all in the
     window."""
     names = list(dict.fromkeys(by))
     groups: dict[tuple[TypedValue, ...], list[Attempt]] = {}
-    for attempt in sorted(found, key=lambda one: (one.end, one.start, [each.order for each in one.parts[::-1]])):
+    for attempt in sorted(
+        attempts, key=lambda candidate: (candidate.end, candidate.start, [part.order for part in candidate.parts[::-1]])
+    ):
         groups.setdefault(tuple(attempt.bound[name] for name in names), []).append(attempt)
-    made: list[Attempt] = []
+    windows: list[Attempt] = []
     for key, members in groups.items():
         for which, since, now in members_at([member.end for member in members]):
             inside = members[which]
@@ -45,8 +51,8 @@ def windowed(
             for result in results:
                 bound[result.variable] = result_of(result, inside, judge)
             parts = tuple(dict.fromkeys(part for member in inside for part in member.parts))
-            made.append(replace(inside[-1], bound=bound, start=start, end=now, parts=parts, judged=(), held=1))
-    return made
+            windows.append(replace(inside[-1], bound=bound, start=start, end=now, parts=parts, judged=(), held=1))
+    return windows
 
 
 def result_of(result: AggregateResult, inside: Sequence[Any], judge: Judge) -> TypedValue:
@@ -54,28 +60,28 @@ def result_of(result: AggregateResult, inside: Sequence[Any], judge: Judge) -> T
         return len(inside), "int"
     taken = [judge.value(result.argument, member.bound) for member in inside]
     type = taken[0][1]
-    there: list[Value] = [value for value, _ in taken if value is not None]
-    numbers = [value for value in there if isinstance(value, int | float)]
+    present: list[Value] = [value for value, _ in taken if value is not None]
+    numbers = [value for value in present if isinstance(value, int | float)]
     match result.function:
         case "count":
-            return (len(set(there)) if result.distinct else len(there)), "int"
+            return (len(set(present)) if result.distinct else len(present)), "int"
         case "sum":
             return (sum(numbers) if numbers else None), type
         case "avg":
             return (sum(numbers) / len(numbers) if numbers else None), "float"
         case "min":
-            return min(there, key=_rank, default=None), type
+            return min(present, key=_rank, default=None), type
         case "max":
-            return max(there, key=_rank, default=None), type
+            return max(present, key=_rank, default=None), type
         case "stddev":
             return (statistics.stdev(map(float, numbers)) if len(numbers) > 1 else None), "float"
         case "first":
-            return (there[0] if there else None), type
+            return (present[0] if present else None), type
         case "last":
-            return (there[-1] if there else None), type
+            return (present[-1] if present else None), type
         case "mode":
-            most = Counter(there)
-            often = [value for value in there if most[value] == max(most.values())]
+            most = Counter(present)
+            often = [value for value in present if most[value] == max(most.values())]
             return min(often, key=_rank, default=None), type
         case "median":
             return (statistics.median(map(float, numbers)) if numbers else None), "float"

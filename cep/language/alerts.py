@@ -64,12 +64,12 @@ class Alerting:
 
 def alert_variables(statement: AlertStatement) -> list[str]:
     """Return the variables of the conditions, templates, labels, key and place, with repetitions."""
-    found = [name for condition in statement.conditions for name in condition_variables(condition)]
+    names = [name for condition in statement.conditions for name in condition_variables(condition)]
     for template in (statement.title, statement.text, statement.instruction, statement.runbook):
-        found += [] if template is None else [name for name in _PIECE.findall(str(template.value)) if name]
-    places = [each for each in (*statement.at, statement.radius, statement.area) if each is not None]
-    found += [value.name for _, value in statement.labels if isinstance(value, Variable)]
-    return found + [each.name for each in statement.keys] + [n for each in places for n in expression_variables(each)]
+        names += [] if template is None else [name for name in _PIECE.findall(str(template.value)) if name]
+    places = [place for place in (*statement.at, statement.radius, statement.area) if place is not None]
+    names += [value.name for _, value in statement.labels if isinstance(value, Variable)]
+    return names + [key.name for key in statement.keys] + [n for place in places for n in expression_variables(place)]
 
 
 def alerting(
@@ -79,7 +79,7 @@ def alerting(
 
     The head of the rule has the event's arguments, then the other variables that the alert uses, then the place.
     """
-    made, errors = _alerting(statement, atom, conditions, event, source, False)
+    lowered, errors = _alerting(statement, atom, conditions, event, source, False)
     if statement.duration is None:
         hint = "add `FOR 3 h`: the alert ends that long after its last occurrence"
         errors.append(
@@ -90,7 +90,7 @@ def alerting(
         errors.append(
             CepError("only alerts on fluents can have `KEEP`", source, statement.clauses["KEEP"], hint, "syntax")
         )
-    return made, errors
+    return lowered, errors
 
 
 def _alerting(
@@ -105,13 +105,13 @@ def _alerting(
     key."""
     own, head = _named(atom, event)
     atom = replace(atom, arguments=(*head, *atom.arguments[len(head) :]))
-    bound = {each.name: name for name, each in zip(own, head) if isinstance(each, Variable)}
-    given = [name for condition in conditions for name in condition_variables(condition) if _binds(condition)]
-    reader = _AlertReader(statement, {**{name: name for name in given}, **bound}, source)
+    bound = {argument.name: name for name, argument in zip(own, head) if isinstance(argument, Variable)}
+    bound_names = [name for condition in conditions for name in condition_variables(condition) if _binds(condition)]
+    reader = _AlertReader(statement, {**{name: name for name in bound_names}, **bound}, source)
     texts = statement.title, statement.text, statement.instruction, statement.runbook
     title, text, instruction, runbook = map(reader.template, texts)
-    keys = [reader.column(each, "the key") for each in statement.keys]
-    key = [each.name for each in statement.keys] or (list(bound) if whole else [])
+    keys = [reader.column(key, "the key") for key in statement.keys]
+    key = [key.name for key in statement.keys] or (list(bound) if whole else [])
     labels = tuple((name, reader.label(name, value, key)) for name, value in statement.labels)
     reader.check_runbook(runbook)
     reader.check_escalations()
@@ -168,8 +168,8 @@ def on_fluent(
 
     Without KEYED BY, all arguments are the key, because each tuple of a fluent begins and ends independently.
     """
-    made, errors = _alerting(statement, atom, conditions, fluent, source, True)
-    alert = made.alert
+    lowered, errors = _alerting(statement, atom, conditions, fluent, source, True)
+    alert = lowered.alert
     for variable, column in zip(statement.keys, alert.keys):
         if column not in alert.arguments:
             hint = f"use an argument of the fluent, `ON {fluent.name}(..)`"
@@ -181,7 +181,7 @@ def on_fluent(
     rule = Rule(table, tuple(head), over, None, statement.span, statement.event.span)
     ends = Schema(table, tuple(Attribute(name, "unknown", True) for name in own), False, False)
     alert = replace(alert, keys=alert.keys or alert.arguments, ends=table)
-    return replace(made, alert=alert, rules=(*made.rules, rule), ends=ends), errors
+    return replace(lowered, alert=alert, rules=(*lowered.rules, rule), ends=ends), errors
 
 
 def watching(statement: AlertStatement) -> AlertStatement:
@@ -189,7 +189,7 @@ def watching(statement: AlertStatement) -> AlertStatement:
     fluent = statement.inhibitor
     assert fluent is not None, "something inhibits it"
     values = (*fluent.arguments, *(() if fluent.value is None else (fluent.value,)))
-    keys = {each.name: each for each in values if isinstance(each, Variable) and each.name != "_"}
+    keys = {value.name: value for value in values if isinstance(value, Variable) and value.name != "_"}
     title = Constant("", "string", fluent.span)
     return AlertStatement(
         f"{statement.name} inhibited", fluent, (), None, None, None, None, title, None, None, None,
@@ -230,17 +230,17 @@ def inhibited(
         if len(names) < len(by.alert.keys):
             names = {column: column for column in by.alert.keys}
         form = f"`{pattern.name}({', '.join(f'{name}: {name.upper()}' for name in names)})`"
-        given = pattern.names if pattern.names is not None else tuple(names)[: len(pattern.arguments)]
+        argument_names = pattern.names if pattern.names is not None else tuple(names)[: len(pattern.arguments)]
         if pattern.names is None and len(pattern.arguments) not in (0, len(names)):
             message = (
                 f"the alert `{pattern.name}` has {len(names)} in its key, but here it has {len(pattern.arguments)}"
             )
             error(message, pattern.span, f"{form}; `{pattern.name}` alone means any key")
-        for name in given:
+        for name in argument_names:
             if name not in names:
                 hint = f"{form}; `{pattern.name}` alone means any key"
                 error(f"`{name}` is not in the key of the alert `{pattern.name}`", pattern.span, hint)
-        columns, values = tuple(names.get(name, "") for name in given), pattern.arguments
+        columns, values = tuple(names.get(name, "") for name in argument_names), pattern.arguments
     equal: list[tuple[str, str]] = []
     constants: list[tuple[str, str | int | float | bool]] = []
     for column, value in zip(columns, values):
@@ -268,15 +268,15 @@ def _named(atom: Atom, event: Schema) -> tuple[list[str], list[Variable | Consta
     """Return the event's columns, and the atom's arguments with a variable in place of each `_`."""
     own = [attribute.name for attribute in event.attributes]
     return own, [
-        Variable(f"{name}'", each.span) if isinstance(each, Variable) and each.name == "_" else each
-        for name, each in zip(own, atom.arguments)
+        Variable(f"{name}'", argument.span) if isinstance(argument, Variable) and argument.name == "_" else argument
+        for name, argument in zip(own, atom.arguments)
     ]
 
 
 def _binds(condition: Condition) -> bool:
     """Return True if a condition may bind its variables. The checks of the rule decide if it really does."""
     if isinstance(condition, Disjunction):
-        return all(any(_binds(each) for each in inside) for inside in condition.alternatives)
+        return all(any(_binds(inner) for inner in inside) for inside in condition.alternatives)
     return condition.operator == "=" if isinstance(condition, Comparison) else not condition.negated
 
 
@@ -308,10 +308,10 @@ class _AlertReader:
             return ()
         text = str(constant.value)
         pieces: list[str | tuple[str]] = []
-        at = 0
+        position = 0
         for match in _PIECE.finditer(text):
-            pieces.append(text[at : match.start()])
-            at = match.end()
+            pieces.append(text[position : match.start()])
+            position = match.end()
             name = match[1]
             if match[0] in ("{{", "}}"):
                 pieces.append(match[0][0])
@@ -319,7 +319,7 @@ class _AlertReader:
                 pieces.append((self.column(Variable(name, self.span(constant, match.span())), "the text"),))
             else:
                 self.error(*self.ill(match[0], constant, match.span()))
-        pieces.append(text[at:])
+        pieces.append(text[position:])
         return tuple(piece for piece in pieces if piece)
 
     def label(self, name: str, value: Constant | Variable, key: Sequence[str]) -> Template:
@@ -349,7 +349,7 @@ class _AlertReader:
         word, time = self.statement.severity or SEVERITY, 0
         for severity, ticks, span in self.statement.escalations:
             if SEVERITIES.index(severity) >= SEVERITIES.index(word):
-                hint = f"the severities are, from high to low, {', '.join(f'`{each}`' for each in SEVERITIES)}"
+                hint = f"the severities are, from high to low, {', '.join(f'`{severity}`' for severity in SEVERITIES)}"
                 self.error(
                     f'an alert must escalate to a higher severity than "{word}", but this is "{severity}"', span, hint
                 )
@@ -383,5 +383,5 @@ class _AlertReader:
 
 
 def _close(name: str, known: Collection[str], event: str) -> str:
-    written = sorted(each for each in known if "'" not in each)
+    written = sorted(name for name in known if "'" not in name)
     return did_you_mean(name, written) or f"name it in the event, `ON {event}(...)`, or bind it: `WHERE {name} = ...`"

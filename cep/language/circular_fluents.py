@@ -19,17 +19,17 @@ def refuse_circular(fluents: Fluents, rules: Sequence[Rule]) -> None:
     for rule in rules:
         needs.setdefault(rule.event, []).extend(events(rule.body))
     cycle: dict[str, int] = {}
-    for number, found in enumerate(components(list(needs), lambda event: needs.get(str(event), []))):
-        cycle |= dict.fromkeys(map(str, found), number)
+    for number, component in enumerate(components(list(needs), lambda event: needs.get(str(event), []))):
+        cycle |= dict.fromkeys(map(str, component), number)
     for rule in rules:
-        for each in patterns(rule.body) if rule.event not in fluents.declared else ():
-            if not isinstance(each, Atom) or each.arguments[-1:] == () or each.event == rule.event:
+        for pattern in patterns(rule.body) if rule.event not in fluents.declared else ():
+            if not isinstance(pattern, Atom) or pattern.arguments[-1:] == () or pattern.event == rule.event:
                 continue
-            schema, last = fluents.schemas.get(each.event), each.arguments[-1]
+            schema, last = fluents.schemas.get(pattern.event), pattern.arguments[-1]
             fluent = None if schema is None else schema.fluent
             if fluent is None or fluent.part != EDGES or not isinstance(last, Constant):
                 continue
-            if cycle.get(each.event) == cycle.get(rule.event):
+            if cycle.get(pattern.event) == cycle.get(rule.event):
                 message = f"the beginnings and ends of `{fluent.name}` depend on themselves"
                 hint = f"ask in a WHERE whether it holds instead: `.. WHERE {fluent.name}(..)`"
-                fluents.error(message, each.span, hint, "recursion")
+                fluents.error(message, pattern.span, hint, "recursion")

@@ -13,20 +13,20 @@ def joined(texts: Iterable[tuple[str, str]]) -> tuple[str, str, Files]:
     Return the text, a name for messages, and the name and first line of each file. A single file keeps its text and
     name.
     """
-    given = list(texts)
-    assert given, "a program has a text"
-    if len(given) == 1:
-        name, text = given[0]
+    parts = list(texts)
+    assert parts, "a program has a text"
+    if len(parts) == 1:
+        name, text = parts[0]
         return text, name, ()
-    made: list[str] = []
+    pieces: list[str] = []
     files: list[tuple[str, int]] = []
     lines = 0
-    for name, text in given:
+    for name, text in parts:
         files.append((name, lines + 1))
         text = text if not text or text.splitlines(keepends=True)[-1] != text.splitlines()[-1] else f"{text}\n"
-        made.append(text or "\n")
-        lines += len(made[-1].splitlines())
-    return "".join(made), ", ".join(name for name, _ in given), tuple(files)
+        pieces.append(text or "\n")
+        lines += len(pieces[-1].splitlines())
+    return "".join(pieces), ", ".join(name for name, _ in parts), tuple(files)
 
 
 def apart(source: Source) -> Iterator[tuple[str, Source]]:
@@ -40,9 +40,9 @@ def apart(source: Source) -> Iterator[tuple[str, Source]]:
 
 def blended(sources: Iterable[Source]) -> Source:
     """Merge sources that use different lines of the same text."""
-    given = list(sources)
+    parts = list(sources)
     lines: list[str] = []
-    for each in given:
-        own = each.text.splitlines(keepends=True)
+    for part in parts:
+        own = part.text.splitlines(keepends=True)
         lines += own[len(lines) :]
-    return Source("".join(lines), given[0].name, given[0].files)
+    return Source("".join(lines), parts[0].name, parts[0].files)

@@ -101,44 +101,49 @@ class Fluents:
         self.initial: set[str] = set()
         self.late: Late | None = None
         statements = program.statements
-        own = any(isinstance(each, FactDeclaration | StaticRule) and each.name == WORD for each in statements)
+        own = any(
+            isinstance(statement, FactDeclaration | StaticRule) and statement.name == WORD for statement in statements
+        )
         self.held = HeldConditions(self, own)
-        self.derived = {each.name for each in statements if isinstance(each, ast.EventRule)}
-        self.defined = {each.name for each in statements if isinstance(each, ast.WhileRule)}
-        with_rules = {each.name for each in statements if isinstance(each, ast.FluentRule | ast.WhileRule)}
+        self.derived = {statement.name for statement in statements if isinstance(statement, ast.EventRule)}
+        self.defined = {statement.name for statement in statements if isinstance(statement, ast.WhileRule)}
+        with_rules = {
+            statement.name for statement in statements if isinstance(statement, ast.FluentRule | ast.WhileRule)
+        }
         self.incoming = {
-            each.name
-            for each in statements
-            if isinstance(each, ast.FluentDeclaration) and (each.name not in with_rules or is_recorded(each))
+            statement.name
+            for statement in statements
+            if isinstance(statement, ast.FluentDeclaration)
+            and (statement.name not in with_rules or is_recorded(statement))
         } - self.defined
         for statement in statements:
             if isinstance(statement, ast.FluentDeclaration):
                 self.declare(statement, schema_of)
-        for each in statements:
-            if isinstance(each, ast.EventRule | ast.EventDeclaration) and each.name in self.declared:
-                span = each.head_span if isinstance(each, ast.EventRule) else each.span
-                self.error(f"`{each.name}` is a fluent, not an event", span, f"`initiate {each.name}(..) <- ..`")
-                self.flawed.add(id(each))
-            elif isinstance(each, ast.WhileRule):
-                self.check(each, each.head_span)
-            elif isinstance(each, ast.FluentRule | ast.DeadlineStatement) and each.name in self.defined:
-                span = each.head_span if isinstance(each, ast.FluentRule) else each.span
+        for clause in statements:
+            if isinstance(clause, ast.EventRule | ast.EventDeclaration) and clause.name in self.declared:
+                span = clause.head_span if isinstance(clause, ast.EventRule) else clause.span
+                self.error(f"`{clause.name}` is a fluent, not an event", span, f"`initiate {clause.name}(..) <- ..`")
+                self.flawed.add(id(clause))
+            elif isinstance(clause, ast.WhileRule):
+                self.check(clause, clause.head_span)
+            elif isinstance(clause, ast.FluentRule | ast.DeadlineStatement) and clause.name in self.defined:
+                span = clause.head_span if isinstance(clause, ast.FluentRule) else clause.span
                 self.error(
-                    f"`{each.name}` is defined by WHILE, so events cannot begin or end it",
+                    f"`{clause.name}` is defined by WHILE, so events cannot begin or end it",
                     span,
                     "use two fluents, and a third that holds while either does: `f(X) WHILE g(X) OR h(X).`",
                 )
-                self.flawed.add(id(each))
-            elif isinstance(each, ast.FluentRule):
-                self.check(each, each.head_span)
-                if each.name in self.incoming:
-                    message = f"`{each.name}` is read from records, so events cannot begin or end it"
-                    self.error(message, each.head_span, "declare another fluent, without `START .. END ..`")
-                    self.flawed.add(id(each))
-                if each.verb == "initially":
-                    self.initial.add(each.name)
-            elif isinstance(each, ast.DeadlineStatement) and self.check(each, each.span):
-                self.deadline(each)
+                self.flawed.add(id(clause))
+            elif isinstance(clause, ast.FluentRule):
+                self.check(clause, clause.head_span)
+                if clause.name in self.incoming:
+                    message = f"`{clause.name}` is read from records, so events cannot begin or end it"
+                    self.error(message, clause.head_span, "declare another fluent, without `START .. END ..`")
+                    self.flawed.add(id(clause))
+                if clause.verb == "initially":
+                    self.initial.add(clause.name)
+            elif isinstance(clause, ast.DeadlineStatement) and self.check(clause, clause.span):
+                self.deadline(clause)
 
     def error(self, message: str, span: Span, hint: str | None = None, code: str = "fluent") -> None:
         self.errors.append(CepError(message, self.source, span, hint, code))
@@ -152,15 +157,19 @@ class Fluents:
             return
         self.declared[name] = statement
         columns: dict[str, ast.AttributeTree] = {}
-        for each in (*statement.attributes, *([statement.value] if statement.value else [])):
-            if each.name in RESERVED:
+        for attribute in (*statement.attributes, *([statement.value] if statement.value else [])):
+            if attribute.name in RESERVED:
                 self.error(
-                    f"`{each.name}` cannot be the name of an attribute: intervals use it", each.span, f"`{each.name}_`"
+                    f"`{attribute.name}` cannot be the name of an attribute: intervals use it",
+                    attribute.span,
+                    f"`{attribute.name}_`",
                 )
-            elif each.name in columns:
-                self.error(f"`{each.name}` is declared twice", each.span, "each attribute has its own name")
-            columns[each.name] = each
-        attributes = tuple(Attribute(each.name, each.type, each.optional, iri=each.iri) for each in columns.values())
+            elif attribute.name in columns:
+                self.error(f"`{attribute.name}` is declared twice", attribute.span, "each attribute has its own name")
+            columns[attribute.name] = attribute
+        attributes = tuple(
+            Attribute(column.name, column.type, column.optional, iri=column.iri) for column in columns.values()
+        )
         iri = None if statement.records is None else statement.records.iri
         if name in self.incoming and statement.records is not None:
             coming = schema_of(statement.records)
@@ -174,12 +183,12 @@ class Fluents:
             (edges(name), EDGES, (kind,)),
         ):
             of = FluentTable(part, name, valued, defined)
-            known = all(each.type != UNKNOWN for each in attributes)  # otherwise the plan infers the types
+            known = all(attribute.type != UNKNOWN for attribute in attributes)  # otherwise the plan infers the types
             self.schemas[table] = Schema(table, (*attributes, *more), known, False, iri=iri, fluent=of)
 
     def written(self, name: str) -> str:
         declaration = self.declared[name]
-        inner = ", ".join(f"{each.name}: {each.type}" for each in declaration.attributes)
+        inner = ", ".join(f"{attribute.name}: {attribute.type}" for attribute in declaration.attributes)
         value = f" = {declaration.value.name}: {declaration.value.type}" if declaration.value else ""
         return f"`{name}({inner}){value}`"
 
@@ -215,7 +224,9 @@ class Fluents:
 
     def deadline(self, statement: ast.DeadlineStatement) -> None:
         """Check a deadline and store it."""
-        names = [each.name for each in statement.arguments if isinstance(each, Variable) and each.name != "_"]
+        names = [
+            argument.name for argument in statement.arguments if isinstance(argument, Variable) and argument.name != "_"
+        ]
         if len(names) != len(statement.arguments) or len(set(names)) != len(names):
             message = "a deadline applies to all arguments of its fluent: use a different variable for each"
             self.error(message, statement.span, f"e.g. `{statement.name}(X) ENDS AFTER ..`")
@@ -231,7 +242,7 @@ class Fluents:
             self.error("the time of a deadline must be longer than 0", statement.span, "use a longer time")
             return
         mine = self.deadlines.setdefault(statement.name, [])
-        if any(value is None or each.value is None or each.value == value for each in mine):
+        if any(value is None or deadline.value is None or deadline.value == value for deadline in mine):
             self.error(
                 f"`{statement.name}` has a deadline for this value already",
                 statement.span,
@@ -277,23 +288,23 @@ class Fluents:
 
     def inertia(self) -> list[Rule]:
         """Return the rules that turn transitions into beginnings and ends, and those into maximal intervals."""
-        made = []
+        rules = []
         for name, statement in self.declared.items():
             if name in self.incoming:
-                made += rules_of_records(name, self.schemas[name], statement.final, statement.span)
+                rules += rules_of_records(name, self.schemas[name], statement.final, statement.span)
                 continue
             valued = statement.value is not None
             if name in self.defined:
                 continue
-            names = tuple(f"{each.name}'" for each in self.schemas[transitions(name)].attributes)
+            names = tuple(f"{attribute.name}'" for attribute in self.schemas[transitions(name)].attributes)
             span = statement.span
             body = InertiaPattern(transitions(name), names, valued, tuple(self.deadlines.get(name, ())), None, span)
             every = tuple(map(Variable, names))
-            made.append(Rule(edges(name), every, body, None, span, span))
+            rules.append(Rule(edges(name), every, body, None, span, span))
             for kind in (WHOLE, HELD) if name in self.initial else (WHOLE,):
                 atom = Atom(edges(name), (*every[:-1], Constant(kind, "int")), None, span)
-                made.append(Rule(name, every[:-1], atom, None, span, span))
-        return made
+                rules.append(Rule(name, every[:-1], atom, None, span, span))
+        return rules
 
     # --- patterns and conditions ---
 
@@ -328,11 +339,11 @@ class Fluents:
         """Report a fluent in a place where it cannot be tested, such as inside an expression."""
         if self.held.refuse(condition):
             return
-        for each in each_condition([condition]):
-            asked = [each.name] if isinstance(each, Predicate) else []
-            sides = each.arguments if isinstance(each, Predicate) else (each.left, each.right)
-            found = [*asked, *(name for side in sides for name in _calls(side))]
-            for name in found:
+        for nested in each_condition([condition]):
+            asked = [nested.name] if isinstance(nested, Predicate) else []
+            sides = nested.arguments if isinstance(nested, Predicate) else (nested.left, nested.right)
+            names = [*asked, *(name for side in sides for name in _calls(side))]
+            for name in names:
                 if name in self.declared:
                     value = self.declared[name].value
                     form = f"`{name}(..) = X`, and a condition on X beside it" if value else f"`{name}(..)`"
@@ -349,24 +360,26 @@ class Fluents:
     ) -> Pattern | None:
         """Lower `pattern WHERE conditions`, where some conditions test fluents. Return None after a mistake."""
         before = len(self.errors)
-        held = [one for each in conditions if (one := self.held.of(each)) is not None]
-        conditions = [each for each in conditions if not self.held.is_one(each)]
+        held = [asked_at for condition in conditions if (asked_at := self.held.of(condition)) is not None]
+        conditions = [condition for condition in conditions if not self.held.is_one(condition)]
         asked = [(condition, self.of(condition)) for condition in conditions]
         if len(self.errors) > before:
             return None
-        absent = [(found, condition) for condition, found in asked if found is not None and found[2]]
-        rest = tuple(condition for condition, found in asked if found is None)
-        for condition, found in asked:
-            if found is not None and not found[2]:
-                pattern = self.holds(pattern, found, condition.span)
+        absent = [(fluent, condition) for condition, fluent in asked if fluent is not None and fluent[2]]
+        rest = tuple(condition for condition, fluent in asked if fluent is None)
+        for condition, fluent in asked:
+            if fluent is not None and not fluent[2]:
+                pattern = self.holds(pattern, fluent, condition.span)
         every = rest
-        pattern, rest = self.held.before(pattern, [each for each in held if not each.fluent[2]], rest, within, span)
+        pattern, rest = self.held.before(
+            pattern, [question for question in held if not question.fluent[2]], rest, within, span
+        )
         if rest:
             pattern = SelectPattern(pattern, rest, within, span)
-        for found, condition in absent:
-            pattern = self.holds(pattern, found, condition.span)
-        for each in held:
-            pattern = self.held.at(pattern, each, every, within) if each.fluent[2] else pattern
+        for fluent, condition in absent:
+            pattern = self.holds(pattern, fluent, condition.span)
+        for question in held:
+            pattern = self.held.at(pattern, question, every, within) if question.fluent[2] else pattern
         return pattern if len(self.errors) == before else None
 
     def holds(self, pattern: Pattern, asked: tuple[str, tuple[Expression, ...], bool], span: Span) -> Pattern:

@@ -51,9 +51,9 @@ class FormulaLowering:
         else:
             return formula.lowered(self, keep, outside)
         # This part is an input of a recursion, which uses its intervals when they are complete.
-        made = formula.lowered(self, keep, outside)
+        pattern = formula.lowered(self, keep, outside)
         self.cycle, self.now = before
-        return self.narrowed(made, variables(made), late, formula.span)
+        return self.narrowed(pattern, variables(pattern), late, formula.span)
 
     @property
     def waits(self) -> bool:
@@ -105,10 +105,10 @@ class FormulaLowering:
     def conditions(self, conditions: Sequence[Condition]) -> tuple[Condition, ...]:
         """Lower the conditions of a WHERE, and report fluents among them."""
         uses = dict.fromkeys(asked(conditions), 2)
-        made = tuple(self.known.condition(each, uses) for each in conditions)
-        for each in made:
-            self.fluents.elsewhere(each)
-        return made
+        lowered = tuple(self.known.condition(condition, uses) for condition in conditions)
+        for condition in lowered:
+            self.fluents.elsewhere(condition)
+        return lowered
 
     def ask_knowledge(self, conditions: Sequence[Condition]) -> bool:
         """Return True if lowered conditions query the background knowledge."""
@@ -117,4 +117,4 @@ class FormulaLowering:
 
 def _asks(parts: Iterable[Formula], names: Names) -> bool:
     """Return True if some of these formulas are atoms with one of these names."""
-    return any(each.name in names for each in parts if isinstance(each, FormulaAtom))
+    return any(part.name in names for part in parts if isinstance(part, FormulaAtom))

@@ -47,8 +47,8 @@ class Formulas:
         for statement in program.statements:
             if isinstance(statement, ast.WhileRule) and statement.name in fluents.declared:
                 self.rules.setdefault(statement.name, []).append(statement)
-        self.numbers = {id(each): n for rules in self.rules.values() for n, each in enumerate(rules)}
-        self.made = {each.name for each in program.statements if isinstance(each, ast.EventRule)}
+        self.numbers = {id(rule): n for rules in self.rules.values() for n, rule in enumerate(rules)}
+        self.made = {statement.name for statement in program.statements if isinstance(statement, ast.EventRule)}
         self.fresh = 0
         self.whole_of: dict[str, None] = {}
         self.lateness = fluents.late = Lateness(self.rules, fluents.declared, fluents.error, program.answered)
@@ -74,7 +74,12 @@ class Formulas:
 
         def needs(name: object) -> list[str]:
             rules = self.rules.get(str(name), [])
-            return [each.name for rule in rules for each in formula_atoms(rule.formula) if each.name in self.rules]
+            return [
+                formula_atom.name
+                for rule in rules
+                for formula_atom in formula_atoms(rule.formula)
+                if formula_atom.name in self.rules
+            ]
 
         for component in components(list(self.rules), needs):
             if len(component) == 1 and str(component[0]) not in needs(component[0]):
@@ -83,9 +88,9 @@ class Formulas:
             cycle = frozenset(names)
             before = len(self.fluents.errors)
             rules = [rule for name in names for rule in self.rules[name]]
-            ahead = [found for rule in rules for found in self.looks_ahead(rule, cycle)]
-            asked = [each for rule in rules for each in formulas(rule.formula)]
-            whole = [found for each in asked for found in each.asks_whole() if _names(found[0]) & cycle]
+            ahead = [reach for rule in rules for reach in self.looks_ahead(rule, cycle)]
+            asked = [formula for rule in rules for formula in formulas(rule.formula)]
+            whole = [part for formula in asked for part in formula.asks_whole() if _names(part[0]) & cycle]
             if ahead and not self.one_way(rules, cycle, ahead[0], whole):
                 pass
             elif whole:
@@ -108,8 +113,8 @@ class Formulas:
 
         def now(name: object) -> list[str]:
             rules = [_shifted(whole(rule), cycle) for rule in self.rules[str(name)]]
-            asked = {n for rule in rules for each in asked_now(rule) for n in _names(each, True)}
-            return [each for each in names if each in asked]
+            asked = {n for rule in rules for formula in asked_now(rule) for n in _names(formula, True)}
+            return [name for name in names if name in asked]
 
         for component in components(names, now):
             if len(component) == 1 and component[0] not in now(component[0]):
@@ -117,8 +122,8 @@ class Formulas:
             inside = frozenset(map(str, component))
             self.now |= dict.fromkeys(inside, inside)
             for rule in (rule for name in map(str, component) for rule in self.rules[name]):
-                for each in asked_now(_shifted(whole(rule), cycle)):
-                    for part, word, span in each.asks_whole():
+                for formula in asked_now(_shifted(whole(rule), cycle)):
+                    for part, word, span in formula.asks_whole():
                         if _names(part, True) & inside:
                             known = next(name for name in names if name in _names(part, True) & inside)
                             self.error(
@@ -139,10 +144,10 @@ class Formulas:
             return
         for word, _ in ahead_of_heads(box.operator for box in rule.boxes):
             yield f"{word} in the head", rule.head_span
-        for each in filter(through, formulas(rule.formula)):
-            if (operator := each.ahead()) is not None:
-                yield operator, each.span
-            for message, span, hint in each.against_recursion(through):
+        for part in filter(through, formulas(rule.formula)):
+            if (operator := part.ahead()) is not None:
+                yield operator, part.span
+            for message, span, hint in part.against_recursion(through):
                 self.error(f"`{rule.name}` is defined by itself, and {message} on the way", span, hint, "recursion")
 
     def one_way(
@@ -166,8 +171,8 @@ class Formulas:
                 "recursion",
             )
         for rule in rules:
-            parts = [each for each in formulas(whole(rule)) if _names(each) & cycle]
-            if any(each.back() is not None for each in parts):
+            parts = [formula for formula in formulas(whole(rule)) if _names(formula) & cycle]
+            if any(part.back() is not None for part in parts):
                 self.error(
                     f"`{name}` is defined by itself, by what was before and, through {word}, by what comes after",
                     span,
@@ -188,17 +193,17 @@ class Formulas:
         before = len(self.fluents.errors)
         heads: tuple[Expression, ...] = (*statement.arguments, *([] if statement.value is None else [statement.value]))
         wanted: dict[str, None] = {}
-        for each in heads:
-            if isinstance(each, Call):
+        for head in heads:
+            if isinstance(head, Call):
                 self.error(
                     "a head can contain only variables and constants",
-                    each.span,
+                    head.span,
                     "use a variable here, and `WHERE X = ..`",
                 )
-            elif isinstance(each, Variable):
-                if each.name == "_":
-                    self.error("`_` has no value in a head", each.span, "use a variable of the formula, or a constant")
-                wanted[each.name] = None
+            elif isinstance(head, Variable):
+                if head.name == "_":
+                    self.error("`_` has no value in a head", head.span, "use a variable of the formula, or a constant")
+                wanted[head.name] = None
         formula = self.resolved(statement.formula)
         if len(self.fluents.errors) > before or formula is None:
             return None
@@ -206,14 +211,14 @@ class Formulas:
         formula = formula.spread()
         known = formula.bound()
         formula = whole(replace(statement, formula=formula))
-        cycle, now = (each.get(statement.name, frozenset()) for each in (self.cycles, self.now))
+        cycle, now = (mapping.get(statement.name, frozenset()) for mapping in (self.cycles, self.now))
         if lagging := statement.name in self.lagging:
             formula = _shifted(formula, cycle)
         body = self.lowering.of_rule(formula, keep, cycle, now, self.lateness.late(statement.name), lagging)
         if len(self.fluents.errors) == before:
-            for each in heads:
-                if isinstance(each, Variable) and each.name not in known:
-                    self.unbound(each, formula)
+            for head in heads:
+                if isinstance(head, Variable) and head.name not in known:
+                    self.unbound(head, formula)
         if len(self.fluents.errors) > before:
             return None
         late = self.lateness.late(statement.name)
@@ -231,19 +236,19 @@ class Formulas:
     def extents(self) -> list[Rule]:
         """Return the rules that turn the changes of each fluent into beginnings and ends, and those into maximal
         intervals."""
-        made = []
+        rules = []
         for name in self.rules:
             span = self.fluents.declared[name].span
-            names = tuple(f"{each.name}'" for each in self.fluents.schemas[transitions(name)].attributes)
+            names = tuple(f"{attribute.name}'" for attribute in self.fluents.schemas[transitions(name)].attributes)
             own = tuple(map(Variable, names[:-1]))
             late = self.lateness.late(name)
             if name in self.cycles and late >= FOREVER:  # the inputs of the cycle have waited (`FormulaLowering.waits`)
                 late = 0
             body = ExtentPattern(transitions(name), names, late, None, span)
-            made.append(Rule(edges(name), own, body, None, span, span))
+            rules.append(Rule(edges(name), own, body, None, span, span))
             atom = Atom(edges(name), (*own[:-1], Constant(GIVEN, "int")), None, span)
-            made.append(Rule(name, own[:-1], atom, None, span, span))
-        return [*made, *(each for name in self.whole_of for each in self.long_of(name))]
+            rules.append(Rule(name, own[:-1], atom, None, span, span))
+        return [*rules, *(rule for name in self.whole_of for rule in self.long_of(name))]
 
     def long_of(self, name: str) -> list[Rule]:
         """Return the rules of an auxiliary fluent, which is not output. Its long intervals are the intervals of
@@ -257,11 +262,11 @@ class Formulas:
             )
         long = rule.formula.long()
         assert long is not None, "that is seen before"
-        made = self.rule(replace(rule, name=own, formula=long[0]), 0)
-        names = tuple(f"{each.name}'" for each in self.fluents.schemas[transitions(own)].attributes)
+        lowered = self.rule(replace(rule, name=own, formula=long[0]), 0)
+        names = tuple(f"{attribute.name}'" for attribute in self.fluents.schemas[transitions(own)].attributes)
         body = ExtentPattern(transitions(own), names, 0, None, rule.span)
         extent = Rule(edges(own), tuple(map(Variable, names[:-1])), body, None, rule.span, rule.span)
-        return [] if made is None else [made, extent]
+        return [] if lowered is None else [lowered, extent]
 
     def occurrence(self, atom: Atom, written: ast.EventPattern) -> Pattern:
         """Return the pattern for a fluent in an event pattern.
@@ -288,9 +293,9 @@ class Formulas:
         mistake."""
         if isinstance(formula, FormulaAtom):
             return self.named(formula)
-        found = [self.resolved(part) for part in formula.inside()]
-        made = tuple(each for each in found if each is not None)
-        return formula.over(made) if len(made) == len(found) else None
+        parts = [self.resolved(part) for part in formula.inside()]
+        resolved = tuple(part for part in parts if part is not None)
+        return formula.over(resolved) if len(resolved) == len(parts) else None
 
     def named(self, formula: FormulaAtom) -> FormulaAtom | None:
         before = len(self.fluents.errors)
@@ -311,11 +316,11 @@ class Formulas:
             self.unknown(formula)
             return None
         arguments: list[Expression] = []
-        for each in atom.arguments[:-1] if fluent else atom.arguments:
-            if isinstance(each, Variable) and each.name == "_":
+        for argument in atom.arguments[:-1] if fluent else atom.arguments:
+            if isinstance(argument, Variable) and argument.name == "_":
                 self.fresh += 1
-                each = Variable(f"_'{self.fresh}", each.span)
-            arguments.append(each)
+                argument = Variable(f"_'{self.fresh}", argument.span)
+            arguments.append(argument)
         return FormulaAtom(formula.name, tuple(arguments), None, None, formula.within, formula.span)
 
     def unknown(self, formula: FormulaAtom) -> None:
@@ -356,15 +361,15 @@ class Formulas:
 
 def _names(formula: Formula, now: bool = False) -> frozenset[str]:
     """Return the fluents and events that a formula uses. `now`: only those used at the same time."""
-    found = asked_now(formula) if now else formulas(formula)
-    return frozenset(each.name for each in found if isinstance(each, FormulaAtom))
+    parts = asked_now(formula) if now else formulas(formula)
+    return frozenset(part.name for part in parts if isinstance(part, FormulaAtom))
 
 
 def _shifted(formula: Formula, cycle: frozenset[str]) -> Formula:
     """Return an equivalent formula that uses the cycle only in operators that shift time (`Formula.shifted`)."""
     inside = tuple(_shifted(part, cycle) for part in formula.inside())
-    made = formula.over(inside) if inside else formula
-    return made.shifted(lambda part: bool(_names(part) & cycle))
+    rebuilt = formula.over(inside) if inside else formula
+    return rebuilt.shifted(lambda part: bool(_names(part) & cycle))
 
 
 def _inner(name: str) -> str:

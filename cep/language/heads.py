@@ -33,5 +33,5 @@ def placed(rule: ast.EventRule, schema: Schema) -> tuple[Expression, ...]:
     """Return the arguments of a head in the order of the event's attributes."""
     if rule.names is None:
         return rule.arguments
-    given = dict(zip(rule.names, rule.arguments, strict=True))
-    return tuple(given[attribute.name] for attribute in schema.attributes)
+    by_name = dict(zip(rule.names, rule.arguments, strict=True))
+    return tuple(by_name[attribute.name] for attribute in schema.attributes)

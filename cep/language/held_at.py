@@ -55,7 +55,7 @@ class AskedAt:
     @property
     def fresh(self) -> set[str]:
         """The variables that the condition binds unless something else does."""
-        return set() if self.fluent[2] else {n for each in self.fluent[1] for n in expression_variables(each)}
+        return set() if self.fluent[2] else {n for argument in self.fluent[1] for n in expression_variables(argument)}
 
 
 class HeldConditions:
@@ -117,13 +117,13 @@ class HeldConditions:
         every, waiting = rest, list(asked)
         while waiting:
             bound = variables(pattern)
-            ready = [each for each in waiting if bound.issuperset(expression_variables(each.time))]
+            ready = [question for question in waiting if bound.issuperset(expression_variables(question.time))]
             if ready:
                 waiting.remove(ready[0])
                 pattern = self.at(pattern, ready[0], every, within)
                 continue
-            later = _later(rest, {name for each in waiting for name in each.fresh} - bound)
-            early = tuple(each for each in rest if each not in later)
+            later = _later(rest, {name for question in waiting for name in question.fresh} - bound)
+            early = tuple(condition for condition in rest if condition not in later)
             if not early:
                 missing = next(n for n in expression_variables(waiting[0].time) if n not in bound)
                 hint = f"bind it: `{missing} = start()`, or an attribute that is a time"
@@ -151,11 +151,11 @@ class HeldConditions:
 
     def back(self, pattern: Pattern, time: Expression, beside: tuple[Condition, ...]) -> int | None:
         """Return how far `time` can lie before the end of a match, in microseconds, or None if that is unlimited."""
-        found = _bound(time, lambda name, seen: _of_conditions(name, beside, seen) or _of_pattern(name, pattern, seen))
-        if found is None:
+        bound = _bound(time, lambda name, seen: _of_conditions(name, beside, seen) or _of_pattern(name, pattern, seen))
+        if bound is None:
             return None
-        lag = found.lag
-        if found.of_start:
+        lag = bound.lag
+        if bound.of_start:
             length = self.longest(pattern)
             if length is None:
                 return None
@@ -199,17 +199,17 @@ def _fluent(expression: Expression) -> str | None:
 
 def _later(conditions: tuple[Condition, ...], fresh: set[str]) -> tuple[Condition, ...]:
     """Return the conditions that need a variable bound by `held`, directly or through another condition."""
-    found: tuple[Condition, ...] = ()
+    later: tuple[Condition, ...] = ()
     while True:
-        more = tuple(each for each in conditions if fresh.intersection(condition_variables(each)))
-        if more == found:
-            return found
-        found = more
-        for each in more:
-            if isinstance(each, Comparison) and each.operator == "=":
-                fresh = fresh | {side.name for side in (each.left, each.right) if isinstance(side, Variable)}
-            elif isinstance(each, Predicate) and not each.negated:
-                fresh = fresh | set(condition_variables(each))
+        more = tuple(condition for condition in conditions if fresh.intersection(condition_variables(condition)))
+        if more == later:
+            return later
+        later = more
+        for condition in more:
+            if isinstance(condition, Comparison) and condition.operator == "=":
+                fresh = fresh | {side.name for side in (condition.left, condition.right) if isinstance(side, Variable)}
+            elif isinstance(condition, Predicate) and not condition.negated:
+                fresh = fresh | set(condition_variables(condition))
 
 
 def _bound(time: Expression, search: Search, seen: frozenset[str] = frozenset()) -> _Bound | None:
@@ -221,26 +221,29 @@ def _bound(time: Expression, search: Search, seen: frozenset[str] = frozenset())
         case Variable(name) if name not in seen:
             return search(name, seen | {name})
         case Call("-", (left, Constant(int() as by, "duration"))):
-            found = _bound(left, search, seen)
-            return None if found is None else _Bound(found.of_start, found.lag + by)
+            bound = _bound(left, search, seen)
+            return None if bound is None else _Bound(bound.of_start, bound.lag + by)
         case Call("+", (left, Constant(int() as by, "duration"))) | Call(
             "+", (Constant(int() as by, "duration"), left)
         ):
-            found = _bound(left, search, seen)
-            return None if found is None else _Bound(found.of_start, found.lag - by)
+            bound = _bound(left, search, seen)
+            return None if bound is None else _Bound(bound.of_start, bound.lag - by)
     return None
 
 
 def _of_conditions(name: str, conditions: Sequence[Condition], seen: frozenset[str]) -> _Bound | None:
     """Return the bound that these conditions set for a variable, or None."""
-    for each in conditions:
-        if not isinstance(each, Comparison):
+    for condition in conditions:
+        if not isinstance(condition, Comparison):
             continue
-        for side, operators, other in ((each.left, "= >= >", each.right), (each.right, "= <= <", each.left)):
-            if side == Variable(name) and each.operator in operators.split():
-                found = _bound(other, lambda more, known: _of_conditions(more, conditions, known), seen)
-                if found is not None:
-                    return found
+        for side, operators, other in (
+            (condition.left, "= >= >", condition.right),
+            (condition.right, "= <= <", condition.left),
+        ):
+            if side == Variable(name) and condition.operator in operators.split():
+                bound = _bound(other, lambda more, known: _of_conditions(more, conditions, known), seen)
+                if bound is not None:
+                    return bound
     return None
 
 

@@ -12,27 +12,27 @@ from cep.language.syntax import ast
 def independent(tree: ast.SyntaxTree, names: Collection[str]) -> ast.SyntaxTree:
     """Return the tree without statements that contain one of `names`, and without those that depend on them."""
     users: dict[str, list[int]] = {}
-    for at, statement in enumerate(tree.statements):
+    for index, statement in enumerate(tree.statements):
         for word in set(_words(statement)):
-            users.setdefault(word, []).append(at)
+            users.setdefault(word, []).append(index)
     waiting, dependent = list(names), set[int]()
     while waiting:
-        for at in users.pop(waiting.pop(), ()):
-            dependent.add(at)
-            if (name := _name(tree.statements[at])) is not None:
+        for index in users.pop(waiting.pop(), ()):
+            dependent.add(index)
+            if (name := _name(tree.statements[index])) is not None:
                 waiting.append(name)
-    return replace(tree, statements=tuple(each for at, each in enumerate(tree.statements) if at not in dependent))
+    return replace(tree, statements=tuple(kept for index, kept in enumerate(tree.statements) if index not in dependent))
 
 
 def names_at(tree: ast.SyntaxTree, errors: Iterable[CepError]) -> set[str]:
     """Return the names that the statements with errors declare or derive."""
-    spans = [each.span for each in errors if each.span is not None]
-    found = set[str]()
+    spans = [error.span for error in errors if error.span is not None]
+    names = set[str]()
     for statement in tree.statements:
         own, name = getattr(statement, "span", NOWHERE), _name(statement)
-        if name is not None and any(_inside(each, own) for each in spans):
-            found.add(name)
-    return found
+        if name is not None and any(_inside(span, own) for span in spans):
+            names.add(name)
+    return names
 
 
 def _name(statement: ast.Statement) -> str | None:
@@ -40,8 +40,8 @@ def _name(statement: ast.Statement) -> str | None:
     return None if isinstance(statement, ast.PolicyStatement) else statement.name
 
 
-def _inside(one: Span, other: Span) -> bool:
-    return (other.line, other.column) <= (one.line, one.column) < (other.end_line, other.end_column)
+def _inside(span: Span, other: Span) -> bool:
+    return (other.line, other.column) <= (span.line, span.column) < (other.end_line, other.end_column)
 
 
 def _words(value: object) -> Iterator[str]:
@@ -49,8 +49,8 @@ def _words(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, tuple):
-        for each in value:
-            yield from _words(each)
+        for member in value:
+            yield from _words(member)
     elif is_dataclass(value):
         for field in fields(value):
             yield from _words(getattr(value, field.name))

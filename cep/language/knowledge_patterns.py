@@ -45,27 +45,34 @@ class KnowledgePatterns:
     @classmethod
     def of(cls, program: SyntaxTree, tables: Collection[str]) -> KnowledgePatterns:
         """Collect the static rules and predicates of a program. `tables`: predicates whose rows come from outside."""
-        rules = [each for each in program.statements if isinstance(each, StaticRule)]
-        declared = [each.name for each in program.statements if isinstance(each, FactDeclaration)]
+        rules = [statement for statement in program.statements if isinstance(statement, StaticRule)]
+        declared = [statement.name for statement in program.statements if isinstance(statement, FactDeclaration)]
         return cls(rules, [*tables, *declared, *(rule.name for rule in rules)])
 
     def asked_by(self, conditions: Sequence[Condition]) -> bool:
         """Return True if conditions query the knowledge, themselves or through static rules."""
         if self._following is None:
-            self._following = found = set[str]()
+            self._following = following = set[str]()
             known = -1
-            while len(found) > known:
-                known = len(found)
-                found.update(rule.name for rule in self.rules if self._asks(rule.conditions, found))
+            while len(following) > known:
+                known = len(following)
+                following.update(rule.name for rule in self.rules if self._asks(rule.conditions, following))
         return self._asks(conditions, self._following)
 
     def _asks(self, conditions: Sequence[Condition], following: Set[str]) -> bool:
-        for each in each_condition(conditions):
-            if isinstance(each, Predicate):
-                outside = each.name not in self.own and (each.name not in FUNCTIONS or each.name == OF_AREAS)
-                if each.graph is not None or each.name in following or outside or any(map(_areas, each.arguments)):
+        for condition in each_condition(conditions):
+            if isinstance(condition, Predicate):
+                outside = condition.name not in self.own and (
+                    condition.name not in FUNCTIONS or condition.name == OF_AREAS
+                )
+                if (
+                    condition.graph is not None
+                    or condition.name in following
+                    or outside
+                    or any(map(_areas, condition.arguments))
+                ):
                     return True
-            elif _areas(each.left) or _areas(each.right):
+            elif _areas(condition.left) or _areas(condition.right):
                 return True
         return False
 
@@ -80,7 +87,9 @@ class KnowledgePatterns:
         """Replace a query by the predicate of the table that answers it. `uses`: how often the rule uses each
         variable."""
         if isinstance(condition, Disjunction):
-            inside = tuple(tuple(self.condition(each, uses) for each in each_of) for each_of in condition.alternatives)
+            inside = tuple(
+                tuple(self.condition(inner, uses) for inner in each_of) for each_of in condition.alternatives
+            )
             return localised(replace(condition, alternatives=inside), uses)
         if not isinstance(condition, Predicate):
             return condition
@@ -97,18 +106,20 @@ class KnowledgePatterns:
         arguments = predicate.arguments
         if predicate.negated:  # a negated condition binds no value, so a variable without other uses becomes `_`
             arguments = tuple(
-                Variable("_", each.span) if isinstance(each, Variable) and uses[each.name] == 1 else each
-                for each in arguments
+                Variable("_", argument.span)
+                if isinstance(argument, Variable) and uses[argument.name] == 1
+                else argument
+                for argument in arguments
             )
         return replace(predicate, name=name, arguments=arguments)
 
     def triple(self, predicate: Predicate) -> Condition:
         subject, verb, thing = (
-            each.value if isinstance(each, Constant) and isinstance(each.value, Iri) else None
-            for each in predicate.arguments
+            argument.value if isinstance(argument, Constant) and isinstance(argument.value, Iri) else None
+            for argument in predicate.arguments
         )
         fixed = (subject, verb, thing)
-        name = f"triple({', '.join('_' if each is None else f'<{each}>' for each in fixed)})"
+        name = f"triple({', '.join('_' if iri is None else f'<{iri}>' for iri in fixed)})"
         self.asked.setdefault(name, Triples(fixed, predicate.span))
         return replace(predicate, name=name)
 
@@ -123,5 +134,5 @@ def _areas(expression: Expression) -> bool:
 def _alike(known: Graph | Triples, graph: Graph) -> bool:
     """Return True if two graph patterns with the same text mean the same: the prefixes that occur in it agree."""
     assert isinstance(known, Graph), "the name of triples is in no braces"
-    one, other = ({(name, iri) for name, iri in g.prefixes if f"{name}:" in g.text} for g in (known, graph))
-    return one == other
+    known_prefixes, other = ({(name, iri) for name, iri in g.prefixes if f"{name}:" in g.text} for g in (known, graph))
+    return known_prefixes == other

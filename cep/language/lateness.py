@@ -37,9 +37,9 @@ class Lateness:
         """Return the delay of a fluent, in microseconds."""
         if name not in self.found:
             self.found[name] = 0  # stops the recursion on a cycle, which is refused
-            found = [0]
-            found += [min(FOREVER, self.late_of(whole(rule))) for rule in self.rules.get(name, ())]
-            self.found[name] = max(found)
+            delays = [0]
+            delays += [min(FOREVER, self.late_of(whole(rule))) for rule in self.rules.get(name, ())]
+            self.found[name] = max(delays)
         return self.found[name]
 
     def of_cycle(self, names: Iterable[str], ahead: bool) -> None:
@@ -60,8 +60,8 @@ class Lateness:
         if name in self.recursive or self.in_time(name):
             return
         hint = "what looks back is known in time"
-        for each in self.everything(name):
-            hint = each.why_late() or hint
+        for formula in self.everything(name):
+            hint = formula.why_late() or hint
         after = "at the end of the input" if self.late(name) >= FOREVER else f"{say_duration(self.late(name))} later"
         self.error(f"`{name}` is known only {after}, and events do not wait for it", span, hint, "late")
 
@@ -71,22 +71,24 @@ class Lateness:
             return True
         if not self.answered or name in seen or self.late(name) >= FOREVER:
             return False
-        asked = [each for rule in self.rules.get(name, ()) for each in formulas(whole(rule))]
-        if any(each.why_late() for each in asked):
+        asked = [formula for rule in self.rules.get(name, ()) for formula in formulas(whole(rule))]
+        if any(formula.why_late() for formula in asked):
             return False
-        inside = {each.name for each in asked if isinstance(each, FormulaAtom) and each.name in self.declared}
-        return all(self.in_time(each, seen | {name}) for each in inside)
+        inside = {
+            formula.name for formula in asked if isinstance(formula, FormulaAtom) and formula.name in self.declared
+        }
+        return all(self.in_time(inner_name, seen | {name}) for inner_name in inside)
 
     def everything(self, name: str) -> Iterator[Formula]:
         """Yield all formulas in the rules of a fluent, and of the fluents they use, directly or indirectly."""
         stack, seen = [whole(rule) for rule in self.rules.get(name, ())], {name}
         while stack:
-            each = stack.pop()
-            yield each
-            if isinstance(each, FormulaAtom) and each.name not in seen:
-                seen.add(each.name)
-                stack += [whole(rule) for rule in self.rules.get(each.name, ())]
-            stack += each.inside()
+            formula = stack.pop()
+            yield formula
+            if isinstance(formula, FormulaAtom) and formula.name not in seen:
+                seen.add(formula.name)
+                stack += [whole(rule) for rule in self.rules.get(formula.name, ())]
+            stack += formula.inside()
 
     def whole(self, name: str) -> bool:
         """Return True if a fluent's maximal intervals are known when they end.
@@ -101,7 +103,7 @@ class Lateness:
             return False
         rule, inner = rules[0], long[0]
         heads = [*rule.arguments, *([] if rule.value is None else [rule.value])]
-        names = {each.name for each in heads if isinstance(each, Variable)}
+        names = {head.name for head in heads if isinstance(head, Variable)}
         return not self.late_of(inner) and "_" not in inner.bound() and names == inner.bound()
 
 

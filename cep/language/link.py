@@ -58,43 +58,53 @@ class Together:
         _refuse_twice(source, others, lars)
         _refuse_circles(source, lars, derived, needs)
         _refuse_unknown(source, others, lars)
-        declared = {each.name for each in (*others.statements, *lars.declarations) if isinstance(each, DECLARATIONS)}
+        declared = {
+            statement.name
+            for statement in (*others.statements, *lars.declarations)
+            if isinstance(statement, DECLARATIONS)
+        }
         asked = _asked(lars)
-        made = dict.fromkeys(each.name for each in others.statements if isinstance(each, ast.EventRule))
-        untyped = tuple(name for name in made if name in asked and name not in declared)
-        found = cls(source, others, lars, options, untyped, needs)
-        refuse_unsafe(found.asking({}), source)
-        return found
+        event_names = dict.fromkeys(
+            statement.name for statement in others.statements if isinstance(statement, ast.EventRule)
+        )
+        untyped = tuple(name for name in event_names if name in asked and name not in declared)
+        link = cls(source, others, lars, options, untyped, needs)
+        refuse_unsafe(link.asking({}), source)
+        return link
 
     def tree(self, types: Types) -> ast.SyntaxTree:
         """Return the whole program. `types`: the attribute types of the untyped events. Raises CepError."""
         if self.lars is None:
             return self.others
-        made = lowered(self.asking(types), self.source, options=self.options)
-        known = {each.name for each in self.others.statements if isinstance(each, DECLARATIONS)}
+        lars_part = lowered(self.asking(types), self.source, options=self.options)
+        known = {statement.name for statement in self.others.statements if isinstance(statement, DECLARATIONS)}
         own = [
-            each for each in made.as_facts().statements if not (isinstance(each, DECLARATIONS) and each.name in known)
+            statement
+            for statement in lars_part.as_facts().statements
+            if not (isinstance(statement, DECLARATIONS) and statement.name in known)
         ]
-        own += self._never(types, {each.name for each in own if isinstance(each, ast.FluentDeclaration)})
+        own += self._never(types, {statement.name for statement in own if isinstance(statement, ast.FluentDeclaration)})
         return replace(
             self.others,
             statements=(*self.others.statements, *own),
-            helpers=self.others.helpers | made.helpers,
+            helpers=self.others.helpers | lars_part.helpers,
             answered=self.lars.derived,
         )
 
-    def _never(self, types: Types, given: Collection[str]) -> Iterator[ast.Statement]:
+    def _never(self, types: Types, declared: Collection[str]) -> Iterator[ast.Statement]:
         """Yield declarations of fluents that other files read but no rule of LARS can derive. They never hold."""
         assert self.lars is not None, "it derives something"
         program = self.asking(types)
         columns = column_types(program, given_types(program), "any")
-        asked = {name for each in self.others.statements for name in _names(each)}
-        for name in sorted(self.lars.derived & asked - set(given)):
-            attributes = tuple(ast.AttributeTree(f"arg{at + 1}", type) for at, type in enumerate(columns[name]))
+        asked = {name for statement in self.others.statements for name in _names(statement)}
+        for name in sorted(self.lars.derived & asked - set(declared)):
+            attributes = tuple(ast.AttributeTree(f"arg{index + 1}", type) for index, type in enumerate(columns[name]))
             yield ast.FluentDeclaration(name, attributes)
             some = tuple(
-                Constant("", "string") if each.type == "any" else Constant(NEUTRAL.get(each.type, 0), each.type)
-                for each in attributes
+                Constant("", "string")
+                if attribute.type == "any"
+                else Constant(NEUTRAL.get(attribute.type, 0), attribute.type)
+                for attribute in attributes
             )
             never = Comparison("=", Constant(0, "int"), Constant(1, "int"))
             yield ast.FluentRule("initially", name, some, None, None, (never,))
@@ -107,8 +117,8 @@ class Together:
         while waiting:
             ready = [name for name in waiting if not _before(name, self.needs).intersection(waiting) - {name}]
             assert ready, "there are no circles"
-            found = plan(self._part(ready, known))
-            known |= {name: list(found[name]) for name in ready}
+            planned = plan(self._part(ready, known))
+            known |= {name: list(planned[name]) for name in ready}
             waiting = [name for name in waiting if name not in ready]
         return self.tree(known)
 
@@ -120,79 +130,80 @@ class Together:
         columns = column_types(program, given_types(program), "any")
         records = RecordFormat("jsonl")
         answered = [
-            incoming(name, tuple(ast.AttributeTree(f"arg{at + 1}", type) for at, type in enumerate(columns[name])),
+            incoming(name, tuple(ast.AttributeTree(f"arg{n + 1}", type) for n, type in enumerate(columns[name])),
                      None, records, Span(1, 1, 1, 1))
             for name in sorted(self.lars.derived & wanted)
         ]  # fmt: skip
         kept = [
-            each
-            for each in self.others.statements
-            if not isinstance(each, ast.AlertStatement) and (not isinstance(each, RULES) or each.name in wanted)
+            statement
+            for statement in self.others.statements
+            if not isinstance(statement, ast.AlertStatement)
+            and (not isinstance(statement, RULES) or statement.name in wanted)
         ]
-        own = [each for each in self.lars.declarations if isinstance(each, ast.EventDeclaration)]
-        known = {each.name for each in kept if isinstance(each, DECLARATIONS)}
-        more = [instants(each) for each in own if each.name not in known]
+        own = [declaration for declaration in self.lars.declarations if isinstance(declaration, ast.EventDeclaration)]
+        known = {statement.name for statement in kept if isinstance(statement, DECLARATIONS)}
+        more = [instants(statement) for statement in own if statement.name not in known]
         return replace(self.others, statements=(*kept, *more, *answered), answered=self.lars.derived)
 
     def asking(self, types: Types) -> LarsProgram:
         """Return the LARS program with declarations of the events and facts that it reads from other files."""
         assert self.lars is not None, "it asks events"
-        own = {each.name for each in self.lars.declarations if isinstance(each, DECLARATIONS)}
+        own = {declaration.name for declaration in self.lars.declarations if isinstance(declaration, DECLARATIONS)}
         asked = _asked(self.lars) - own
-        found: dict[str, ast.EventDeclaration | FactDeclaration] = {}
+        declared: dict[str, ast.EventDeclaration | FactDeclaration] = {}
         facts: dict[str, list[StaticRule]] = {}
-        made: dict[str, ast.EventRule] = {}
-        for each in self.others.statements:
-            match each:
-                case ast.EventDeclaration() | FactDeclaration() if each.name in asked:
-                    found[each.name] = each
-                case StaticRule() if each.name in asked:
-                    facts.setdefault(each.name, []).append(each)
+        event_rules: dict[str, ast.EventRule] = {}
+        for statement in self.others.statements:
+            match statement:
+                case ast.EventDeclaration() | FactDeclaration() if statement.name in asked:
+                    declared[statement.name] = statement
+                case StaticRule() if statement.name in asked:
+                    facts.setdefault(statement.name, []).append(statement)
                 case ast.EventRule():
-                    made.setdefault(each.name, each)
-        for name in asked & made.keys() - found.keys():
-            rule = made[name]
+                    event_rules.setdefault(statement.name, statement)
+        for name in asked & event_rules.keys() - declared.keys():
+            rule = event_rules[name]
             columns = types.get(name, [UNKNOWN] * len(rule.arguments))
-            attributes = tuple(ast.AttributeTree(f"arg{at + 1}", type) for at, type in enumerate(columns))
-            found[name] = ast.EventDeclaration(name, attributes, span=rule.head_span)
-        for name in facts.keys() - found.keys():
-            found[name] = self._facts(name, facts[name])
-        more = tuple(found[name] for name in sorted(found))
+            attributes = tuple(ast.AttributeTree(f"arg{index + 1}", type) for index, type in enumerate(columns))
+            declared[name] = ast.EventDeclaration(name, attributes, span=rule.head_span)
+        for name in facts.keys() - declared.keys():
+            declared[name] = self._facts(name, facts[name])
+        more = tuple(declared[name] for name in sorted(declared))
         return replace(
             self.lars,
             declarations=(*self.lars.declarations, *more),
-            elsewhere=frozenset(found),
-            made=frozenset(made) & (asked | own),
+            elsewhere=frozenset(declared),
+            made=frozenset(event_rules) & (asked | own),
         )
 
     def _facts(self, name: str, rules: Sequence[StaticRule]) -> FactDeclaration:
         """Return a declaration of facts whose types follow from their values. Raises CepError."""
         first = rules[0]
         types: list[str] = []
-        for at in range(len(first.arguments)):
-            values = [each.arguments[at] for each in rules if len(each.arguments) == len(first.arguments)]
-            found = {each.type if isinstance(each, Constant) else None for each in values}
-            if found == {"int", "float"}:
-                found = {"float"}
-            (type, *others) = found
+        for index in range(len(first.arguments)):
+            values = [rule.arguments[index] for rule in rules if len(rule.arguments) == len(first.arguments)]
+            constant_types = {value.type if isinstance(value, Constant) else None for value in values}
+            if constant_types == {"int", "float"}:
+                constant_types = {"float"}
+            (type, *others) = constant_types
             if type is None or others:
                 columns = ", ".join(f"x{place + 1}: .." for place in range(len(first.arguments)))
                 hint = f"`fact {name}({columns}).`, with their types"
                 message = f"LARS asks for `{name}`, but the types of its facts are not declared"
                 raise CepError(message, self.source, first.span, hint, "type")
             types.append(type)
-        attributes = tuple(FactAttribute(f"arg{at + 1}", type) for at, type in enumerate(types))
+        attributes = tuple(FactAttribute(f"arg{index + 1}", type) for index, type in enumerate(types))
         return FactDeclaration(name, attributes, first.span)
 
 
 def _asked(lars: LarsProgram) -> frozenset[str]:
     """Return the predicates that a program uses."""
     heads = (rule.head.predicate for rule in lars.rules if rule.head is not None)
-    return frozenset((*heads, *(each.atom.predicate for each in _literals(lars))))
+    return frozenset((*heads, *(literal.atom.predicate for literal in _literals(lars))))
 
 
 def _literals(lars: LarsProgram) -> Iterator[LarsLiteral]:
-    return (each for rule in lars.rules for each in rule.body if isinstance(each, LarsLiteral))
+    return (element for rule in lars.rules for element in rule.body if isinstance(element, LarsLiteral))
 
 
 # --- dependencies ---
@@ -200,15 +211,15 @@ def _literals(lars: LarsProgram) -> Iterator[LarsLiteral]:
 
 def _needs(others: ast.SyntaxTree, lars: LarsProgram | None) -> dict[str, frozenset[str]]:
     """Return the names that the rules of each derived event or fluent use."""
-    found: dict[str, set[str]] = {}
-    for each in others.statements:
-        if isinstance(each, RULES):
-            found.setdefault(each.name, set()).update(_names(each))
+    needs: dict[str, set[str]] = {}
+    for statement in others.statements:
+        if isinstance(statement, RULES):
+            needs.setdefault(statement.name, set()).update(_names(statement))
     for rule in () if lars is None else lars.rules:
         if rule.head is not None:
-            own = (each.atom.predicate for each in rule.body if isinstance(each, LarsLiteral))
-            found.setdefault(rule.head.predicate, set()).update(own)
-    return {name: frozenset(names & found.keys()) for name, names in found.items()}
+            own = (element.atom.predicate for element in rule.body if isinstance(element, LarsLiteral))
+            needs.setdefault(rule.head.predicate, set()).update(own)
+    return {name: frozenset(names & needs.keys()) for name, names in needs.items()}
 
 
 def _names(value: object) -> Iterator[str]:
@@ -219,8 +230,8 @@ def _names(value: object) -> Iterator[str]:
         case Call():
             yield value.function
     if isinstance(value, tuple):
-        for each in value:
-            yield from _names(each)
+        for member in value:
+            yield from _names(member)
     elif is_dataclass(value) and not isinstance(value, Span):
         for field in fields(value):
             yield from _names(getattr(value, field.name))
@@ -228,13 +239,13 @@ def _names(value: object) -> Iterator[str]:
 
 def _before(name: str, needs: Mapping[str, frozenset[str]]) -> frozenset[str]:
     """Return everything on which `name` depends, directly or indirectly."""
-    found: set[str] = set()
+    reached: set[str] = set()
     waiting = [name]
     while waiting:
-        new = needs.get(waiting.pop(), frozenset()) - found
-        found |= new
+        new = needs.get(waiting.pop(), frozenset()) - reached
+        reached |= new
         waiting += new
-    return frozenset(found)
+    return frozenset(reached)
 
 
 def _refuse_circles(
@@ -242,19 +253,19 @@ def _refuse_circles(
 ) -> None:
     """Refuse cycles between LARS and other rules."""
     errors = Mistakes()
-    for found in components(sorted(needs), lambda name: sorted(needs.get(str(name), ()))):
-        names = set(map(str, found))
+    for component in components(sorted(needs), lambda name: sorted(needs.get(str(name), ()))):
+        names = set(map(str, component))
         if not names & derived or names <= derived:
             continue
-        each = next(each for each in _literals(lars) if each.atom.predicate in names - derived)
-        other = each.atom.predicate
+        literal = next(literal for literal in _literals(lars) if literal.atom.predicate in names - derived)
+        other = literal.atom.predicate
         mine = min(names & derived)
         errors.append(
             CepError(
                 f"`{mine}` is derived from `{other}`, which other rules derive from `{mine}`: at one tick each would "
                 "wait for the other",
                 source,
-                each.span,
+                literal.span,
                 f"define both in LARS, or define `{mine}` without `{other}`",
                 "recursion",
             )
@@ -267,11 +278,15 @@ def _refuse_unknown(source: Source, others: ast.SyntaxTree, lars: LarsProgram) -
     """Refuse predicates that no file defines."""
     errors = Mistakes()
     facts = {rule.head.predicate for rule in lars.rules if rule.is_fact and rule.head is not None}
-    known = lars.derived | facts | {each.name for each in lars.declarations if isinstance(each, DECLARATIONS)}
-    given = (*DECLARATIONS, ast.EventRule, StaticRule)
-    known |= {each.name for each in others.statements if isinstance(each, given)}
-    for each in _literals(lars):
-        name, span = each.atom.predicate, each.atom.span
+    known = (
+        lars.derived
+        | facts
+        | {declaration.name for declaration in lars.declarations if isinstance(declaration, DECLARATIONS)}
+    )
+    declaring = (*DECLARATIONS, ast.EventRule, StaticRule)
+    known |= {statement.name for statement in others.statements if isinstance(statement, declaring)}
+    for literal in _literals(lars):
+        name, span = literal.atom.predicate, literal.atom.span
         if name not in known:
             hint = did_you_mean(name, known) or f"declare input events, in any of the files: `event {name}(...).`"
             errors.append(CepError(f"unknown predicate `{name}`", source, span, hint, "predicate"))
@@ -285,23 +300,28 @@ def _refuse_twice(source: Source, others: ast.SyntaxTree, lars: LarsProgram) -> 
     derived = lars.derived
     fluents: set[str] = set()
     told: set[str] = set()
-    for each in others.statements:
-        if isinstance(each, ast.FluentDeclaration | ast.FluentRule | ast.WhileRule):
-            fluents.add(each.name)
-        if not isinstance(each, (*RULES, ast.FluentDeclaration, StaticRule)) or each.name not in derived - told:
+    for statement in others.statements:
+        if isinstance(statement, ast.FluentDeclaration | ast.FluentRule | ast.WhileRule):
+            fluents.add(statement.name)
+        if (
+            not isinstance(statement, (*RULES, ast.FluentDeclaration, StaticRule))
+            or statement.name not in derived - told
+        ):
             continue
-        told.add(each.name)
-        span = each.head_span if isinstance(each, RULES) else each.span
-        what = "declared as a fluent" if isinstance(each, ast.FluentDeclaration) else "derived"
-        first = next(rule.span for rule in lars.rules if rule.head is not None and rule.head.predicate == each.name)
+        told.add(statement.name)
+        span = statement.head_span if isinstance(statement, RULES) else statement.span
+        what = "declared as a fluent" if isinstance(statement, ast.FluentDeclaration) else "derived"
+        first = next(
+            rule.span for rule in lars.rules if rule.head is not None and rule.head.predicate == statement.name
+        )
         hint = f"rename one of the two: LARS derives it at {source.spot(first)}, anew at each tick"
-        message = f"`{each.name}` is {what} here, and derived by LARS, too"
+        message = f"`{statement.name}` is {what} here, and derived by LARS, too"
         errors.append(CepError(message, source, span, hint, "predicate"))
     for literal in _literals(lars):
         name = literal.atom.predicate
         if name in fluents and name not in derived and name not in told:
             told.add(name)
-            arguments = ", ".join(f"X{at + 1}" for at in range(len(literal.atom.arguments)))
+            arguments = ", ".join(f"X{index + 1}" for index in range(len(literal.atom.arguments)))
             of = f"{name}({arguments})" if arguments else name
             begins = f"begins_{name}({arguments})" if arguments else f"begins_{name}"
             message = f"`{name}` is a fluent of another file, but LARS can ask only for events"

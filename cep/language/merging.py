@@ -32,63 +32,65 @@ class MergedFiles:
     def __init__(self, source: Source, trees: Sequence[FileTree], lars: LarsProgram | None) -> None:
         self.source, self.trees = source, trees
         self.errors = Mistakes()
-        self.rules_of = [{each.name for each in one.tree.statements if isinstance(each, RULES)} for one in trees]
+        self.rules_of = [
+            {statement.name for statement in tree.tree.statements if isinstance(statement, RULES)} for tree in trees
+        ]
         self.chosen: dict[str, tuple[int, Declaration]] = {}
         self.derived = frozenset[str]() if lars is None else lars.derived
         self.asked = {} if lars is None else {
-            each.name: instants(each) for each in lars.declarations if isinstance(each, DECLARATIONS)
+            asked.name: instants(asked) for asked in lars.declarations if isinstance(asked, DECLARATIONS)
         }  # fmt: skip
 
     def tree(self) -> ast.SyntaxTree:
-        for number, one in enumerate(self.trees):
-            for each in one.tree.statements:
-                if isinstance(each, DECLARATIONS):
-                    self.declare(number, each)
+        for number, file_tree in enumerate(self.trees):
+            for statement in file_tree.tree.statements:
+                if isinstance(statement, DECLARATIONS):
+                    self.declare(number, statement)
         statements: list[ast.Statement] = []
         seen: set[str] = set()
         policies = False
-        for number, one in enumerate(self.trees):
+        for number, file_tree in enumerate(self.trees):
             if policies:
                 statements.append(ast.PolicyStatement(None))  # a policy applies only to its own file
-            policies = any(isinstance(each, ast.PolicyStatement) for each in one.tree.statements)
-            for each in one.tree.statements:
-                if isinstance(each, DECLARATIONS):
-                    if self.chosen.get(each.name, (None,))[0] != number or each.name in seen:
+            policies = any(isinstance(statement, ast.PolicyStatement) for statement in file_tree.tree.statements)
+            for statement in file_tree.tree.statements:
+                if isinstance(statement, DECLARATIONS):
+                    if self.chosen.get(statement.name, (None,))[0] != number or statement.name in seen:
                         continue
-                    seen.add(each.name)
-                statements.append(each)
+                    seen.add(statement.name)
+                statements.append(statement)
         if self.errors:
             raise CepErrors(self.errors)
-        impossible = tuple(each for one in self.trees for each in one.tree.impossible)
-        helpers = frozenset[str]().union(*(one.tree.helpers for one in self.trees))
+        impossible = tuple(statement for tree in self.trees for statement in tree.tree.impossible)
+        helpers = frozenset[str]().union(*(tree.tree.helpers for tree in self.trees))
         return ast.SyntaxTree(tuple(statements), self.source, impossible, helpers)
 
-    def declare(self, number: int, each: Declaration) -> None:
+    def declare(self, number: int, declaration: Declaration) -> None:
         """Choose between a declaration and an earlier one of the same name. Report a contradiction. `number`: the
         tree's index."""
-        name, weak = each.name, self.trees[number].weak
+        name, weak = declaration.name, self.trees[number].weak
         elsewhere = name in self.derived or any(
             name in rules for other, rules in enumerate(self.rules_of) if other != number
         )
         if weak and elsewhere and name not in self.rules_of[number]:
             return
         asked = self.asked.get(name)
-        if type(asked) is type(each) and asked is not None and not weak and asked != each:
-            self.twice(each, asked)
+        if type(asked) is type(declaration) and asked is not None and not weak and asked != declaration:
+            self.twice(declaration, asked)
         before = self.chosen.get(name)
         if before is None:
-            self.chosen[name] = number, each
+            self.chosen[name] = number, declaration
             return
         other, known = before
-        if other == number or weak or each == known:
+        if other == number or weak or declaration == known:
             return  # duplicates in one file are reported later
         if self.trees[other].weak:
-            self.chosen[name] = number, each
+            self.chosen[name] = number, declaration
         else:
-            self.twice(each, known)
+            self.twice(declaration, known)
 
-    def twice(self, each: Declaration, other: Declaration) -> None:
-        self.errors.append(_otherwise(self.source, each, other))
+    def twice(self, declaration: Declaration, other: Declaration) -> None:
+        self.errors.append(_otherwise(self.source, declaration, other))
 
 
 def one_program(source: Source, parts: Sequence[LarsProgram], tick: int) -> LarsProgram:
@@ -97,23 +99,23 @@ def one_program(source: Source, parts: Sequence[LarsProgram], tick: int) -> Lars
     declarations: list[ast.Statement] = []
     errors = Mistakes()
     for number, part in enumerate(parts):
-        for each in part.declarations:
-            if isinstance(each, DECLARATIONS):
-                file, before = known.setdefault(each.name, (number, each))
+        for declared in part.declarations:
+            if isinstance(declared, DECLARATIONS):
+                file, before = known.setdefault(declared.name, (number, declared))
                 if file != number:
-                    if each != before:
-                        errors.append(_otherwise(source, each, before))
+                    if declared != before:
+                        errors.append(_otherwise(source, declared, before))
                     continue
-            declarations.append(each)
+            declarations.append(declared)
     if errors:
         raise CepErrors(errors)
     return LarsProgram(tuple(rule for part in parts for rule in part.rules), tuple(declarations), tick)
 
 
-def _otherwise(source: Source, each: Declaration, other: Declaration) -> CepError:
-    message = f"`{each.name}` is declared differently at {source.spot(other.span)}"
+def _otherwise(source: Source, declaration: Declaration, other: Declaration) -> CepError:
+    message = f"`{declaration.name}` is declared differently at {source.spot(other.span)}"
     hint = "remove one of the two: a declaration applies to all files of a program"
-    return CepError(message, source, each.span, hint, "name")
+    return CepError(message, source, declaration.span, hint, "name")
 
 
 def instants(statement: Declaration) -> Declaration:

@@ -44,13 +44,13 @@ _NAMED = re.compile(r"\s*(?P<name>[^\W\d]\w*\s*:\s)?\s*(?P<value>.*?)\s*", re.DO
 def asked_event(text: str, prefixes: Iterable[tuple[str, str]]) -> AskedEvent:
     """Read an event. `prefixes`: the program's prefixes with their IRIs. Raises CepError."""
     prefixes = list(prefixes)
-    at = _AT_TICK.fullmatch(text.strip().removesuffix("."))
+    tick_match = _AT_TICK.fullmatch(text.strip().removesuffix("."))
     try:
         return _plain_event(text, prefixes)
     except CepError:
-        if at is None:
+        if tick_match is None:
             raise
-    name, arguments, rest = at["name"], at["arguments"] or "", at["rest"].strip()
+    name, arguments, rest = tick_match["name"], tick_match["arguments"] or "", tick_match["rest"].strip()
     if rest.startswith("("):
         arguments, rest = arguments + rest, ""
     try:
@@ -98,13 +98,13 @@ def quoted(text: str, place: int | None = None) -> str | None:
     Return None if the result is still not an event.
     """
     text = text.strip().removesuffix(".")
-    found = _PARTS.fullmatch(text if ")" in text else f"{text})")
-    if found is None:
+    parts = _PARTS.fullmatch(text if ")" in text else f"{text})")
+    if parts is None:
         return None
-    arguments = _ARGUMENT.findall(found["arguments"])
-    made = [_as_value(each, place == at) for at, each in enumerate(arguments)]
-    value = "" if found["of"] is None else " = " + _as_value(found["of"], place == len(arguments))
-    better = f"{found['name']}({', '.join(made)}){value}"
+    arguments = _ARGUMENT.findall(parts["arguments"])
+    written = [_as_value(argument, place == index) for index, argument in enumerate(arguments)]
+    value = "" if parts["of"] is None else " = " + _as_value(parts["of"], place == len(arguments))
+    better = f"{parts['name']}({', '.join(written)}){value}"
     return better if better != text and _parses(better) else None
 
 
@@ -114,19 +114,19 @@ def to_type(event: str) -> str:
 
 
 def _as_value(argument: str, always: bool) -> str:
-    found = _NAMED.fullmatch(argument)
-    assert found is not None, "it fits everything"
-    value = found["value"]
+    parts = _NAMED.fullmatch(argument)
+    assert parts is not None, "it fits everything"
+    value = parts["value"]
     if len(value) > 2 and value[0] == value[-1] == "'":
         value = value[1:-1]
-        return (found["name"] or "") + print_string(value)
+        return (parts["name"] or "") + print_string(value)
     if not value or (_parses(f"asked({value})") and (value.startswith('"') or not always)):
         return argument.strip()
     if value[0] == '"':
         value = value[1:].removesuffix('"')
     elif value.count('"') == 1:
         value = value.removesuffix('"')
-    return (found["name"] or "") + print_string(value)
+    return (parts["name"] or "") + print_string(value)
 
 
 def _parses(event: str) -> bool:

@@ -61,14 +61,16 @@ def dialect_of(name: str, dialect: str | None = None) -> str | None:
     """
     asked = (dialect or "").removesuffix("/n")
     counted = "/n" if dialect is not None and dialect.endswith("/n") else ""
-    found = asked or next((found for suffix, found in SUFFIXES.items() if name.endswith(suffix)), None)
-    if found is not None and found not in DIALECTS:
-        hint = did_you_mean(found, DIALECTS) or f"the dialects are {', '.join(DIALECTS)}"
-        raise CepError(f"--dialect: `{found}` is not a dialect", hint=hint, code="option")
-    if counted and f"{found}/n" not in LARS:
+    language = asked or next(
+        (suffix_language for suffix, suffix_language in SUFFIXES.items() if name.endswith(suffix)), None
+    )
+    if language is not None and language not in DIALECTS:
+        hint = did_you_mean(language, DIALECTS) or f"the dialects are {', '.join(DIALECTS)}"
+        raise CepError(f"--dialect: `{language}` is not a dialect", hint=hint, code="option")
+    if counted and f"{language}/n" not in LARS:
         hint = "it sets how windows of LARS count, so it needs `.lars` files or `--dialect laser`"
         raise CepError("--window: this is not a program of LARS", hint=hint, code="option")
-    return None if found is None else found + counted
+    return None if language is None else language + counted
 
 
 def dialect_of_file(name: str, dialect: str | None = None) -> str | None:
@@ -78,7 +80,7 @@ def dialect_of_file(name: str, dialect: str | None = None) -> str | None:
     """
     if name.endswith(OWN):
         return None
-    of_suffix = next((found for suffix, found in SUFFIXES.items() if name.endswith(suffix)), None)
+    of_suffix = next((language for suffix, language in SUFFIXES.items() if name.endswith(suffix)), None)
     counted = "/n" if dialect is not None and dialect.endswith("/n") else ""
     if of_suffix is None:
         return dialect_of(name, (dialect or "").removesuffix("/n") or None)
@@ -87,21 +89,21 @@ def dialect_of_file(name: str, dialect: str | None = None) -> str | None:
 
 def dialects_of(name: str, dialect: str | None, files: Files) -> tuple[str | None, ...]:
     """Return the dialect of a program, or of each of its files. Raises CepError."""
-    return tuple(dialect_of_file(each, dialect) for each, _ in files) if files else (dialect_of(name, dialect),)
+    return tuple(dialect_of_file(file, dialect) for file, _ in files) if files else (dialect_of(name, dialect),)
 
 
 def lars_program(
     text: str, name: str = "<program>", dialect: str | None = None, tick: int | None = None
 ) -> LarsProgram | None:
     """Read a LARS program. Return None if the text is in another dialect. Raises CepError."""
-    found = dialect_of(name, dialect)
-    if found not in LARS:
+    language = dialect_of(name, dialect)
+    if language not in LARS:
         return None
     if len(text) > LONGEST:
         raise too_long(name)
     from cep.language.dialects.lars.programs import program_of
 
-    return program_of(Source(text, name), found, SECOND if tick is None else tick)
+    return program_of(Source(text, name), language, SECOND if tick is None else tick)
 
 
 def converted(text: str, name: str = "<program>", dialect: str | None = None, tick: int | None = None) -> str:
@@ -119,11 +121,11 @@ def formatted(text: str, name: str = "<program>", beside: Mapping[str, str] | No
 
     `beside`: the texts of files, by name, that may declare its parameters.
     """
-    found = dialect_of(name)
-    if found is not None:
+    language = dialect_of(name)
+    if language is not None:
         hint = "`cep convert` prints it in the language of events and fluents, without its comments"
-        message = f"{name}: this is a program in {found}; `cep fmt` lays out only `.cep` programs"
-        raise CepError(message, hint=None if found in LARS else hint, code="option")
+        message = f"{name}: this is a program in {language}; `cep fmt` lays out only `.cep` programs"
+        raise CepError(message, hint=None if language in LARS else hint, code="option")
     source = Source(text, name)
     try:
         return _formatted(source)
@@ -139,10 +141,10 @@ def parameters_with(source: Source, beside: Mapping[str, str]) -> Parameters:
     Statements with mistakes are ignored. `beside`: texts by file name, perhaps including the text itself.
     """
     parameters = Parameters()
-    for each, text in {**beside, source.name: source.text}.items():
+    for file, text in {**beside, source.name: source.text}.items():
         with suppress(CepError):
-            if dialect_of(each) is None:
-                collect(Source(text, each), parameters)
+            if dialect_of(file) is None:
+                collect(Source(text, file), parameters)
     return parameters
 
 
@@ -164,7 +166,7 @@ def together(
 
     ticks = SECOND if tick is None else tick
     asked = dialects_of(name, dialect, files)
-    some_lars = any(found in LARS for found in asked)
+    some_lars = any(language in LARS for language in asked)
     if dialect is not None:  # checked even if the suffixes decide every dialect
         dialect_of("", dialect.removesuffix("/n") if some_lars else dialect)
     if answer_sets is not None and not some_lars:
@@ -181,21 +183,21 @@ def together(
     recovery = recovery or Recovery()
     if parameters is None:
         parameters = parameters_of(text, name, files, dialect, recovery=recovery)
-    for found, (file, part) in zip(asked, apart(source), strict=True):
+    for language, (file, part) in zip(asked, apart(source), strict=True):
         try:
-            if found is None:
+            if language is None:
                 own.append(FileTree(parse(part.text, file, files, parameters, recovery)))
-            elif found in LARS:
+            elif language in LARS:
                 from cep.language.dialects.lars.programs import parsed_of
 
-                lars.append(parsed_of(part, found, ticks, parameters))
+                lars.append(parsed_of(part, language, ticks, parameters))
             else:
-                dialects.setdefault(found, []).append(part)
+                dialects.setdefault(language, []).append(part)
         except CepError as error:
             errors.add(error)
-    for found, parts in dialects.items():
+    for language, parts in dialects.items():
         try:
-            own.append(FileTree(_READERS[found](blended(parts), ticks, parameters).as_facts(), weak=True))
+            own.append(FileTree(_READERS[language](blended(parts), ticks, parameters).as_facts(), weak=True))
         except CepError as error:
             errors.add(error)
     if recovery.errors and not errors and not lars and not dialects:
@@ -220,10 +222,10 @@ def read(
     `tick`: the length of one time unit in a dialect, in microseconds (None: a second). `answer_sets`: options of LARS's
     solver. `parameters`: those of the program; `recovery` contains the mistakes in their statements.
     """
-    found = dialect_of(name, dialect)
-    if answer_sets is not None and found not in LARS:
+    language = dialect_of(name, dialect)
+    if answer_sets is not None and language not in LARS:
         raise _no_answer_streams()
-    if found is None:
+    if language is None:
         if tick is not None:
             raise _no_ticks()
         tree = parse(text, name, parameters=parameters, recovery=recovery)
@@ -233,11 +235,11 @@ def read(
     if len(text) > LONGEST:
         raise too_long(name)
     source, ticks = Source(text, name), SECOND if tick is None else tick
-    if found in LARS:
+    if language in LARS:
         from cep.language.dialects.lars.programs import lars_tree
 
-        return lars_tree(found, source, ticks, answer_sets).as_facts()
-    return _READERS[found](source, ticks, Parameters()).as_facts()
+        return lars_tree(language, source, ticks, answer_sets).as_facts()
+    return _READERS[language](source, ticks, Parameters()).as_facts()
 
 
 def parameters_of(
@@ -253,15 +255,15 @@ def parameters_of(
     Raises CepError for a wrong declaration (with `recovery`, records it there instead), and for an undeclared parameter
     in `values`.
     """
-    found = Parameters()
+    parameters = Parameters()
     source = Source(text, name, files)
     parts = apart(source) if files else [(name, source)]
     for of, (file, part) in zip(dialects_of(name, dialect, files), parts, strict=True):
         if of is None:
-            collect(Source(part.text, file, files), found, recovery)
+            collect(Source(part.text, file, files), parameters, recovery)
     if recovery is None or not recovery.errors:
-        found.set(values or {})
-    return found
+        parameters.set(values or {})
+    return parameters
 
 
 def _no_answer_streams() -> CepError:

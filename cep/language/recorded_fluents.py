@@ -72,23 +72,27 @@ def is_recorded(statement: ast.Statement) -> bool:
 
 def records_apart(program: ast.SyntaxTree) -> ast.SyntaxTree:
     """Split each fluent that has both records and formulas. The formulas then use the fluent of the records."""
-    defined = {each.name for each in program.statements if isinstance(each, ast.WhileRule)}
-    made: list[ast.Statement] = []
+    defined = {statement.name for statement in program.statements if isinstance(statement, ast.WhileRule)}
+    statements: list[ast.Statement] = []
     helpers = set(program.helpers)
-    for each in program.statements:
-        if not isinstance(each, ast.FluentDeclaration) or not is_recorded(each) or each.name not in defined:
-            made.append(each)
+    for statement in program.statements:
+        if (
+            not isinstance(statement, ast.FluentDeclaration)
+            or not is_recorded(statement)
+            or statement.name not in defined
+        ):
+            statements.append(statement)
             continue
-        assert each.records is not None, "it comes in"
-        own, span = recorded(each.name), each.span
-        made.append(replace(each, records=replace(each.records, start=None, end=None, records=None)))
-        made.append(replace(each, name=own))
-        values: tuple[Expression, ...] = tuple(Variable(f"X{at + 1}") for at in range(len(each.attributes)))
-        value = None if each.value is None else Variable("X")
+        assert statement.records is not None, "it comes in"
+        own, span = recorded(statement.name), statement.span
+        statements.append(replace(statement, records=replace(statement.records, start=None, end=None, records=None)))
+        statements.append(replace(statement, name=own))
+        values: tuple[Expression, ...] = tuple(Variable(f"X{index + 1}") for index in range(len(statement.attributes)))
+        value = None if statement.value is None else Variable("X")
         asked = FormulaAtom(own, values, None, value, None, span)
-        made.append(ast.WhileRule(each.name, values, value, (), asked, NOWHERE, span))
+        statements.append(ast.WhileRule(statement.name, values, value, (), asked, NOWHERE, span))
         helpers.add(own)
-    return replace(program, statements=tuple(made), helpers=frozenset(helpers))
+    return replace(program, statements=tuple(statements), helpers=frozenset(helpers))
 
 
 def tables_of_records(
@@ -99,7 +103,7 @@ def tables_of_records(
     `declared`: the schema of its records. `attributes`: the fluent's attributes without their input formats. `final`:
     no record closes an interval of another.
     """
-    what = Attribute(beside("what", [each.name for each in attributes]), "int")
+    what = Attribute(beside("what", [attribute.name for attribute in attributes]), "int")
     start, end, bounds = RECORD_COLUMNS
     coming = (
         *declared.attributes,
@@ -111,11 +115,11 @@ def tables_of_records(
         declared, name=records(name), attributes=coming, point=True, time=declared.start or start, start=None,
         end=None, fluent=FluentTable(RECORDS, declared.name, valued, final=final or None),
     )  # fmt: skip
-    made = {records(name): incoming}
+    tables = {records(name): incoming}
     for table, part, more in ((name, HOLDS, ()), (edges(name), EDGES, (what,))):
         fluent = FluentTable(part, name, valued, defined=True)
-        made[table] = Schema(table, (*attributes, *more), True, False, iri=declared.iri, fluent=fluent)
-    return made
+        tables[table] = Schema(table, (*attributes, *more), True, False, iri=declared.iri, fluent=fluent)
+    return tables
 
 
 def rules_of_records(name: str, schema: Schema, final: bool, span: Span) -> list[Rule]:
@@ -123,7 +127,7 @@ def rules_of_records(name: str, schema: Schema, final: bool, span: Span) -> list
 
     `final`: no record closes an interval of another.
     """
-    own = tuple(f"{each.name}'" for each in schema.attributes)
+    own = tuple(f"{attribute.name}'" for attribute in schema.attributes)
     what = beside("what'", own)
     every = tuple(map(Variable, (*own, what)))
     body = RecordingPattern(records(name), (*own, what), None, span, final or None)

@@ -144,7 +144,7 @@ class Schemas:
                     hint = f"choose another name: `{attribute}_: ...`"
                     message = f"`{attribute}` cannot be the name of an attribute: records use it for the event itself"
                     self._error(message, argument.span, hint)
-            attributes = tuple(Attribute(each, "unknown", True) for each in named.names)
+            attributes = tuple(Attribute(name, "unknown", True) for name in named.names)
             self.found[name] = Schema(name, attributes, False, False)
         known = [attribute.name for attribute in self.found[name].attributes]
         for rule in rules:
@@ -207,8 +207,8 @@ def _when(event: ast.EventDeclaration) -> When | None:
 
 def _missing(attribute: ast.AttributeTree, event: ast.EventDeclaration) -> tuple[int | float | str, ...] | None:
     """Return the values that mean a missing value in a column: the attribute's and the declaration's."""
-    given = (attribute.missing or ()) + _all_missing(event)
-    return tuple(dict.fromkeys(given)) or None
+    values = (attribute.missing or ()) + _all_missing(event)
+    return tuple(dict.fromkeys(values)) or None
 
 
 def _all_missing(event: ast.EventDeclaration) -> tuple[int | float | str, ...]:

@@ -28,19 +28,19 @@ def spelled(tree: ast.SyntaxTree) -> ast.SyntaxTree:
     Names begin with a lower-case letter, variables with a capital, and neither is a keyword.
     """
     names: dict[str, str] = {}
-    for each in tree.statements:
-        _collect(each, names)
+    for statement in tree.statements:
+        _collect(statement, names)
     known = set(names.values())
     for old in names:
         names[old] = _free(_small(old), known - {old} if names[old] == old else known)
         known.add(names[old])
-    return replace(tree, statements=tuple(_renamed(each, names) for each in tree.statements))
+    return replace(tree, statements=tuple(_renamed(statement, names) for statement in tree.statements))
 
 
 def _collect(value: object, names: dict[str, str]) -> None:
     if isinstance(value, tuple):
-        for each in value:
-            _collect(each, names)
+        for member in value:
+            _collect(member, names)
     elif is_dataclass(value):
         if isinstance(value, _NAMING):
             own = value.name
@@ -51,7 +51,7 @@ def _collect(value: object, names: dict[str, str]) -> None:
 
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:
     if isinstance(value, tuple):
-        return tuple(_renamed(each, names) for each in value)
+        return tuple(_renamed(member, names) for member in value)
     if isinstance(value, Variable):
         return replace(value, name=_capital(value.name))
     if not is_dataclass(value) or isinstance(value, type):

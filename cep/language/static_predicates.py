@@ -17,7 +17,7 @@ def predicates_of(program: SyntaxTree) -> set[str]:
 
 def declarations_of(program: SyntaxTree) -> dict[str, FactDeclaration]:
     """Return the declarations of facts, by name."""
-    return {each.name: each for each in program.statements if isinstance(each, FactDeclaration)}
+    return {statement.name: statement for statement in program.statements if isinstance(statement, FactDeclaration)}
 
 
 def _predicates_of(value: object) -> Iterator[str]:
@@ -25,8 +25,8 @@ def _predicates_of(value: object) -> Iterator[str]:
     if isinstance(value, Predicate):
         yield value.name
     elif isinstance(value, tuple):
-        for each in value:
-            yield from _predicates_of(each)
+        for member in value:
+            yield from _predicates_of(member)
     elif is_dataclass(value):
         for field in fields(value):
             yield from _predicates_of(getattr(value, field.name))

@@ -78,7 +78,9 @@ class Window(Pattern):
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
         other = renamer(names)
-        results = tuple(rename_result(each, names, names.get(each.variable, each.variable)) for each in self.results)
+        results = tuple(
+            rename_result(result, names, names.get(result.variable, result.variable)) for result in self.results
+        )
         return replace(self, pattern=self.pattern.renamed(names), by=tuple(map(other, self.by)), results=results)
 
     def lower(
@@ -86,7 +88,7 @@ class Window(Pattern):
     ) -> tuple[int, dict[str, int]]:
         child, inner = self.pattern.lower(builder, (), None)
         names = {v: f"v{place}" for v, place in inner.items()}
-        results = tuple(rename_result(each, names, f"r{i}") for i, each in enumerate(self.results))
+        results = tuple(rename_result(result, names, f"r{i}") for i, result in enumerate(self.results))
         places: dict[str, int] = {}
         for v in self.by:
             places.setdefault(v.name, len(places))
@@ -134,9 +136,9 @@ class Window(Pattern):
         inner = matcher.attempts(self.pattern, {name: value for name, value in bound.items() if name in groups})
         whole = [attempt for attempt in inner if attempt.failure is None]
         by = [variable.name for variable in self.by]
-        made = matcher.windows(self, whole, bound, by, self.members_at, self.results)
+        attempts = matcher.windows(self, whole, bound, by, self.members_at, self.results)
         failed = [replace(attempt, bound=bound) for attempt in inner if attempt.failure]
-        return made or failed or [matcher.missing(self.pattern, bound)]
+        return attempts or failed or [matcher.missing(self.pattern, bound)]
 
     def members_at(self, ends: Sequence[int]) -> Iterator[tuple[slice, int | None, int]]:
         """Yield the members of each window that has a result, for a group whose occurrences end at `ends` (ascending).
@@ -149,13 +151,13 @@ class Window(Pattern):
             times = list(dict.fromkeys(ends))
             if over is not None:
                 step, longest = over.length, self.duration or 0
-                times = sorted({at for end in ends for at in range(end + -end % step, end + longest, step)})
+                times = sorted({time for end in ends for time in range(end + -end % step, end + longest, step)})
             for now in times:
                 until = bisect_right(ends, now)
                 since = 0 if self.duration is None else bisect_right(ends, now - self.duration)
                 yield slice(since if self.events is None else max(since, until - self.events), until), None, now
         elif over.form == "session":
-            breaks = [at for at in range(1, len(ends)) if ends[at] - ends[at - 1] > over.length]
+            breaks = [index for index in range(1, len(ends)) if ends[index] - ends[index - 1] > over.length]
             for first, last in zip([0, *breaks], [*breaks, len(ends)]):
                 yield slice(first, last), None, ends[last - 1] + over.length
         else:

@@ -60,10 +60,10 @@ class AnswerSetFormula(OverOne):
         asked = frozenset(self.asks)
         inner = lowering.lowered(self.formula, asked, outside | asked)
         late = lowering.late_of(self.formula)
-        made = AnswerSetPattern(
+        pattern = AnswerSetPattern(
             inner, self.asks, self.names, self.rules, self.tables, self.every, late, None, self.seconds, self.span
         )
-        return lowering.projected(made, keep, self)
+        return lowering.projected(pattern, keep, self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class AnswerSetPattern(FormulaPattern):
         return PatternProperties((self.formula,), binds=(*self.names, KIND), goal=True)
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
-        asks, own = (tuple(names.get(name, name) for name in each) for each in (self.asks, self.names))
+        asks, own = (tuple(names.get(name, name) for name in group) for group in (self.asks, self.names))
         return replace(self, formula=self.formula.renamed(names), asks=asks, names=own)
 
     def lower(
@@ -94,14 +94,14 @@ class AnswerSetPattern(FormulaPattern):
     ) -> tuple[int, dict[str, int]]:
         child, inner = self.formula.lower(builder, (), None)
         take = tuple(inner[name] for name in self.asks)
-        made = AnswerSets(child, take, inner[KIND], self.rules, self.tables, self.every, self.late, self.seconds)
+        node = AnswerSets(child, take, inner[KIND], self.rules, self.tables, self.every, self.late, self.seconds)
         names = (*self.names, KIND)
-        return added(builder, made, names, components, self.span)
+        return added(builder, node, names, components, self.span)
 
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
         return reader.solved(self, self.formula, bound)
 
-    def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
+    def lacks(self, gaps: FormulaGaps, bound: BoundValues, code: int) -> list[Gap]:
         return []
 
 
@@ -139,7 +139,7 @@ class AnswerSets(FormulaNode):
         return tuple(inference.column(type, False) for type in types)
 
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
-        names = ", ".join(each.name for each in self.rules.derived)
+        names = ", ".join(predicate.name for predicate in self.rules.derived)
         return Text(f"answer set ({names}) of {sides[0].text}", 0, True)
 
     def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:

@@ -55,11 +55,11 @@ class GoalBuilder:
     @cached_property
     def scans(self) -> dict[str, list[tuple[int, Scan]]]:
         """Return, for each event, the nodes that scan it, with their numbers."""
-        found: dict[str, list[tuple[int, Scan]]] = {}
+        scans: dict[str, list[tuple[int, Scan]]] = {}
         for number, node in enumerate(self.plan.nodes):
             if isinstance(node, Scan):
-                found.setdefault(node.event, []).append((number, node))
-        return found
+                scans.setdefault(node.event, []).append((number, node))
+        return scans
 
     @cached_property
     def unread(self) -> frozenset[int]:
@@ -68,16 +68,16 @@ class GoalBuilder:
         if not plan.changes or self.lineage is not None:
             return frozenset()
         read = self.scans.keys() | set(plan.derived)
-        found = {head.child for head in plan.heads if head.event not in read}
-        found -= {head.child for head in plan.heads if head.event in read}
-        return frozenset(found - {part for node in plan.nodes for part in node.parts})
+        children = {head.child for head in plan.heads if head.event not in read}
+        children -= {head.child for head in plan.heads if head.event in read}
+        return frozenset(children - {part for node in plan.nodes for part in node.parts})
 
     @cached_property
     def _events(self) -> dict[int, list[str]]:
-        found: dict[int, list[str]] = {}
+        events: dict[int, list[str]] = {}
         for head in self.plan.heads:
-            found.setdefault(head.child, []).append(head.event)
-        return found
+            events.setdefault(head.child, []).append(head.event)
+        return events
 
     def events_of(self, number: int) -> list[str]:
         """Return the events whose heads read a node."""
@@ -94,7 +94,9 @@ class GoalBuilder:
             head, arguments = self.plan.heads[number], self.plan.arguments[number]
             columns = None
             if all(isinstance(argument, TypedVariable | TypedConstant) for argument in arguments):
-                columns = [int(each.name[1:]) if isinstance(each, TypedVariable) else None for each in arguments]
+                columns = [
+                    int(argument.name[1:]) if isinstance(argument, TypedVariable) else None for argument in arguments
+                ]
             optional = self.optional(self.plan.columns[head.child])
             evaluations = [compile_expression(argument, self.pool, optional) for argument in arguments]
             heads.append(Head(self.types(head.child), evaluations, columns))
@@ -131,12 +133,12 @@ class GoalBuilder:
         fluent = self.plan.schemas[name].fluent
         if fluent is None or not fluent.defined or fluent.part not in (EDGES, TRANSITIONS):
             return False
-        given = [self.plan.arguments[number] for number in rules]
-        for number, arguments in zip(rules, given):
-            kept = {each.name for each in arguments if isinstance(each, TypedVariable)}
+        heads = [self.plan.arguments[number] for number in rules]
+        for number, arguments in zip(rules, heads):
+            kept = {argument.name for argument in arguments if isinstance(argument, TypedVariable)}
             if len(kept) < len(self.plan.columns[self.plan.heads[number].child]):
                 return False
-        numbers = {each[-1].value for each in given if isinstance(each[-1], TypedConstant)}
+        numbers = {head[-1].value for head in heads if isinstance(head[-1], TypedConstant)}
         return len(rules) == 1 or len(numbers) == len(rules)
 
     def cycle(self, group: Group) -> Loop | None:

@@ -59,8 +59,8 @@ class And(OverSeveral):
         """
         parts = [part.spread() for part in self.parts]
         for place, (part, no) in enumerate(zip(parts, self.negated, strict=True)):
-            others = [each for n, each in enumerate(parts) if n != place and not self.negated[n]]
-            bound = frozenset[str]().union(*(each.bound() for each in others))
+            others = [part for n, part in enumerate(parts) if n != place and not self.negated[n]]
+            bound = frozenset[str]().union(*(other.bound() for other in others))
             if not part.loose() or not part.loose() <= bound:
                 continue
             tied, anyway = part.tied()
@@ -71,8 +71,10 @@ class And(OverSeveral):
                 return And((*before, *more, *behind), marks, self.span).spread()
             if anyway is None:
                 return And((*before, tied, *behind), self.negated, self.span).spread()
-            each = (And((*before, one, *behind), self.negated, self.span).spread() for one in (tied, anyway))
-            return Or(tuple(each), self.span)
+            alternatives = (
+                And((*before, branch, *behind), self.negated, self.span).spread() for branch in (tied, anyway)
+            )
+            return Or(tuple(alternatives), self.span)
         return replace(self, parts=tuple(parts))
 
     def asks_whole(self) -> list[tuple[Formula, str, Span]]:
@@ -87,24 +89,26 @@ class And(OverSeveral):
         for part, names in zip(absent, speaks, strict=True):
             _safe(lowering, part, names - every, outside)
         asked = keep.union(*speaks)
-        made: Pattern | None = None
+        pattern: Pattern | None = None
         late, done = 0, frozenset[str]()
         rest = list(range(len(positive)))
         while rest:
-            following = next((n for n in rest if made is not None and mine[n] & done), rest[0])
+            following = next((n for n in rest if pattern is not None and mine[n] & done), rest[0])
             rest.remove(following)
             others = asked.union(*(mine[n] for n in range(len(positive)) if n != following))
             right = lowering.lowered(positive[following], mine[following] & others, outside | others)
             its = lowering.late_of(positive[following])
-            made = right if made is None else ConjunctionPattern(made, right, False, (late, its), None, self.span)
+            pattern = (
+                right if pattern is None else ConjunctionPattern(pattern, right, False, (late, its), None, self.span)
+            )
             late, done = max(late, its), done | mine[following]
-        assert made is not None, "the first part is not negated"
+        assert pattern is not None, "the first part is not negated"
         for part in absent:
             right = lowering.lowered(part, part.bound() & every, outside | every)
             its = lowering.late_of(part)
-            made = ConjunctionPattern(made, right, True, (late, its), None, self.span)
+            pattern = ConjunctionPattern(pattern, right, True, (late, its), None, self.span)
             late = max(late, its)
-        return lowering.projected(made, keep, self)
+        return lowering.projected(pattern, keep, self)
 
 
 def _safe(lowering: Lowering, absent: Formula, loose: Names, outside: Names) -> None:
@@ -147,8 +151,8 @@ class ConjunctionPattern(Pattern):
         fresh = [] if self.negated else [name for name in theirs if name not in mine]
         take = tuple(theirs[name] for name in fresh)
         names = (*own, *fresh, KIND)
-        made = Conjunction(left, right, key, mine[KIND], theirs[KIND], take, self.negated, self.lates, len(own))
-        return added(builder, made, names, components, self.span)
+        node = Conjunction(left, right, key, mine[KIND], theirs[KIND], take, self.negated, self.lates, len(own))
+        return added(builder, node, names, components, self.span)
 
     def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
         return matcher.attempts(self.left, bound)
@@ -156,8 +160,8 @@ class ConjunctionPattern(Pattern):
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
         return reader.together(self, self.left, self.right, self.negated, bound)
 
-    def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
-        return gaps.together(self.left, self.right, self.negated, bound, at)
+    def lacks(self, gaps: FormulaGaps, bound: BoundValues, code: int) -> list[Gap]:
+        return gaps.together(self.left, self.right, self.negated, bound, code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +196,9 @@ class Conjunction(FormulaNode):
             remembers=True,
             shows=(*(((0, column),) for column in mine), *(((1, column),) for column in self.take), ()),
             looks=((0, self.left_kind), (1, self.right_kind)),
-            equal=() if self.negated else tuple(((0, one), (1, other)) for one, other in self.key),
+            equal=() if self.negated else tuple(((0, column), (1, other)) for column, other in self.key),
             negated=1 if self.negated else None,
-            forbids=tuple(((1, other), mine[one]) for one, other in self.key) if self.negated else (),
+            forbids=tuple(((1, other), mine[column]) for column, other in self.key) if self.negated else (),
             completes=(0,) if self.negated else (0, 1),
             waits=(0, 1),
             meeting=Meeting.AGAINST if self.negated else Meeting.PAIRS,
@@ -204,8 +208,8 @@ class Conjunction(FormulaNode):
         )
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
-        for one, other in self.key:
-            inference.meet(number, (self.left, one), (self.right, other))
+        for column, other in self.key:
+            inference.meet(number, (self.left, column), (self.right, other))
         left, right = inference.columns[self.left], inference.columns[self.right]
         return (*(left[c] for c in self.own), *(right[c] for c in self.take), inference.column("int", False))
 
@@ -216,7 +220,7 @@ class Conjunction(FormulaNode):
         names = rendering.names[number]
         mine = {column: place for place, column in enumerate(self.own)}
         return [
-            ("key", ", ".join(names[mine[one]] for one, _ in self.key) or "none: all that holds"),
+            ("key", ", ".join(names[mine[column]] for column, _ in self.key) or "none: all that holds"),
             ("remembers", "what holds on both sides"),
             ("forgets", "when it ends"),
         ]

@@ -58,10 +58,10 @@ class Or(OverSeveral):
                 )
         own = every & keep
         parts = lowering.apart(self.parts, lambda outer: Or(outer, self.span))
-        made, *others = [lowering.lowered(part, own, outside) for part in parts]
+        pattern, *others = [lowering.lowered(part, own, outside) for part in parts]
         for right in others:
-            made = Either(made, right, None, self.span)
-        return lowering.narrowed(made, own, max(map(lowering.late_of, parts)), self.span)
+            pattern = Either(pattern, right, None, self.span)
+        return lowering.narrowed(pattern, own, max(map(lowering.late_of, parts)), self.span)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Either(Pattern):
             return
         lacks = [(side, sorted(other - own)) for side, own, other in (("left", left, right), ("right", right, left))]
         missing = ", ".join(f"the {side} one lacks {checker.listed(names)}" for side, names in lacks if names)
-        written = [each.name for each in (*mentioned(checker.rule.body), *checker.head_variables)]
+        written = [variable.name for variable in (*mentioned(checker.rule.body), *checker.head_variables)]
         if left - right and right - left:
             hint = "one name for the same on both sides, `_` for what only one side has"
         elif all(written.count(name) == 1 for name in left ^ right):
@@ -115,8 +115,8 @@ class Either(Pattern):
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
         return [*reader.extents(self.left, bound), *reader.extents(self.right, bound)]
 
-    def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
-        return [*gaps.lacks(self.left, bound, at), *gaps.lacks(self.right, bound, at)]
+    def lacks(self, gaps: FormulaGaps, bound: BoundValues, code: int) -> list[Gap]:
+        return [*gaps.lacks(self.left, bound, code), *gaps.lacks(self.right, bound, code)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class Union(Node):
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         left, right = inference.columns[self.left], inference.columns[self.right]
         pairs = [(left[column], right[other]) for column, other in self.pairs()]
-        return tuple(inference.column(grown(one.type, two.type), one.optional or two.optional) for one, two in pairs)
+        return tuple(inference.column(grown(left.type, two.type), left.optional or two.optional) for left, two in pairs)
 
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
         return pattern_text.joined(sides[0], "OR", sides[1])

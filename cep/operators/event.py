@@ -42,7 +42,9 @@ class Atom(Pattern):
     span: Span = field(default=NOWHERE, compare=False)
 
     def describe(self) -> PatternProperties:
-        names = tuple(each.name for each in self.arguments if isinstance(each, Variable) and each.name != "_")
+        names = tuple(
+            argument.name for argument in self.arguments if isinstance(argument, Variable) and argument.name != "_"
+        )
         return PatternProperties(
             binds=names,
             mentions=tuple(used_variables(self.arguments)),
@@ -85,8 +87,8 @@ class Atom(Pattern):
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
         return reader.of_fluent(self, bound)
 
-    def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
-        return gaps.of_atom(self, bound, at)
+    def lacks(self, gaps: FormulaGaps, bound: BoundValues, code: int) -> list[Gap]:
+        return gaps.of_atom(self, bound, code)
 
 
 class WholeTable(Pattern):
@@ -137,11 +139,11 @@ class Scan(Node):
         for position, constant in self.constants:
             _constant(inference, self.event, attributes[position], constant)
         for first, second in self.equal:
-            one, two = attributes[first], attributes[second]
-            if "unknown" not in (one.type, two.type) and common_type(one.type, two.type) is None:
+            left, two = attributes[first], attributes[second]
+            if "unknown" not in (left.type, two.type) and common_type(left.type, two.type) is None:
                 name = inference.names[number][self.take.index(first)]
                 inference.complain(
-                    f"`{name}` is `{one.name}`, {a(one.type)}, and `{two.name}`, {a(two.type)}: never equal",
+                    f"`{name}` is `{left.name}`, {a(left.type)}, and `{two.name}`, {a(two.type)}: never equal",
                     inference.spans[number],
                     "another variable for one of them",
                 )
@@ -166,11 +168,11 @@ class Scan(Node):
             arguments[second] = arguments[first]
         if schema.fluent is not None and schema.fluent.part == EDGES:
             return pattern_text.changing(schema.fluent.name.removesuffix(RECORDED), arguments, schema.fluent.valued)
-        there = [i for i, each in enumerate(arguments) if each != Variable("_")]
-        if not schema.declared or not there or len(arguments) - len(there) < 3:
+        written = [i for i, argument in enumerate(arguments) if argument != Variable("_")]
+        if not schema.declared or not written or len(arguments) - len(written) < 3:
             return pattern_text.event(self.event, arguments)
-        attributes = [schema.attributes[i].name for i in there]
-        return pattern_text.event(self.event, [arguments[i] for i in there], attributes)
+        attributes = [schema.attributes[i].name for i in written]
+        return pattern_text.event(self.event, [arguments[i] for i in written], attributes)
 
     def goal(self, builder: GoalBuilder, number: int) -> Goal:
         from cep.operators.goals.relational import scan_of
@@ -180,8 +182,8 @@ class Scan(Node):
 
 def _constant(inference: Inference, event: str, attribute: Attribute, constant: Constant) -> None:
     """Report a constant that the attribute can never equal."""
-    given = TypedConstant(constant.value, constant.type)
-    if attribute.type == "unknown" or coerced(given, attribute.type) is not None:
+    typed = TypedConstant(constant.value, constant.type)
+    if attribute.type == "unknown" or coerced(typed, attribute.type) is not None:
         return
     hint = respelling(constant.value, attribute.type)
     if not hint and attribute.type in ("int", "float") and constant.type == "string":

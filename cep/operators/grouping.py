@@ -50,13 +50,13 @@ class AggregatedFormula(OverOne):
         for result in self.results:
             names.append(result.variable)
             names += [] if result.argument is None else expression_variables(result.argument)
-        return [*names, *(each.name for each in self.by)]
+        return [*names, *(variable.name for variable in self.by)]
 
     def bound(self) -> Names:
-        return frozenset((*(each.name for each in self.by), *(each.variable for each in self.results)))
+        return frozenset((*(variable.name for variable in self.by), *(result.variable for result in self.results)))
 
     def text(self) -> tuple[str, int]:
-        groups = f" BY {', '.join(each.name for each in self.by)}" if self.by else ""
+        groups = f" BY {', '.join(variable.name for variable in self.by)}" if self.by else ""
         return f"{placed(self.formula, OR)} AGGREGATE {', '.join(map(print_result, self.results))}{groups}", WHOLE
 
     def asks_whole(self) -> list[tuple[Formula, str, Span]]:
@@ -78,16 +78,16 @@ class AggregatedFormula(OverOne):
 
         for result in self.results:
             self._of_one_time(lowering, result)
-            if result.variable in inner or [each.variable for each in self.results].count(result.variable) > 1:
+            if result.variable in inner or [result.variable for result in self.results].count(result.variable) > 1:
                 lowering.error(
                     f"`{result.variable}` has a value already", result.span, "a new variable for each result"
                 )
             for name in [] if result.argument is None else expression_variables(result.argument):
                 if name not in inner:
                     unbound(name, result.span)
-        for each in self.by:
-            if each.name not in inner:
-                unbound(each.name, each.span)
+        for variable in self.by:
+            if variable.name not in inner:
+                unbound(variable.name, variable.span)
 
     def _of_one_time(self, lowering: Lowering, result: AggregateResult) -> None:
         """Report aggregates that depend on order in time, because all tuples hold at the same time."""
@@ -120,13 +120,15 @@ class GroupingPattern(FormulaPattern):
     def describe(self) -> PatternProperties:
         return PatternProperties(
             (self.formula,),
-            binds=(*(each.name for each in self.by), *(each.variable for each in self.results), KIND),
+            binds=(*(variable.name for variable in self.by), *(result.variable for result in self.results), KIND),
             mentions=(*used_variables(arguments_of(self.results)), *self.by),
             goal=True,
         )
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
-        results = tuple(rename_result(each, names, names.get(each.variable, each.variable)) for each in self.results)
+        results = tuple(
+            rename_result(result, names, names.get(result.variable, result.variable)) for result in self.results
+        )
         by = tuple(map(renamer(names), self.by))
         return replace(self, formula=self.formula.renamed(names), by=by, results=results)
 
@@ -135,18 +137,18 @@ class GroupingPattern(FormulaPattern):
     ) -> tuple[int, dict[str, int]]:
         child, inner = self.formula.lower(builder, (), None)
         columns = {name: f"v{place}" for name, place in inner.items()}
-        results = tuple(rename_result(each, columns, f"r{i}") for i, each in enumerate(self.results))
-        groups = tuple(dict.fromkeys(each.name for each in self.by))
-        names = (*groups, *(each.variable for each in self.results), KIND)
-        made = Grouping(child, results, tuple(inner[name] for name in groups), inner[KIND], self.late)
-        return added(builder, made, names, components, self.span)
+        results = tuple(rename_result(result, columns, f"r{i}") for i, result in enumerate(self.results))
+        groups = tuple(dict.fromkeys(variable.name for variable in self.by))
+        names = (*groups, *(result.variable for result in self.results), KIND)
+        node = Grouping(child, results, tuple(inner[name] for name in groups), inner[KIND], self.late)
+        return added(builder, node, names, components, self.span)
 
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
-        return reader.grouped(self, self.formula, self.results, [each.name for each in self.by], bound)
+        return reader.grouped(self, self.formula, self.results, [variable.name for variable in self.by], bound)
 
-    def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
-        groups = [each.name for each in self.by]
-        return gaps.grouped(self, self.formula, self.results, groups, bound, at)
+    def lacks(self, gaps: FormulaGaps, bound: BoundValues, code: int) -> list[Gap]:
+        groups = [variable.name for variable in self.by]
+        return gaps.grouped(self, self.formula, self.results, groups, bound, code)
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,14 +86,14 @@ class HeldAt(Holding):
         return replace(properties, looks=(*properties.looks, (0, self.at)))
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
-        given = Holding.columns(self, inference, number)
-        if self.at < len(given) and given[self.at].type not in ("time", "unknown"):
+        column_types = Holding.columns(self, inference, number)
+        if self.at < len(column_types) and column_types[self.at].type not in ("time", "unknown"):
             inference.complain(
-                f"`held` asks what holds at a time, and `{self.time}` is {a(given[self.at].type)}",
+                f"`held` asks what holds at a time, and `{self.time}` is {a(column_types[self.at].type)}",
                 inference.spans[number],
                 f"`start()`, `end() - 5 s`, or an attribute that is declared a time; `time({self.time})` makes one",
             )
-        return given
+        return column_types
 
     def unbounded(self) -> tuple[str, str] | None:
         if self.back is not None:

@@ -86,19 +86,19 @@ class Inertia(Node):
 
     def endless(self) -> list[FluentDeadline]:
         """Return the deadlines that form a cycle, so that they follow each other for ever without input."""
-        return [each for each in self.deadlines if each in self._followers(each)]
+        return [deadline for deadline in self.deadlines if deadline in self._followers(deadline)]
 
     def _followers(self, first: FluentDeadline) -> list[FluentDeadline]:
         """Return the deadlines that follow a deadline, one after the other."""
-        found: list[FluentDeadline] = []
-        each: FluentDeadline | None = first
-        while each is not None and each.becomes is not None:
-            value = each.becomes
-            each = next((other for other in self.deadlines if other.value is None or other.value == value), None)
-            if each is None or each in found:
+        followers: list[FluentDeadline] = []
+        follower: FluentDeadline | None = first
+        while follower is not None and follower.becomes is not None:
+            value = follower.becomes
+            follower = next((other for other in self.deadlines if other.value is None or other.value == value), None)
+            if follower is None or follower in followers:
                 break
-            found.append(each)
-        return found
+            followers.append(follower)
+        return followers
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         return inference.columns[self.child]
@@ -111,15 +111,15 @@ class Inertia(Node):
 
     def after(self, texts: Sequence[str]) -> str | None:
         value = texts[self.keys] if self.valued else None
-        for each in self.deadlines:
-            if each.value is None or print_expression(each.value) == value:
-                what = "ENDS" if each.becomes is None else f"BECOMES {print_expression(each.becomes)}"
-                return f"{what} AFTER {say_duration(each.duration)}"
+        for deadline in self.deadlines:
+            if deadline.value is None or print_expression(deadline.value) == value:
+                what = "ENDS" if deadline.becomes is None else f"BECOMES {print_expression(deadline.becomes)}"
+                return f"{what} AFTER {say_duration(deadline.duration)}"
         return None
 
     def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
         key = ", ".join(rendering.names[number][: self.keys])
-        after = ", ".join(f"after {say_duration(each.duration)}" for each in self.deadlines)
+        after = ", ".join(f"after {say_duration(deadline.duration)}" for deadline in self.deadlines)
         return [
             ("key", key or "none: there is one"),
             ("remembers", "the present value of each key that holds, and since when"),

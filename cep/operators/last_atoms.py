@@ -64,8 +64,8 @@ class LastAtomsFormula(OverSeveral):
         return own | (frozenset() if self.at is None else {self.at})
 
     def text(self) -> tuple[str, int]:
-        at = "" if self.at is None else f" at {self.at}"
-        return f"{'_' if self.formula is None else self.formula.text()[0]}{at} in [{self.atoms} #]", UNARY
+        at_text = "" if self.at is None else f" at {self.at}"
+        return f"{'_' if self.formula is None else self.formula.text()[0]}{at_text} in [{self.atoms} #]", UNARY
 
     def late(self, lateness: FluentLateness) -> int:
         return self.tick - 1
@@ -73,15 +73,17 @@ class LastAtomsFormula(OverSeveral):
     def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
         own = None if self.formula is None else _atom(self.formula)
         names = () if self.formula is None else tuple(sorted(self.formula.bound() & keep))
-        at = self.at if self.at in keep or (self.oldest and self.formula is None) else None
+        tick = self.at if self.at in keep or (self.oldest and self.formula is None) else None
         arrivals = tuple(map(_atom, self.arrivals))
-        made = LastAtomsPattern(own, arrivals, names, at, self.atoms, self.by, self.tick, self.oldest, None, self.span)
-        return lowering.projected(made, keep, self)
+        pattern = LastAtomsPattern(
+            own, arrivals, names, tick, self.atoms, self.by, self.tick, self.oldest, None, self.span
+        )
+        return lowering.projected(pattern, keep, self)
 
 
 def _atom(formula: Formula) -> Atom:
     assert isinstance(formula, FormulaAtom), "an event"
-    values = tuple(each for each in formula.arguments if isinstance(each, Variable | Constant))
+    values = tuple(argument for argument in formula.arguments if isinstance(argument, Variable | Constant))
     return Atom(formula.name, values, None, formula.span)
 
 
@@ -110,9 +112,9 @@ class LastAtomsPattern(Pattern):
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
         event = None if self.event is None else self.event.renamed(names)
-        at = None if self.at is None else names.get(self.at, self.at)
+        tick = None if self.at is None else names.get(self.at, self.at)
         assert event is None or isinstance(event, Atom), "it stays one"
-        return replace(self, event=event, names=kept(names, self.names), at=at)
+        return replace(self, event=event, names=kept(names, self.names), at=tick)
 
     def lower(
         self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
@@ -125,26 +127,26 @@ class LastAtomsPattern(Pattern):
             left = builder.add(TickAtoms(scanned, self.tick, len(inner)), tuple(inner), self.span)
             take = tuple(inner[name] for name in self.names)
         keys = tuple(inner[name] for name in self._keys) if self.event is not None else ()
-        made = LastAtoms(left, right, take, self.at is not None, self.atoms, self.by, self.tick, self.oldest, keys)
-        return added(builder, made, self._every, components, self.span)
+        node = LastAtoms(left, right, take, self.at is not None, self.atoms, self.by, self.tick, self.oldest, keys)
+        return added(builder, node, self._every, components, self.span)
 
     @property
     def _keys(self) -> list[str]:
         """Return the variables whose values have separate windows."""
-        found = [] if self.event is None else [self.event.arguments[place] for place in self.by]
-        return [each.name for each in found if isinstance(each, Variable)]
+        arguments = [] if self.event is None else [self.event.arguments[place] for place in self.by]
+        return [argument.name for argument in arguments if isinstance(argument, Variable)]
 
     def _arriving(self, builder: Binariser) -> int:
         """Return the node of all arrivals. If only one event arrives, the node has the event's arguments."""
         from cep.operators.disjunction import Union
 
-        made: int | None = None
+        node: int | None = None
         for atom in self.arrivals:
             scanned, inner = atom.lower(builder, (), None)
-            one = builder.add(TickAtoms(scanned, self.tick, len(inner)), tuple(inner), self.span)
-            made = one if made is None else builder.add(Union(made, one, (), ()), (), self.span)
-        assert made is not None, "an event arrives"
-        return made
+            arriving = builder.add(TickAtoms(scanned, self.tick, len(inner)), tuple(inner), self.span)
+            node = arriving if node is None else builder.add(Union(node, arriving, (), ()), (), self.span)
+        assert node is not None, "an event arrives"
+        return node
 
     def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
         return matcher.attempts(self.event or self.arrivals[0], bound)
@@ -152,8 +154,8 @@ class LastAtomsPattern(Pattern):
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
         return reader.windows.among_last(self, bound)
 
-    def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
-        return gaps.of_atom(self.event or self.arrivals[0], bound, at)
+    def lacks(self, gaps: FormulaGaps, bound: BoundValues, code: int) -> list[Gap]:
+        return gaps.of_atom(self.event or self.arrivals[0], bound, code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +200,8 @@ class LastAtoms(FormulaNode):
         return True
 
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
-        at = f" at {rendering.names[number][len(self.take)]}" if self.numbered else ""
-        return Text(f"{sides[0].text}{at} in [{self.atoms} #]")
+        at_text = f" at {rendering.names[number][len(self.take)]}" if self.numbered else ""
+        return Text(f"{sides[0].text}{at_text} in [{self.atoms} #]")
 
     def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
         holds = "while it is the oldest of them" if self.oldest else "until so many others have come"

@@ -67,7 +67,7 @@ class Loop:
         inputs: Mapping[str, Table],
         outputs: dict[PlanUnit, Table],
         frontier: Frontier,
-        made: dict[PlanUnit, int],
+        counts: dict[PlanUnit, int],
     ) -> bool:
         """Add the results of the event and its scan to `outputs`."""
         own = inputs.get(self.event, empty(self.width))
@@ -76,9 +76,9 @@ class Loop:
         self.chain.evict(frontier)
         outputs[self.event] = whole
         outputs[self.scan] = self.scanned.step([whole], frontier)
-        made[self.join] += rows(whole) - rows(base)
-        made[self.event] += rows(whole)
-        made[self.scan] += rows(outputs[self.scan])
+        counts[self.join] += rows(whole) - rows(base)
+        counts[self.event] += rows(whole)
+        counts[self.scan] += rows(outputs[self.scan])
         return True
 
     def goals_by_unit(self) -> list[tuple[PlanUnit, Goal]]:
@@ -107,10 +107,10 @@ def loop_of(builder: GoalBuilder, group: Group) -> Loop | None:
     if len(group.units) != 3 or len(events) != 1:
         return None
     event = events[0]
-    found = _chain_of(builder, event)
-    if found is None:
+    parts = _chain_of(builder, event)
+    if parts is None:
         return None
-    chain, join, last = found
+    chain, join, last = parts
     left, right = plan.nodes[join].parts
     if left not in group.units or join not in group.units or right in group.units:
         return None
@@ -146,10 +146,10 @@ def _chain_of(builder: GoalBuilder, event: str) -> tuple[LinearRecursion, int, i
     places = places_of(node, builder)
     programs: list[tuple[Code, Code]] = []
     for position, argument in enumerate(plan.arguments[mine[-1]]):
-        made = compile_stack([argument], places, builder.pool.code, False)
-        if made is None:
+        program = compile_stack([argument], places, builder.pool.code, False)
+        if program is None:
             return None
-        programs.append(made)
+        programs.append(program)
         if position in scan.take and scan.take.index(position) in spec.left_key:
             column = scan.take.index(position)
             if not (isinstance(argument, TypedVariable) and argument.name == f"v{column}"):
@@ -169,7 +169,7 @@ def _chain_of(builder: GoalBuilder, event: str) -> tuple[LinearRecursion, int, i
         right_key=spec.right_key,
         take_left=tuple(range(width)),
         take_right=(),
-        left_codes=codes_of([each.type for each in plan.schemas[event].attributes]),
+        left_codes=codes_of([attribute.type for attribute in plan.schemas[event].attributes]),
         right_codes=(),
         by=(scan.take[spec.by[0]] if spec.by[0] >= 0 else -1, spec.by[1]),
         by_float=spec.by_float,

@@ -43,8 +43,8 @@ class OwnTimesFormula(OverOne):
 
     def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
         inner = lowering.lowered(self.formula, self.formula.bound() & (keep | {self.at}), outside | {self.at})
-        made = OwnTimesPattern(inner, self.at, self.window, lowering.late_of(self.formula), None, self.span)
-        return lowering.projected(made, keep, self)
+        pattern = OwnTimesPattern(inner, self.at, self.window, lowering.late_of(self.formula), None, self.span)
+        return lowering.projected(pattern, keep, self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,8 @@ class OwnTimesPattern(FormulaPattern):
         child, inner = self.formula.lower(builder, (), None)
         names = [name for name in sorted(inner, key=inner.__getitem__) if name != KIND]
         take = tuple(inner[name] for name in (*names, KIND))
-        made = OwnTimes(child, take, names.index(self.at), self.window, self.late)
-        return added(builder, made, (*names, KIND), components, self.span)
+        node = OwnTimes(child, take, names.index(self.at), self.window, self.late)
+        return added(builder, node, (*names, KIND), components, self.span)
 
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
         return reader.windows.between_own_times(self, self.formula, self.at, self.window, bound)
@@ -99,7 +99,7 @@ class OwnTimes(FormulaNode):
             "a window",
             "formula",
             remembers=True,
-            shows=(*((each,) for each in places[:-1]), ()),
+            shows=(*((place,) for place in places[:-1]), ()),
             looks=(places[-1], places[self.at]),
             groups=places[:-1],
             completes=(0,),

@@ -140,17 +140,17 @@ class Pair(Pattern):
         by_key: dict[tuple[Value, ...], list[Attempt]] = {}
         for right in others:
             by_key.setdefault(tuple(right.bound[name][0] for name in shared), []).append(right)
-        made: list[Attempt] = []
+        attempts: list[Attempt] = []
         for left in whole:
             matcher.check_limit()
             key = tuple(left.bound[name][0] for name in shared)
             partners = [] if None in key else by_key.get(key, [])
             pairs = [self._paired(matcher, left, right) for right in partners]
-            good = [each for each in pairs if not each.failure]
-            made += good or sorted(pairs, key=_nearness)[:1] or [matcher.lacking(self.right, left)]
-            if len(made) > MOST_PAIRS:
+            good = [pair for pair in pairs if not pair.failure]
+            attempts += good or sorted(pairs, key=_nearness)[:1] or [matcher.lacking(self.right, left)]
+            if len(attempts) > MOST_PAIRS:
                 break
-        return made
+        return attempts
 
     def _paired(self, matcher: Matcher, left: Attempt, right: Attempt) -> Attempt:
         both = matcher.joined(left, right)
@@ -165,24 +165,24 @@ class Pair(Pattern):
             local = {name: value for name, value in both.bound.items() if name in variables(self.absent)}
             for other in matcher.attempts(self.absent, local):
                 if other.failure is None and after < other.start and other.end < until:
-                    came = other.parts[-1] if other.parts else None
+                    arrived = other.parts[-1] if other.parts else None
                     near = min(other.start - after, until - other.end)
-                    return replace(both, failure=matcher.failure("came", self, occurrence=came, by=near))
+                    return replace(both, failure=matcher.failure("came", self, occurrence=arrived, by=near))
             both = replace(both, silent=(*both.silent, (self.absent, until)))
         return both
 
 
 def _half(matcher: Matcher, lefts: list[Attempt], rights: list[Attempt]) -> list[Attempt]:
     """Combine attempts of both sides where at least one side failed."""
-    made = []
+    attempts = []
     for left in lefts[:16]:
         for right in rights[:16]:
             bad = left if left.failure else right
             good = right if left.failure else left
             neither = left.failure and right.failure
             start, end = bad.start if neither else good.start, max(left.end, right.end) if neither else good.end
-            made.append(replace(matcher.joined(left, right), start=start, end=end, failure=bad.failure))
-    return made
+            attempts.append(replace(matcher.joined(left, right), start=start, end=end, failure=bad.failure))
+    return attempts
 
 
 def _nearness(attempt: Attempt) -> tuple[bool, int, int]:
@@ -233,16 +233,16 @@ class Join(Node):
         Each is mapped to the same comparison with the left side first. The policy `recent` has none, because its
         conditions are tested on the chosen pair only.
         """
-        found: dict[Condition, Comparison] = {}
+        comparisons: dict[Condition, Comparison] = {}
         for condition in () if self.policy == "recent" else self.decide:
             if isinstance(condition, Comparison) and not timed(condition):
                 sides = self._side(condition.left), self._side(condition.right)
                 if sides == (0, 1):
-                    found[condition] = condition
+                    comparisons[condition] = condition
                 elif sides == (1, 0):
                     operator = MIRRORED[condition.operator]
-                    found[condition] = Comparison(operator, condition.right, condition.left, condition.span)
-        return found
+                    comparisons[condition] = Comparison(operator, condition.right, condition.left, condition.span)
+        return comparisons
 
     def _side(self, expression: Expression) -> int | None:
         """Return the side, 0 or 1, whose columns alone an expression reads, or None."""
@@ -315,8 +315,8 @@ class Join(Node):
 
     def instants(self, parts: Sequence[bool]) -> bool:
         relation = self.interval_relation
-        given = [fact for fact, there in zip((LEFT_INSTANT, RIGHT_INSTANT), parts) if there]
-        return any(relation.instant_if(each) for each in given)
+        facts = [fact for fact, instant in zip((LEFT_INSTANT, RIGHT_INSTANT), parts) if instant]
+        return any(relation.instant_if(fact) for fact in facts)
 
     def horizon(self, parts: Sequence[bool]) -> Horizon:
         relation, point = self.interval_relation, parts[1]
@@ -375,12 +375,12 @@ class Join(Node):
             operator = search[condition][0] if condition in search else None
             way = "row by row" if operator is None else "key" if operator == "=" else "index"
             ways[way].append(print_condition(rename_condition(condition, written)))
-        key, index, each = map(", ".join, ways.values())
+        key, index, tested = map(", ".join, ways.values())
         horizon = self.horizon(rendering.points(self))
         said = [("key", key or ("none" if index else "none: every pair is tried"))]
         said += [("index", index)] if index else []
-        said += [("row by row", each)] if each else []
-        if each and not (key or index or horizon.forgets):
+        said += [("row by row", tested)] if tested else []
+        if tested and not (key or index or horizon.forgets):
             said.append(("warning", "nothing bounds the rows that this tries: add WITHIN, or a shared variable"))
         if self.absent is not None:
             common = ", ".join(names[mine] for _, mine in self.absent_key)

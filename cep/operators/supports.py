@@ -62,13 +62,13 @@ class FormulaAtom(Formula):
         return fluent_variables(self.arguments, self.value)
 
     def bound(self) -> Names:
-        return frozenset(each.name for each in (*self.arguments, self.value) if isinstance(each, Variable))
+        return frozenset(argument.name for argument in (*self.arguments, self.value) if isinstance(argument, Variable))
 
     def text(self) -> tuple[str, int]:
         text = self.name + print_arguments(self.arguments)
         if self.names is not None:
             pairs = zip(self.names, self.arguments, strict=True)
-            text = f"{self.name}({', '.join(f'{key}: {print_argument(each)}' for key, each in pairs)})"
+            text = f"{self.name}({', '.join(f'{key}: {print_argument(argument)}' for key, argument in pairs)})"
         text += "" if self.value is None else f" = {print_argument(self.value)}"
         return (text, UNARY) if self.within is None else (f"{text} WITHIN {write_duration(self.within)}", WHOLE)
 
@@ -81,7 +81,7 @@ class FormulaAtom(Formula):
         return f"`{self.name}` is known when it ends: `BEGIN OF` a fluent, or an event of its beginning"
 
     def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
-        values = tuple(each for each in self.arguments if isinstance(each, Variable | Constant))
+        values = tuple(argument for argument in self.arguments if isinstance(argument, Variable | Constant))
         edges = lowering.edges(self.name)
         if edges is None:
             names = tuple(sorted(self.bound() & keep))
@@ -91,7 +91,7 @@ class FormulaAtom(Formula):
 
 def formula_atoms(formula: Formula) -> list[FormulaAtom]:
     """Return the fluents and events of a formula, with repetitions."""
-    return [each for each in formulas(formula) if isinstance(each, FormulaAtom)]
+    return [formula for formula in formulas(formula) if isinstance(formula, FormulaAtom)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +125,8 @@ class FormulaEventPattern(FormulaPattern):
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
         return reader.of_event(self.event, self.names, self.longest, bound)
 
-    def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
-        return gaps.of_atom(self.event, bound, at)
+    def lacks(self, gaps: FormulaGaps, bound: BoundValues, code: int) -> list[Gap]:
+        return gaps.of_atom(self.event, bound, code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +157,8 @@ class ProjectionPattern(FormulaPattern):
     ) -> tuple[int, dict[str, int]]:
         child, inner = self.formula.lower(builder, (), None)
         take = tuple(inner[name] for name in self.names)
-        made = Projection(child, take, inner[KIND], self.late, self.delay, self.closed)
-        return added(builder, made, (*self.names, KIND), components, self.span)
+        node = Projection(child, take, inner[KIND], self.late, self.delay, self.closed)
+        return added(builder, node, (*self.names, KIND), components, self.span)
 
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
         return reader.onto(self.formula, self.names, bound, self.closed)

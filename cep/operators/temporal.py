@@ -207,16 +207,16 @@ def _metric(by: Reach) -> MetricInterval:
 
 def headed(operator: str, within: MetricInterval, formula: Formula, span: Span) -> MetricFormula:
     """Return the formula of a head with this operator: `ALWAYS[a, b] p WHILE q` becomes `p WHILE ONCE[a, b] q`."""
-    made = TEMPORAL[operator].of_head
-    assert made is not None, "no other stands before a head"
-    return MetricFormula(made, (formula,), within, span)
+    head_operator = TEMPORAL[operator].of_head
+    assert head_operator is not None, "no other stands before a head"
+    return MetricFormula(head_operator, (formula,), within, span)
 
 
 def ahead_of_heads(operators: Iterable[str]) -> Iterator[tuple[str, str | None]]:
     """Yield the head operators that make a head hold before its formula does, each with its mirror image."""
     for word in operators:
-        made = TEMPORAL[word].of_head
-        if made is not None and TEMPORAL[made].ahead:
+        head_operator = TEMPORAL[word].of_head
+        if head_operator is not None and TEMPORAL[head_operator].ahead:
             yield word, TEMPORAL[word].mirror
 
 
@@ -267,8 +267,8 @@ class LastingFormula(OverOne):
     def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
         body = lowering.lowered(self.formula, self.formula.bound(), outside)
         late = lowering.late_of(self.formula)
-        made = TemporalPattern(self.operator, body, None, None, self.length, (late,), None, self.span)
-        return lowering.projected(made, keep, self)
+        pattern = TemporalPattern(self.operator, body, None, None, self.length, (late,), None, self.span)
+        return lowering.projected(pattern, keep, self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,8 +302,8 @@ class TemporalPattern(Pattern):
         if self.right is not None:
             right, theirs = self.right.lower(builder, (), None)
             take.append(tuple(theirs[name] for name in (*names, KIND)))
-        made = Temporal(self.operator, left, right, tuple(take), self.by, self.least, self.lates)
-        return added(builder, made, (*names, KIND), components, self.span)
+        node = Temporal(self.operator, left, right, tuple(take), self.by, self.least, self.lates)
+        return added(builder, node, (*names, KIND), components, self.span)
 
     def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
         return matcher.attempts(self.left if self.right is None else self.right, bound)
@@ -314,12 +314,12 @@ class TemporalPattern(Pattern):
         way = until if TEMPORAL[self.operator].ahead else since
         return reader.between(self, self.left, self.right, bound, lambda p, q: way(p, q, self.by or Reach(0, 0)))
 
-    def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
+    def lacks(self, gaps: FormulaGaps, bound: BoundValues, code: int) -> list[Gap]:
         if self.right is not None:
-            return gaps.since(self, self.left, self.right, TEMPORAL[self.operator].ahead, bound, at)
+            return gaps.since(self, self.left, self.right, TEMPORAL[self.operator].ahead, bound, code)
         if self.by is None:
-            return gaps.lasting(self.left, bound, at)
-        return gaps.over(self, self.left, TEMPORAL[self.operator].kernel == ERODE, bound, at)
+            return gaps.lasting(self.left, bound, code)
+        return gaps.over(self, self.left, TEMPORAL[self.operator].kernel == ERODE, bound, code)
 
     def reaches(self, first: int, last: int) -> tuple[int, int]:
         by = Reach(0, 0) if self.by is None else self.by if TEMPORAL[self.operator].ahead else self.by.mirrored
@@ -360,8 +360,8 @@ class Temporal(FormulaNode):
             delay=2 * self.lag,
             shows=(*first, ()),
             looks=places[-1],
-            equal=tuple((each[0], each[1]) for each in first) if self.right is not None else (),
-            groups=tuple(each[0] for each in first),
+            equal=tuple((place[0], place[1]) for place in first) if self.right is not None else (),
+            groups=tuple(place[0] for place in first),
             completes=(0,),
             meeting=Meeting.GROUPS if self.right is None else Meeting.PAIRS,
             changing=() if self.right is None else places[-1],
@@ -387,11 +387,11 @@ class Temporal(FormulaNode):
         left = [inference.columns[self.left][column] for column in self.take[0]]
         if self.right is None:
             return tuple(left)
-        for one, other in zip(self.take[0][:-1], self.take[1]):
-            inference.meet(number, (self.left, one), (self.right, other))
+        for own_column, other in zip(self.take[0][:-1], self.take[1]):
+            inference.meet(number, (self.left, own_column), (self.right, other))
         right = [inference.columns[self.right][column] for column in self.take[1]]
         pairs = zip(left, right, strict=True)
-        return tuple(inference.column(grown(one.type, two.type), one.optional or two.optional) for one, two in pairs)
+        return tuple(inference.column(grown(left.type, two.type), left.optional or two.optional) for left, two in pairs)
 
     def unbounded(self) -> tuple[str, str] | None:
         if self.by is None or self.by.high != INFINITE:

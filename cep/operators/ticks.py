@@ -153,13 +153,13 @@ class FirstTickFormula(OverSeveral):
 
 def any_of(parts: Sequence[Formula], span: Span) -> Pattern:
     """Return the pattern of occurrences of any of several events, without their arguments."""
-    made: Pattern | None = None
+    pattern: Pattern | None = None
     for part in parts:
         assert isinstance(part, FormulaAtom), "an event"
-        one = Atom(part.name, tuple(Variable("_") for _ in part.arguments), None, span)
-        made = one if made is None else Either(made, one, None, span)
-    assert made is not None, "there is an event"
-    return made
+        atom = Atom(part.name, tuple(Variable("_") for _ in part.arguments), None, span)
+        pattern = atom if pattern is None else Either(pattern, atom, None, span)
+    assert pattern is not None, "there is an event"
+    return pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ class FirstTickPattern(FormulaPattern):
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
         return reader.windows.from_first(self, self.events, self.at, self.tick, bound)
 
-    def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
+    def lacks(self, gaps: FormulaGaps, bound: BoundValues, code: int) -> list[Gap]:
         return []
 
 
@@ -271,8 +271,8 @@ class EachTickPattern(FormulaPattern):
         child, inner = self.formula.lower(builder, (), None)
         names = [name for name in sorted(inner, key=inner.__getitem__) if name != KIND]
         take = tuple(inner[name] for name in (*names, KIND))
-        made = EachTick(child, take, self.tick, self.late)
-        return added(builder, made, (*names, self.at, KIND), components, self.span)
+        node = EachTick(child, take, self.tick, self.late)
+        return added(builder, node, (*names, self.at, KIND), components, self.span)
 
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
         return reader.windows.tick_by_tick(self, self.formula, self.at, self.tick, bound)
@@ -296,7 +296,7 @@ class EachTick(FormulaNode):
             "each tick",
             "formula",
             remembers=True,
-            shows=(*((each,) for each in places[:-1]), (), ()),
+            shows=(*((place,) for place in places[:-1]), (), ()),
             looks=(places[-1],),
             groups=places[:-1],
             completes=(0,),

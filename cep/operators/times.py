@@ -66,7 +66,7 @@ def _chained(chain: Pattern, links: Sequence[Pattern], names: Mapping[str, str])
         assert isinstance(chain, Pair), "a chain has a pair for each link but the first"
         pairs.append(chain)
         chain = chain.left
-    made = links[0]
+    joined = links[0]
     for pair, link in zip(reversed(pairs), links[1:]):
-        made = replace(pair, left=made, right=link, policy=rechosen(pair.policy, names))
-    return made
+        joined = replace(pair, left=joined, right=link, policy=rechosen(pair.policy, names))
+    return joined

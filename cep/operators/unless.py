@@ -75,29 +75,29 @@ class Unless(Pattern):
         return self.duration, f"the UNLESS alone lasts {write_duration(self.duration)}"
 
     def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
-        made = []
+        attempts = []
         for left in matcher.attempts(self.left, bound):
             if left.failure is not None:
-                made.append(left)
+                attempts.append(left)
                 continue
             due = left.end + self.duration
             local = {name: value for name, value in left.bound.items() if name in variables(self.absent)}
-            came = [
+            arrivals = [
                 other
                 for other in matcher.attempts(self.absent, local)
                 if other.failure is None and left.end < other.end < due
             ]
             failure = None
-            if came:
-                first = min(came, key=lambda other: (other.end, other.start))
+            if arrivals:
+                first = min(arrivals, key=lambda other: (other.end, other.start))
                 near = min(first.end - left.end, due - first.end)
-                there = first.parts[-1] if first.parts else None
-                failure = matcher.failure("came", self, occurrence=there, by=near)
+                arrived = first.parts[-1] if first.parts else None
+                failure = matcher.failure("came", self, occurrence=arrived, by=near)
             elif due > matcher.until:
                 failure = matcher.failure("open", self, by=due - matcher.until)
             silent = (*left.silent, (self.absent, due))
-            made.append(replace(left, end=due, silent=silent, failure=failure))
-        return made
+            attempts.append(replace(left, end=due, silent=silent, failure=failure))
+        return attempts
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class RestrictedFormula(OverOne):
     span: Span = field(default=NOWHERE, compare=False)
 
     def written(self) -> list[str]:
-        return [name for each in self.conditions for name in condition_variables(each)]
+        return [name for condition in self.conditions for name in condition_variables(condition)]
 
     def bound(self) -> Names:
         return self.formula.bound() | asked(self.conditions)
@@ -62,11 +62,11 @@ class RestrictedFormula(OverOne):
 
     def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
         conditions = lowering.conditions(self.conditions)
-        for each in conditions:
-            if any(_times(side) for one in each_condition([each]) for side in _sides(one)):
+        for condition in conditions:
+            if any(_times(side) for inner in each_condition([condition]) for side in _sides(inner)):
                 lowering.error(
                     "a formula has no start and no end: it holds at single times",
-                    each.span,
+                    condition.span,
                     "how long it holds is said by LASTING, how long ago by ONCE",
                 )
         names = asked(self.conditions)
@@ -118,7 +118,7 @@ class SelectPattern(Pattern):
         self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
     ) -> tuple[int, dict[str, int]]:
         bound = variables(self.pattern)
-        mine = [replace(each, late=self.late) for each in components_of(self.conditions, bound)]
+        mine = [replace(component, late=self.late) for component in components_of(self.conditions, bound)]
         through = tuple(c for c in components if c.variables <= bound)
         above = tuple(c for c in components if not c.variables <= bound)
         policy = self.pattern.decider().properties().policy
@@ -158,8 +158,8 @@ class SelectPattern(Pattern):
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
         return reader.where(self, self.pattern, self.conditions, bound)
 
-    def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
-        return gaps.where(self.pattern, self.conditions, bound, at)
+    def lacks(self, gaps: FormulaGaps, bound: BoundValues, code: int) -> list[Gap]:
+        return gaps.where(self.pattern, self.conditions, bound, code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +203,8 @@ class Select(Node):
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
         names = rendering.names[number]
         bound = dict(zip(self.binds, names[self.width :], strict=True))
-        made = author_names(self.conditions, names[: self.width], rendering.source) | bound
-        return restricted(sides[0], self.within, self.conditions, made)
+        shown = author_names(self.conditions, names[: self.width], rendering.source) | bound
+        return restricted(sides[0], self.within, self.conditions, shown)
 
     def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
         if self.kind is None:

@@ -57,8 +57,8 @@ class WindowedFormula(OverOne):
         return self.formula.bound() | ({self.at} if self.at is not None else frozenset())
 
     def text(self) -> tuple[str, int]:
-        at = "" if self.at is None else f"at {self.at} "
-        return f"{self.formula.text()[0]} {at}{window_text(self.window)}", UNARY
+        at_text = "" if self.at is None else f"at {self.at} "
+        return f"{self.formula.text()[0]} {at_text}{window_text(self.window)}", UNARY
 
     def late(self, lateness: FluentLateness) -> int:
         return self.window.late
@@ -66,11 +66,11 @@ class WindowedFormula(OverOne):
     def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
         atom = self.formula
         assert isinstance(atom, FormulaAtom), "an event"
-        values = tuple(each for each in atom.arguments if isinstance(each, Variable | Constant))
+        values = tuple(argument for argument in atom.arguments if isinstance(argument, Variable | Constant))
         names = tuple(sorted(atom.bound() & keep))
-        at = self.at if self.at in keep else None
+        tick = self.at if self.at in keep else None
         event = Atom(atom.name, values, None, atom.span)
-        return WindowedEventPattern(event, names, at, self.window, None, self.span)
+        return WindowedEventPattern(event, names, tick, self.window, None, self.span)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +101,16 @@ class WindowedEventPattern(DelayedPattern):
     def renamed(self, names: Mapping[str, str]) -> Pattern:
         event = self.event.renamed(names)
         assert isinstance(event, Atom), "it stays one"
-        at = None if self.at is None else names.get(self.at, self.at)
-        return replace(self, event=event, names=kept(names, self.names), at=at)
+        tick = None if self.at is None else names.get(self.at, self.at)
+        return replace(self, event=event, names=kept(names, self.names), at=tick)
 
     def lower(
         self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
     ) -> tuple[int, dict[str, int]]:
         child, inner = self.event.lower(builder, (), None)
         take = tuple(inner[name] for name in self.names)
-        made = WindowedEvent(child, take, self.at is not None, self.window, self.delay)
-        return added(builder, made, self._every, components, self.span)
+        node = WindowedEvent(child, take, self.at is not None, self.window, self.delay)
+        return added(builder, node, self._every, components, self.span)
 
     def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
         return matcher.attempts(self.event, bound)
@@ -118,8 +118,8 @@ class WindowedEventPattern(DelayedPattern):
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
         return reader.windows.in_window(self.event, self.names, self.at, self.window, bound)
 
-    def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
-        return gaps.of_atom(self.event, bound, at)
+    def lacks(self, gaps: FormulaGaps, bound: BoundValues, code: int) -> list[Gap]:
+        return gaps.of_atom(self.event, bound, code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +134,8 @@ class WindowedEvent(FormulaNode):
     delay: int = 0
 
     def describe(self) -> NodeProperties:
-        made = counted("a window", self.take, None)
-        return replace(made, shows=(*made.shows, *([()] if self.numbered else [])))
+        properties = counted("a window", self.take, None)
+        return replace(properties, shows=(*properties.shows, *([()] if self.numbered else [])))
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         child = inference.columns[self.child]
@@ -148,8 +148,8 @@ class WindowedEvent(FormulaNode):
         return "what was at any tick is kept for ever", "a window, `p(X) at T in [1 h]`, bounds it"
 
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
-        at = f" at {rendering.names[number][len(self.take)]}" if self.numbered else ""
-        return Text(f"{sides[0].text}{at} {window_text(self.ticks)}")
+        at_text = f" at {rendering.names[number][len(self.take)]}" if self.numbered else ""
+        return Text(f"{sides[0].text}{at_text} {window_text(self.ticks)}")
 
     def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
         last = self.ticks.last

@@ -66,24 +66,24 @@ def parameters_meant(error: CepError, parameters: Collection[str]) -> CepError:
     """Return the error, or group of errors. If an unbound variable resembles a parameter, the hint names the
     parameter."""
     if isinstance(error, CepErrors):
-        return CepErrors([parameters_meant(each, parameters) for each in error.errors])
+        return CepErrors([parameters_meant(error, parameters) for error in error.errors])
     meant = _parameter_meant(error, parameters)
     return CepError(error.message, error.source, error.span, meant, error.code) if meant else error
 
 
 def warned_of_parameters(warnings: Sequence[Warning], parameters: Collection[str]) -> Iterator[Warning]:
     """Yield warnings. If an unused variable resembles a parameter, the hint names the parameter."""
-    for each in warnings:
-        meant = _parameter_meant(each, parameters)
-        yield replace(each, hint=meant) if meant else each
+    for warning in warnings:
+        meant = _parameter_meant(warning, parameters)
+        yield replace(warning, hint=meant) if meant else warning
 
 
 def _parameter_meant(told: CepError | Warning, parameters: Collection[str]) -> str | None:
     """Return a hint that names the parameter that the author probably meant, or None if no parameter is similar."""
-    found = _UNKNOWN.match(told.message)
-    if found is None or not parameters or told.span is None or told.source is None:
+    unknown = _UNKNOWN.match(told.message)
+    if unknown is None or not parameters or told.span is None or told.source is None:
         return None
-    name = found["unbound"] or found["found"]
+    name = unknown["unbound"] or unknown["found"]
     if excerpt(told.source, told.span) != name:
         return None
     other = _MEANT.match(told.hint or "")

@@ -23,20 +23,20 @@ def ill_placed(alerts: Sequence[Alert], rules: Sequence[Rule], schemas: Mapping[
                source: Source) -> list[CepError]:  # fmt: skip
     """Return an error for each position or area of an alert whose value has the wrong type or lies outside the valid
     range."""
-    found = []
+    errors = []
     for rule in rules:
         if rule.event not in {alert.table for alert in alerts} or rule.event not in schemas:
             continue
         for attribute, value in zip(schemas[rule.event].attributes, rule.arguments):
             said, types = _PLACES.get(attribute.name, ("", ()))
             if said and (wrong_place := _ill(attribute.name, value)):
-                found.append(CepError(wrong_place[0], source, value.span, wrong_place[1], "area"))
+                errors.append(CepError(wrong_place[0], source, value.span, wrong_place[1], "area"))
                 continue
             if said and attribute.type not in (*types, "unknown"):
                 wrong = f"{said}, this is {a(attribute.type)}"
                 hint = "e.g. `AREA Shape`" if attribute.name == AREA else "e.g. `AT Lat, Long RADIUS 40000`"
-                found.append(CepError(wrong, source, value.span, hint, "type"))
-    return found
+                errors.append(CepError(wrong, source, value.span, hint, "type"))
+    return errors
 
 
 def _ill(column: str, value: Expression) -> tuple[str, str | None] | None:
@@ -46,23 +46,23 @@ def _ill(column: str, value: Expression) -> tuple[str, str | None] | None:
     """
     if not isinstance(value, Constant):
         return None
-    given = value.value
+    constant = value.value
     if column == AREA and value.type == "string":
         from cep.rules.expressions.areas import WrongArea, read  # shapely: loaded only where there are areas
 
         try:
-            shape = read(str(given))
+            shape = read(str(constant))
         except WrongArea as wrong:
             return str(wrong), wrong.hint
         if not shape.convex_hull.area:
             return "an area has an inside", "a place with a circle around it is `AT Lat, Long RADIUS 40000`"
-    if column == AREA or not isinstance(given, int | float) or isinstance(given, bool):
+    if column == AREA or not isinstance(constant, int | float) or isinstance(constant, bool):
         return None
-    if column == LATITUDE and abs(given) > 90:
+    if column == LATITUDE and abs(constant) > 90:
         return "a latitude lies from -90 to 90 degrees", "latitude first: `AT 40.7, -74.2`"
-    if column == LONGITUDE and abs(given) > 720:
+    if column == LONGITUDE and abs(constant) > 720:
         return "a longitude lies beyond 720 degrees", "a place has one from -180 to 180"
-    if column == RADIUS and given < 0:
+    if column == RADIUS and constant < 0:
         return "a radius is not negative", "in metres: `RADIUS 40000`"
     return None
 

@@ -74,11 +74,11 @@ def _cycles(rules: Sequence[Rule]) -> dict[str, frozenset[str]]:
     needs: dict[PlanUnit, list[PlanUnit]] = {}
     for rule in rules:
         needs.setdefault(rule.event, []).extend(events(rule.body))
-    found: dict[str, frozenset[str]] = {}
+    cycles: dict[str, frozenset[str]] = {}
     for component in components(list(needs), lambda event: needs.get(event, [])):
         if len(component) > 1 or component[0] in needs[component[0]]:
-            found |= dict.fromkeys((str(event) for event in component), frozenset(str(event) for event in component))
-    return found
+            cycles |= dict.fromkeys((str(event) for event in component), frozenset(str(event) for event in component))
+    return cycles
 
 
 class Binariser:
@@ -119,17 +119,17 @@ def components_of(conditions: Sequence[Condition], bound: frozenset[str]) -> lis
     speaks: dict[str, int] = {}
     for number, used in enumerate(names):
         for name in used - bound:
-            one, other = sorted((leader(number), leader(speaks.setdefault(name, number))))
-            first[other] = one
+            earlier, other = sorted((leader(number), leader(speaks.setdefault(name, number))))
+            first[other] = earlier
     groups: dict[int, list[int]] = {}
     for number in range(len(conditions)):
         groups.setdefault(leader(number), []).append(number)
-    made: list[Component] = []
+    components: list[Component] = []
     for members in groups.values():
         mine = tuple(conditions[m] for m in members)
         used = set[str]().union(*(names[m] for m in members))
-        made.append(Component(mine, frozenset(used & bound), any(map(timed, mine)), not used <= bound))
-    return made
+        components.append(Component(mine, frozenset(used & bound), any(map(timed, mine)), not used <= bound))
+    return components
 
 
 def timed(condition: Condition) -> bool:
@@ -140,7 +140,7 @@ def timed(condition: Condition) -> bool:
         case Predicate(_, arguments):
             return any(_times(a) for a in arguments)
         case Disjunction(alternatives):
-            return any(timed(each) for inside in alternatives for each in inside)
+            return any(timed(nested) for inside in alternatives for nested in inside)
 
 
 def _times(expression: Expression) -> bool:

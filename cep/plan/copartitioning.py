@@ -48,15 +48,19 @@ class Copartitioned:
 
 
 def copartition(
-    dependencies: Dependencies, rules: Iterable[int], held: Mapping[str, int], everywhere: Set[str], given: Set[str]
+    dependencies: Dependencies,
+    rules: Iterable[int],
+    held: Mapping[str, int],
+    everywhere: Set[str],
+    given_events: Set[str],
 ) -> Copartitioned:
     """Find the rules that can run together in buckets.
 
     `held`: inputs that are partitioned by the argument at this position. `everywhere`: inputs that every bucket
-    receives. Each occurrence of any other input goes to one arbitrary bucket. `given`: events that are complete
+    receives. Each occurrence of any other input goes to one arbitrary bucket. `given_events`: events that are complete
     beforehand. Every other event that these rules read must be derived by them entirely.
     """
-    return _Copartitioning(dependencies, rules, held, everywhere, given).run()
+    return _Copartitioning(dependencies, rules, held, everywhere, given_events).run()
 
 
 class _Copartitioning:
@@ -66,14 +70,14 @@ class _Copartitioning:
         rules: Iterable[int],
         held: Mapping[str, int],
         everywhere: Set[str],
-        given: Set[str],
+        given_events: Set[str],
     ) -> None:
         self.dependencies = dependencies
         self.plan = dependencies.plan
         self.rules = sorted(rules, key=dependencies.rank.__getitem__)
         self.held = held
         self.everywhere = everywhere
-        self.given = given
+        self.given = given_events
         self.failures: dict[int, SplitFailure] = {}
         self.places: dict[str, KeyColumns] = {}
         self.leaves: dict[str, frozenset[str]] = {}
@@ -93,7 +97,7 @@ class _Copartitioning:
         This includes the rules of a recursion that is not completely here.
         """
         failed: dict[int, SplitFailure] = {}
-        there = set(self.rules)
+        remaining = set(self.rules)
         makers = self.dependencies.makers
         before = -1
         while len(failed) > before:
@@ -101,9 +105,13 @@ class _Copartitioning:
             for rule in self.rules:
                 event = self.plan.heads[rule].event
                 for read in sorted(self.dependencies.reads[rule] | ({event} & self.dependencies.recursive)):
-                    if rule in there and read not in self.given and not there.issuperset(makers.get(read, (-1,))):
+                    if (
+                        rule in remaining
+                        and read not in self.given
+                        and not remaining.issuperset(makers.get(read, (-1,)))
+                    ):
                         failed[rule] = SplitFailure(-1, f"`{read}` is not all made with it")
-                        there.remove(rule)
+                        remaining.remove(rule)
         return failed
 
     def unmet(self) -> dict[int, SplitFailure]:
@@ -154,9 +162,9 @@ class _Copartitioning:
             changed = False
             for rule in self.rules:
                 event = self.plan.heads[rule].event
-                found = leaves[event].union(*(leaves.get(read, {read}) for read in self.dependencies.reads[rule]))
-                changed = changed or found != leaves[event]
-                leaves[event] = found
+                reached = leaves[event].union(*(leaves.get(read, {read}) for read in self.dependencies.reads[rule]))
+                changed = changed or reached != leaves[event]
+                leaves[event] = reached
         return leaves
 
     def inputs_of(self, number: int) -> frozenset[str]:
@@ -241,11 +249,11 @@ class _Copartitioning:
         if all(place is EVERYWHERE for place in places):
             return EVERYWHERE
         properties = self.dependencies.properties[number]
-        equal = {other: one for one, other in properties.equal}
+        equal = {other: left for left, other in properties.equal}
         column_of = {shows[0]: column for column, shows in enumerate(properties.shows) if shows}
         held = [(part, column) for part, place in enumerate(places) for column in place or ()]
-        found = (column_of.get(equal.get(place, place)) for place in held)
-        return frozenset(column for column in found if column is not None)
+        columns = (column_of.get(equal.get(place, place)) for place in held)
+        return frozenset(column for column in columns if column is not None)
 
     def either(self, number: int, places: Sequence[KeyColumns]) -> KeyColumns | SplitFailure:
         """Return the key columns of a node that passes on the occurrences of all parts. Such a column contains the key
@@ -295,8 +303,8 @@ class _Copartitioning:
         The partitioned part must have a key for another goal too. Otherwise nothing shows which of the two parts is the
         large one.
         """
-        one, other = self.plan.nodes[number].parts[:2]
-        inputs = self.below[one] | self.below[other]
+        left, other = self.plan.nodes[number].parts[:2]
+        inputs = self.below[left] | self.below[other]
         return not inputs & self.everywhere or bool((inputs - self.everywhere) & self.dependencies.apart)
 
     # --- words ---

@@ -100,14 +100,14 @@ def refused(
     def needs(unit: PlanUnit) -> Sequence[PlanUnit]:
         return makers.get(unit, ()) if isinstance(unit, str) else reads(nodes[unit])
 
-    found = []
+    errors = []
     for group in groups:
-        made = lagging(group.units, nodes, needs) if group.recursive else None
-        whole = None if made is None else next(wholes_of_formulas(group.units, nodes, needs), None)
-        for part, cycle in () if made is None else made.parts:
+        lag = lagging(group.units, nodes, needs) if group.recursive else None
+        whole = None if lag is None else next(wholes_of_formulas(group.units, nodes, needs), None)
+        for part, cycle in () if lag is None else lag.parts:
             first = next(wholes(part, nodes, needs), None) if cycle else None
             if first is None and cycle and whole is not None:
-                found.append(
+                errors.append(
                     CepError(
                         f"a cycle through {whole[1]} has a way round that does not go back",
                         source,
@@ -118,7 +118,7 @@ def refused(
                 )
             if first is not None:
                 unit, word = first
-                found.append(
+                errors.append(
                     CepError(
                         f"{word} depends on its own result at the same time, through formulas",
                         source,
@@ -128,4 +128,4 @@ def refused(
                         "recursion",
                     )
                 )
-    return found
+    return errors

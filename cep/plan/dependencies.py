@@ -60,16 +60,18 @@ class Dependencies:
             mine = makers[event] if event in together else []
             return mine + [maker for read in sorted(self.reads[rule]) for maker in makers.get(read, ())]
 
-        return [tuple(found) for found in components(inside, needs)]
+        return [tuple(component) for component in components(inside, needs)]
 
     def _recursive(self) -> frozenset[str]:
         reads: dict[PlanUnit, list[PlanUnit]] = {event: [] for event in self.makers}
         for event, makers in self.makers.items():
             reads[event] += [read for rule in makers for read in sorted(self.reads[rule]) if read in self.makers]
         cycles = [
-            found for found in components(reads, reads.__getitem__) if len(found) > 1 or found[0] in reads[found[0]]
+            component
+            for component in components(reads, reads.__getitem__)
+            if len(component) > 1 or component[0] in reads[component[0]]
         ]
-        return frozenset(event for found in cycles for event in found if isinstance(event, str))
+        return frozenset(event for cycle in cycles for event in cycle if isinstance(event, str))
 
     def pairs(self, number: int) -> list[tuple[PartColumn, PartColumn]]:
         """Return the pairs of part columns that have equal values in every result of a node.
@@ -78,31 +80,35 @@ class Dependencies:
         chosen.
         """
         properties = self.properties[number]
-        found = [
-            (one, other) for one, other in properties.equal if alike(self.type(number, one), self.type(number, other))
+        pairs = [
+            (left, other)
+            for left, other in properties.equal
+            if alike(self.type(number, left), self.type(number, other))
         ]
         if properties.selects or not self.plan.nodes[number].asked_first():
-            return found
+            return pairs
         for condition in properties.conditions:
             match condition:
-                case Comparison("=", Variable(one), Variable(two)) if one[0] == two[0] == "v":
-                    first, second = sorted((properties.shows[int(one[1:])][0], properties.shows[int(two[1:])][0]))
+                case Comparison("=", Variable(first_name), Variable(second_name)) if (
+                    first_name[0] == second_name[0] == "v"
+                ):
+                    first, second = sorted(properties.shows[int(name[1:])][0] for name in (first_name, second_name))
                     type = self.type(number, first)
                     if first[0] != second[0] and type == self.type(number, second) != "any":
-                        found.append((first, second))
+                        pairs.append((first, second))
                 case _:
                     pass
-        return found
+        return pairs
 
     def forbidden(self, number: int) -> list[tuple[PartColumn, int]]:
         """Return the columns of the negated part that are compared with the node's columns, in pairs of comparable
         types."""
         properties = self.properties[number]
-        found = []
+        places = []
         for place, column in properties.forbids:
             if alike(self.type(number, place), self.type(number, properties.shows[column][0])):
-                found.append((place, column))
-        return found
+                places.append((place, column))
+        return places
 
     def type(self, number: int, place: PartColumn) -> str:
         """Return the type of a column of a node's part."""
@@ -127,17 +133,17 @@ class Dependencies:
         return [slot for part, below in properties.shows[column] for slot in self._shown(parts[part], below)]
 
 
-def alike(one: str, two: str) -> bool:
+def alike(left: str, two: str) -> bool:
     """Return True if equal values of the two types have equal representations. Seconds and times, for example, do
     not."""
-    return one == two or (one not in TICKS and two not in TICKS)
+    return left == two or (left not in TICKS and two not in TICKS)
 
 
 def _below(nodes: Sequence[Node], top: int) -> tuple[int, ...]:
-    found = {top}
+    reached = {top}
     waiting = [top]
     while waiting:
-        fresh = [child for child in nodes[waiting.pop()].parts if child not in found]
-        found.update(fresh)
+        fresh = [child for child in nodes[waiting.pop()].parts if child not in reached]
+        reached.update(fresh)
         waiting += fresh
-    return tuple(sorted(found))
+    return tuple(sorted(reached))

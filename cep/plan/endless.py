@@ -81,42 +81,42 @@ class EndlessCycle:
 
     def head(self, heads: Sequence[Head]) -> Head:
         """Return the first head that closes the cycle."""
-        return next(each for each in heads if each.event in self.units and each.child in self.units)
+        return next(head for head in heads if head.event in self.units and head.child in self.units)
 
 
 def endless(groups: Sequence[Group], nodes: Sequence[Node], heads: Sequence[Head]) -> list[EndlessCycle]:
     """Return the cycles that never end once they begin at an instant, and those whose conditions may not end them."""
     return [
-        found
+        growing
         for group in groups
         for part, rounds in group.slices
         if rounds and not any(nodes[unit].properties().settles for unit in part if isinstance(unit, int))
         for cycle in _lasting(part, nodes, heads)
-        if (found := _growing(cycle, nodes, heads)) is not None
+        if (growing := _growing(cycle, nodes, heads)) is not None
     ]
 
 
-def refused(groups: Sequence[Group], made: Binarised, source: Source) -> list[CepError]:
+def refused(groups: Sequence[Group], binarised: Binarised, source: Source) -> list[CepError]:
     """Return an error for each endless cycle through a join that takes the same partner in each round."""
     errors = []
-    for cycle in endless(groups, made.nodes, made.heads):
-        joins = [number for number in cycle.numbers if made.nodes[number].properties().kind == "join"]
+    for cycle in endless(groups, binarised.nodes, binarised.heads):
+        joins = [number for number in cycle.numbers if binarised.nodes[number].properties().kind == "join"]
         if not joins or cycle.asks:
             continue
-        word, event = made.nodes[joins[0]].properties().word, cycle.head(made.heads).event
-        values = [name for place, name in enumerate(made.names[joins[0]]) if (joins[0], place) in cycle.slots]
+        word, event = binarised.nodes[joins[0]].properties().word, cycle.head(binarised.heads).event
+        values = [name for place, name in enumerate(binarised.names[joins[0]]) if (joins[0], place) in cycle.slots]
         bound = f"; or a WHERE that bounds `{values[0]}`" if values else ""
         message = f"this {word} never ends: at one instant it takes the same occurrence again for each new `{event}`"
         hint = f"`{event}(...) {FOLLOWS} ...` takes only what comes after it; or `POLICY chronological`, which uses "
-        errors.append(CepError(message, source, made.spans[joins[0]], hint + f"each up{bound}", "recursion"))
+        errors.append(CepError(message, source, binarised.spans[joins[0]], hint + f"each up{bound}", "recursion"))
     return errors
 
 
-def warnings(groups: Sequence[Group], made: Binarised, source: Source) -> list[Warning]:
+def warnings(groups: Sequence[Group], binarised: Binarised, source: Source) -> list[Warning]:
     """Return a warning for each other endless cycle."""
-    found = []
-    for cycle in endless(groups, made.nodes, made.heads):
-        head = cycle.head(made.heads)
+    remarks = []
+    for cycle in endless(groups, binarised.nodes, binarised.heads):
+        head = cycle.head(binarised.heads)
         message = f"`{head.event}` derives itself at the same instant with new values each time, which "
         bound = "bound its values with a WHERE"
         if cycle.asks:
@@ -126,8 +126,8 @@ def warnings(groups: Sequence[Group], made: Binarised, source: Source) -> list[W
         else:
             message += "never ends"
         hint = f"take `{head.event}` on the left of a {FOLLOWS}, or {bound}"
-        found.append(Warning(message, source, head.span, hint))
-    return found
+        remarks.append(Warning(message, source, head.span, hint))
+    return remarks
 
 
 def _lasting(part: Sequence[PlanUnit], nodes: Sequence[Node], heads: Sequence[Head]) -> Iterator[frozenset[PlanUnit]]:
@@ -165,7 +165,7 @@ def _growing(cycle: frozenset[PlanUnit], nodes: Sequence[Node], heads: Sequence[
             _columns(flow, unit, nodes, cycle)
     slots = frozenset(
         slot
-        for loop in components(list(flow), lambda slot: [each for each in flow[slot] if each in flow])
+        for loop in components(list(flow), lambda slot: [source for source in flow[slot] if source in flow])
         if any(step.makes_new and other in loop for slot in loop for other, step in flow[slot].items())
         for slot in loop
     )
@@ -175,7 +175,7 @@ def _growing(cycle: frozenset[PlanUnit], nodes: Sequence[Node], heads: Sequence[
     for unit in cycle:
         if isinstance(unit, int):
             conditions = _asked(unit, nodes, growing)
-            if nodes[unit].picks() or any(_ends(unit, each, growing) for each in conditions):
+            if nodes[unit].picks() or any(_ends(unit, condition, growing) for condition in conditions):
                 return None
             asks += conditions
     return EndlessCycle(cycle, slots, tuple(asks))
@@ -184,7 +184,9 @@ def _growing(cycle: frozenset[PlanUnit], nodes: Sequence[Node], heads: Sequence[
 def _columns(flow: Flow, unit: int, nodes: Sequence[Node], cycle: Collection[PlanUnit]) -> None:
     """Add the sources of a node's columns to `flow`."""
     own, parts = nodes[unit].properties(), nodes[unit].parts
-    elsewhere = {one for pair in own.equal for one in pair if any(parts[part] not in cycle for part, _ in pair)}
+    elsewhere = {
+        part_column for pair in own.equal for part_column in pair if any(parts[part] not in cycle for part, _ in pair)
+    }
     width = len(own.shows) - len(own.binds)
     for column, places in enumerate(own.shows):
         if own.event is not None:
@@ -205,12 +207,12 @@ def _add(flow: Flow, slot: Slot, unit: int, used: Mapping[str, Step]) -> None:
         sources[_slot(unit, name)] = _both(step, sources.get(_slot(unit, name)))
 
 
-def _both(one: Step, other: Step | None) -> Step:
+def _both(left: Step, other: Step | None) -> Step:
     """Combine two changes if a value comes from another one in two ways."""
-    if other is None or one is other:
-        return one
-    if one.makes_new or other.makes_new:
-        moves = {one, other} - {Step.SAME}
+    if other is None or left is other:
+        return left
+    if left.makes_new or other.makes_new:
+        moves = {left, other} - {Step.SAME}
         return moves.pop() if len(moves) == 1 else Step.NEW
     return Step.OTHER
 
@@ -227,8 +229,8 @@ def _used(expression: Expression) -> dict[str, Step]:
             return {name: Step.SAME}
         case Call(function, arguments) if function not in _FEW:
             used: dict[str, Step] = {}
-            for each in arguments:
-                for name, step in _used(each).items():
+            for argument in arguments:
+                for name, step in _used(argument).items():
                     used[name] = _both(_moved(function, arguments, step), used.get(name))
             return used
         case _:
@@ -237,7 +239,7 @@ def _used(expression: Expression) -> dict[str, Step]:
 
 def _moved(function: str, arguments: Sequence[Expression], step: Step) -> Step:
     """Return how the result of a call changes if one of its arguments changes by `step`."""
-    if function in ("+", "-") and any(_positive(each) for each in arguments[function == "-" :]):
+    if function in ("+", "-") and any(_positive(argument) for argument in arguments[function == "-" :]):
         move = Step.UP if function == "+" else Step.DOWN
         return move if step in (Step.SAME, move) else Step.NEW
     if function in _NEW:
@@ -253,29 +255,29 @@ def _positive(expression: Expression) -> bool:
 
 def _definitions(conditions: Iterable[Condition]) -> dict[str, tuple[Condition, Expression]]:
     """Return, for each variable that an equation binds, the equation and the expression that it equals."""
-    found: dict[str, tuple[Condition, Expression]] = {}
+    definitions: dict[str, tuple[Condition, Expression]] = {}
     for condition in conditions:
         if isinstance(condition, Comparison) and condition.operator == "=":
             for side, value in ((condition.left, condition.right), (condition.right, condition.left)):
                 if isinstance(side, Variable) and side.name[0] == "w":
-                    found.setdefault(side.name, (condition, value))
+                    definitions.setdefault(side.name, (condition, value))
                     break
-    return found
+    return definitions
 
 
 def _after(slots: frozenset[Slot], flow: Flow) -> dict[Slot, Step]:
     """Return the growing slots and all slots computed from them, with the direction of growth: UP, DOWN or NEW."""
     inside = {step for slot in slots for other, step in flow[slot].items() if other in slots} - {Step.SAME}
-    found = dict.fromkeys(slots, inside.pop() if len(inside) == 1 else Step.NEW)
+    step_of = dict.fromkeys(slots, inside.pop() if len(inside) == 1 else Step.NEW)
     more = True
     while more:
         more = False
         for slot, sources in flow.items():
-            steps = {_then(found[other], step) for other, step in sources.items() if other in found}
-            if steps and slot not in found:
-                found[slot] = steps.pop() if len(steps) == 1 else Step.NEW
+            steps = {_then(step_of[other], step) for other, step in sources.items() if other in step_of}
+            if steps and slot not in step_of:
+                step_of[slot] = steps.pop() if len(steps) == 1 else Step.NEW
                 more = True
-    return found
+    return step_of
 
 
 def _then(way: Step, step: Step) -> Step:
@@ -288,16 +290,20 @@ def _asked(unit: int, nodes: Sequence[Node], growing: Collection[Slot]) -> list[
     own = nodes[unit].properties()
     defining = [condition for condition, _ in _definitions(own.conditions).values()]
     asked = (condition for condition in own.conditions if condition not in defining)
-    return [each for each in asked if any(_slot(unit, name) in growing for name in condition_variables(each))]
+    return [
+        condition for condition in asked if any(_slot(unit, name) in growing for name in condition_variables(condition))
+    ]
 
 
 def _ends(unit: int, condition: Condition, growing: Mapping[Slot, Step]) -> bool:
     """Return True if a condition stops a growing value, by a bound in the direction of growth or by a look-up."""
     match condition:
         case Disjunction(alternatives):
-            return all(any(_ends(unit, each, growing) for each in every) for every in alternatives)
+            return all(any(_ends(unit, condition, growing) for condition in every) for every in alternatives)
         case Predicate(name, arguments, negated):
-            looked = any(isinstance(each, Variable) and _slot(unit, each.name) in growing for each in arguments)
+            looked = any(
+                isinstance(argument, Variable) and _slot(unit, argument.name) in growing for argument in arguments
+            )
             return looked and not negated and name not in TESTS
         case Comparison(operator, left, right):
             if operator in (">", ">="):
@@ -318,7 +324,7 @@ def _way(unit: int, expression: Expression, growing: Mapping[Slot, Step]) -> Ste
         case Variable(name):
             return growing.get(_slot(unit, name))
         case Call(function, arguments):
-            ways = {way for each in arguments if (way := _way(unit, each, growing)) is not None}
+            ways = {way for argument in arguments if (way := _way(unit, argument, growing)) is not None}
             if not ways:
                 return None
             if function not in _WITHOUT_END or Step.OTHER in ways:

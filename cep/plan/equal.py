@@ -38,8 +38,8 @@ def equal_records(plan: Plan) -> EqualRecords:
     """Find where a plan must tell equal records apart. The result is cached in the plan."""
     if not plan.equal:
         plan.equal.append(_equal_records(plan))
-    found: EqualRecords = plan.equal[0]
-    return found
+    records: EqualRecords = plan.equal[0]
+    return records
 
 
 def _equal_records(plan: Plan) -> EqualRecords:

@@ -12,8 +12,8 @@ from cep.plan.plan import Plan
 
 def tables_of(plan: Plan) -> dict[str, str]:
     """Return the tables of records, by the name of their fluent."""
-    found = {name: plan.schemas[name].fluent for name in plan.inputs}
-    return {each.name: name for name, each in found.items() if each is not None and each.part == RECORDS}
+    fluents = {name: plan.schemas[name].fluent for name in plan.inputs}
+    return {fluent.name: name for name, fluent in fluents.items() if fluent is not None and fluent.part == RECORDS}
 
 
 def may_close(plan: Plan, name: str) -> bool:

@@ -39,15 +39,15 @@ def wanted(rules: Rules, types: Mapping[ArgumentPosition, str | None]) -> dict[A
         if schema.declared:
             for argument, attribute in zip(rule.arguments, schema.attributes, strict=True):
                 wants.event(rule, argument, attribute.type)
-    found = {place: _one(types) for place, types in wants.follow().items()}
-    wants = _Wants(rules, {place: found.get(place, type) for place, type in types.items()})
+    expected = {place: _one(types) for place, types in wants.follow().items()}
+    wants = _Wants(rules, {place: expected.get(place, type) for place, type in types.items()})
     for rule in rules.rules:
-        for each in patterns(rule.body):
-            policy = each.properties().policy
+        for pattern in patterns(rule.body):
+            policy = pattern.properties().policy
             if policy is not None and policy.by is not None:
                 wants.event(rule, Variable(policy.by), "float")
-    found |= {place: _one(types) for place, types in wants.follow().items()}
-    return {place: type for place, type in found.items() if type != "any"}
+    expected |= {place: _one(types) for place, types in wants.follow().items()}
+    return {place: type for place, type in expected.items() if type != "any"}
 
 
 def _one(types: Collection[str]) -> str:
@@ -112,20 +112,20 @@ class _Wants:
             (True, properties.event, i)
             for properties in (part.properties() for part in parts)
             if properties.event is not None
-            for i, each in enumerate(properties.arguments)
-            if each == Variable(name)
+            for i, argument in enumerate(properties.arguments)
+            if argument == Variable(name)
         ]
         if any(event not in self.derived for _, event, _ in places):
             return
         places += [
-            (False, each.name, i)
-            for each in conditions
-            if isinstance(each, Predicate) and not each.negated
-            for i, argument in enumerate(each.arguments)
+            (False, condition.name, i)
+            for condition in conditions
+            if isinstance(condition, Predicate) and not condition.negated
+            for i, argument in enumerate(condition.arguments)
             if argument == Variable(name)
         ]
         known = [self.types[asked, i] for event, asked, i in places if not event and (asked, i) in self.types]
-        if any(each is not None and each != type for each in known):
+        if any(known_type is not None and known_type != type for known_type in known):
             return
         for event, asked, i in places:
             if not event and (asked, i) in self.types:
@@ -155,8 +155,8 @@ def _made_of(name: str, parts: Sequence[Pattern], conditions: Sequence[Condition
     """Yield the expressions that a variable equals or aggregates."""
     for condition in conditions:
         if isinstance(condition, Comparison) and condition.operator == "=":
-            for one, other in ((condition.left, condition.right), (condition.right, condition.left)):
-                if one == Variable(name) and name not in expression_variables(other):
+            for side, other in ((condition.left, condition.right), (condition.right, condition.left)):
+                if side == Variable(name) and name not in expression_variables(other):
                     yield other
     for part in parts:
         for result in part.properties().results:

@@ -88,26 +88,26 @@ class _Listing:
 
     def top(self) -> None:
         plan = self.plan
-        every = [(each.kind, _RANKS[each.meeting]) for each in self.written.properties if each.kind is not None]
-        kinds, ranks = Counter(kind for kind, _ in every), dict(sorted(every, key=lambda each: -each[1]))
+        every = [(node.kind, _RANKS[node.meeting]) for node in self.written.properties if node.kind is not None]
+        kinds, ranks = Counter(kind for kind, _ in every), dict(sorted(every, key=lambda pair: -pair[1]))
         kept = [keeps for node in plan.nodes if (keeps := horizon(node, plan.points)) is not None]
         for_ever = sum(not keeps.forgets for keeps in kept)
-        alerts = f"{counted(sum(not each.hidden for each in plan.rules.alerts), 'alert')}, " if self.alerts else ""
+        alerts = f"{counted(sum(not alert.hidden for alert in plan.rules.alerts), 'alert')}, " if self.alerts else ""
         own = [n for n, head in enumerate(plan.heads) if head.event not in self.alerts and is_written(plan, n)]
         number = len({plan.rules.rules[n].span for n in own}) if self.number is None else self.number
         line = f"{plan.source.name}: {counted(number, 'rule')}, {alerts}"
         line += counted(kinds.total(), "goal")
         if kinds:
-            ordered = sorted(kinds.items(), key=lambda each: (ranks[each[0]], each[0]))
+            ordered = sorted(kinds.items(), key=lambda pair: (ranks[pair[0]], pair[0]))
             line += f" ({', '.join(counted(number, kind) for kind, number in ordered)})"
         if kept:
             line += f"; {'1 remembers' if len(kept) == 1 else f'{len(kept)} remember'}"
         self.put("", line + (f", {for_ever} of them for ever" if for_ever else ""), 2)
         self.lines.append("")
         both = [name for name in plan.derived if name in plan.inputs]
-        given = [name for name in plan.schemas if name in plan.inputs and name not in both]
+        read_names = [name for name in plan.schemas if name in plan.inputs and name not in both]
         derived = [name for name in plan.derived if name not in self.alerts and name not in plan.rules.helpers]
-        for title, names in (("reads", given), ("derives", derived)):
+        for title, names in (("reads", read_names), ("derives", derived)):
             for name in names:
                 self.item(title, _declared(plan.schemas[name]), 0)
                 title = ""
@@ -298,7 +298,9 @@ class _Listing:
 
 def _declared(schema: Schema) -> str:
     """Return the declaration of an event, as written or as inferred."""
-    attributes = [replace(each, optional=each.optional and schema.declared) for each in schema.attributes]
+    attributes = [
+        replace(attribute, optional=attribute.optional and schema.declared) for attribute in schema.attributes
+    ]
     time, start, end = schema.time, schema.start, schema.end
     if schema.fluent is not None and schema.fluent.part == RECORDS:
         *attributes, last, _, _ = attributes  # the last three are end, bounds and start

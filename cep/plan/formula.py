@@ -199,13 +199,13 @@ class OverSeveral(Formula):
 
 def formulas(formula: Formula) -> list[Formula]:
     """Return a formula and all formulas inside it, in the order in which they are written."""
-    return [formula, *(each for part in formula.inside() for each in formulas(part))]
+    return [formula, *(formula for part in formula.inside() for formula in formulas(part))]
 
 
 def asked_now(formula: Formula) -> list[Formula]:
     """Return a formula and all formulas inside it that it may evaluate at the same time."""
     inside = () if formula.looks_back() else formula.inside()
-    return [formula, *(each for part in inside for each in asked_now(part))]
+    return [formula, *(asked for part in inside for asked in asked_now(part))]
 
 
 def formula_variables(formula: Formula) -> list[str]:
@@ -215,7 +215,7 @@ def formula_variables(formula: Formula) -> list[str]:
 
 def asked(conditions: Sequence[Condition]) -> Names:
     """Return the variables of conditions."""
-    return frozenset(name for each in conditions for name in condition_variables(each) if name != "_")
+    return frozenset(name for condition in conditions for name in condition_variables(condition) if name != "_")
 
 
 def print_formula(formula: Formula) -> str:

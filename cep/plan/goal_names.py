@@ -32,15 +32,15 @@ def labels(plan: Plan) -> dict[int, str]:
     A node that only one rule reads is shown as that rule's body. Scans are not shown.
     """
     readers = Counter(child for node in plan.nodes for child in node.parts)
-    made = Counter(head.child for head in plan.heads)
+    head_counts = Counter(head.child for head in plan.heads)
     letter = "goal" if any(re.fullmatch(r"g\d+", name) for name in plan.schemas) else "g"
-    found: dict[int, str] = {}
+    names: dict[int, str] = {}
     for group in plan.groups:
         for unit in units(group):
-            inside = isinstance(unit, int) and readers[unit] == 0 and made[unit] == 1
+            inside = isinstance(unit, int) and readers[unit] == 0 and head_counts[unit] == 1
             if isinstance(unit, int) and not inside and plan.nodes[unit].properties().kind is not None:
-                found[unit] = f"{letter}{len(found) + 1}"
-    return found
+                names[unit] = f"{letter}{len(names) + 1}"
+    return names
 
 
 def units(group: Group) -> list[PlanUnit]:

@@ -47,7 +47,7 @@ class Horizon:
         """Describe in words when it forgets. `key`: the variables that the goal joins on."""
         if self.instant:
             return "at once after its instant"
-        ways = [f"after {say_duration(each)}" for each in (self.lasting, self.reach) if each is not None]
+        ways = [f"after {say_duration(ticks)}" for ticks in (self.lasting, self.reach) if ticks is not None]
         if self.superseded:
             ways.append(f"when a newer one{f' of the same {key}' if key else ''} supersedes it")
         if self.paired:
@@ -66,20 +66,20 @@ def points(
     instants only.
     """
     events = {name: schema.point if name in inputs else True for name, schema in schemas.items()}
-    made = [True] * len(nodes)
+    instants = [True] * len(nodes)
     changed = True
     while changed:
         changed = False
         for number, node in enumerate(nodes):
             event = node.properties().event
-            point = events[event] if event is not None else node.instants([made[part] for part in node.parts])
-            changed = changed or point != made[number]
-            made[number] = point
+            point = events[event] if event is not None else node.instants([instants[part] for part in node.parts])
+            changed = changed or point != instants[number]
+            instants[number] = point
         for head in heads:
-            if events[head.event] and not made[head.child]:
+            if events[head.event] and not instants[head.child]:
                 events[head.event] = False
                 changed = True
-    return tuple(made)
+    return tuple(instants)
 
 
 def horizon(node: Node, points: Sequence[bool]) -> Horizon | None:
@@ -90,25 +90,25 @@ def horizon(node: Node, points: Sequence[bool]) -> Horizon | None:
 
 def refused(binarised: Binarised, points: Sequence[bool], source: Source) -> list[CepError]:
     """Return an error for each node whose parts must not be instants but are, or must be instants but are not."""
-    found = []
+    errors = []
     for number, node in enumerate(binarised.nodes):
         wrong = node.refused([points[part] for part in node.parts])
         if wrong is not None:
-            found.append(CepError(wrong[0], source, binarised.spans[number], wrong[1], "instants"))
-    return found
+            errors.append(CepError(wrong[0], source, binarised.spans[number], wrong[1], "instants"))
+    return errors
 
 
 def warnings(binarised: Binarised, points: Sequence[bool], source: Source) -> list[Warning]:
     """Return a warning for each goal that never forgets, and for each that never produces anything."""
-    found = {}
+    remarks = {}
     for number, node in enumerate(binarised.nodes):
         span = binarised.spans[number]
         if (wrong := _impossible(binarised.nodes, node, points)) is not None:
-            found[span] = Warning(wrong[0], source, span, wrong[1], "never")
-        if (said := node.unbounded()) is not None and span not in found:
-            found[span] = Warning(said[0], source, span, said[1], "unbounded")
+            remarks[span] = Warning(wrong[0], source, span, wrong[1], "never")
+        if (said := node.unbounded()) is not None and span not in remarks:
+            remarks[span] = Warning(said[0], source, span, said[1], "unbounded")
         keeps = horizon(node, points)
-        if keeps is None or keeps.forgets or span in found:
+        if keeps is None or keeps.forgets or span in remarks:
             continue
         properties = node.properties()
         sides = [(node.parts[part], ("left", "right")[part]) for part in properties.waits]
@@ -129,15 +129,15 @@ def warnings(binarised: Binarised, points: Sequence[bool], source: Source) -> li
             else:
                 hint += f"; so does {instant}"
         message = f"this {properties.word} never forgets: {waiting} waits {until}"
-        found[span] = Warning(message, source, span, hint, "unbounded")
-    return list(found.values())
+        remarks[span] = Warning(message, source, span, hint, "unbounded")
+    return list(remarks.values())
 
 
 def _window(binarised: Binarised, number: int) -> int | None:
     """Return the length in microseconds of the windows that derive an event, or None if they have no fixed length."""
     event = event_of(binarised.nodes, number)
-    found = [_length(binarised.nodes, head.child) for head in binarised.heads if head.event == event]
-    return max((each for each in found if each is not None), default=None)
+    lengths = [_length(binarised.nodes, head.child) for head in binarised.heads if head.event == event]
+    return max((length for length in lengths if length is not None), default=None)
 
 
 def _length(nodes: Sequence[Node], number: int) -> int | None:

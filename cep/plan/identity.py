@@ -25,12 +25,12 @@ OF_AREAS = "inside"
 def identities(plan: Plan, asked: Mapping[str, str]) -> dict[PlanUnit, str]:
     """Return a fingerprint of 16 hexadecimal digits for every unit of a plan. `asked`: the fingerprints of predicates
     (`meanings`)."""
-    found: dict[PlanUnit, str] = {}
+    hashes: dict[PlanUnit, str] = {}
     for group in plan.groups:
         inside = set(group.units) if group.recursive else set[PlanUnit]()
-        made = {unit: _hashed(_rooted(plan, unit, inside, found, asked)) for unit in group.units}
-        found |= made
-    return found
+        group_hashes = {unit: _hashed(_rooted(plan, unit, inside, hashes, asked)) for unit in group.units}
+        hashes |= group_hashes
+    return hashes
 
 
 def meanings(rules: Rules, facts: Mapping[str, str], knowledge: str | None) -> dict[str, str]:
@@ -50,8 +50,8 @@ def meanings(rules: Rules, facts: Mapping[str, str], knowledge: str | None) -> d
         for name in own:
             if via in below[name]:
                 below[name] |= below[via]
-    made = {name: _hashed(repr([(each, own[each]) for each in sorted(below[name])])) for name in own}
-    return made | {"": knowledge or ""}
+    hashes = {name: _hashed(repr([(used, own[used]) for used in sorted(below[name])])) for name in own}
+    return hashes | {"": knowledge or ""}
 
 
 def spelt(value: Any) -> str:
@@ -124,8 +124,8 @@ def _names(value: Any) -> Iterator[str]:
         for field in fields(value):
             yield from _names(getattr(value, field.name))
     elif isinstance(value, tuple | list):
-        for each in value:
-            yield from _names(each)
+        for member in value:
+            yield from _names(member)
 
 
 def _hashed(text: str) -> str:

@@ -20,19 +20,21 @@ class InputHorizon:
     @classmethod
     def of(cls, plan: Plan) -> InputHorizon:
         """Return the longest horizon of a program's rules. Horizons of rules that build on each other add up."""
-        found = _horizons(plan).values()
-        return cls(max((each.length for each in found), default=0), all(each.bounded for each in found))
+        horizons = _horizons(plan).values()
+        return cls(
+            max((horizon.length for horizon in horizons), default=0), all(horizon.bounded for horizon in horizons)
+        )
 
     @classmethod
     def of_rules(cls, plan: Plan) -> list[InputHorizon]:
         """Return the horizon of each rule, by its number."""
-        found = _horizons(plan)
-        return [found[head.child] for head in plan.heads]
+        horizons = _horizons(plan)
+        return [horizons[head.child] for head in plan.heads]
 
 
 def _horizons(plan: Plan) -> dict[PlanUnit, InputHorizon]:
     """Return the horizon of each node and each derived event."""
-    found: dict[PlanUnit, InputHorizon] = {}
+    horizons: dict[PlanUnit, InputHorizon] = {}
     heads: dict[str, list[int]] = {}
     for head in plan.heads:
         heads.setdefault(head.event, []).append(head.child)
@@ -40,12 +42,12 @@ def _horizons(plan: Plan) -> dict[PlanUnit, InputHorizon]:
         for unit in group.units:
             read = heads.get(unit, []) if isinstance(unit, str) else reads(plan.nodes[unit])
             own, exact = (0, True) if isinstance(unit, str) else _length(plan, unit)
-            below = [found[each] for each in read if each in found]
-            found[unit] = InputHorizon(
-                own + max((each.length for each in below), default=0),
-                exact and not group.recursive and all(each.bounded for each in below),
+            below = [horizons[part] for part in read if part in horizons]
+            horizons[unit] = InputHorizon(
+                own + max((horizon.length for horizon in below), default=0),
+                exact and not group.recursive and all(horizon.bounded for horizon in below),
             )
-    return found
+    return horizons
 
 
 def _length(plan: Plan, unit: int) -> tuple[int, bool]:

@@ -31,18 +31,18 @@ def searched(
     """
     theirs = {f"v{len(left) + i}": f"v{column}" for i, column in enumerate(own)}
     types = [{f"v{i}": type for i, type in enumerate(side)} for side in (left, right)]
-    found: dict[Condition, tuple[str, Typed, Typed]] = {}
+    by_condition: dict[Condition, tuple[str, Typed, Typed]] = {}
     orders = 0
     for condition, comparison in between.items():
         both = comparison.left, rename_expression(comparison.right, theirs)
-        one, other = (check(side, known, source) for side, known in zip(both, types, strict=True))
+        left_side, other = (check(side, known, source) for side, known in zip(both, types, strict=True))
         if comparison.operator == "=":
-            common = common_type(one.type, other.type)
+            common = common_type(left_side.type, other.type)
             assert common is not None, "what never compares was refused"
-            mine, yours = fitted(one, common), fitted(other, common)
+            mine, yours = fitted(left_side, common), fitted(other, common)
             assert mine is not None and yours is not None, "what has a common type fits it"
-            found[condition] = "=", mine, yours
-        elif comparison.operator in ORDERS and one.type == other.type in SORTED and orders < MOST_ORDERS:
+            by_condition[condition] = "=", mine, yours
+        elif comparison.operator in ORDERS and left_side.type == other.type in SORTED and orders < MOST_ORDERS:
             orders += 1
-            found[condition] = comparison.operator, one, other
-    return found
+            by_condition[condition] = comparison.operator, left_side, other
+    return by_condition

@@ -58,12 +58,14 @@ def author_names(uses: Iterable[Expression | Condition], names: Sequence[str], s
     The names of other variables are read from the source.
     """
     taken = _Taken()
-    given = {f"v{place}": taken.take(name) for place, name in enumerate(names)}
+    chosen = {f"v{place}": taken.take(name) for place, name in enumerate(names)}
     for variable in used_variables(uses):
-        if variable.name not in given:
+        if variable.name not in chosen:
             text = excerpt(source, variable.span)
-            given[variable.name] = taken.take(plain(variable.name) if text is None or not text.isidentifier() else text)
-    return given
+            chosen[variable.name] = taken.take(
+                plain(variable.name) if text is None or not text.isidentifier() else text
+            )
+    return chosen
 
 
 def used_variables(uses: Iterable[Expression | Condition]) -> Iterator[Variable]:
@@ -81,6 +83,6 @@ def operands(use: Expression | Condition) -> tuple[Expression, ...]:
         case Predicate(_, arguments):
             return arguments
         case Disjunction(alternatives):
-            return tuple(side for inside in alternatives for each in inside for side in operands(each))
+            return tuple(side for inside in alternatives for nested in inside for side in operands(nested))
         case _:
             return (use,)

@@ -144,8 +144,8 @@ class Node(WithProperties[NodeProperties]):
         try:
             return self._parts
         except AttributeError:
-            found = (getattr(self, name) for name in PART_FIELDS if hasattr(self, name))
-            object.__setattr__(self, "_parts", tuple(number for number in found if number is not None))
+            numbers = (getattr(self, name) for name in PART_FIELDS if hasattr(self, name))
+            object.__setattr__(self, "_parts", tuple(number for number in numbers if number is not None))
             return self._parts
 
     def moved(self, place: Mapping[int, int]) -> Self:

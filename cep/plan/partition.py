@@ -103,10 +103,10 @@ def _partition(plan: Plan) -> tuple[Stage, ...]:
     forced: dict[int, Reason] = {}
     while True:
         drafts = _Drawing(dependencies, forced).run()
-        found = _disordered(ties, drafts, forced)
-        if not found:
+        disordered = _disordered(ties, drafts, forced)
+        if not disordered:
             return _stages(dependencies, drafts)
-        forced |= found
+        forced |= disordered
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,21 +137,21 @@ class _Drawing:
             draft = self.keyed(self.remaining - self.forced.keys(), self.given) or self.single()
             drafts.append(draft)
             self.remaining -= set(draft.rules)
-            made = {self.heads[rule].event for rule in draft.rules}
-            self.taken |= made
-            self.given |= {event for event in made if self.remaining.isdisjoint(self.dependencies.makers[event])}
+            outputs = {self.heads[rule].event for rule in draft.rules}
+            self.taken |= outputs
+            self.given |= {event for event in outputs if self.remaining.isdisjoint(self.dependencies.makers[event])}
         return drafts
 
     # --- keyed ---
 
-    def keyed(self, rules: Set[int], given: Set[str]) -> _Draft | None:
+    def keyed(self, rules: Set[int], given_events: Set[str]) -> _Draft | None:
         """Draft a stage of as many of these rules as can run in buckets together; None if none can."""
-        found = [draft for family in self.families(rules) if (draft := self.family(family, given)) is not None]
-        if not found:
+        drafts = [draft for family in self.families(rules) if (draft := self.family(family, given_events)) is not None]
+        if not drafts:
             return None
-        inputs = {event: route for draft in found for event, route in draft.inputs.items()}
-        places = {event: place for draft in found for event, place in (draft.places or {}).items()}
-        return _Draft(tuple(sorted(rule for draft in found for rule in draft.rules)), inputs, places)
+        inputs = {event: route for draft in drafts for event, route in draft.inputs.items()}
+        places = {event: place for draft in drafts for event, place in (draft.places or {}).items()}
+        return _Draft(tuple(sorted(rule for draft in drafts for rule in draft.rules)), inputs, places)
 
     def families(self, rules: Iterable[int]) -> list[list[int]]:
         """Group rules that read or derive common events. Different groups share no event."""
@@ -160,22 +160,24 @@ class _Drawing:
             near[rule] = [*sorted(self.dependencies.reads[rule]), self.heads[rule].event]
             for event in near[rule]:
                 near.setdefault(event, []).append(rule)
-        return [[unit for unit in found if isinstance(unit, int)] for found in components(near, near.__getitem__)]
+        return [
+            [unit for unit in component if isinstance(unit, int)] for component in components(near, near.__getitem__)
+        ]
 
-    def inputs(self, rules: Iterable[int], given: Set[str]) -> set[str]:
+    def inputs(self, rules: Iterable[int], given_events: Set[str]) -> set[str]:
         """Return the events that rules read from elsewhere.
 
         An event that is both derived and input goes to the first stage that derives it.
         """
-        made = ({self.heads[rule].event for rule in rules} & self.dependencies.both) - self.taken
-        return {read for rule in rules for read in self.dependencies.reads[rule] if read in given} | made
+        outputs = ({self.heads[rule].event for rule in rules} & self.dependencies.both) - self.taken
+        return {read for rule in rules for read in self.dependencies.reads[rule] if read in given_events} | outputs
 
-    def family(self, rules: list[int], given: Set[str]) -> _Draft | None:
-        dependencies, inputs = self.dependencies, self.inputs(rules, given)
+    def family(self, rules: list[int], given_events: Set[str]) -> _Draft | None:
+        dependencies, inputs = self.dependencies, self.inputs(rules, given_events)
         small = inputs - dependencies.apart
 
         def tried(held: Mapping[str, int]) -> Copartitioned:
-            return copartition(dependencies, rules, held, small - held.keys(), given)
+            return copartition(dependencies, rules, held, small - held.keys(), given_events)
 
         held: dict[str, int] = {}
         best = tried(held)
@@ -190,10 +192,10 @@ class _Drawing:
                     chosen.append(choice)
         # Small inputs need not be in every bucket if no rule in buckets depends on them.
         needed = {leaf for rule in self.located(best) for leaf in self.leaves(best, rule)} & (small - held.keys())
-        best = copartition(dependencies, rules, held, needed, given)
+        best = copartition(dependencies, rules, held, needed, given_events)
         if not self.located(best):
             return None
-        used = self.inputs(best.rules, given)
+        used = self.inputs(best.rules, given_events)
         keys: dict[str, list[int]] = {event: [held[event]] for event in used & held.keys()}
         for choice in chosen:
             mine = used & choice.keys()
@@ -201,7 +203,7 @@ class _Drawing:
                 if not mine or not mine <= other.keys() or any(other[event] in keys[event] for event in mine):
                     continue
                 finer = copartition(
-                    dependencies, best.rules, held | {event: other[event] for event in mine}, needed, given
+                    dependencies, best.rules, held | {event: other[event] for event in mine}, needed, given_events
                 )
                 if finer.rules == best.rules and all(finer.places[e] or not best.places[e] for e in best.places):
                     for event in mine:
@@ -211,18 +213,18 @@ class _Drawing:
             routes[event] = "broadcast" if event in needed else tuple(keys[event]) if event in keys else "whole"
         return _Draft(best.rules, routes, dict(best.places))
 
-    def located(self, found: Copartitioned) -> list[int]:
+    def located(self, placement: Copartitioned) -> list[int]:
         """Return the rules that do not run identically in every bucket."""
-        return [rule for rule in found.rules if found.places[self.heads[rule].event] is not EVERYWHERE]
+        return [rule for rule in placement.rules if placement.places[self.heads[rule].event] is not EVERYWHERE]
 
-    def leaves(self, found: Copartitioned, rule: int) -> Set[str]:
+    def leaves(self, placement: Copartitioned, rule: int) -> Set[str]:
         """Return the inputs that a rule depends on."""
-        return frozenset[str]().union(*(found.leaves.get(read, {read}) for read in self.dependencies.reads[rule]))
+        return frozenset[str]().union(*(placement.leaves.get(read, {read}) for read in self.dependencies.reads[rule]))
 
-    def worth(self, found: Copartitioned) -> tuple[int, int, int]:
+    def worth(self, placement: Copartitioned) -> tuple[int, int, int]:
         """Rate a choice of keys: stateful rules that run by key, rules whose events have a key, all rules."""
-        located = self.located(found)
-        keyed = sum(bool(found.places[self.heads[rule].event]) for rule in located)
+        located = self.located(placement)
+        keyed = sum(bool(placement.places[self.heads[rule].event]) for rule in located)
         return sum(map(self.dependencies.stateful, located)), keyed, len(located)
 
     # --- in one place ---
@@ -232,38 +234,38 @@ class _Drawing:
         chosen: list[int] = []
         reasons: list[Reason] = []
         to_come = {event: len(makers) for event, makers in self.dependencies.makers.items()}
-        made: set[str] = set()
+        outputs: set[str] = set()
         for unit in self.dependencies.units(self.remaining, self.together):
             own = Counter(self.heads[rule].event for rule in unit)
             mine = {event for event, number in own.items() if to_come[event] == number}
             reads = {read for rule in unit for read in self.dependencies.reads[rule]} - mine
-            if not reads <= self.given | made:
+            if not reads <= self.given | outputs:
                 continue
             follows = False
             if not (reads <= self.given or self.forced.keys() & set(unit)):
-                draft = self.keyed(set(unit), self.given | made)
+                draft = self.keyed(set(unit), self.given | outputs)
                 follows = draft is not None and set(draft.rules) == set(unit)
             if follows and reads & self.given:
                 continue  # these rules become a keyed stage of their own later
             chosen += unit
             to_come |= {event: to_come[event] - number for event, number in own.items()}
-            made |= mine
+            outputs |= mine
             if not follows:
-                reasons += self.reasons(unit, self.given | made)
+                reasons += self.reasons(unit, self.given | outputs)
         assert chosen, "the first of what is left can run now"
         rules = tuple(sorted(chosen))
         inputs: dict[str, Route] = dict.fromkeys(sorted(self.inputs(rules, self.given)), "single")
         return _Draft(rules, inputs, None, tuple(sorted(reasons, key=lambda reason: reason.rule)))
 
-    def reasons(self, unit: tuple[int, ...], given: Set[str]) -> list[Reason]:
+    def reasons(self, unit: tuple[int, ...], given_events: Set[str]) -> list[Reason]:
         """Explain why rules that belong together cannot run by key, using the choice of keys that gets farthest."""
         if mine := [self.forced[rule] for rule in unit if rule in self.forced]:
             return mine
-        inputs = self.inputs(unit, given)
+        inputs = self.inputs(unit, given_events)
         small = inputs - self.dependencies.apart
         choices = sorted(candidates(self.dependencies, unit, inputs), key=lambda held: held.keys() <= small)
         ways = [(held, small - held.keys()) for held in choices]
-        tries = [copartition(self.dependencies, unit, *way, given).failures for way in [*ways, ({}, set[str]())]]
+        tries = [copartition(self.dependencies, unit, *way, given_events).failures for way in [*ways, ({}, set[str]())]]
         failed: list[dict[int, SplitFailure]] = [
             {rule: failure for rule, failure in failures.items() if failure.node >= 0} for failures in tries
         ]
@@ -284,7 +286,7 @@ def _disordered(ties: Ties, drafts: list[_Draft], forced: Mapping[int, Reason]) 
     unsure: set[str] = set()
     tainted: dict[str, frozenset[str]] = {}
     parts: dict[str, list[frozenset[str]]] = {}
-    found: dict[int, Reason] = {}
+    reasons: dict[int, Reason] = {}
     for draft in drafts:
         inputs = {event: route == "broadcast" for event, route in draft.inputs.items()}
         mixed = UnorderedTies(ties, draft.rules, inputs, frozenset(unsure & inputs.keys()), draft.places)
@@ -297,7 +299,7 @@ def _disordered(ties: Ties, drafts: list[_Draft], forced: Mapping[int, Reason]) 
                 for rule in makers:
                     name = author_name(event)
                     text = f"{_whose(plan, node)} goes by the order of simultaneous `{name}`, which buckets would lose"
-                    found.setdefault(rule, Reason(rule, None, text))
+                    reasons.setdefault(rule, Reason(rule, None, text))
                 blamed.add(event)
                 assert makers or tainted.get(event), "what is made in one place has an order"
                 if not makers:
@@ -308,7 +310,7 @@ def _disordered(ties: Ties, drafts: list[_Draft], forced: Mapping[int, Reason]) 
                 unsure.add(event)
             parts.setdefault(event, []).append(origins)
             tainted[event] = tainted.get(event, frozenset()) | mixed.tainted[event]
-    return found
+    return reasons
 
 
 def _whose(plan: Plan, node: int) -> str:
@@ -317,10 +319,12 @@ def _whose(plan: Plan, node: int) -> str:
 
 
 def _stages(dependencies: Dependencies, drafts: list[_Draft]) -> tuple[Stage, ...]:
-    made = [tuple(dict.fromkeys(dependencies.plan.heads[rule].event for rule in draft.rules)) for draft in drafts]
-    makers = Counter(event for events in made for event in events)
+    output_events = [
+        tuple(dict.fromkeys(dependencies.plan.heads[rule].event for rule in draft.rules)) for draft in drafts
+    ]
+    makers = Counter(event for events in output_events for event in events)
     stages: list[Stage] = []
-    for number, (draft, outputs) in enumerate(zip(drafts, made, strict=True), 1):
+    for number, (draft, outputs) in enumerate(zip(drafts, output_events, strict=True), 1):
         outside = frozenset(event for event in draft.inputs if event not in dependencies.makers or event in outputs)
         scattered = {event for event, place in (draft.places or {}).items() if not place}
         merged = frozenset(event for event in outputs if makers[event] > 1 or event in scattered)

@@ -90,9 +90,11 @@ class Pattern(WithProperties[PatternProperties]):
     def renamed(self, names: Mapping[str, str]) -> Pattern:
         """Return the pattern with its variables renamed. This version renames only inside its parts."""
         own: Any = self
-        parts = {each.name: getattr(self, each.name) for each in fields(own)}
-        made = replace(own, **{name: part.renamed(names) for name, part in parts.items() if isinstance(part, Pattern)})
-        return cast(Pattern, made)
+        parts = {field.name: getattr(self, field.name) for field in fields(own)}
+        pattern = replace(
+            own, **{name: part.renamed(names) for name, part in parts.items() if isinstance(part, Pattern)}
+        )
+        return cast(Pattern, pattern)
 
     @abstractmethod
     def lower(
@@ -138,8 +140,8 @@ class Pattern(WithProperties[PatternProperties]):
         """
         raise AssertionError("it is not a formula")
 
-    def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
-        """Return what is missing for the formula to hold at time `at`, for explanations. Times are codes of
+    def lacks(self, gaps: FormulaGaps, bound: BoundValues, code: int) -> list[Gap]:
+        """Return what is missing for the formula to hold at time `code`, for explanations. Times are codes of
         `cep.core.interval_sets`.
 
         `gaps`: a `cep.explain.gaps.FormulaGaps`.
@@ -162,8 +164,8 @@ class FormulaPattern(Pattern):
     def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
         return matcher.attempts(self.properties().parts[0], bound)
 
-    def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
-        return gaps.lacks(self.properties().parts[0], bound, at)
+    def lacks(self, gaps: FormulaGaps, bound: BoundValues, code: int) -> list[Gap]:
+        return gaps.lacks(self.properties().parts[0], bound, code)
 
 
 class DelayedPattern(Pattern):
@@ -192,18 +194,18 @@ def absent(pattern: Pattern) -> list[Pattern]:
 def patterns(pattern: Pattern) -> list[Pattern]:
     """Return a pattern and all patterns inside it, in the order in which they are written."""
     properties = pattern.properties()
-    return [pattern, *(each for part in (*properties.parts, *properties.negated) for each in patterns(part))]
+    return [pattern, *(pattern for part in (*properties.parts, *properties.negated) for pattern in patterns(part))]
 
 
 def atoms(pattern: Pattern) -> list[Pattern]:
     """Return all event patterns of a pattern, including negated ones."""
-    return [each for each in patterns(pattern) if each.properties().event is not None]
+    return [pattern for pattern in patterns(pattern) if pattern.properties().event is not None]
 
 
 def events(pattern: Pattern) -> Iterator[str]:
     """Yield the events of a pattern, including negated ones, with repetitions."""
-    for each in patterns(pattern):
-        name = each.properties().event
+    for part in patterns(pattern):
+        name = part.properties().event
         if name is not None:
             yield name
 
@@ -216,18 +218,18 @@ def variables(pattern: Pattern) -> frozenset[str]:
 
 def mentioned(pattern: Pattern) -> list[Variable]:
     """Return every variable of a pattern except `_`, with repetitions. Variables of policies are not included."""
-    return [variable for each in patterns(pattern) for variable in each.properties().mentions]
+    return [variable for pattern in patterns(pattern) for variable in pattern.properties().mentions]
 
 
 def conditions(pattern: Pattern) -> list[Condition]:
     """Return the conditions of all WHEREs in a pattern."""
-    return [condition for each in patterns(pattern) for condition in each.properties().conditions]
+    return [condition for pattern in patterns(pattern) for condition in pattern.properties().conditions]
 
 
 def policies(pattern: Pattern) -> Iterator[PolicyChoice]:
     """Yield the policies of all goals of a pattern."""
-    for each in patterns(pattern):
-        policy = each.properties().policy
+    for part in patterns(pattern):
+        policy = part.properties().policy
         if policy is not None:
             yield policy
 
@@ -249,8 +251,8 @@ def size(pattern: Pattern) -> int:
 def names_in(pattern: Pattern) -> set[str]:
     """Return the names of all variables of a pattern, including `_`."""
     properties = pattern.properties()
-    own = {each.name for each in properties.arguments if isinstance(each, Variable)}
-    own |= {each.name for each in properties.mentions}
+    own = {argument.name for argument in properties.arguments if isinstance(argument, Variable)}
+    own |= {mention.name for mention in properties.mentions}
     own |= {name for condition in properties.conditions for name in condition_variables(condition)}
     inner = (*properties.parts, *properties.negated) if properties.whole is None else (properties.whole,)
     return own.union(*map(names_in, inner))

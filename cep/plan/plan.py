@@ -80,16 +80,18 @@ class Plan:
     def derived(self) -> tuple[str, ...]:
         """Return the derived events and fluents in program order. For a stage: everything that it may pass to
         others."""
-        made = dict.fromkeys(head.event for head in self.heads)
+        events = dict.fromkeys(head.event for head in self.heads)
         if self.origin is not None:
-            return tuple(made)
+            return tuple(events)
         parts = (EDGES,) if self.changes else (HOLDS, EDGES) if self.begins else (HOLDS,)
-        return tuple(name for name in made if (of := self.schemas[name].fluent) is None or of.part in parts)
+        return tuple(name for name in events if (of := self.schemas[name].fluent) is None or of.part in parts)
 
     @property
     def edges(self) -> frozenset[str]:
         """Return the tables of the beginnings and ends of fluents."""
-        return frozenset(n for n, each in self.schemas.items() if each.fluent is not None and each.fluent.part == EDGES)
+        return frozenset(
+            n for n, schema in self.schemas.items() if schema.fluent is not None and schema.fluent.part == EDGES
+        )
 
     @property
     def fluents(self) -> tuple[str, ...]:
@@ -130,11 +132,13 @@ def _binarise(draft: Draft) -> None:
 
 
 def _order(draft: Draft) -> None:
-    made = draft.binarised
-    draft.groups, cyclic = order.order(made.nodes, made.heads, made.spans, draft.rules.source)
+    binarised = draft.binarised
+    draft.groups, cyclic = order.order(binarised.nodes, binarised.heads, binarised.spans, draft.rules.source)
     draft.errors += cyclic
-    draft.errors += delayed_cycles.refused(draft.groups, made.nodes, made.heads, made.spans, draft.rules.source)
-    draft.errors += endless.refused(draft.groups, made, draft.rules.source)
+    draft.errors += delayed_cycles.refused(
+        draft.groups, binarised.nodes, binarised.heads, binarised.spans, draft.rules.source
+    )
+    draft.errors += endless.refused(draft.groups, binarised, draft.rules.source)
 
 
 def _types(draft: Draft) -> None:
@@ -152,16 +156,16 @@ def _alerts(draft: Draft) -> None:
 def _horizon(draft: Draft) -> None:
     derived = {head.event for head in draft.binarised.heads}
     schemas = draft.typing.schemas
-    given = {name for name, schema in schemas.items() if name not in derived or schema.declared}
-    draft.inputs |= {name for name in given if (of := schemas[name].fluent) is None or of.part == RECORDS}
+    incoming = {name for name, schema in schemas.items() if name not in derived or schema.declared}
+    draft.inputs |= {name for name in incoming if (of := schemas[name].fluent) is None or of.part == RECORDS}
     draft.inputs &= schemas.keys()
     draft.points = horizon.points(draft.binarised.nodes, draft.binarised.heads, schemas, draft.inputs)
     draft.errors += horizon.refused(draft.binarised, draft.points, draft.rules.source)
 
 
 def _lint(draft: Draft) -> None:
-    for each in LINTS:
-        draft.warnings += each.found(draft)
+    for lint in LINTS:
+        draft.warnings += lint.found(draft)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,26 +226,26 @@ def plan(
     `inputs`: events that are read from outside although rules derive them too. `tables`: the facts, by predicate.
     """
     draft = Draft(rules, relations, pool, inputs, list(rules.errors), tables=tables or {})
-    for each in PASSES:
-        if each.sound and draft.errors:
+    for plan_pass in PASSES:
+        if plan_pass.sound and draft.errors:
             break
         try:
-            each.run(draft)
-        except CepErrors as found:
-            draft.errors += found.errors
+            plan_pass.run(draft)
+        except CepErrors as several:
+            draft.errors += several.errors
             break
     if draft.errors:
         raise CepErrors(draft.errors)
-    made, typing = draft.binarised, draft.typing
+    binarised, typing = draft.binarised, draft.typing
     return Plan(
         rules,
-        tuple(made.nodes),
-        tuple(made.names),
-        tuple(made.spans),
-        tuple(frozenset(users) for users in made.users),
+        tuple(binarised.nodes),
+        tuple(binarised.names),
+        tuple(binarised.spans),
+        tuple(frozenset(users) for users in binarised.users),
         tuple(typing.columns),
         draft.points,
-        tuple(made.heads),
+        tuple(binarised.heads),
         tuple(typing.heads),
         typing.schemas,
         draft.inputs,

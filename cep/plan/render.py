@@ -48,7 +48,7 @@ class Rendering:
         self.properties = [node.properties() for node in nodes]
         self.instants = instants
         self.nodes = nodes
-        self.names = [numbered([plain(name) for name in each]) for each in names]
+        self.names = [numbered([plain(name) for name in name]) for name in names]
         self.heads = heads
         self.schemas = schemas
         self.source = source
@@ -69,13 +69,13 @@ class Rendering:
     def taken(self, number: int, columns: set[int]) -> list[set[int]]:
         """Return, for each child, the columns that a node reads to compute these columns of its own."""
         properties = self.properties[number]
-        found: list[set[int]] = [set() for _ in self.nodes[number].parts]
+        part_columns: list[set[int]] = [set() for _ in self.nodes[number].parts]
         own = columns | {column for _, column in properties.forbids} | places_of(properties.conditions)
         shown = [place for column in own if column < len(properties.shows) for place in properties.shows[column]]
         asked = [place for pair in properties.equal for place in pair] + [place for place, _ in properties.forbids]
         for part, column in (*shown, *properties.looks, *asked):
-            found[part].add(column)
-        return found
+            part_columns[part].add(column)
+        return part_columns
 
     # --- text ---
 
@@ -84,20 +84,20 @@ class Rendering:
         label."""
         names = author_names((), self.names[head.child], self.source)
         arguments = [rename_expression(argument, names) for argument in head.arguments]
-        made, arrow = pattern_text.event(head.event, arguments).text, "<-"
+        head_text, arrow = pattern_text.event(head.event, arguments).text, "<-"
         fluent = self.schemas[head.event].fluent
         if fluent is not None and fluent.part == TRANSITIONS:
             *own, what = arguments[:-1] if fluent.defined else arguments  # the last argument numbers the rule
             value = own.pop() if fluent.valued else None
-            made = pattern_text.held(fluent.name.removesuffix(RECORDED), own, value)
+            head_text = pattern_text.held(fluent.name.removesuffix(RECORDED), own, value)
             if fluent.defined:
                 arrow = "WHILE"
             elif isinstance(what, Constant) and what.value == ENDED_ALL:
-                made = f"terminate {pattern_text.held(fluent.name, own, Variable('_'))}"
+                head_text = f"terminate {pattern_text.held(fluent.name, own, Variable('_'))}"
             elif isinstance(what, Constant):
-                made = f"{'initiate' if what.value == INITIATED else 'terminate'} {made}"
+                head_text = f"{'initiate' if what.value == INITIATED else 'terminate'} {head_text}"
         body = self.text(head.child) if head.child not in self.labels else self.reference(head.child)
-        return f"{made} {arrow} {body.text}"
+        return f"{head_text} {arrow} {body.text}"
 
     def changes(self, event: str) -> bool:
         """Return True if the heads of an event derive beginnings and ends of a fluent."""
@@ -146,21 +146,21 @@ class Rendering:
         Other columns are anonymous. In groups they keep their own names.
         """
         properties, names = self.properties[number], self.names[number]
-        found: list[list[str]] = [["_"] * len(self.names[part]) for part in self.nodes[number].parts]
+        part_names: list[list[str]] = [["_"] * len(self.names[part]) for part in self.nodes[number].parts]
         for name, places in zip(names, properties.shows):
             for part, column in places:
-                found[part][column] = name
-        for (one, mine), (other, theirs) in properties.equal:
-            found[other][theirs] = found[one][mine]
+                part_names[part][column] = name
+        for (left, mine), (other, theirs) in properties.equal:
+            part_names[other][theirs] = part_names[left][mine]
         for (part, column), known in properties.forbids:
-            found[part][column] = names[known]
+            part_names[part][column] = names[known]
         if properties.meeting is Meeting.GROUPS:
             inner = self.names[self.nodes[number].parts[0]]
             shown = {column for places in properties.shows for part, column in places if part == 0}
             free = [name for column, name in enumerate(inner) if column not in shown]
             own = iter(numbered([*names, *free])[len(names) :])
-            found[0] = [name if column in shown else next(own) for column, name in enumerate(found[0])]
-        return found
+            part_names[0] = [name if column in shown else next(own) for column, name in enumerate(part_names[0])]
+        return part_names
 
     def points(self, node: Node) -> list[bool]:
         """Return, for each part of a node, True if it has only instants."""
@@ -189,8 +189,8 @@ def _plain(condition: Condition) -> Condition:
         return condition
     if condition.graph is None:
         return replace(condition, name=condition.name.partition("(")[0])
-    given = zip(condition.graph.variables, condition.arguments, strict=True)
-    names = {name: each.name for name, each in given if isinstance(each, Variable) and each.name != "_"}
+    pairs = zip(condition.graph.variables, condition.arguments, strict=True)
+    names = {name: argument.name for name, argument in pairs if isinstance(argument, Variable) and argument.name != "_"}
     return replace(condition, graph=replace(condition.graph, text=on_one_line(condition.graph.text, names, LONGEST)))
 
 

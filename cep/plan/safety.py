@@ -146,8 +146,12 @@ class Checker:
         uses.
         """
         if isinstance(condition, Disjunction):
-            each = [{name for one in inside for name in self.bindable(one)} for inside in condition.alternatives]
-            return sorted(set[str].intersection(*each) | set[str]().union(*each).intersection(_local(condition)))
+            alternatives = [
+                {name for inner in inside for name in self.bindable(inner)} for inside in condition.alternatives
+            ]
+            return sorted(
+                set[str].intersection(*alternatives) | set[str]().union(*alternatives).intersection(_local(condition))
+            )
         binds = condition.operator == "=" if isinstance(condition, Comparison) else self.asks(condition, False)
         return [side.name for side in operands(condition) if isinstance(side, Variable)] if binds else []
 
@@ -162,7 +166,7 @@ class Checker:
     def unbound(self, variable: Variable, pattern: Pattern, bound: Iterable[str], place: str) -> None:
         """Report a variable that `pattern` does not bind."""
         name = variable.name
-        negated = [atom for each in patterns(pattern) for part in absent(each) for atom in atoms(part)]
+        negated = [atom for pattern in patterns(pattern) for part in absent(pattern) for atom in atoms(part)]
         for atom in negated:
             if name in _names(atom):
                 written = excerpt(self.rules.source, atom.span) or f"{atom.properties().event}(...)"
@@ -172,8 +176,8 @@ class Checker:
                     f"a variable of what does occur; a condition on it goes inside: `{written} WHERE ...`",
                 )
                 return
-        for each in patterns(pattern):
-            properties = each.properties()
+        for inner in patterns(pattern):
+            properties = inner.properties()
             if properties.results and name in variables(properties.parts[0]):
                 hint = f"`... BY {name}` makes it a group's"
                 if not place:
@@ -210,8 +214,8 @@ def _idle_policies(rules: Rules) -> list[CepError]:
     """
     idle: dict[PolicyChoice, bool] = {}
     for rule in rules.rules:
-        for each in patterns(rule.body):
-            policy = each.properties().policy
+        for pattern in patterns(rule.body):
+            policy = pattern.properties().policy
             if policy is not None and policy.by is not None and not _inside(policy, rule):
                 idle[policy] = idle.get(policy, True) and policy.by not in _names(rule.body)
     return [
@@ -229,7 +233,12 @@ def _idle_policies(rules: Rules) -> list[CepError]:
 
 def _local(condition: Disjunction) -> set[str]:
     """Return the variables that are local to alternatives, at any depth."""
-    deeper = (each for conditions in condition.alternatives for each in conditions if isinstance(each, Disjunction))
+    deeper = (
+        condition
+        for conditions in condition.alternatives
+        for condition in conditions
+        if isinstance(condition, Disjunction)
+    )
     return set(condition.local).union(*map(_local, deeper))
 
 
@@ -247,8 +256,8 @@ def _written(names: Iterable[str]) -> set[str]:
 def _constant(name: str, pattern: Pattern) -> str | None:
     """Return a hint if a pattern has the variable's name in lower case as an argument, which is a constant; else
     None."""
-    for each in atoms(pattern):
-        for argument in each.properties().arguments:
+    for atom in atoms(pattern):
+        for argument in atom.properties().arguments:
             if isinstance(argument, Constant) and argument.type == "string":
                 text = str(argument.value)
                 if text != name and text[:1].upper() + text[1:] == name:

@@ -50,7 +50,7 @@ def alerts_left_out(plan: Plan) -> Plan:
     """Return the plan without the nodes that derive alerts. These are the last nodes (`alerts_last`)."""
     rules = without_alerts(plan.rules)
     own = range(len(rules.rules))
-    users = [frozenset(rule for rule in each if rule in own) for each in plan.users]
+    users = [frozenset(rule for rule in user if rule in own) for user in plan.users]
     count = sum(map(bool, users))
     assert all(users[:count]), "what alerts alone need comes last"
     nodes, heads, spans = plan.nodes[:count], plan.heads[: len(own)], plan.spans[:count]

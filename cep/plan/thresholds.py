@@ -48,37 +48,39 @@ def thresholds(rules: Rules) -> list[Threshold]:
     for rule in rules.rules:
         parts = patterns(rule.body)
         bound = _bound(parts, rules)
-        results = {each.variable: each for part in parts for each in part.properties().results}
+        results = {result.variable: result for part in parts for result in part.properties().results}
         for event in {part.properties().event for part in parts} - {None}:
             uses[str(event)].add(rule.event)
         schema = rules.schemas.get(rule.event)
         for argument, attribute in zip(rule.arguments, schema.attributes if schema else (), strict=False):
             if isinstance(argument, Variable):
                 copied[rule.event, attribute.name] += bound.get(argument.name, [])
-        for comparison in _comparisons([each for part in parts for each in part.properties().conditions]):
+        for comparison in _comparisons([condition for part in parts for condition in part.properties().conditions]):
             name, value = comparison.left, _number(comparison.right)
             if not isinstance(name, Variable) or value is None:
                 continue
             places, aggregate = _of(name.name, bound, results)
             direct += [(place, comparison, value, aggregate, rule) for place in places]
-    found: dict[Threshold, None] = {}
+    limits: dict[Threshold, None] = {}
     for place, comparison, value, aggregate, rule in direct:
         leads = _leads(rule.event, uses)
         for event, attribute_name in _sources(place, copied):
-            found[Threshold(event, attribute_name, comparison.operator, value, aggregate, rule.span.line, leads)] = None
-    return list(found)
+            limits[Threshold(event, attribute_name, comparison.operator, value, aggregate, rule.span.line, leads)] = (
+                None
+            )
+    return list(limits)
 
 
 def _bound(parts: Sequence[Pattern], rules: Rules) -> dict[str, list[Place]]:
     """Return the numeric attributes that bind each variable."""
-    found: dict[str, list[Place]] = defaultdict(list)
+    places: dict[str, list[Place]] = defaultdict(list)
     for part in parts:
         known = part.properties()
         schema = rules.schemas.get(known.event or "")
         for argument, attribute in zip(known.arguments, schema.attributes if schema else (), strict=False):
             if isinstance(argument, Variable) and attribute.type in (*NUMBERS, "any"):
-                found[argument.name].append((known.event or "", attribute.name))
-    return found
+                places[argument.name].append((known.event or "", attribute.name))
+    return places
 
 
 def _of(name: str, bound: Mapping[str, list[Place]], results: Mapping[str, AggregateResult]) -> tuple[list[Place], str]:
@@ -116,17 +118,17 @@ def _number(term: Expression) -> int | float | None:
 
 def _leads(event: str, uses: Mapping[str, set[str]]) -> tuple[str, ...]:
     """Return an event and all events derived from it."""
-    found, due = {event}, [event]
+    reached, due = {event}, [event]
     while due:
-        new = uses.get(due.pop(), set()) - found
-        found |= new
+        new = uses.get(due.pop(), set()) - reached
+        reached |= new
         due += new
-    return tuple(sorted(found))
+    return tuple(sorted(reached))
 
 
 def _sources(place: Place, copied: Mapping[Place, list[Place]]) -> list[Place]:
     """Return an attribute and all attributes that its values are copied from."""
-    found = [place]
-    for each in found:
-        found += [other for other in dict.fromkeys(copied.get(each, ())) if other not in found]
-    return found
+    places = [place]
+    for origin in places:
+        places += [other for other in dict.fromkeys(copied.get(origin, ())) if other not in places]
+    return places

@@ -39,36 +39,36 @@ class Ties:
     def _trace(self) -> bool:
         """Do one sweep of the least fixpoint of origins; return True if anything changed."""
         nothing: frozenset[str] = frozenset()
-        self.node_origins = made = []
+        self.node_origins = origins = []
         for number, properties in enumerate(self.dependencies.properties):
             if properties.event is not None:
-                made.append(self.origins[properties.event])
+                origins.append(self.origins[properties.event])
             elif self.dependencies.plan.nodes[number].once():
-                made.append(frozenset({TIME_POINT}))
+                origins.append(frozenset({TIME_POINT}))
             else:
-                made.append(nothing.union(*(made[below] for below in self.completing(number))))
+                origins.append(nothing.union(*(origins[below] for below in self.completing(number))))
         before = dict(self.origins)
         for head in self.dependencies.plan.heads:
-            self.origins[head.event] |= made[head.child]
+            self.origins[head.event] |= origins[head.child]
         return self.origins != before
 
     def _narrow(self) -> bool:
         """Do one sweep of the greatest fixpoint of `alone`; return True if anything changed."""
         plan = self.dependencies.plan
-        self.node_alone = made = []
+        self.node_alone = alone = []
         for number, properties in enumerate(self.dependencies.properties):
             below = self.completing(number)
             if properties.event is not None:
-                made.append(self.alone[properties.event])
+                alone.append(self.alone[properties.event])
             elif plan.nodes[number].one_at_once():
-                made.append(True)
+                alone.append(True)
             else:
-                made.append(not properties.multiplies and self.disjoint(below) and all(made[each] for each in below))
+                alone.append(not properties.multiplies and self.disjoint(below) and all(alone[part] for part in below))
         before = dict(self.alone)
         for event, makers in self.dependencies.makers.items():
             sources = [plan.heads[rule].child for rule in makers]
             several = [self.node_origins[child] for child in sources] + [frozenset({event} & self.outside)]
-            self.alone[event] = self.alone[event] and all(made[child] for child in sources) and _disjoint(several)
+            self.alone[event] = self.alone[event] and all(alone[child] for child in sources) and _disjoint(several)
         return self.alone != before
 
     def completing(self, number: int) -> list[int]:
@@ -104,10 +104,10 @@ class UnorderedTies:
     ) -> None:
         dependencies, plan = ties.dependencies, ties.dependencies.plan
         self.ties = ties
-        made = {plan.heads[rule].event for rule in rules}
+        outputs = {plan.heads[rule].event for rule in rules}
         # `of`: the inputs that complete each node. `taint`: the unsure inputs that it depends on.
-        completers: dict[str, frozenset[str]] = {event: frozenset({event} & inputs.keys()) for event in made}
-        tainted: dict[str, frozenset[str]] = dict.fromkeys(made, frozenset())
+        completers: dict[str, frozenset[str]] = {event: frozenset({event} & inputs.keys()) for event in outputs}
+        tainted: dict[str, frozenset[str]] = dict.fromkeys(outputs, frozenset())
         numbers = sorted({n for rule in rules for n in dependencies.nodes[rule]})
         self.goals: dict[int, frozenset[str]] = {}
         while True:
@@ -133,32 +133,32 @@ class UnorderedTies:
             if (completers, tainted) == before:
                 break
         self.origins = {
-            event: frozenset[str]().union(*(self.source(completer, made) for completer in completers[event]))
-            for event in made
+            event: frozenset[str]().union(*(self.source(completer, outputs) for completer in completers[event]))
+            for event in outputs
         }
         self.tainted = tainted
         self.events = frozenset(
             event
-            for event in made
+            for event in outputs
             if tainted[event]
             or (
                 places is not None
                 and places[event] is not EVERYWHERE
-                and not self.known(sorted(completers[event]), made, inputs)
+                and not self.known(sorted(completers[event]), outputs, inputs)
             )
         )
 
-    def known(self, completers: Sequence[str], made: Set[str], inputs: Mapping[str, bool]) -> bool:
+    def known(self, completers: Sequence[str], outputs: Set[str], inputs: Mapping[str, bool]) -> bool:
         """Return True if tied occurrences are in the same bucket, because each order belongs to one input
         occurrence."""
-        one = all(c != TIME_POINT and not inputs[c] and (c in made or self.ties.alone[c]) for c in completers)
-        return one and _disjoint([self.source(c, made) for c in completers])
+        single = all(c != TIME_POINT and not inputs[c] and (c in outputs or self.ties.alone[c]) for c in completers)
+        return single and _disjoint([self.source(c, outputs) for c in completers])
 
-    def source(self, completer: str, made: Set[str]) -> frozenset[str]:
+    def source(self, completer: str, outputs: Set[str]) -> frozenset[str]:
         """Return the program's inputs from which an input of the stage inherits its order.
 
         Events that the stage also derives come from outside here.
         """
-        if completer == TIME_POINT or completer in made:
+        if completer == TIME_POINT or completer in outputs:
             return frozenset({completer})
         return self.ties.origins[completer]

@@ -127,8 +127,8 @@ class Inference:
     def error(self, error: CepError) -> None:
         if not self.final:
             return
-        for one in error.errors if isinstance(error, CepErrors) else (error,):
-            self.errors.setdefault((one.message, one.span), one)
+        for inner in error.errors if isinstance(error, CepErrors) else (error,):
+            self.errors.setdefault((inner.message, inner.span), inner)
         if len(self.errors) >= MOST:
             raise CepErrors(list(self.errors.values()))
 
@@ -148,7 +148,7 @@ class Inference:
         types = [attribute.type for attribute in schema.attributes]
         for head in self.heads_of.get(unit, ()):
             types = [grown(old, new.type) for old, new in zip(types, self.head_columns(head), strict=True)]
-        attributes = tuple(replace(each, type=type) for each, type in zip(schema.attributes, types))
+        attributes = tuple(replace(attribute, type=type) for attribute, type in zip(schema.attributes, types))
         self.schemas[unit] = replace(schema, attributes=attributes)
         return attributes != schema.attributes
 
@@ -211,12 +211,12 @@ class Inference:
 
     def meet(self, number: int, left: tuple[int, int], right: tuple[int, int]) -> None:
         """Reject a join key whose two types can never be equal. `left` and `right`: a node and one of its columns."""
-        one, two = (self.columns[node][column].type for node, column in (left, right))
-        if UNKNOWN in (one, two) or common_type(one, two) is not None:
+        left_type, two = (self.columns[node][column].type for node, column in (left, right))
+        if UNKNOWN in (left_type, two) or common_type(left_type, two) is not None:
             return
         both = [
             f"{a(type)} on the {side}" if (place := self.origin(*where)) is None else f"{a(type)} as {place}"
-            for type, side, where in ((one, "left", left), (two, "right", right))
+            for type, side, where in ((left_type, "left", left), (two, "right", right))
         ]
         self.complain(
             f"`{self.names[left[0]][left[1]]}` never joins: it is {both[0]} and {both[1]}",
@@ -271,8 +271,8 @@ class Inference:
                 compile_conditions(written, _renamed(types, named), self.relations, self.pool, self.source)
             except CepError as in_words:
                 error = in_words
-            for one in error.errors if isinstance(error, CepErrors) else (error,):
-                self.error(advised(one, written, self.schemas, self.source))
+            for inner in error.errors if isinstance(error, CepErrors) else (error,):
+                self.error(advised(inner, written, self.schemas, self.source))
             return None
 
     def answers(

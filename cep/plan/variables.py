@@ -22,14 +22,14 @@ def candidates(dependencies: Dependencies, rules: Iterable[int], inputs: Iterabl
     classes = _Classes(dependencies)
     for rule in sorted(rules):
         classes.read(rule)
-    found: dict[Slot, dict[str, list[int]]] = {}
+    by_class: dict[Slot, dict[str, list[int]]] = {}
     for event in sorted(inputs):
         for position in range(len(dependencies.plan.schemas[event].attributes)):
             if (event, position) in classes.parent:
-                found.setdefault(classes.root((event, position)), {}).setdefault(event, []).append(position)
+                by_class.setdefault(classes.root((event, position)), {}).setdefault(event, []).append(position)
     return [
         dict(zip(positions, chosen, strict=True))
-        for positions in found.values()
+        for positions in by_class.values()
         for chosen in islice(product(*positions.values()), MOST)
     ]
 
@@ -58,11 +58,11 @@ class _Classes:
             self.parent[slot] = slot = self.parent[self.parent[slot]]
         return slot
 
-    def join(self, one: Slot | None, other: Slot | None) -> None:
-        if one is not None and other is not None:
-            self.parent.setdefault(one, one)
+    def join(self, left: Slot | None, other: Slot | None) -> None:
+        if left is not None and other is not None:
+            self.parent.setdefault(left, left)
             self.parent.setdefault(other, other)
-            first, second = sorted((self.root(one), self.root(other)))
+            first, second = sorted((self.root(left), self.root(other)))
             self.parent[second] = first
 
     def node(self, number: int) -> list[Slot | None]:
@@ -78,8 +78,8 @@ class _Classes:
             part, column = place
             return self.shown[parts[part]][column]
 
-        for one, other in self.dependencies.pairs(number):
-            self.join(slot_of(one), slot_of(other))
+        for left, other in self.dependencies.pairs(number):
+            self.join(slot_of(left), slot_of(other))
         shown: list[Slot | None] = []
         for places in properties.shows:
             shown.append(slot_of(places[0]) if places else None)

@@ -94,12 +94,12 @@ class AnswerSetRules:
 
     def told(self, first: int, now: int) -> frozenset[str]:
         """Return the atoms that are true at a tick of a stream that began at `first`."""
-        found = []
+        atoms = []
         for number, window in enumerate(self.windows):
             begins, ends = window.span(first, now)
-            found += [f"n{number}"] if begins <= now <= ends else []
-            found += [f"o{number}"] if begins == now == ends else []
-        return frozenset(found)
+            atoms += [f"n{number}"] if begins <= now <= ends else []
+            atoms += [f"o{number}"] if begins == now == ends else []
+        return frozenset(atoms)
 
 
 @dataclass(frozen=True, slots=True)

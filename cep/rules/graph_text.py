@@ -77,16 +77,16 @@ def depth(graph: str) -> int:
 
 def variables(graph: str) -> dict[str, int]:
     """Return all variables in the order of their first occurrence, with the offset of the name there."""
-    found: dict[str, int] = {}
+    offsets: dict[str, int] = {}
     for piece in pieces(graph):
         if piece.kind == "variable":
-            found.setdefault(piece.text[1:], piece.start + 1)
-    return found
+            offsets.setdefault(piece.text[1:], piece.start + 1)
+    return offsets
 
 
 def of_the_rule(graph: str) -> dict[str, int]:
     """Return the variables whose name begins with a capital, with their offsets. They belong to the rule."""
-    return {name: at for name, at in variables(graph).items() if name[0].isupper()}
+    return {name: offset for name, offset in variables(graph).items() if name[0].isupper()}
 
 
 def with_terms(graph: str, terms: Mapping[str, str]) -> str:

@@ -138,13 +138,13 @@ class Parameter:
         """Return the parameter with another value of its type."""
         return replace(self, value=Constant(value, self.type))
 
-    def with_value(self, given: object, prefixes: Mapping[str, str], called: str) -> Parameter:
+    def with_value(self, raw: object, prefixes: Mapping[str, str], called: str) -> Parameter:
         """Return the parameter with another value, given as text or as a value of its type. `called`: its name in
         messages.
 
         Raises CepError if the value has another type or is not permitted.
         """
-        value = _read(self, given, prefixes, called)
+        value = _read(self, raw, prefixes, called)
         if not self.allows(value):
             hint = f"`{self.name}` may be {'one of ' if self.choices is not None else ''}{self.domain}"
             raise CepError(f"{called}: {self.written(value)} is out of range", hint=hint, code="option")
@@ -177,22 +177,22 @@ class Parameters:
 
     def set(self, values: Mapping[str, object]) -> None:
         """Set the values of parameters. Raises CepError for an unknown name or a value that is not permitted."""
-        for name, given in values.items():
+        for name, raw in values.items():
             parameter = self.by_name.get(name)
             if parameter is None:
                 known = list(self.by_name)
                 hint = f"declare it: `PARAM {name} = 7.`"
                 if known:
-                    hint = did_you_mean(name, known) or f"it has {', '.join(f'`{each}`' for each in known)}"
+                    hint = did_you_mean(name, known) or f"it has {', '.join(f'`{known_name}`' for known_name in known)}"
                 raise CepError(f"the program has no parameter `{name}`", hint=hint, code="option")
-            self.by_name[name] = parameter.with_value(given, self.prefixes, f"parameter `{name}`")
+            self.by_name[name] = parameter.with_value(raw, self.prefixes, f"parameter `{name}`")
 
     def named(self, name: str) -> Parameter | None:
         """Return the parameter with a name, or None. It then counts as used."""
-        found = self.by_name.get(name)
-        if found is not None:
+        parameter = self.by_name.get(name)
+        if parameter is not None:
             self.used.add(name)
-        return found
+        return parameter
 
     def in_graph(self, graph: str) -> str:
         """Replace parameters in a graph pattern by their values."""
@@ -205,13 +205,13 @@ class Parameters:
 
         `tick`: the dialect's time unit in microseconds. Raises CepError if a duration is not a whole number of ticks.
         """
-        found = self.named(name)
-        if found is None:
+        parameter = self.named(name)
+        if parameter is None:
             return None
-        kind, text = found.token
-        if found.type == "duration":
-            assert isinstance(found.value.value, int), "microseconds"
-            ticks, rest = divmod(found.value.value, tick)
+        kind, text = parameter.token
+        if parameter.type == "duration":
+            assert isinstance(parameter.value.value, int), "microseconds"
+            ticks, rest = divmod(parameter.value.value, tick)
             if rest:
                 hint = f"a tick is {say_duration(tick)}"
                 raise CepError(f"the parameter `{name}` is not a whole number of ticks", hint=hint, code="option")
@@ -220,16 +220,22 @@ class Parameters:
 
     def used_values(self) -> dict[str, int | float | str | bool]:
         """Return the values of the used parameters, as for JSON."""
-        return {each.name: each.given for each in self if each.name in self.used}
+        return {parameter.name: parameter.given for parameter in self if parameter.name in self.used}
 
     def text(self) -> str:
         """Return the values of the used parameters, one per line. They are part of a program's identity."""
-        return "".join(f"{each.name} = {each.written(each.value.value)}\n" for each in self if each.name in self.used)
+        return "".join(
+            f"{parameter.name} = {parameter.written(parameter.value.value)}\n"
+            for parameter in self
+            if parameter.name in self.used
+        )
 
     def listing(self) -> str:
         """Return one line per parameter: its value, the permitted values, and its default if that differs."""
-        rows = [(each.name, each.written(each.value.value), self._beside(each)) for each in self]
-        widths = [max(len(row[at]) for row in rows) for at in range(2)] if rows else []
+        rows = [
+            (parameter.name, parameter.written(parameter.value.value), self._beside(parameter)) for parameter in self
+        ]
+        widths = [max(len(row[column]) for row in rows) for column in range(2)] if rows else []
         return "\n".join(f"  {row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}".rstrip() for row in rows)
 
     def _beside(self, parameter: Parameter) -> str:
@@ -243,9 +249,15 @@ class Parameters:
     def warnings(self) -> tuple[Warning, ...]:
         """Return a warning for each parameter that no rule uses."""
         return tuple(
-            Warning(f"no rule uses the parameter `{each.name}`", each.source, each.span, "leave it out", "parameter")
-            for each in self
-            if each.name not in self.used
+            Warning(
+                f"no rule uses the parameter `{parameter.name}`",
+                parameter.source,
+                parameter.span,
+                "leave it out",
+                "parameter",
+            )
+            for parameter in self
+            if parameter.name not in self.used
         )
 
 
@@ -255,90 +267,90 @@ def _iso_duration(value: Value) -> str:
     return f"PT{seconds}.{rest:06}S" if rest else f"PT{seconds}S"
 
 
-def _read(parameter: Parameter, given: object, prefixes: Mapping[str, str], called: str) -> Value:
+def _read(parameter: Parameter, raw: object, prefixes: Mapping[str, str], called: str) -> Value:
     """Convert text or an object from Python or TOML to the parameter's type. Raises CepError if that is impossible."""
     try:
-        value = _converted(parameter.type, given, prefixes)
+        value = _converted(parameter.type, raw, prefixes)
     except CepError as error:
         raise CepError(f"{called}: {error.message}", hint=error.hint, code="option") from None
     if value is None:
         article = "an" if parameter.type in ("int", "iri") else "a"
         hint = "e.g. " + EXAMPLES[parameter.type].format(name=parameter.name)
-        raise CepError(f"{called}: {_shown(given)} is not {article} {parameter.type}", hint=hint, code="option")
+        raise CepError(f"{called}: {_shown(raw)} is not {article} {parameter.type}", hint=hint, code="option")
     return value
 
 
-def _shown(given: object) -> str:
-    return f"`{given}`" if isinstance(given, str) else repr(given)
+def _shown(raw: object) -> str:
+    return f"`{raw}`" if isinstance(raw, str) else repr(raw)
 
 
-def _converted(type: str, given: object, prefixes: Mapping[str, str]) -> Value | None:
+def _converted(type: str, raw: object, prefixes: Mapping[str, str]) -> Value | None:
     """Convert a value to a type. Return None if it has another type. Raises CepError if it is malformed or too
     large."""
     if type == "string":
-        return str(given) if isinstance(given, str) and not isinstance(given, Iri) else None
+        return str(raw) if isinstance(raw, str) and not isinstance(raw, Iri) else None
     if type == "bool":
-        if isinstance(given, str):
-            return {"true": True, "false": False}.get(given.strip().lower())
-        return given if isinstance(given, bool) else None
-    if isinstance(given, bool):
+        if isinstance(raw, str):
+            return {"true": True, "false": False}.get(raw.strip().lower())
+        return raw if isinstance(raw, bool) else None
+    if isinstance(raw, bool):
         return None
     if type in ("int", "float"):
-        return _number(type, given)
+        return _number(type, raw)
     if type == "duration":
-        return _duration(given)
+        return _duration(raw)
     if type == "time":
-        if isinstance(given, datetime | date):
-            given = given.isoformat()
-        return read_time(given.strip().replace(" ", "T", 1)) if isinstance(given, str) else None
-    return _iri(given, prefixes)
+        if isinstance(raw, datetime | date):
+            raw = raw.isoformat()
+        return read_time(raw.strip().replace(" ", "T", 1)) if isinstance(raw, str) else None
+    return _iri(raw, prefixes)
 
 
-def _number(type: str, given: object) -> int | float | None:
-    if isinstance(given, str):
-        text = given.strip()
+def _number(type: str, raw: object) -> int | float | None:
+    if isinstance(raw, str):
+        text = raw.strip()
         if not (_WHOLE if type == "int" else _DECIMAL).fullmatch(text):
             return None
         number = read_number(text.lstrip("+-"))
-        given = -number if text[0] == "-" else number
+        raw = -number if text[0] == "-" else number
     if type == "int":
-        if not isinstance(given, int):
+        if not isinstance(raw, int):
             return None
-        if abs(given) > LARGEST:
-            raise CepError(f"{given} needs more than 64 bits", hint=f"integers must be from {-LARGEST} to {LARGEST}")
-        return given
-    if not isinstance(given, int | float) or not math.isfinite(given):
+        if abs(raw) > LARGEST:
+            raise CepError(f"{raw} needs more than 64 bits", hint=f"integers must be from {-LARGEST} to {LARGEST}")
+        return raw
+    if not isinstance(raw, int | float) or not math.isfinite(raw):
         return None
-    return float(given)
+    return float(raw)
 
 
-def _duration(given: object) -> int | None:
+def _duration(raw: object) -> int | None:
     """Return microseconds, or None for another type. A plain number is seconds, as in programs."""
-    if isinstance(given, timedelta):
-        ticks = given // timedelta(microseconds=1)
+    if isinstance(raw, timedelta):
+        ticks = raw // timedelta(microseconds=1)
         return ticks if ticks >= 0 else None
-    if isinstance(given, int | float):
-        given = f"{given:f}" if isinstance(given, float) else str(given)
-    if not isinstance(given, str):
+    if isinstance(raw, int | float):
+        raw = f"{raw:f}" if isinstance(raw, float) else str(raw)
+    if not isinstance(raw, str):
         return None
-    text = given.strip()
-    found = _SPAN.fullmatch(text)
-    if found is not None:
-        if found[2] and found[2] not in UNITS:
+    text = raw.strip()
+    parsed = _SPAN.fullmatch(text)
+    if parsed is not None:
+        if parsed[2] and parsed[2] not in UNITS:
             units = "the units are `ms`, `s`, `min`, `h` and `d`"
-            raise CepError(f"unknown unit `{found[2]}`", hint=units)
-        return read_ticks(found[1], UNITS[found[2]] if found[2] else SECOND)
+            raise CepError(f"unknown unit `{parsed[2]}`", hint=units)
+        return read_ticks(parsed[1], UNITS[parsed[2]] if parsed[2] else SECOND)
     if not re.fullmatch(r"P(?=[0-9T])(?:[0-9.]+[WD])*(?:T(?:[0-9.]+[HMS])+)?", text):
         return None
     return read_duration(text)
 
 
-def _iri(given: object, prefixes: Mapping[str, str]) -> Iri | None:
-    if not isinstance(given, str):
+def _iri(raw: object, prefixes: Mapping[str, str]) -> Iri | None:
+    if not isinstance(raw, str):
         return None
-    text = given.strip().removeprefix("<").removesuffix(">")
+    text = raw.strip().removeprefix("<").removesuffix(">")
     prefix, colon, local = text.partition(":")
-    if not colon or any(each in text for each in ' \t\n<>"{}|^`\\'):
+    if not colon or any(letter in text for letter in ' \t\n<>"{}|^`\\'):
         return None
     base = None if local.startswith("//") else namespace(prefix, prefixes)
     return Iri(text if base is None else base + local)

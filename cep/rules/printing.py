@@ -169,16 +169,16 @@ def _number(value: int | float) -> str:
     return print_expression(Constant(value, "int" if isinstance(value, int) else "float"))
 
 
-def attribute(each: AnAttribute) -> str:
-    text = f"{each.name}: {each.type}{'?' if each.optional else ''}"
-    if each.low is not None or each.high is not None:
-        text += f" in {range_of(each.type, each.low, each.high)}"
-    if each.source is not None:
-        text += f" FROM {_column(each.source)}"
-    if each.iri is not None:
-        text += f" AS <{each.iri}>"
-    text += " QUOTED" if each.quoted else ""
-    return text + time_format(each.format, "epoch " if each.type == "time" else "") + _missing(each.missing)
+def attribute(declared: AnAttribute) -> str:
+    text = f"{declared.name}: {declared.type}{'?' if declared.optional else ''}"
+    if declared.low is not None or declared.high is not None:
+        text += f" in {range_of(declared.type, declared.low, declared.high)}"
+    if declared.source is not None:
+        text += f" FROM {_column(declared.source)}"
+    if declared.iri is not None:
+        text += f" AS <{declared.iri}>"
+    text += " QUOTED" if declared.quoted else ""
+    return text + time_format(declared.format, "epoch " if declared.type == "time" else "") + _missing(declared.missing)
 
 
 def range_of(type: str, low: int | float | None, high: int | float | None) -> str:
@@ -238,7 +238,7 @@ def print_condition(condition: Condition) -> str:
             values = _one_of(condition)
             if values:
                 left = values[0].left
-                listed = ", ".join(print_expression(each.right) for each in values)
+                listed = ", ".join(print_expression(value.right) for value in values)
                 return f"{print_expression(left)} in [{listed}]"
             return f"({' or '.join(map(print_conditions, alternatives))})"
 
@@ -289,9 +289,9 @@ def _named(value: Any) -> Any:
 
 def _one_of(condition: Disjunction) -> list[Comparison]:
     """Return the comparisons of `X in [1, 2]`, or an empty list for another disjunction."""
-    each = [inside[0] for inside in condition.alternatives if len(inside) == 1]
-    equal = [one for one in each if isinstance(one, Comparison) and one.operator == "="]
-    same = len(equal) == len(condition.alternatives) and all(one.left == equal[0].left for one in equal)
+    singles = [inside[0] for inside in condition.alternatives if len(inside) == 1]
+    equal = [inner for inner in singles if isinstance(inner, Comparison) and inner.operator == "="]
+    same = len(equal) == len(condition.alternatives) and all(comparison.left == equal[0].left for comparison in equal)
     return equal if same else []
 
 
@@ -385,7 +385,11 @@ def _constant(constant: Constant) -> str:
 
 
 def print_string(text: str) -> str:
-    return '"' + "".join(_ESCAPES.get(each) or (each if each.isprintable() else _code(each)) for each in text) + '"'
+    return (
+        '"'
+        + "".join(_ESCAPES.get(letter) or (letter if letter.isprintable() else _code(letter)) for letter in text)
+        + '"'
+    )
 
 
 def _code(character: str) -> str:

@@ -51,9 +51,9 @@ class NamedNumber(int):
         """Return the number with a parameter's name, or unchanged if that is None."""
         if parameter is None:
             return number
-        found = cls(number)
-        found.parameter = parameter
-        return found
+        named = cls(number)
+        named.parameter = parameter
+        return named
 
 
 T = TypeVar("T")
@@ -66,11 +66,11 @@ def without_names(value: T) -> T:
         changed = int(value)
     elif isinstance(value, tuple):
         parts = tuple(map(without_names, value))
-        changed = parts if any(one is not other for one, other in zip(parts, value)) else value
+        changed = parts if any(own_part is not other for own_part, other in zip(parts, value)) else value
     elif isinstance(value, dict):
         changed = {key: without_names(part) for key, part in value.items()}
     elif is_dataclass(value) and not isinstance(value, type):
-        parts_by_name = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
+        parts_by_name = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
         others = {name: without_names(part) for name, part in parts_by_name.items()}
         if any(others[name] is not part for name, part in parts_by_name.items()):
             changed = replace(value, **others)
@@ -205,13 +205,13 @@ def expression_variables(expression: Expression) -> list[str]:
 
 def arguments_of(results: Iterable[AggregateResult]) -> list[Expression]:
     """Return the arguments of the aggregates. `count()` has none."""
-    return [each.argument for each in results if each.argument is not None]
+    return [result.argument for result in results if result.argument is not None]
 
 
 def fluent_variables(arguments: Sequence[Expression], value: Expression | None) -> list[str]:
     """Return the variables of a fluent's arguments, then those of its value."""
     every = (*arguments, *([] if value is None else [value]))
-    return [name for each in every for name in expression_variables(each)]
+    return [name for expression in every for name in expression_variables(expression)]
 
 
 def condition_variables(condition: Condition) -> list[str]:
@@ -222,7 +222,9 @@ def condition_variables(condition: Condition) -> list[str]:
         case Predicate(_, arguments):
             return [name for argument in arguments for name in expression_variables(argument)]
         case Disjunction(alternatives, local):
-            inside = [n for conditions in alternatives for each in conditions for n in condition_variables(each)]
+            inside = [
+                n for conditions in alternatives for condition in conditions for n in condition_variables(condition)
+            ]
             return [name for name in inside if name not in local]
 
 
@@ -240,14 +242,18 @@ def localised(condition: Condition, uses: Mapping[str, int]) -> Condition:
     """Determine the local variables of disjunctions. `uses`: how often the whole rule uses each variable."""
     if not isinstance(condition, Disjunction):
         return condition
-    names = [[n for each in conditions for n in condition_variables(each)] for conditions in condition.alternatives]
+    names = [
+        [n for condition in conditions for n in condition_variables(condition)] for conditions in condition.alternatives
+    ]
     inside = Counter(name for alternative in names for name in alternative)
     local = tuple(
         name
         for name, count in inside.items()
         if uses.get(name, 0) <= count and not all(name in alternative for alternative in names)
     )
-    alternatives = tuple(tuple(localised(each, uses) for each in conditions) for conditions in condition.alternatives)
+    alternatives = tuple(
+        tuple(localised(condition, uses) for condition in conditions) for conditions in condition.alternatives
+    )
     return replace(condition, alternatives=alternatives, local=local)
 
 
@@ -258,7 +264,7 @@ def disjunctive_normal_form(conditions: tuple[Condition, ...]) -> Iterator[tuple
             for alternative in condition.alternatives:
                 yield from disjunctive_normal_form((*conditions[:place], *alternative, *conditions[place + 1 :]))
             return
-    yield tuple(each for each in conditions if not isinstance(each, Disjunction))
+    yield tuple(condition for condition in conditions if not isinstance(condition, Disjunction))
 
 
 def without_alternatives(rule: StaticRule) -> list[StaticRule]:
@@ -304,7 +310,7 @@ def rename_condition(condition: Condition, names: Mapping[str, str]) -> Conditio
         case Predicate():
             return replace(condition, arguments=tuple(rename_expression(a, names) for a in condition.arguments))
         case Disjunction(alternatives, local):
-            renamed = tuple(tuple(rename_condition(each, names) for each in inside) for inside in alternatives)
+            renamed = tuple(tuple(rename_condition(part, names) for part in inside) for inside in alternatives)
             return replace(condition, alternatives=renamed, local=tuple(names.get(name, name) for name in local))
 
 
@@ -327,7 +333,7 @@ def as_expression(condition: Condition) -> Call | None:
 
 def conjunction(conditions: tuple[Condition, ...], span: Span) -> Call | None:
     """Return several conditions as one boolean expression, or None if they contain a graph pattern."""
-    calls = [as_expression(each) for each in conditions]
+    calls = [as_expression(condition) for condition in conditions]
     known = tuple(call for call in calls if call is not None)
     if len(known) != len(calls):
         return None

@@ -31,40 +31,40 @@ def receive(parts: EngineParts, batch: EventBatch | TimeSlice, in_turn: bool = F
 
     CepError: an event is unknown or a column is missing; nothing has changed then.
     """
-    parts.buffer.receive({name: one.table for name, one in admitted(parts, batch, in_turn).items()})
+    parts.buffer.receive({name: admitted_rows.table for name, admitted_rows in admitted(parts, batch, in_turn).items()})
 
 
 def admitted(parts: EngineParts, batch: EventBatch | TimeSlice, in_turn: bool = False) -> dict[str, encode.Admitted]:
     """Return the rows of a batch that are admitted; the others become dead letters. CepError: as for `receive`."""
     position = parts.position
     if isinstance(batch, TimeSlice):
-        found, position = _sliced(parts, batch), batch.end
+        admitted_tables, position = _sliced(parts, batch), batch.end
     elif isinstance(batch, Mapping):
         ordered = any(ARRIVAL in frame.columns for frame in batch.values())
         if ordered and not all(ARRIVAL in frame.columns for frame in batch.values()):
             raise CepError("either all tables of a push have a column `@order` or none", code="column")
-        found, position = _tables(parts, batch)
+        admitted_tables, position = _tables(parts, batch)
     else:
         batch = list(batch)
-        found, position = admitted_events(parts, batch)
+        admitted_tables, position = admitted_events(parts, batch)
     parts.position = position
-    for one in found.values():
-        parts.dead += one.dead
+    for admitted_rows in admitted_tables.values():
+        parts.dead += admitted_rows.dead
     words = None
     if parts.buffer.clocks is not None:
-        words = key_words(parts, batch, {name: one.pushed(slice(None)) for name, one in found.items()})
-    found_late = _late(parts, {name: one.table for name, one in found.items()}, words, in_turn)
+        words = key_words(parts, batch, {name: rows.pushed(slice(None)) for name, rows in admitted_tables.items()})
+    found_late = _late(parts, {name: rows.table for name, rows in admitted_tables.items()}, words, in_turn)
     for name, by in found_late.items():
         mask = by > 0
         if mask.any():
-            one = found[name]
-            late = zip(one.pushed(mask).tolist(), by[mask].tolist())
+            admitted_rows = admitted_tables[name]
+            late = zip(admitted_rows.pushed(mask).tolist(), by[mask].tolist())
             parts.dead += [
                 RefusedRow(name, row, "late", encode.late_reason(some, False, by_key(parts))) for row, some in late
             ]
-            timely = np.ascontiguousarray(one.table[:, ~mask])
-            found[name] = encode.Admitted(timely, one.pushed(~mask), [], one.first)
-    return found
+            timely = np.ascontiguousarray(admitted_rows.table[:, ~mask])
+            admitted_tables[name] = encode.Admitted(timely, admitted_rows.pushed(~mask), [], admitted_rows.first)
+    return admitted_tables
 
 
 def _late(
@@ -94,7 +94,7 @@ def key_words(
     clocks = parts.buffer.clocks
     if clocks is None or isinstance(batch, TimeSlice):
         return None
-    return {name: clocks.words(name, batch, each) for name, each in pushed.items()}
+    return {name: clocks.words(name, batch, places) for name, places in pushed.items()}
 
 
 def late_rows(
@@ -154,8 +154,8 @@ def small_tables(parts: EngineParts, batch: Mapping[str, pl.DataFrame]) -> dict[
             whole = pl.concat([frame for _, frame, _ in tables])
             if not _withdraws(whole):
                 positions = np.repeat(starts, heights) + np.arange(whole.height)
-                made = parts.admitted(encode.PushedColumns.of(whole), parts.schema(like), positions)
-                admitted |= made.divided([name for name, _, _ in tables], heights)
+                admitted_rows = parts.admitted(encode.PushedColumns.of(whole), parts.schema(like), positions)
+                admitted |= admitted_rows.divided([name for name, _, _ in tables], heights)
         except (CepError, pl.exceptions.PolarsError):
             continue
     return admitted
@@ -182,7 +182,7 @@ def admitted_events(parts: EngineParts, batch: Iterable[Event]) -> tuple[dict[st
 
 def as_declared(event: Event, schema: Schema) -> Event:
     """Convert the numbers of an event to texts where a dialect without types declares texts."""
-    types = [each.type for each in schema.attributes[: len(event.args)]]
+    types = [attribute.type for attribute in schema.attributes[: len(event.args)]]
     if len(types) != len(event.args):
         return event
     values = tuple(

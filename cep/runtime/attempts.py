@@ -64,22 +64,22 @@ class Attempts:
         inputs: Mapping[str, Table],
         outputs: dict[PlanUnit, Table],
         frontier: Frontier,
-        made: dict[PlanUnit, int],
+        row_counts: dict[PlanUnit, int],
     ) -> bool:
         """Run a part, as its method `run` does, in two halves."""
         assert self._back is not None, "there is an attempt"
         if isinstance(part, SingleGoal):
-            return self._single(part, inputs, outputs, self._back, frontier, made)
+            return self._single(part, inputs, outputs, self._back, frontier, row_counts)
         mine = {event: inputs[event] for event in part.takes.events if event in inputs}
         first, then = (
             ({event: self._halves(table)[half] for event, table in mine.items()}, _Half(outputs, self.given, half))
             for half in (0, 1)
         )
-        part.run(*first, self._back, made)
+        part.run(*first, self._back, row_counts)
         for unit, goal in part.goals_by_unit():
             self._keep(unit, goal)
             self._tried.append((goal, goal.whole_checkpoint()))
-        part.run(*then, frontier, made)
+        part.run(*then, frontier, row_counts)
         for unit in part.gives:
             self._give(unit, (first[1][unit], then[1][unit]), outputs)
         return True
@@ -91,24 +91,24 @@ class Attempts:
         outputs: dict[PlanUnit, Table],
         back: Frontier,
         frontier: Frontier,
-        made: dict[PlanUnit, int],
+        row_counts: dict[PlanUnit, int],
     ) -> bool:
         if part.unit in self._idle and self.apart.keys().isdisjoint(part.reads):
-            return part.run(inputs, outputs, frontier, made)
+            return part.run(inputs, outputs, frontier, row_counts)
         halves = [self.given(unit, outputs[unit]) for unit in part.reads]
         if part.event is not None:
             halves.insert(0, self._halves(inputs.get(part.event, empty(part.width))))
         before, after = ([half[side] for half in halves] for side in (0, 1))
-        goal, found, worked = part.goal, [empty(part.width)] * 2, False
+        goal, steps, worked = part.goal, [empty(part.width)] * 2, False
         if part.is_due(before, back):
-            found[0], worked = goal.step(before, back), True
+            steps[0], worked = goal.step(before, back), True
         goal.evict(back)  # later, rows that the checkpoint refers to do not move
         self._keep(part.unit, goal)
         if part.is_due(after, frontier):
             self._tried.append((goal, goal.checkpoint(after, frontier)))
-            found[1], worked = goal.step(after, frontier), True
-        self._give(part.unit, (found[0], found[1]), outputs)
-        made[part.unit] += rows(outputs[part.unit])
+            steps[1], worked = goal.step(after, frontier), True
+        self._give(part.unit, (steps[0], steps[1]), outputs)
+        row_counts[part.unit] += rows(outputs[part.unit])
         return worked
 
     def take_back(self) -> None:
@@ -169,10 +169,10 @@ class _Half(dict[PlanUnit, Table]):
     """The outputs of units in one half of a step. A part adds its own outputs to it."""
 
     def __init__(
-        self, outputs: Mapping[PlanUnit, Table], given: Callable[[PlanUnit, Table], Halves], half: int
+        self, outputs: Mapping[PlanUnit, Table], give_halves: Callable[[PlanUnit, Table], Halves], half: int
     ) -> None:
         super().__init__()
-        self.outputs, self.given, self.half = outputs, given, half
+        self.outputs, self.given, self.half = outputs, give_halves, half
 
     def __missing__(self, unit: PlanUnit) -> Table:
         return self.given(unit, self.outputs[unit])[self.half]

@@ -89,8 +89,8 @@ class KeyCounter:
         keys: dict[str, int] = {}
         if crowded.any():
             rows = np.flatnonzero(crowded[_bins(hashed)])
-            found = pl.DataFrame({"hash": hashed[rows], "row": rows}).group_by("hash").agg(pl.len(), pl.first("row"))
-            for number, row in found.filter(pl.col("len") * PART > table.height).select("len", "row").rows():
+            by_hash = pl.DataFrame({"hash": hashed[rows], "row": rows}).group_by("hash").agg(pl.len(), pl.first("row"))
+            for number, row in by_hash.filter(pl.col("len") * PART > table.height).select("len", "row").rows():
                 name = ", ".join(_text(table[column][row]) for column in by)
                 keys[name] = keys.get(name, 0) + number
         self._found.append(KeyShares(event, ", ".join(by), table.height, keys))
@@ -99,19 +99,19 @@ class KeyCounter:
 
     def counts(self) -> tuple[KeyShares, ...]:
         """Return the counts since the last call, and start again."""
-        found, self._found = merged(self._found), []
-        return found
+        counts, self._found = merged(self._found), []
+        return counts
 
 
 def merged(parts: Iterable[KeyShares]) -> tuple[KeyShares, ...]:
     """Add up counts of several tables, one result per event and list of attributes, sorted by name."""
     rows: dict[tuple[str, str], int] = {}
     keys: dict[tuple[str, str], dict[str, int]] = {}
-    for one in parts:
-        name = one.event, one.by
-        rows[name] = rows.get(name, 0) + one.rows
+    for part in parts:
+        name = part.event, part.by
+        rows[name] = rows.get(name, 0) + part.rows
         mine = keys.setdefault(name, {})
-        for key, number in one.keys.items():
+        for key, number in part.keys.items():
             mine[key] = mine.get(key, 0) + number
     return tuple(KeyShares(*name, rows[name], _frequent(keys[name], rows[name])) for name in sorted(rows))
 
@@ -159,10 +159,10 @@ def row_hashes(table: pl.DataFrame, schema: Schema, route: Route) -> NDArray[np.
     else:
         assert isinstance(route, tuple), "rows of this route are not dealt by what they are"
         named = [named[position] for position in route]
-    there = [(name, type) for name, type in named if name in table.columns]
-    if not there:
+    known = [(name, type) for name, type in named if name in table.columns]
+    if not known:
         return np.zeros(table.height, np.uint64)
-    return hashes([table[name] for name, _ in there], [type for _, type in there])
+    return hashes([table[name] for name, _ in known], [type for _, type in known])
 
 
 def hashes(columns: Sequence[pl.Series], types: Sequence[str]) -> NDArray[np.uint64]:
@@ -194,11 +194,11 @@ def hash_words(series: pl.Series, type: str) -> Ints:
 
 def _numbers(series: pl.Series) -> Ints:
     values: Floats = series.fill_null(np.nan).to_numpy()
-    there = np.isfinite(values)
-    whole = there & (np.abs(values) < 2.0**63) & (np.trunc(values) == values)
-    found: Ints = np.where(there, values, 0.0).view(np.int64)
-    found = np.where(whole, np.where(whole, values, 0.0).astype(np.int64), found)
-    return np.where(there, found, MISSING)
+    finite = np.isfinite(values)
+    whole = finite & (np.abs(values) < 2.0**63) & (np.trunc(values) == values)
+    words: Ints = np.where(finite, values, 0.0).view(np.int64)
+    words = np.where(whole, np.where(whole, values, 0.0).astype(np.int64), words)
+    return np.where(finite, words, MISSING)
 
 
 def _texts(series: pl.Series) -> Ints:
@@ -206,21 +206,21 @@ def _texts(series: pl.Series) -> Ints:
     _, offsets, characters = array.buffers()
     stops = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
     data = np.frombuffer(characters, np.uint8) if characters is not None else np.empty(0, np.uint8)
-    found: Ints = _spelt(stops, data)
-    return np.where(series.is_null().to_numpy(), MISSING, found) if series.null_count() else found
+    words: Ints = _spelt(stops, data)
+    return np.where(series.is_null().to_numpy(), MISSING, words) if series.null_count() else words
 
 
 def _mixed(values: Sequence[object]) -> Ints:
     """Return the words of values of several types."""
-    made = pl.DataFrame(
+    by_kind = pl.DataFrame(
         {
             "text": pl.Series([v if isinstance(v, str) else None for v in values], dtype=pl.String),
             "whole": pl.Series([v if isinstance(v, int) and abs(v) < 2**63 else None for v in values], dtype=pl.Int64),
             "number": pl.Series([v if isinstance(v, float) else None for v in values], dtype=pl.Float64),
         }
     )
-    each = [hash_words(made[name], "any") for name in made.columns]
-    return np.where(each[0] != MISSING, each[0], np.where(each[1] != MISSING, each[1], each[2]))
+    words = [hash_words(by_kind[name], "any") for name in by_kind.columns]
+    return np.where(words[0] != MISSING, words[0], np.where(words[1] != MISSING, words[1], words[2]))
 
 
 @njit()
@@ -232,8 +232,8 @@ def _fold(hashed, values):  # type: ignore[no-untyped-def]
 @njit()
 def _spelt(stops, data):  # type: ignore[no-untyped-def]
     """Return a hash of each text, computed from eight bytes at a time."""
-    found = np.empty(stops.shape[0] - 1, np.int64)
-    for i in range(found.shape[0]):
+    hashes_of_texts = np.empty(stops.shape[0] - 1, np.int64)
+    for i in range(hashes_of_texts.shape[0]):
         hashed = mix(_TEXT, stops[i + 1] - stops[i])
         j = stops[i]
         while j < stops[i + 1]:
@@ -242,8 +242,8 @@ def _spelt(stops, data):  # type: ignore[no-untyped-def]
                 word |= np.uint64(data[j + k]) << np.uint64(8 * k)
             hashed = mix(hashed, word)
             j += 8
-        found[i] = np.int64(hashed)
-    return found
+        hashes_of_texts[i] = np.int64(hashed)
+    return hashes_of_texts
 
 
 # --- from the buckets ---
@@ -277,11 +277,11 @@ def stacked(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
         return pl.concat(parts)
     columns = []
     for name in parts[0].columns:
-        each = [part[name] for part in parts]
-        types = {series.dtype for series in each} - {pl.Null()}
+        pieces = [part[name] for part in parts]
+        types = {series.dtype for series in pieces} - {pl.Null()}
         if len(types) == 1 and pl.Object() not in types:
-            columns.append(pl.concat([series.cast(next(iter(types))) for series in each]))
+            columns.append(pl.concat([series.cast(next(iter(types))) for series in pieces]))
         else:
-            values = [value for series in each for value in series.to_list()]
+            values = [value for series in pieces for value in series.to_list()]
             columns.append(pl.Series(name, values, dtype=pl.Object))
     return pl.DataFrame(columns)

@@ -38,16 +38,16 @@ class PriorLineage:
 
     def history(self, recode: Recode, events: Mapping[str, str], heads: Sequence[str]) -> OccurrenceHistory:
         """Return the history of the events with the same meaning in a program with these `events` and `heads`."""
-        found = OccurrenceHistory(None)
-        found.take_on([*self.batches])
-        for tables in (found.sources, found.derived, found.transitions):
+        occurrences = OccurrenceHistory(None)
+        occurrences.take_on([*self.batches])
+        for tables in (occurrences.sources, occurrences.derived, occurrences.transitions):
             for name in [name for name in tables if events.get(name) != self.events.get(name, "")]:
                 del tables[name]
-            whole = {name: concat(each) for name, each in tables.items() if each}
+            whole = {name: concat(parts) for name, parts in tables.items() if parts}
             recode(whole)
             tables.update({name: [table] for name, table in whole.items()})
-        found.lineage.renumber(_rules(self.heads, heads))
-        return found
+        occurrences.lineage.renumber(_rules(self.heads, heads))
+        return occurrences
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ class OtherNames:
         if len(self.known):
             places = np.minimum(np.searchsorted(self.known, names), len(self.known) - 1)
             moved = np.where(self.known[places] == names, self.here[places], moved)
-        found: Ints = np.where(names > 0, moved, names)
-        return found
+        renamed: Ints = np.where(names > 0, moved, names)
+        return renamed
 
 
 def carry_lineage(
@@ -90,7 +90,7 @@ def carry_lineage(
     if warm is None:
         return _same, before.position
     second = warm[0].history(warm[1], events, heads)
-    pairs = [_known(one, other, first, second) for one, other in zip(_kinds(first), _kinds(second))]
+    pairs = [_known(kind, other, first, second) for kind, other in zip(_kinds(first), _kinds(second))]
     both = np.concatenate(pairs, axis=1)
     both = both[:, np.argsort(both[0], kind="stable")]
     names = OtherNames(before.position, history.lineage.next, *map(np.ascontiguousarray, both))
@@ -124,14 +124,14 @@ def _known(
 
     Occurrences are equal if they agree in their number in the input, interval, arguments, and rank among equal ones.
     """
-    found = [np.empty((2, 0), np.int64)]
+    name_pairs = [np.empty((2, 0), np.int64)]
     for event in sorted(name for name, runs in tables.items() if runs and others.get(name)):
-        one, other = _framed(concat(tables[event]), first), _framed(concat(others[event]), second)
-        places = [name for name in one.columns if name != _NAME]
-        found.append(
-            other.join(one, on=places, how="inner", suffix="_here").select(_NAME, f"{_NAME}_here").to_numpy().T
+        frame, other = _framed(concat(tables[event]), first), _framed(concat(others[event]), second)
+        places = [name for name in frame.columns if name != _NAME]
+        name_pairs.append(
+            other.join(frame, on=places, how="inner", suffix="_here").select(_NAME, f"{_NAME}_here").to_numpy().T
         )
-    pairs: Table = np.concatenate(found, axis=1)
+    pairs: Table = np.concatenate(name_pairs, axis=1)
     return pairs
 
 

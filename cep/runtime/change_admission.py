@@ -49,8 +49,8 @@ class Pushed:
 
     def pushed(self, places: Ints) -> list[int]:
         """Return the pushed rows that some of the occurrences come from."""
-        found: list[int] = self.places[places].tolist()
-        return found
+        positions: list[int] = self.places[places].tolist()
+        return positions
 
 
 def receive_changes(parts: EngineParts, batch: EventBatch, in_turn: bool = False) -> None:
@@ -63,28 +63,28 @@ def receive_changes(parts: EngineParts, batch: EventBatch, in_turn: bool = False
     batch = batch if isinstance(batch, Mapping) else list(batch)
     pushed, parts.position = taken(parts, batch)
     refuse_final(parts, revision, pushed, batch, in_turn)
-    for event, each in pushed.items():
+    for event, arrived in pushed.items():
         if event in (revision.window.handed or ()):
-            goes = np.zeros(rows(each.table), np.bool_) if each.withdraws is None else each.withdraws
-            revision.take(event, RowChanges(each.table[:, goes], each.table[:, ~goes]))
-        elif rows(each.table):
-            parts.buffer.count(*each.span)
+            goes = np.zeros(rows(arrived.table), np.bool_) if arrived.withdraws is None else arrived.withdraws
+            revision.take(event, RowChanges(arrived.table[:, goes], arrived.table[:, ~goes]))
+        elif rows(arrived.table):
+            parts.buffer.count(*arrived.span)
             known, key = partial(revision.known, event), parts.plan.schemas[event].key_places
             last, several = revision.last(event), event in equal_records(parts.plan).several
-            found = input_changes(each.table, each.span[0], each.withdraws, known, last, key, several)
+            new = input_changes(arrived.table, arrived.span[0], arrived.withdraws, known, last, key, several)
             reason = "withdraws a record that is not there"
-            parts.dead += [RefusedRow(event, row, UNKNOWN, reason) for row in each.pushed(found.unknown)]
-            parts.merged[event] += found.merged
-            revision.take(event, found.changes, each.span if found.changes.coming is each.table else None)
+            parts.dead += [RefusedRow(event, row, UNKNOWN, reason) for row in arrived.pushed(new.unknown)]
+            parts.merged[event] += new.merged
+            revision.take(event, new.changes, arrived.span if new.changes.coming is arrived.table else None)
 
 
 def go_on(parts: EngineParts, watermark: int) -> dict[str, RowChanges]:
     """Advance the watermark. Return new results and the corrections due to late changes, as changes of rows by
     event."""
     assert parts.revision is not None, "input is revised"
-    found = parts.revision.go_on(parts.buffer.frontier(max(watermark, parts.revision.watermark)))
+    row_changes = parts.revision.go_on(parts.buffer.frontier(max(watermark, parts.revision.watermark)))
     parts.buffer.watermark = parts.revision.watermark
-    return found
+    return row_changes
 
 
 def taken(parts: EngineParts, batch: EventBatch) -> tuple[dict[str, Pushed], int]:
@@ -95,29 +95,29 @@ def taken(parts: EngineParts, batch: EventBatch) -> tuple[dict[str, Pushed], int
     """
     if not isinstance(batch, Mapping):
         admitted, position = admitted_events(parts, batch)
-        parts.dead += [row for one in admitted.values() for row in one.dead]
-        return {name: Pushed(one.table, None, one.rows) for name, one in admitted.items()}, position
-    small, found, position = small_tables(parts, batch), {}, parts.position
+        parts.dead += [row for rows in admitted.values() for row in rows.dead]
+        return {name: Pushed(rows.table, None, rows.rows) for name, rows in admitted.items()}, position
+    small, pushed, position = small_tables(parts, batch), {}, parts.position
     for name, frame in batch.items():
         schema = parts.schema(name)
         withdraws = _withdraws(schema, frame)
         if withdraws is None:
             come = small.get(name) or parts.admitted(encode.PushedColumns.of(frame), schema, position)
             parts.dead += come.dead
-            found[name] = Pushed(come.table, None, come.rows)
+            pushed[name] = Pushed(come.table, None, come.rows)
         else:
-            found[name] = _changes(parts, schema, frame, withdraws, position)
+            pushed[name] = _changes(parts, schema, frame, withdraws, position)
         position += frame.height
-    return found, position
+    return pushed, position
 
 
 def _withdraws(schema: Schema, frame: pl.DataFrame) -> Bools | None:
     """Return a mask of the rows that are withdrawals, or None if there are none."""
     if CHANGE not in frame.columns:
         return None
-    given = frame[CHANGE]
-    numbers = given.cast(pl.Int64, strict=False).fill_null(1)
-    if given.dtype == pl.String or not numbers.is_in([1, -1]).all():
+    changes = frame[CHANGE]
+    numbers = changes.cast(pl.Int64, strict=False).fill_null(1)
+    if changes.dtype == pl.String or not numbers.is_in([1, -1]).all():
         message = f"`{CHANGE}` of the table of `{schema.name}` is 1 or -1: a row comes, or withdraws one"
         raise CepError(message, hint="an Int8 column; without it every row comes", code="column")
     withdraws = numbers.to_numpy() < 0
@@ -148,7 +148,7 @@ def named_by_key(schema: Schema) -> Schema:
     if schema.key_places is None:
         return schema
     own = set(schema.key_places)
-    attributes = tuple(each if at in own else replace(each, optional=True) for at, each in enumerate(schema.attributes))
+    attributes = tuple(attr if i in own else replace(attr, optional=True) for i, attr in enumerate(schema.attributes))
     return replace(schema, attributes=attributes)
 
 
@@ -161,24 +161,24 @@ def refuse_final(
 ) -> None:
     """Turn rows into dead letters if they end at a time whose results are already final. `batch`: the push itself."""
     behind = revision.window.behind + revision.window.length
-    words = key_words(parts, batch, {name: each.places for name, each in pushed.items()})
-    latest = max((each.span[1] for each in pushed.values()), default=BEGINNING)
-    if words is None and all(each.span[0] > max(revision.stable, latest - behind) for each in pushed.values()):
+    words = key_words(parts, batch, {name: arrived.places for name, arrived in pushed.items()})
+    latest = max((rows.span[1] for rows in pushed.values()), default=BEGINNING)
+    if words is None and all(rows.span[0] > max(revision.stable, latest - behind) for rows in pushed.values()):
         return
-    come = {name: each.table for name, each in pushed.items()}
+    come = {name: coming.table for name, coming in pushed.items()}
     late = late_rows(parts, come, words, revision.stable, behind, in_turn)
     for name, by in late.items():
         mask = by > 0
         if not mask.any():
             continue
-        each = pushed[name]
-        rows_late = zip(each.pushed(np.flatnonzero(mask)), by[mask].tolist())
+        pushed_rows = pushed[name]
+        rows_late = zip(pushed_rows.pushed(np.flatnonzero(mask)), by[mask].tolist())
         parts.dead += [
             RefusedRow(name, row, "late", encode.late_reason(some, True, by_key(parts))) for row, some in rows_late
         ]
         kept = np.flatnonzero(~mask)
         pushed[name] = Pushed(
-            np.ascontiguousarray(each.table[:, kept]),
-            None if each.withdraws is None else each.withdraws[kept],
-            kept if each.rows is None else each.rows[kept],
+            np.ascontiguousarray(pushed_rows.table[:, kept]),
+            None if pushed_rows.withdraws is None else pushed_rows.withdraws[kept],
+            kept if pushed_rows.rows is None else pushed_rows.rows[kept],
         )

@@ -33,15 +33,15 @@ class ConstantIndex:
         for number, (low, high) in bounds.items():
             kind = 0 if low == high else 1 if high >= self.greatest else 2 if low <= self.least else 3
             kinds[kind].append((low, high, number))
-        kinds[2].sort(key=lambda each: -each[1])
+        kinds[2].sort(key=lambda interval: -interval[1])
         for kind in (0, 1, 3):
             kinds[kind].sort()
-        every = [each for kind in kinds for each in kind]
+        every = [interval for kind in kinds for interval in kind]
         self.readers = [number for _, _, number in every]
         self.ranks = np.array(
-            [-each[1] if kind == 2 else each[0] for kind, part in enumerate(kinds) for each in part], np.int64
+            [-span[1] if kind == 2 else span[0] for kind, part in enumerate(kinds) for span in part], np.int64
         )
-        self.highs = np.array([each[1] for each in every], np.int64)
+        self.highs = np.array([interval[1] for interval in every], np.int64)
         self.parts: Ints = np.cumsum([0, *map(len, kinds)])
 
     def concerned(self, table: Table) -> list[tuple[int, Table]]:
@@ -51,13 +51,13 @@ class ConstantIndex:
         counts, starts, places = _concerned(
             table, self.row, self.mask, self.least, self.greatest, self.ranks, self.highs, self.parts
         )
-        found = []
+        reached = []
         for place in np.flatnonzero(counts).tolist():
             own, start = table, int(starts[place])
             if start >= 0 and count > 1:
                 own = take(table, places[start : start + int(counts[place])])
-            found.append((self.readers[place], own))
-        return found
+            reached.append((self.readers[place], own))
+        return reached
 
 
 def constant_indexes(tests: Mapping[int, Tests]) -> tuple[list[ConstantIndex], list[int]]:

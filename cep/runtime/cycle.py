@@ -38,10 +38,10 @@ class Later:
     single: SingleGoal
     ports: Collection[int]
 
-    def taken(self, given: GivenTables) -> list[Table]:
+    def taken(self, tables: GivenTables) -> list[Table]:
         """Return the inputs of the goal. Inputs that the goal has already taken during the piece are empty."""
         reads = self.single.reads
-        return [given[unit] if port in self.ports else given.nothing[unit] for port, unit in enumerate(reads)]
+        return [tables[unit] if port in self.ports else tables.nothing[unit] for port, unit in enumerate(reads)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Cycle(GoalByGoal, ABC):
         inputs: Mapping[str, Table],
         outputs: dict[PlanUnit, Table],
         frontier: Frontier,
-        made: dict[PlanUnit, int],
+        row_counts: dict[PlanUnit, int],
     ) -> bool:
         """See `cep.runtime.machine_part`."""
         tables = {unit: outputs[unit] for unit in self.outside}
@@ -111,9 +111,9 @@ class Cycle(GoalByGoal, ABC):
         self.here: Frontier | None = None
         self.begun: dict[PlanUnit, Table] = {}
         self.go(frontier)
-        for unit, found in self.given.items():
-            outputs[unit] = concat(found) if found else self.nothing[unit]
-            made[unit] += rows(outputs[unit])
+        for unit, begun in self.given.items():
+            outputs[unit] = concat(begun) if begun else self.nothing[unit]
+            row_counts[unit] += rows(outputs[unit])
         del self.arrivals, self.given, self.begun
         return True
 
@@ -127,28 +127,28 @@ class Cycle(GoalByGoal, ABC):
 
         `come`: the input of the piece from outside the cycle.
         """
-        given = GivenTables(self.nothing)
-        given.update(self.begun)
+        arrived = GivenTables(self.nothing)
+        arrived.update(self.begun)
         for single in self.back:
             ahead = cast(InRounds, single.goal).look_ahead(start, end)
             if rows(ahead):
-                given[single.unit] = concat([self.begun[single.unit], ahead]) if single.unit in self.begun else ahead
+                arrived[single.unit] = concat([self.begun[single.unit], ahead]) if single.unit in self.begun else ahead
                 self.given[single.unit].append(ahead)
         inputs = {str(unit): table for unit, table in come.items() if unit in self.inside}
-        given.update((unit, table) for unit, table in come.items() if unit not in self.inside)
+        arrived.update((unit, table) for unit, table in come.items() if unit not in self.inside)
         for part in self.parts:
-            part.run(inputs, given, end, self._counts)
+            part.run(inputs, arrived, end, self._counts)
             for unit in part.gives:
-                self.give(unit, given[unit])
+                self.give(unit, arrived[unit])
         self.here, self.begun = end, {}
         for later in self.later:
-            tables = later.taken(given)
+            tables = later.taken(arrived)
             if later.single.is_due(tables, end):
-                made = later.single.goal.step(tables, end)
+                output = later.single.goal.step(tables, end)
                 later.single.goal.evict(end)
-                if rows(made):
-                    self.begun[later.single.unit] = made
-                    self.give(later.single.unit, made)
+                if rows(output):
+                    self.begun[later.single.unit] = output
+                    self.give(later.single.unit, output)
 
     def give(self, unit: PlanUnit, table: Table) -> None:
         """Add rows to the output of a unit."""
@@ -206,21 +206,21 @@ class Arrivals:
 
         `changes`: the units whose tables hold changes. At a half frontier, changes just after the watermark remain.
         """
-        found = {}
+        arrived = {}
         for unit, first in self.taken.items():
             table = self.tables[unit]
             if first == table.shape[1] or (end is not None and table[END, first] > end.watermark):
                 continue
             last = table.shape[1] if end is None else slice_until(table, end.watermark)
-            found[unit] = table[:, first:last]
+            arrived[unit] = table[:, first:last]
             self.taken[unit] = last
             if end is not None and end.half and unit in changes:
-                after = (found[unit][START] == end.watermark) & np.isin(found[unit][-1], (BEGINS, ENDS))
+                after = (arrived[unit][START] == end.watermark) & np.isin(arrived[unit][-1], (BEGINS, ENDS))
                 if after.any():
-                    self.tables[unit] = np.concatenate([found[unit][:, after], table[:, last:]], axis=1)
+                    self.tables[unit] = np.concatenate([arrived[unit][:, after], table[:, last:]], axis=1)
                     self.taken[unit] = 0
-                    found[unit] = found[unit][:, ~after]
-        return found
+                    arrived[unit] = arrived[unit][:, ~after]
+        return arrived
 
 
 def endless(what: str, rules: Sequence[str], hint: str) -> CepError:

@@ -77,7 +77,7 @@ class CycleBuilder:
             mine = [singles[unit] for unit in units]
             later = {(unit, port) for unit in units for port in ports[unit]}
             parts += [RowRounds(mine, later, nothing, self.limit, rules)] if is_cycle else mine
-        goals = CycleGoals(parts, [Later(singles[unit], found) for unit, found in ports.items() if found])
+        goals = CycleGoals(parts, [Later(singles[unit], places) for unit, places in ports.items() if places])
         guesses = self.guesses and by_stretches(group, self.plan.nodes)
         return Instants(goals, self.widths, self.limit, rules, guesses)
 
@@ -91,19 +91,19 @@ class CycleBuilder:
         parts: list[SingleGoal | RowRounds | IntervalRounds] = []
         asked = {other for units, is_cycle in lags.parts if is_cycle for u in units for other in singles[u].reads}
         outside = {unit: HeldOutside(goal) for unit, goal in before.items() if unit in asked}
-        known: dict[PlanUnit, Held] = {unit: each.held for unit, each in outside.items()}
+        known: dict[PlanUnit, Held] = {unit: outside_part.held for unit, outside_part in outside.items()}
         known |= {unit: _held(singles[unit].goal) for unit in asked if unit in singles}
         for units, is_cycle in lags.parts:
             mine = {unit: singles[unit] for unit in units}
             parts += [self._formulas(mine, known)] if is_cycle else mine.values()
         back = [singles[unit] for unit in lags.back]
         fluents = FluentsOfCycle(
-            [each.goal for unit, each in singles.items() if self._asks(unit).kind != "formula"],
-            [cast(InRounds, each.goal) for unit, each in singles.items() if self._asks(unit).settles],
+            [single.goal for unit, single in singles.items() if self._asks(unit).kind != "formula"],
+            [cast(InRounds, single.goal) for unit, single in singles.items() if self._asks(unit).settles],
             next(wholes_of_formulas(group.units, self.plan.nodes, lambda unit: singles[unit].reads), None) is not None,
             outside,
         )
-        later = [Later(each, range(len(each.reads))) for each in (*(singles[unit] for unit in lags.after), *back)]
+        later = [Later(single, range(len(single.reads))) for single in (*(singles[unit] for unit in lags.after), *back)]
         lag = min((self._asks(unit).delay // 2 for unit in lags.back), default=0)
         return Lagged(CycleGoals(parts, later, back, lag), self.widths, fluents)
 

@@ -52,11 +52,11 @@ def frames(
             return _held_frame(table, schema, pool)
         return table_frame(table, schema, pool, cells)
 
-    found: dict[str, pl.DataFrame] = {}
+    frames_by_name: dict[str, pl.DataFrame] = {}
     for name, tables in whole.items():
-        each = [frame(table, schemas[name]) for table in tables]
-        found[name] = each[0] if len(each) == 1 else pl.concat(each, rechunk=False)
-    return found
+        parts = [frame(table, schemas[name]) for table in tables]
+        frames_by_name[name] = parts[0] if len(parts) == 1 else pl.concat(parts, rechunk=False)
+    return frames_by_name
 
 
 class Cells:
@@ -123,9 +123,9 @@ def _few_bounds(which: int) -> pl.Series:
 
 def _times(name: str, times: NDArray[np.int64], infinite: int, late: int) -> pl.Series:
     """Return times without the delay `late`. Infinite times become null."""
-    there = times == infinite
-    made = pl.Series(name, times - late if late else times)
-    return made.set(pl.Series(there), None) if there.any() else made
+    is_infinite = times == infinite
+    series = pl.Series(name, times - late if late else times)
+    return series.set(pl.Series(is_infinite), None) if is_infinite.any() else series
 
 
 def table_frame(table: Table, schema: Schema, pool: Pool, cells: Cells | None = None) -> pl.DataFrame:
@@ -163,11 +163,11 @@ def decoded_series(values: NDArray[np.int64], type: str, pool: Pool) -> pl.Serie
     if type in CODED:
         return pool.decode(values, type)
     values = np.ascontiguousarray(values).view(np.float64) if type == "float" else values
-    made = pl.Series(values)
+    cells = pl.Series(values)
     missing = np.isnan(values) if type == "float" else values == MISSING
     if missing.any():
-        made = made.zip_with(pl.Series(~missing), pl.Series([None], dtype=made.dtype).new_from_index(0, len(made)))
-    return made.cast(pl.Boolean) if type == "bool" else made
+        cells = cells.zip_with(pl.Series(~missing), pl.Series([None], dtype=cells.dtype).new_from_index(0, len(cells)))
+    return cells.cast(pl.Boolean) if type == "bool" else cells
 
 
 def to_events(derived: DerivedTables, schemas: Mapping[str, Schema], pool: Pool) -> list[Event]:

@@ -71,7 +71,7 @@ class IntervalRounds:
         inputs: Mapping[str, Table],
         outputs: dict[PlanUnit, Table],
         frontier: Frontier,
-        made: dict[PlanUnit, int],
+        row_counts: dict[PlanUnit, int],
     ) -> bool:
         """See `cep.runtime.cycle`."""
         first, last = self._first(outputs), decided(frontier, self.late)
@@ -136,19 +136,19 @@ class IntervalRounds:
         derived, alone, opening = 0, 0, True
         while opening or any(rows(new[unit]) for unit in self.cycle.settling):
             stops.between()
-            made: dict[PlanUnit, Table] = {}
+            grown: dict[PlanUnit, Table] = {}
             for single in self.singles:
-                unit, tables = single.unit, single.taken({}, ChainMap(made, new))
+                unit, tables = single.unit, single.taken({}, ChainMap(grown, new))
                 some = (opening and (not goes_on or unit in self.timed)) or any(map(rows, tables))
-                made[unit] = self.goals[unit].grow(tables) if some else empty(self.widths[unit])
+                grown[unit] = self.goals[unit].grow(tables) if some else empty(self.widths[unit])
                 if self.ahead:
-                    made[unit] = clipped(made[unit], first, last)
+                    grown[unit] = clipped(grown[unit], first, last)
                 if unit in again:
-                    made[unit] = concat([made[unit], again.pop(unit)])
-            new = nothing | {unit: made[unit] for unit in self.cycle.settling}
+                    grown[unit] = concat([grown[unit], again.pop(unit)])
+            new = nothing | {unit: grown[unit] for unit in self.cycle.settling}
             opening = False
-            found = [made[unit] for unit in self.cycle.settling]
-            derived += sum(map(rows, found))
+            settled = [grown[unit] for unit in self.cycle.settling]
+            derived += sum(map(rows, settled))
             if derived > self.limit:
                 raise endless(
                     f"a recursion among formulas has found {derived:,} intervals in one step",
@@ -156,16 +156,16 @@ class IntervalRounds:
                     "a bound ends it, `WHERE X < 100`, in LARS `X < 100`;",
                 )
             if self.timed and (first == -INFINITE if self.ahead else last == INFINITE):
-                alone = alone + 1 if all(self._beyond(table, known) for table in found) else 0
+                alone = alone + 1 if all(self._beyond(table, known) for table in settled) else 0
                 if alone > MOST:
                     return False
         return True
 
-    def _beyond(self, found: Table, known: int) -> bool:
+    def _beyond(self, table: Table, known: int) -> bool:
         """Return True if all intervals begin after a time or, in a cycle that looks ahead, end before it."""
         if self.ahead:
-            return int(found[END].max(initial=-INFINITE)) < 2 * known
-        return int(found[START].min(initial=INFINITE)) > 2 * known + 1
+            return int(table[END].max(initial=-INFINITE)) < 2 * known
+        return int(table[START].min(initial=INFINITE)) > 2 * known + 1
 
     def _goes_on(self, outputs: Mapping[PlanUnit, Table], last: int) -> bool:
         """Return True if tuples that hold before a stretch continue in it unless a change ends them.
@@ -186,16 +186,16 @@ class IntervalRounds:
         """
         new, opening = {**nothing, **gone}, True
         while True:
-            made: dict[PlanUnit, Table] = {}
+            removed: dict[PlanUnit, Table] = {}
             for single in self.singles:
-                unit, tables = single.unit, single.taken({}, ChainMap(made, new))
+                unit, tables = single.unit, single.taken({}, ChainMap(removed, new))
                 some = (opening and unit in self.timed) or any(map(rows, tables))
-                made[unit] = self.goals[unit].shrink(tables) if some else empty(self.widths[unit])
-            new, opening = {**nothing, **{unit: made[unit] for unit in self.cycle.settling}}, False
-            if not any(rows(made[unit]) for unit in self.cycle.settling):
+                removed[unit] = self.goals[unit].shrink(tables) if some else empty(self.widths[unit])
+            new, opening = {**nothing, **{unit: removed[unit] for unit in self.cycle.settling}}, False
+            if not any(rows(removed[unit]) for unit in self.cycle.settling):
                 break
-        found = {unit: goal.remaining() for unit, goal in self.goals.items()}
-        return {unit: table for unit, table in found.items() if table is not None and rows(table)}
+        remaining = {unit: goal.remaining() for unit, goal in self.goals.items()}
+        return {unit: table for unit, table in remaining.items() if table is not None and rows(table)}
 
 
 class HeldOutside:

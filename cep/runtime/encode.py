@@ -65,11 +65,11 @@ class Admitted:
         owners = np.searchsorted(starts, [row.row for row in self.dead], side="right") - 1
         for row, place, start in zip(self.dead, owners.tolist(), starts[owners].tolist(), strict=True):
             dead[place].append(RefusedRow(names[place], row.row - start, row.code, row.reason))
-        made = {}
+        admitted = {}
         for name, start, (low, high), refused in zip(names, starts, pairwise(bounds), dead, strict=False):
             places = None if self.rows is None else self.rows[low:high] - start
-            made[name] = Admitted(np.ascontiguousarray(self.table[:, low:high]), places, refused)
-        return made
+            admitted[name] = Admitted(np.ascontiguousarray(self.table[:, low:high]), places, refused)
+        return admitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,10 +318,10 @@ def _bound(value: int | float | None, type: str) -> str:
 def _found(columns: PushedColumns, name: str, schema: Schema) -> str:
     """Return the name of a required column. CepError: the table does not have it."""
     if name not in columns:
-        there = ", ".join(columns.names) or "none"
+        names = ", ".join(columns.names) or "none"
         hint = "columns: `time`, or `start` and `end`, in microseconds, and one an attribute; `cep.Engine` takes "
         hint += "tables whose times are as the program declares them"
-        raise CepError(f"the table of `{schema.name}` has no column `{name}`; it has {there}", hint=hint, code="column")
+        raise CepError(f"the table of `{schema.name}` has no column `{name}`; it has {names}", hint=hint, code="column")
     return name
 
 
@@ -471,11 +471,11 @@ def late(tables: Mapping[str, Table], watermark: int, lateness: int | None, in_t
     before = np.concatenate([[-(2**62)], highest[:-1] - lateness - 1]) if len(ends) else highest
     marks = np.empty(len(ends), np.int64)
     marks[order] = np.maximum(before, watermark)
-    made, at = {}, 0
+    late_by, offset = {}, 0
     for name, table in tables.items():
-        made[name] = marks[at : at + table.shape[1]] + 1 - table[END]
-        at += table.shape[1]
-    return made
+        late_by[name] = marks[offset : offset + table.shape[1]] + 1 - table[END]
+        offset += table.shape[1]
+    return late_by
 
 
 def late_reason(by: int, final: bool, key: str | None = None) -> str:

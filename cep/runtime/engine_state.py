@@ -292,6 +292,6 @@ def _moved(parts: EngineParts, state: SnapshotParts) -> Translation:
 
 
 def _table(batches: Sequence[pa.RecordBatch]) -> pl.DataFrame:
-    found = pl.from_arrow(pa.Table.from_batches(list(batches)))
-    assert isinstance(found, pl.DataFrame), "a table is read"
-    return found
+    frame = pl.from_arrow(pa.Table.from_batches(list(batches)))
+    assert isinstance(frame, pl.DataFrame), "a table is read"
+    return frame

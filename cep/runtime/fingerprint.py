@@ -31,20 +31,20 @@ class Fingerprints:
         `plan`: the plan of the program or of a stage, which the machine runs.
         """
         if not self._units:
-            found = self._found(self._knowledge)
+            names = self._found(self._knowledge)
             if plan.origin is not None:
-                whole, found = found, {unit: name for unit, name in found.items() if isinstance(unit, str)}
-                found |= {new: whole[old] for new, old in enumerate(plan.origin)}
-            self._units = machine.named(found)
+                whole, names = names, {unit: name for unit, name in names.items() if isinstance(unit, str)}
+                names |= {new: whole[old] for new, old in enumerate(plan.origin)}
+            self._units = machine.named(names)
         return self._units
 
     def events(self, known: bool) -> dict[str, str]:
         """Return the fingerprints of derived events. `known`: include the knowledge, for events whose rules query
         it."""
         if known not in self._events:
-            found = self._found(self._knowledge if known else None)
+            fingerprints = self._found(self._knowledge if known else None)
             derived = self.plan.derived
-            self._events[known] = {u: name for u, name in found.items() if isinstance(u, str) and u in derived}
+            self._events[known] = {u: name for u, name in fingerprints.items() if isinstance(u, str) and u in derived}
         return self._events[known]
 
     def _found(self, knowledge: str | None) -> dict[PlanUnit, str]:

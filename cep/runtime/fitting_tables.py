@@ -44,14 +44,14 @@ def fitting_tables(
         else:
             frame = frame.with_columns(pl.Series(ARRIVAL, np.arange(position, position + frame.height)))
             position += frame.height
-        found = _fitting(frame, schema)
-        if found is None:
+        fitted = _fitting(frame, schema)
+        if fitted is None:
             return None
-        tables[name], ends[name] = found
+        tables[name], ends[name] = fitted
         increasing = increasing and bool(_end(tables[name]).is_sorted() and tables[name][ARRIVAL].is_sorted())
     if ordered and position != parts.position:
         return None
-    first, last = min(each for each, _ in ends.values()), max(each for _, each in ends.values())
+    first, last = min(earliest for earliest, _ in ends.values()), max(latest for _, latest in ends.values())
     if first <= parts.buffer.watermark:
         return None
     late = parts.buffer.lateness
@@ -69,10 +69,10 @@ def _end(table: pl.DataFrame) -> pl.Series:
 
 
 def _fitting(frame: pl.DataFrame, schema: Schema) -> tuple[pl.DataFrame, Ends] | None:
-    there = set(frame.columns)
-    start = "start" if "start" in there else "time"
-    end = "end" if "end" in there else start
-    if not {start, ARRIVAL, *(each.name for each in schema.attributes)} <= there:
+    columns = set(frame.columns)
+    start = "start" if "start" in columns else "time"
+    end = "end" if "end" in columns else start
+    if not {start, ARRIVAL, *(attribute.name for attribute in schema.attributes)} <= columns:
         return None
     if any(frame[name].dtype != pl.Int64 or frame[name].null_count() for name in {start, end, ARRIVAL}):
         return None
@@ -86,7 +86,10 @@ def _fitting(frame: pl.DataFrame, schema: Schema) -> tuple[pl.DataFrame, Ends] |
     if not all(_fits(frame[attribute.name], attribute) for attribute in schema.attributes):
         return None
     times = [frame[start].alias("time")] if alike else [frame[start].alias("start"), frame[end].alias("end")]
-    return pl.DataFrame([*times, frame[ARRIVAL], *(frame[each.name] for each in schema.attributes)]), (first, last)
+    return pl.DataFrame([*times, frame[ARRIVAL], *(frame[attribute.name] for attribute in schema.attributes)]), (
+        first,
+        last,
+    )
 
 
 def _fits(column: pl.Series, attribute: Attribute) -> bool:

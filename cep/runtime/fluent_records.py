@@ -29,8 +29,8 @@ def as_records(
     if isinstance(batch, Mapping):
         return {names.get(name, name): _recorded(frame) if name in names else frame for name, frame in batch.items()}
     return [
-        Event(names[one.type], (*one.args, one.end, _BOTH, None), one.start, one.start) if one.type in names else one
-        for one in batch
+        Event(names[row.type], (*row.args, row.end, _BOTH, None), row.start, row.start) if row.type in names else row
+        for row in batch
     ]
 
 
@@ -38,12 +38,14 @@ def _recorded(frame: pl.DataFrame) -> pl.DataFrame:
     bounds, own = RECORD_BOUNDS, {}
     if RECORD_END not in frame.columns:
         bounds, own = "bounds", {"start": "time", "end": RECORD_END}
-    columns = [each.alias(own.get(each.name, each.name)) for each in frame.get_columns() if each.name != bounds]
+    columns = [
+        column.alias(own.get(column.name, column.name)) for column in frame.get_columns() if column.name != bounds
+    ]
     codes = pl.Series([_BOTH]).new_from_index(0, frame.height)
     if bounds in frame.columns:
         known = frame[bounds].cast(pl.String, strict=False)
-        given = known.replace_strict(list(BOUNDS), list(range(4)), default=-1, return_dtype=pl.Int64)
-        codes = given.set(known.is_null() | (known == ""), _BOTH)
+        bound_codes = known.replace_strict(list(BOUNDS), list(range(4)), default=-1, return_dtype=pl.Int64)
+        codes = bound_codes.set(known.is_null() | (known == ""), _BOTH)
     none = pl.Series([None]).new_from_index(0, frame.height)
     return pl.DataFrame([*columns, codes.alias(RECORD_BOUNDS), none.alias(RECORD_START)])
 
@@ -52,8 +54,8 @@ def as_intervals(records: pl.DataFrame) -> pl.DataFrame:
     """Convert records to intervals with the columns `start`, `end` (null: the fluent still holds) and `bounds`."""
     bounds = records[RECORD_BOUNDS].replace_strict(list(range(4)), list(BOUNDS), return_dtype=pl.String)
     start = pl.coalesce(pl.col(RECORD_START), pl.col("start"))
-    made = records.with_columns(start.alias("start"), pl.col(RECORD_END).alias("end"), bounds.alias("bounds"))
-    return made.drop(RECORD_END, RECORD_BOUNDS, RECORD_START)
+    intervals = records.with_columns(start.alias("start"), pl.col(RECORD_END).alias("end"), bounds.alias("bounds"))
+    return intervals.drop(RECORD_END, RECORD_BOUNDS, RECORD_START)
 
 
 def closing(parts: EngineParts, name: str, table: Table, late: Bools) -> Bools:
@@ -65,12 +67,12 @@ def closing(parts: EngineParts, name: str, table: Table, late: Bools) -> Bools:
         return some
     arguments = table[FIRST:OWN_END]
     known = [*_open(parts, name), (arguments[:, end == MISSING], table[START, end == MISSING])]
-    rows_ = np.concatenate([np.concatenate([each, times[None]]) for each, times in known], axis=1)
+    rows_ = np.concatenate([np.concatenate([keys, times[None]]) for keys, times in known], axis=1)
     mine = np.concatenate([arguments[:, some], table[START, some][None]])
     both = np.concatenate([rows_, mine], axis=1)
     numbers = np.unique(both, axis=1, return_inverse=True)[1].reshape(-1)
-    found = np.isin(numbers[rows_.shape[1] :], numbers[: rows_.shape[1]])
-    some[np.flatnonzero(some)[~found]] = False
+    closes = np.isin(numbers[rows_.shape[1] :], numbers[: rows_.shape[1]])
+    some[np.flatnonzero(some)[~closes]] = False
     table[-1, some] = table[START, some]
     table[START, some] = table[END, some] = end[some]
     return some
@@ -78,15 +80,15 @@ def closing(parts: EngineParts, name: str, table: Table, late: Bools) -> Bools:
 
 def _open(parts: EngineParts, name: str) -> list[tuple[Table, Table]]:
     """Return the open records that were taken so far: their arguments, one column per record, and their starts."""
-    found = []
+    open_intervals = []
     for table in parts.buffer.waiting.get(name, ()):
         still = (table[OWN_END] == MISSING) & (rows(table) > 0)
-        found.append((table[FIRST:OWN_END, still], table[START, still]))
+        open_intervals.append((table[FIRST:OWN_END, still], table[START, still]))
     plan = parts.plan
     for unit, goal in parts.machine.goals():
         known = goal.known_open() if isinstance(goal, Lasting) else None
         if known is None or not isinstance(unit, int):
             continue
         if plan.nodes[plan.nodes[unit].parts[0]].properties().event == name:
-            found.append((known[0].T, known[1]))
-    return found
+            open_intervals.append((known[0].T, known[1]))
+    return open_intervals

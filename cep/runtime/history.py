@@ -57,43 +57,43 @@ class OccurrenceHistory:
         for name, table in released.items():
             sorted_runs.put(self.sources.setdefault(name, []), table, IDENTITY)
 
-    def add_derived(self, made: DerivedTables) -> None:
+    def add_derived(self, derived_tables: DerivedTables) -> None:
         """Add occurrences that the goals derived."""
         if self.remember is not None or CONSTITUENTS in self.wanted_columns:
-            for name, tables in made.items():
+            for name, tables in derived_tables.items():
                 sorted_runs.put(self.derived.setdefault(name, []), concat(tables), IDENTITY)
 
-    def add_transitions(self, made: DerivedTables) -> None:
+    def add_transitions(self, transition_tables: DerivedTables) -> None:
         """Add the transitions of simple fluents."""
-        for name, tables in made.items():
+        for name, tables in transition_tables.items():
             sorted_runs.put(self.transitions.setdefault(name, []), concat(tables), IDENTITY)
 
-    def withdraw(self, records: Ints, made: Ints) -> None:
+    def withdraw(self, records: Ints, derived: Ints) -> None:
         """Drop the records and occurrences with these sorted handles. The occurrences behind them stay until
         `forget`."""
-        for names, each in ((records, self.sources), (made, self.derived), (made, self.transitions)):
-            for event, tables in each.items() if len(names) else ():
+        for names, by_event in ((records, self.sources), (derived, self.derived), (derived, self.transitions)):
+            for event, tables in by_event.items() if len(names) else ():
                 gone = [sorted_runs.holds(names, table[IDENTITY]) for table in tables]
                 if any(map(np.any, gone)):
-                    each[event] = []
+                    by_event[event] = []
                     for table, mask in zip(tables, gone, strict=True):
-                        sorted_runs.put(each[event], np.ascontiguousarray(table[:, ~mask]), IDENTITY)
+                        sorted_runs.put(by_event[event], np.ascontiguousarray(table[:, ~mask]), IDENTITY)
 
     def columns(self, event: str, table: Table, plan: Plan, pool: Pool) -> list[pl.Series]:
         """Return the columns of origin for occurrences of an event."""
-        made = []
+        lineage_columns = []
         if BECAUSE in self.wanted_columns:
-            made.append(self.because(table, plan.schemas, pool))
+            lineage_columns.append(self.because(table, plan.schemas, pool))
         if CONSTITUENTS in self.wanted_columns:
-            made.append(self.constituents(event, table, plan, pool))
-        return made
+            lineage_columns.append(self.constituents(event, table, plan, pool))
+        return lineage_columns
 
     def because(self, table: Table, schemas: Mapping[str, Schema], pool: Pool) -> pl.Series:
         """Return for each occurrence the input records behind it, as JSON: type, start and end in microseconds,
         arguments."""
         roots, inputs = self.lineage.inputs_of(table[IDENTITY])
         records = self.records(np.unique(inputs), schemas, pool)
-        return pl.Series(BECAUSE, [f"[{each}]" for each in _listed(rows(table), roots, inputs, records)], pl.String)
+        return pl.Series(BECAUSE, [f"[{text}]" for text in _listed(rows(table), roots, inputs, records)], pl.String)
 
     def records(self, names: Ints, schemas: Mapping[str, Schema], pool: Pool) -> dict[int, Piece]:
         """Return the input records with these handles, in the format of `because`."""
@@ -103,7 +103,7 @@ class OccurrenceHistory:
             said: dict[str, Value] = {"type": name, "start": start, "end": end}
             said |= dict(zip(attributes, arguments, strict=True))
             if fluent is not None and fluent.part == RECORDS:
-                own_end, own_start, bounds = (said.pop(each) for each in (RECORD_END, RECORD_START, RECORD_BOUNDS))
+                own_end, own_start, bounds = (said.pop(key) for key in (RECORD_END, RECORD_START, RECORD_BOUNDS))
                 said |= {"type": fluent.name, "end": own_end, "bounds": BOUNDS[int(bounds or 0)]}
                 said |= {} if own_start is None else {"start": own_start}
             return json.dumps(said)
@@ -118,7 +118,7 @@ class OccurrenceHistory:
         """
         rules, roots, parts, texts = self.made_of(event, table, plan, pool)
         listed = _listed(rows(table), roots, parts, texts)
-        return pl.Series(CONSTITUENTS, [f"[{own}, [{each}]]" for own, each in zip(rules, listed)], pl.String)
+        return pl.Series(CONSTITUENTS, [f"[{own}, [{pieces}]]" for own, pieces in zip(rules, listed)], pl.String)
 
     def made_of(
         self, event: str, table: Table, plan: Plan, pool: Pool, handed: Collection[str] = ()
@@ -146,7 +146,7 @@ class OccurrenceHistory:
         rules: list[list[int]] = [heads[:1] if name >= DERIVED else [] for name in names.tolist()]
         if len(heads) > 1:
             rules = [[] for _ in rules]
-            for root, rule in zip(*(each.tolist() for each in self.lineage.rules_of(names))):
+            for root, rule in zip(*(column.tolist() for column in self.lineage.rules_of(names))):
                 rules[root].append(rule)
         return rules, roots, parts, texts
 
@@ -157,18 +157,18 @@ class OccurrenceHistory:
         constituents.
         """
         inputs = np.flatnonzero((names < DERIVED) & (names != 0))
-        found = [np.stack([inputs, names[inputs]])]
+        pair_tables = [np.stack([inputs, names[inputs]])]
         roots, current = self.lineage.parts_of(names)
         while len(current):
             whole = current < DERIVED
             for tables in self.derived.values():
                 for run in tables:
                     whole |= sorted_runs.holds(run[IDENTITY], current)
-            found.append(np.stack([roots[whole], current[whole]]))
+            pair_tables.append(np.stack([roots[whole], current[whole]]))
             index, parts = self.lineage.parts_of(current[~whole])
             both = np.unique(np.stack([roots[~whole][index], parts]), axis=1)
             roots, current = both[0], both[1]
-        pairs: Table = np.unique(np.concatenate(found, axis=1), axis=1)
+        pairs: Table = np.unique(np.concatenate(pair_tables, axis=1), axis=1)
         return pairs[0], pairs[1]
 
     def _written(
@@ -180,7 +180,7 @@ class OccurrenceHistory:
         written: WrittenText,
     ) -> dict[int, Piece]:
         """Return the occurrences with these handles: end, start, order and text."""
-        found: dict[int, Piece] = {}
+        pieces: dict[int, Piece] = {}
         for event, tables in tables_by_event.items():
             attributes = schemas[event].attributes
             for table in tables:
@@ -190,8 +190,8 @@ class OccurrenceHistory:
                 numbers = self.lineage.numbers_of(chosen[IDENTITY]).tolist()
                 for i, name in enumerate(mine):
                     text = written(event, starts[i], ends[i], [column[i] for column in columns], numbers[i])
-                    found[name] = ends[i], starts[i], orders[i], text
-        return found
+                    pieces[name] = ends[i], starts[i], orders[i], text
+        return pieces
 
     def tables(self) -> Iterable[tuple[str, Sequence[Table]]]:
         """Return all kept tables, by event."""
@@ -216,11 +216,11 @@ class OccurrenceHistory:
             live += [table[IDENTITY, table[END] >= since] for _, tables in self.tables() for table in tables]
         needed = self.lineage.keep(np.concatenate(live))
         self.keep_only(needed)
-        for each in (self.sources, self.derived, self.transitions):
-            for name, tables in each.items():
-                each[name] = []
+        for tables_by_name in (self.sources, self.derived, self.transitions):
+            for name, tables in tables_by_name.items():
+                tables_by_name[name] = []
                 for table in tables:
-                    sorted_runs.put(each[name], _those(table, needed), IDENTITY)
+                    sorted_runs.put(tables_by_name[name], _those(table, needed), IDENTITY)
         self._look_at = max(MOST, 2 * (self.lineage.size + len(needed)))
 
     def keep_only(self, needed: Ints) -> None:
@@ -281,10 +281,10 @@ _RECORDS, _DERIVED, _TURNS = "<", ">", "|"  # in a snapshot, a prefix of event n
 
 def _listed(count: int, roots: Ints, names: Ints, texts: Mapping[int, Piece]) -> list[str]:
     """Return the joined texts of each root's occurrences, in order of arrival."""
-    found: list[list[Piece]] = [[] for _ in range(count)]
+    pieces: list[list[Piece]] = [[] for _ in range(count)]
     for root, name in zip(roots.tolist(), names.tolist(), strict=True):
-        found[root].append(texts[name])
-    return [", ".join(text for *_, text in sorted(each)) for each in found]
+        pieces[root].append(texts[name])
+    return [", ".join(text for *_, text in sorted(row_pieces)) for row_pieces in pieces]
 
 
 def _those(table: Table, names: Ints) -> Table:
@@ -312,8 +312,8 @@ class StageHistory(OccurrenceHistory):
         self.origins: dict[int, str] = {}
         self.parts: dict[int, str] = {}
 
-    def add_derived(self, made: DerivedTables) -> None:
-        super().add_derived({name: tables for name, tables in made.items() if name not in self.hidden})
+    def add_derived(self, derived_tables: DerivedTables) -> None:
+        super().add_derived({name: tables for name, tables in derived_tables.items() if name not in self.hidden})
 
     def hand(self, event: str, first: int, table: pl.DataFrame) -> None:
         """Add rows from another stage, with handles from `first` on. They may bring their origins and numbers of equal
@@ -332,30 +332,30 @@ class StageHistory(OccurrenceHistory):
         roots, inputs = self.lineage.inputs_of(table[IDENTITY])
         own = np.unique(inputs)
         texts = self.records(own[[name not in self.origins for name in own.tolist()]], schemas, pool)
-        found: list[set[Piece]] = [set() for _ in range(rows(table))]
+        pieces: list[set[Piece]] = [set() for _ in range(rows(table))]
         for root, name in zip(roots.tolist(), inputs.tolist(), strict=True):
-            found[root] |= set(map(_piece, json.loads(self.origins[name]))) if name in self.origins else {texts[name]}
-        return pl.Series(BECAUSE, [json.dumps(sorted(each)) for each in found], pl.String)
+            pieces[root] |= set(map(_piece, json.loads(self.origins[name]))) if name in self.origins else {texts[name]}
+        return pl.Series(BECAUSE, [json.dumps(sorted(row_pieces)) for row_pieces in pieces], pl.String)
 
     def constituents(self, event: str, table: Table, plan: Plan, pool: Pool) -> pl.Series:
         rules, roots, parts, texts = self.made_of(event, table, plan, pool, self.handed)
-        found: list[list[Piece]] = [[] for _ in range(rows(table))]
+        pieces: list[list[Piece]] = [[] for _ in range(rows(table))]
         for root, name in zip(roots.tolist(), parts.tolist(), strict=True):
-            found[root] += map(_piece, json.loads(self.parts[name])) if name in self.parts else [texts[name]]
-        made = [
-            json.dumps([[self.rules[rule] for rule in own], sorted(set(each))])
-            for own, each in zip(rules, found, strict=True)
+            pieces[root] += map(_piece, json.loads(self.parts[name])) if name in self.parts else [texts[name]]
+        listed = [
+            json.dumps([[self.rules[rule] for rule in own], sorted(set(row_pieces))])
+            for own, row_pieces in zip(rules, pieces, strict=True)
         ]
-        return pl.Series(CONSTITUENTS, made, pl.String)
+        return pl.Series(CONSTITUENTS, listed, pl.String)
 
     def keep_only(self, needed: Ints) -> None:
         held = set(needed.tolist())
-        self.origins = {name: each for name, each in self.origins.items() if name in held}
-        self.parts = {name: each for name, each in self.parts.items() if name in held}
+        self.origins = {name: origin for name, origin in self.origins.items() if name in held}
+        self.parts = {name: part for name, part in self.parts.items() if name in held}
 
     def snapshot(self, waiting: Sequence[Ints], whole: bool = False) -> list[pa.RecordBatch]:
         needed = set(self.lineage.behind(np.concatenate([np.empty(0, np.int64), *waiting])).tolist())
-        return [*(_batch(each, needed) for each in (self.origins, self.parts)), *super().snapshot(waiting, whole)]
+        return [*(_batch(texts, needed) for texts in (self.origins, self.parts)), *super().snapshot(waiting, whole)]
 
     def take_on(self, batches: list[pa.RecordBatch]) -> None:
         super().take_on(batches)
@@ -377,8 +377,8 @@ def with_rules(made_of: Sequence[str]) -> str:
     """Return the `constituents` of the first derivation of an occurrence, with the rules of all its derivations."""
     if len(made_of) == 1:
         return made_of[0]
-    found = [json.loads(text) for text in made_of]
-    return json.dumps([sorted({rule for rules, _ in found for rule in rules}), found[0][1]])
+    constituents = [json.loads(text) for text in made_of]
+    return json.dumps([sorted({rule for rules, _ in constituents for rule in rules}), constituents[0][1]])
 
 
 def told(because: str) -> str:

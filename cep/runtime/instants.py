@@ -55,7 +55,7 @@ class RowRounds:
         inputs: Mapping[str, Table],
         outputs: dict[PlanUnit, Table],
         frontier: Frontier,
-        made: dict[PlanUnit, int],
+        row_counts: dict[PlanUnit, int],
     ) -> bool:
         """See `cep.runtime.cycle`."""
         new = GivenTables(self.nothing)
@@ -97,8 +97,8 @@ class RowRounds:
                 raise endless_rows(f"{derived:,} occurrences in {rounds:,} rounds at one instant", self.rules)
             new = fresh
         for single in self.singles:
-            found = whole[single.unit]
-            outputs[single.unit] = by_arrival(concat(found)) if found else self.nothing[single.unit]
+            pieces = whole[single.unit]
+            outputs[single.unit] = by_arrival(concat(pieces)) if pieces else self.nothing[single.unit]
             single.goal.evict(frontier)
         return True
 
@@ -192,11 +192,11 @@ class Instants(Cycle):
         """Run several instants speculatively. Return False, with all goals unchanged, if it takes too many passes."""
         outer = {unit: contiguous(table) for unit, table in come.items()}
         inputs = {event: outer.pop(event, self.nothing[event]) for event in self.own}
-        found = GivenTables(self.nothing)
-        found.update(outer)
+        guessed = GivenTables(self.nothing)
+        guessed.update(outer)
         seen: dict[PlanUnit, tuple[list[Table], Checkpoint]] = {}
         for passes in count():
-            if not self._pass(inputs, found, seen, frontier):
+            if not self._pass(inputs, guessed, seen, frontier):
                 break
             if passes + 1 == MOST:
                 for single in self.singles:
@@ -208,30 +208,30 @@ class Instants(Cycle):
         elif passes > MOST // 2:
             self.most = max(LEAST, self.most // 2)
         for single in self.singles:
-            self.give(single.unit, found[single.unit])
+            self.give(single.unit, guessed[single.unit])
             single.goal.evict(frontier)
         return True
 
     def _pass(
         self,
         inputs: Mapping[str, Table],
-        found: GivenTables,
+        guessed: GivenTables,
         seen: dict[PlanUnit, tuple[list[Table], Checkpoint]],
         frontier: Frontier,
     ) -> bool:
         """Run each goal whose inputs differ from those it has `seen`. Return True if the output of any goal changed."""
         changed = False
         for single in self.singles:
-            goal, tables = single.goal, single.taken(inputs, found)
+            goal, tables = single.goal, single.taken(inputs, guessed)
             if single.unit in seen:
                 before, checkpoint = seen[single.unit]
-                if all(one is other for one, other in zip(tables, before, strict=True)):
+                if all(table is other for table, other in zip(tables, before, strict=True)):
                     continue
                 goal.take_back(checkpoint)
             elif not single.is_due(tables, frontier):
                 continue
             seen[single.unit] = tables, goal.checkpoint(tables, frontier)
-            given = goal.step(tables, frontier)
-            if not np.array_equal(given, found[single.unit]):
-                found[single.unit], changed = given, True
+            output = goal.step(tables, frontier)
+            if not np.array_equal(output, guessed[single.unit]):
+                guessed[single.unit], changed = output, True
         return changed

@@ -14,10 +14,10 @@ def interval_faults(table: Table, schema: Schema) -> list[tuple[Mask, str, str]]
     if schema.fluent is None or schema.fluent.part != RECORDS:
         return []
     start, (end, bounds) = table[START], table[FIRST + len(schema.attributes) - 3 : FIRST + len(schema.attributes) - 1]
-    there = end != MISSING
-    empty = there & (end == start) & (bounds != BOUNDS.index("[]"))
+    has_end = end != MISSING
+    empty = has_end & (end == start) & (bounds != BOUNDS.index("[]"))
     return [
         (bounds < 0, "bounds", "has other `bounds` than `[]`, `[)`, `(]` or `()`"),
-        (there & (end < start), "interval", "ends before it starts"),
+        (has_end & (end < start), "interval", "ends before it starts"),
         (empty, "interval", "holds at no time: it ends where it starts, and an end is open"),
     ]

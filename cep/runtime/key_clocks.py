@@ -67,9 +67,9 @@ class KeyClocks:
             hint = did_you_mean(by, known) or f"the attributes of what is read: {listed}"
             raise CepError(f"lateness by `{by}`: no event that is read has such an attribute", hint=hint, code="option")
         if len(set(self.types.values())) > 1:
-            each = ", ".join(f"{type} in `{name}`" for name, type in self.types.items())
+            told_types = ", ".join(f"{type} in `{name}`" for name, type in self.types.items())
             hint = "declare it with one type, so that a key is the same in all of them"
-            raise CepError(f"lateness by `{by}`: its types differ: {each}", hint=hint, code="option")
+            raise CepError(f"lateness by `{by}`: its types differ: {told_types}", hint=hint, code="option")
         self.places = {name: [a.name for a in schemas[name].attributes].index(by) for name in self.types}
         self.ids = KeySet(1)
         self.keys: Ints = np.empty((0, 2), np.int64)
@@ -83,8 +83,8 @@ class KeyClocks:
         if name not in self.types:
             return np.full(len(rows), MISSING)
         if isinstance(batch, Mapping):
-            there = self.by in batch[name].columns
-            return hash_words(batch[name][self.by][rows], self.types[name]) if there else np.full(len(rows), MISSING)
+            known = self.by in batch[name].columns
+            return hash_words(batch[name][self.by][rows], self.types[name]) if known else np.full(len(rows), MISSING)
         values = [batch[row].args[self.places[name]] for row in rows.tolist()]
         return hash_words(pl.Series(values, dtype=pl.Object), self.types[name])
 
@@ -109,9 +109,9 @@ class KeyClocks:
         ids, _ = self.ids.insert(np.concatenate([ends[:0], *(words[name] for name in tables)])[order].reshape(-1, 1))
         self._make_room()
         ends = ends[order]
-        late, found = np.empty(len(ends), np.int64), np.empty(len(ends), np.int64)
-        _judge(ids, ends, passed, back, in_turn, self.keys, self.heap, self.state, self.apart, found)
-        late[order] = found
+        late, judged = np.empty(len(ends), np.int64), np.empty(len(ends), np.int64)
+        _judge(ids, ends, passed, back, in_turn, self.keys, self.heap, self.state, self.apart, judged)
+        late[order] = judged
         self._forget()
         stops = np.cumsum([table.shape[1] for table in tables.values()])
         return dict(zip(tables, np.split(late, stops[:-1]), strict=True)) if tables else {}
@@ -149,21 +149,21 @@ class KeyClocks:
 
     def copy(self) -> KeyClocks:
         """Return an independent copy of the clocks."""
-        made = object.__new__(KeyClocks)
-        made.by, made.lateness, made.apart, made.types, made.places = (
+        copied = object.__new__(KeyClocks)
+        copied.by, copied.lateness, copied.apart, copied.types, copied.places = (
             self.by,
             self.lateness,
             self.apart,
             self.types,
             self.places,
         )
-        made.ids, made.keys, made.heap, made.state = (
+        copied.ids, copied.keys, copied.heap, copied.state = (
             self.ids.copy(),
             self.keys.copy(),
             self.heap.copy(),
             self.state.copy(),
         )
-        return made
+        return copied
 
     def save(self) -> dict[str, Any]:
         """Return the state as JSON, with the words and latest ends of the keys that are not ignored."""

@@ -89,19 +89,19 @@ class KeyedStage:
         """Return the keyed stage, computed once for all engines of a plan."""
         if number not in plan.keyed:
             plan.keyed[number] = cls(plan, number)
-        found: KeyedStage = plan.keyed[number]
-        return found
+        keyed: KeyedStage = plan.keyed[number]
+        return keyed
 
     @cached_property
     def _ways(self) -> list[Copartitioned]:
         """The positions of the key in the plan, one entry per column of the key."""
         routes = {event: route for event, route in self.stage.inputs.items() if isinstance(route, tuple)}
         everywhere = {event for event, route in self.stage.inputs.items() if route == "broadcast"}
-        found = []
+        ways = []
         for i in range(max(map(len, routes.values()), default=0)):
             places = {event: route[i] for event, route in routes.items() if len(route) > i}
-            found.append(copartition(self.dependencies, self.stage.rules, places, everywhere, self.stage.inputs.keys()))
-        return found
+            ways.append(copartition(self.dependencies, self.stage.rules, places, everywhere, self.stage.inputs.keys()))
+        return ways
 
     def sides(self, unit: PlanUnit) -> tuple[KeySide, ...]:
         """Return the key columns of a goal's inputs; none if the goal has no state. CepError: its state has no key.
@@ -110,31 +110,31 @@ class KeyedStage:
         """
         if isinstance(unit, str):
             schema = self.plan.schemas[unit]
-            places = [found.places[unit] for found in self._ways if unit in found.places]
+            places = [way.places[unit] for way in self._ways if unit in way.places]
             return (self._side(places, [a.type for a in schema.attributes], unit),)
         properties, parts = self.dependencies.properties[unit], self.plan.nodes[unit].parts
         if not properties.remembers:
             return ()
-        ways = [found for found in self._ways if unit in found.nodes]
-        made = []
+        ways = [way for way in self._ways if unit in way.nodes]
+        key_sides = []
         for part, child in enumerate(parts):
             if part == properties.negated and part not in properties.waits:
                 if properties.meeting is Meeting.PAIRS:  # otherwise, the goal does not keep negated rows
-                    made.append(self._absent(unit, child, ways))
+                    key_sides.append(self._absent(unit, child, ways))
                 continue
-            places = [found.nodes[child] for found in ways]
+            places = [way.nodes[child] for way in ways]
             if properties.meeting is Meeting.GROUPS:
                 by = {column for group, column in properties.groups if group == part}
                 places = [EVERYWHERE if place is EVERYWHERE else place & by for place in places]
-            made.append(self._side(places, self.dependencies.plan.types(child), unit))
-        return tuple(made)
+            key_sides.append(self._side(places, self.dependencies.plan.types(child), unit))
+        return tuple(key_sides)
 
     def coming(self, unit: PlanUnit) -> KeySide:
         """Return the key columns of a unit's output. CepError: the output has no key."""
         if not isinstance(unit, str):
-            places = [found.nodes[unit] for found in self._ways if unit in found.nodes]
+            places = [way.nodes[unit] for way in self._ways if unit in way.nodes]
             return self._side(places, self.dependencies.plan.types(unit), unit)
-        return self.given(unit) if any(unit in found.places for found in self._ways) else self.dealt(unit)
+        return self.given(unit) if any(unit in way.places for way in self._ways) else self.dealt(unit)
 
     def dealt(self, event: str) -> KeySide:
         """Return the key columns of an event's records. CepError: they are not distributed by key."""
@@ -155,7 +155,7 @@ class KeyedStage:
     def given(self, event: str) -> KeySide:
         """Return the key columns of a stage's output. CepError: there are none."""
         types = [attribute.type for attribute in self.plan.schemas[event].attributes]
-        return self._side([found.places[event] for found in self._ways if event in found.places], types, event)
+        return self._side([way.places[event] for way in self._ways if event in way.places], types, event)
 
     def _side(self, places: Sequence[KeyColumns], types: Sequence[str], unit: PlanUnit) -> KeySide:
         if places and places[0] is EVERYWHERE:
@@ -180,10 +180,10 @@ class KeyedStage:
             self.dependencies.plan.types(unit),
         )
         columns, types = [], []
-        for found in ways:
-            inside, outside = found.nodes[absent], found.nodes[unit]
+        for way in ways:
+            inside, outside = way.nodes[absent], way.nodes[unit]
             assert inside is not EVERYWHERE and outside is not EVERYWHERE, "both sides have a key"
-            pairs = [each for each in self.dependencies.forbidden(unit) if each[0][1] in inside and each[1] in outside]
+            pairs = [pair for pair in self.dependencies.forbidden(unit) if pair[0][1] in inside and pair[1] in outside]
             if not pairs:
                 break
             type = common_type(own[pairs[0][0][1]], theirs[pairs[0][1]])
@@ -222,23 +222,23 @@ def _test(types: Sequence[str], keys: KeySelection, pool: Pool) -> Callable[[Int
 
 def encoded_key(key: Key, types: Sequence[str], pool: Pool) -> list[int] | None:
     """Return a key as stored values of these types; None if a value does not fit its type."""
-    made = []
+    words = []
     for value, type in zip(key, types, strict=True):
         if value is None:
-            made.append(int(bits(np.array([math.nan]))[0]) if type == "float" else MISSING)
+            words.append(int(bits(np.array([math.nan]))[0]) if type == "float" else MISSING)
         elif type in CODED:
             if type == "any" or (isinstance(value, str) and (type == "iri") == isinstance(value, Iri)):
-                made.append(int(pool.encode_values([value])[0]))
+                words.append(int(pool.encode_values([value])[0]))
             elif isinstance(value, str) and type == "iri":
-                made.append(int(pool.encode_values([Iri(value)])[0]))
+                words.append(int(pool.encode_values([Iri(value)])[0]))
             else:
                 return None
         elif isinstance(value, str):
             return None
         elif type == "float":
-            made.append(int(bits(np.array([float(value)]))[0]))
+            words.append(int(bits(np.array([float(value)]))[0]))
         elif float(value).is_integer() and abs(value) < 2**63:
-            made.append(int(value))
+            words.append(int(value))
         else:
             return None
-    return made
+    return words

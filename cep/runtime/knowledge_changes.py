@@ -63,8 +63,8 @@ class TimedTable:
 
     def at(self, time: int) -> CountedColumns:
         """Return the rows that hold at a time."""
-        there = np.flatnonzero((self.since <= time) & (time < self.until))
-        return tuple(column[there] for column in self.columns), len(there)
+        valid_rows = np.flatnonzero((self.since <= time) & (time < self.until))
+        return tuple(column[valid_rows] for column in self.columns), len(valid_rows)
 
 
 class KnowledgeTables:
@@ -97,17 +97,17 @@ class KnowledgeTables:
             follows = follows and not self.rules.statics
         self._follows = False  # until the change has succeeded
         if not follows:
-            made = self._anew(background)
+            tables = self._anew(background)
             edits: dict[str, Edit] = {}
         else:
-            made, edits = self._differences(background)
+            tables, edits = self._differences(background)
         self._follows = True
-        return PreparedChange(time, change, made, self._offers, areas, edits)
+        return PreparedChange(time, change, tables, self._offers, areas, edits)
 
     def whole(self, time: int, change: bytes, background: KnowledgeSource) -> PreparedChange:
         """Return all tables for another state of the knowledge."""
-        made = KnowledgeTables(self.rules, self.known, self.statics, self.facts, self.pool)
-        return made.moment(time, change, background)
+        tables = KnowledgeTables(self.rules, self.known, self.statics, self.facts, self.pool)
+        return tables.moment(time, change, background)
 
     def codes(self) -> list[Ints]:
         """Return the pool codes in the tables that are kept here."""
@@ -118,19 +118,19 @@ class KnowledgeTables:
 
     def _anew(self, background: KnowledgeSource) -> dict[str, CountedColumns]:
         self._whole = {}
-        made = {name: self._query(name, background)[1] for name in self.rules.asked}
+        columns_by_name = {name: self._query(name, background)[1] for name in self.rules.asked}
         if self.rules.statics:
-            tables = {name: MaterializedRelation(name, self.known.tables[name].types) for name in made}
+            tables = {name: MaterializedRelation(name, self.known.tables[name].types) for name in columns_by_name}
             for name, table in tables.items():
-                table.add(*made[name])
+                table.add(*columns_by_name[name])
             relations = {name: relation(self.rules.asked[name], table) for name, table in tables.items()}
-            relations |= {name: each for name, each in self._offers.items() if name in self.known.offers}
+            relations |= {name: offer for name, offer in self._offers.items() if name in self.known.offers}
             maintained = self._closed(relations, tables)
             for name, table in maintained.derived.items():
                 assert table.types == self.statics.relations[name].types, "what has no other types makes none"
-                made[name] = maintained.rows(name)
+                columns_by_name[name] = maintained.rows(name)
             self._maintained = maintained
-        return made
+        return columns_by_name
 
     def _closed(self, relations: Mapping[str, Relation], tables: Mapping[str, MaterializedRelation]) -> Maintained:
         present, self.pool.areas = self.pool.areas, self._areas
@@ -145,14 +145,14 @@ class KnowledgeTables:
         whole: dict[str, CountedColumns] = {}
         edits: dict[str, Edit] = {}
         for name in self.rules.asked:
-            found = self._difference(name, background)
-            if found is None:
+            difference = self._difference(name, background)
+            if difference is None:
                 before = self._whole.get(name)
                 answered, rows = self._query(name, background)
                 if before is None or (before[0] is not answered and not _equal(before[1], rows)):
                     whole[name] = rows
-            elif found[0][1] or found[1][1]:
-                edits[name] = found
+            elif difference[0][1] or difference[1][1]:
+                edits[name] = difference
                 self._whole.pop(name, None)
         maintained = self._maintained
         if maintained is not None and (whole or edits):
@@ -167,18 +167,18 @@ class KnowledgeTables:
 
     def _difference(self, name: str, background: KnowledgeSource) -> Edit | None:
         """Return the rows that a change removes from a table and adds to it. None: the table must be queried anew."""
-        found = background.difference(self.rules.asked[name], self.pool)
-        if found is None:
+        difference = background.difference(self.rules.asked[name], self.pool)
+        if difference is None:
             return None
         fitted: list[CountedColumns] = []
-        for each in found:
+        for counted in difference:
             columns: list[Column] = []
-            for column, type, wanted in zip(each.columns, each.types, self.known.tables[name].types):
+            for column, type, wanted in zip(counted.columns, counted.types, self.known.tables[name].types):
                 same_type = refitted(column, type, wanted, self.pool)
                 if same_type is None:
                     return None
                 columns.append(same_type)
-            fitted.append((columns, each.rows))
+            fitted.append((columns, counted.rows))
         return fitted[0], fitted[1]
 
     def _query(self, name: str, background: KnowledgeSource) -> tuple[Answers, CountedColumns]:
@@ -295,7 +295,7 @@ class KnowledgePast:
 
     def place(self, time: int) -> int:
         """Return the index in `past` of the change in force at a time, or 0 for times before all changes."""
-        return max(0, bisect_right(self.past, time, key=lambda each: each.time) - 1)
+        return max(0, bisect_right(self.past, time, key=lambda prepared: prepared.time) - 1)
 
     def background(self, place: int) -> KnowledgeSource:
         """Return the knowledge after the change at an index of `past`."""
@@ -319,7 +319,7 @@ class KnowledgePast:
     @contextmanager
     def put_back(self) -> Iterator[None]:
         """Restore the tables after the block."""
-        offers = {name: each.relation for name, each in self.known.offers.items()}
+        offers = {name: offer.relation for name, offer in self.known.offers.items()}
         tables = {name: self._stored(name).rows() for name in self._names}
         areas = self.pool.areas
         try:
@@ -332,14 +332,14 @@ class KnowledgePast:
     @property
     def _names(self) -> list[str]:
         """The tables that a change may affect."""
-        made = dict.fromkeys(rule.name for rule in self.rules.statics)
-        return [*self.rules.asked, *(n for n in made if isinstance(self.statics.relations[n], MaterializedRelation))]
+        heads = dict.fromkeys(rule.name for rule in self.rules.statics)
+        return [*self.rules.asked, *(n for n in heads if isinstance(self.statics.relations[n], MaterializedRelation))]
 
     def _then(self, place: int) -> tuple[KnowledgeSource, PreparedChange]:
         if place not in self._seen:
             if len(self._seen) == STATES:
                 del self._seen[next(iter(self._seen))]
-            time, change = self.past[place].time, self.loaded.merge([each.change for each in self.past[: place + 1]])
+            time, change = self.past[place].time, self.loaded.merge([entry.change for entry in self.past[: place + 1]])
             background = self.loaded.fork(apart=True)
             background.apply(change)
             self._seen[place] = background, self._tables.whole(time, change, background)
@@ -347,7 +347,7 @@ class KnowledgePast:
 
     def _pass(self, time: int, change: bytes) -> None:
         if self.late is not None and time != MISSING:
-            kept = [each for each in self._times if each > time - self.late and each < time]
+            kept = [late_time for late_time in self._times if late_time > time - self.late and late_time < time]
             self._times = [*kept, time]
         if not self.past:
             return
@@ -368,8 +368,8 @@ class KnowledgePast:
             both = self.loaded.merge([first.change, second.change])
             self.past[:2] = [PastChange(second.time, both, second.whole)]
             self._seen.clear()
-        for each in self.past[:-TABLES]:
-            each.whole = None
+        for prepared in self.past[:-TABLES]:
+            prepared.whole = None
 
     # --- another history ---
 
@@ -389,7 +389,7 @@ class KnowledgePast:
         """Use the knowledge after the change at an index of `past`. Only call it within a block of `going_by`."""
         moment = self.past[place]
         assert moment.whole is not None, "it was prepared"
-        self._times = sorted({each.time for each in self.past[1 : place + 1]})
+        self._times = sorted({prepared.time for prepared in self.past[1 : place + 1]})
         if place != self._shown:
             self._show(moment.whole)
             self._shown = place
@@ -405,7 +405,7 @@ class KnowledgePast:
                 continue
             if background is None:
                 background = self.loaded.fork(apart=True)
-                background.apply(self.loaded.merge([each.change for each in past[: place + 1]]))
+                background.apply(self.loaded.merge([prepared.change for prepared in past[: place + 1]]))
             else:
                 background.apply(moment.change)
             moment.whole = self._tables.whole(moment.time, moment.change, background)
@@ -476,17 +476,17 @@ class KnowledgeChanges(KnowledgePast):
             background.apply(self.loaded.merge([*self.applied, *(moment.change for moment in self.pending[:place])]))
             self._tables.forget()
         self._ahead = None  # until the change has succeeded
-        made = self.pending[:place]
-        for when, each in [(time, change), *later]:
-            background.apply(each)
-            made.append(self._tables.moment(when, each, background))
-        self.pending, self._ahead = made, background
+        prepared = self.pending[:place]
+        for when, later_change in [(time, change), *later]:
+            background.apply(later_change)
+            prepared.append(self._tables.moment(when, later_change, background))
+        self.pending, self._ahead = prepared, background
         background.forget()
 
     def add_all(self, changes: Sequence[tuple[int, bytes]]) -> None:
         """Add changes that take effect at their times. CepError: one cannot be applied; nothing has changed then."""
         known = [(moment.time, moment.change) for moment in self.pending]
-        every = sorted([*known, *changes], key=lambda each: each[0])
+        every = sorted([*known, *changes], key=lambda timed_change: timed_change[0])
         if len(every) > 1 and self._add_over(every):
             return
         before = self.pending, self.over, self._ahead, self._before
@@ -494,7 +494,7 @@ class KnowledgeChanges(KnowledgePast):
             self.pending, self.over, self._ahead, self._before = [], None, None, None
             changes = every
         try:
-            for time, change in sorted(changes, key=lambda each: each[0]):
+            for time, change in sorted(changes, key=lambda timed_change: timed_change[0]):
                 self.add(time, change)
         except CepError:
             self.pending, self.over, ahead, self._before = before
@@ -509,24 +509,24 @@ class KnowledgeChanges(KnowledgePast):
         ):  # tried ever more rarely after failures
             return False
         before = self._now()
-        found = before.over(changes, self.rules.asked, self.pool)
-        if found is None:
+        overlaid = before.over(changes, self.rules.asked, self.pool)
+        if overlaid is None:
             return False
         over: dict[str, TimedTable] = {}
-        for name, each in found[1].items():
+        for name, span in overlaid[1].items():
             types = self.known.tables[name].types
-            columns = [refitted(c, t, w, self.pool) for c, t, w in zip(each.answers.columns, each.answers.types, types)]
+            columns = [refitted(c, t, w, self.pool) for c, t, w in zip(span.answers.columns, span.answers.types, types)]
             if any(column is None for column in columns):
                 return False
-            if (each.since != ALWAYS).any() or (each.until != NEVER).any():
+            if (span.since != ALWAYS).any() or (span.until != NEVER).any():
                 over[name] = TimedTable(
-                    tuple(column for column in columns if column is not None), each.since, each.until
+                    tuple(column for column in columns if column is not None), span.since, span.until
                 )
         self._tries = 0
         self.pending = [PreparedChange(time, change, {}, {}, None) for time, change in changes]
-        self.over, self._ahead, self._before, self._since = over, found[0], before, []
+        self.over, self._ahead, self._before, self._since = over, overlaid[0], before, []
         self._tables.forget()
-        found[0].forget()
+        overlaid[0].forget()
         return True
 
     def _now(self) -> KnowledgeSource:
@@ -550,15 +550,15 @@ class KnowledgeChanges(KnowledgePast):
         """Within the block, let queries use the rows that are valid at the end of each occurrence, across the changes
         in `over`."""
         assert self.over is not None, "tables have times"
-        for name, each in self.over.items():
-            self.known.tables[name].replace_timed(each.columns, each.since, each.until)
+        for name, timed_table in self.over.items():
+            self.known.tables[name].replace_timed(timed_table.columns, timed_table.since, timed_table.until)
         yield  # after an exception in the block, the engine is not used any more
 
     def reach(self, time: int) -> None:
         """Apply all changes up to `time`."""
         if self.over is not None:
-            for name, each in self.over.items():
-                self.known.tables[name].replace(*each.at(time))
+            for name, timed_table in self.over.items():
+                self.known.tables[name].replace(*timed_table.at(time))
                 self.touched.add(name)
         while self.pending and self.pending[0].time <= time:
             moment = self.pending.pop(0)
@@ -592,17 +592,17 @@ class KnowledgeChanges(KnowledgePast):
 
         If one cannot be applied, nothing has changed.
         """
-        past, late = list(self.past), [each for each in changes if each[0] <= watermark]
+        past, late = list(self.past), [change for change in changes if change[0] <= watermark]
         first = len(past)
         for time, change in late:
-            place = bisect_right(past, time, key=lambda each: each.time)
+            place = bisect_right(past, time, key=lambda past_change: past_change.time)
             past.insert(place, PastChange(time, change))
             first = min(first, place)
-        past[first:] = [PastChange(each.time, each.change) for each in past[first:]]
+        past[first:] = [PastChange(prepared.time, prepared.change) for prepared in past[first:]]
         self.prepare(past, first, len(past) - 1)
-        pending = [(each.time, each.change) for each in self.pending]
+        pending = [(prepared.time, prepared.change) for prepared in self.pending]
         before = self.past
-        self._put_right(past, [*pending, *(each for each in changes if each[0] > watermark)])
+        self._put_right(past, [*pending, *(change for change in changes if change[0] > watermark)])
         self.given_by = before if self.given_by is None else self.given_by
         self.come_late += late
         self.anew = self.news is not None
@@ -616,9 +616,9 @@ class KnowledgeChanges(KnowledgePast):
         self._tables.forget()
         try:
             with self.put_back():
-                self.past, self.applied = past, [each.change for each in past]
+                self.past, self.applied = past, [past_change.change for past_change in past]
                 self.pending, self.over, self._before, self._since = [], None, None, []
-                self._times = sorted({each.time for each in past[1:]})
+                self._times = sorted({past_change.time for past_change in past[1:]})
                 self._show(last)
                 if pending:
                     self.add_all(pending)
@@ -634,17 +634,17 @@ class KnowledgeChanges(KnowledgePast):
 
     def codes(self) -> list[Ints]:
         """Return the pool codes in tables that were or will be replaced or edited."""
-        found: list[Ints] = [column for name in self.touched for column in self._stored(name).codes()]
-        found += self._tables.codes()
-        for name, each in (self.over or {}).items():
-            found += [column for column, type in zip(each.columns, self._types(name)) if type in CODED]
+        code_columns: list[Ints] = [column for name in self.touched for column in self._stored(name).codes()]
+        code_columns += self._tables.codes()
+        for name, timed_table in (self.over or {}).items():
+            code_columns += [column for column, type in zip(timed_table.columns, self._types(name)) if type in CODED]
         past = [moment for _, moment in self._seen.values()]
-        past += [each.whole for each in (*self.past, *(self.given_by or ())) if each.whole is not None]
+        past += [change.whole for change in (*self.past, *(self.given_by or ())) if change.whole is not None]
         for moment in (*past, *self.pending):
             edited = [(name, rows) for name, both in moment.edits.items() for rows in both]
             for name, (columns, _) in (*moment.tables.items(), *edited):
-                found += [column for column, type in zip(columns, self._types(name)) if type in CODED]
-        return found
+                code_columns += [column for column, type in zip(columns, self._types(name)) if type in CODED]
+        return code_columns
 
     def snapshot(self) -> pa.RecordBatch:
         """Return all changes as a batch: the applied ones, the pending ones, and those that arrived late.
@@ -654,11 +654,11 @@ class KnowledgeChanges(KnowledgePast):
         applied = [(MISSING, self.loaded.net(self.applied))] if self.applied else []
         if self.past and self.applied:
             past = self.past if self.given_by is None else self.given_by
-            applied = [(MISSING, self.loaded.net([past[0].change])), *((each.time, each.change) for each in past[1:])]
+            applied = [(MISSING, self.loaded.net([past[0].change])), *((edit.time, edit.change) for edit in past[1:])]
         rows = applied + [(moment.time, moment.change) for moment in self.pending] + self.come_late
         columns = {
             "time": pa.array([time for time, _ in rows], pa.int64()),
-            "change": pa.array([each for _, each in rows], pa.binary()),
+            "change": pa.array([change_blob for _, change_blob in rows], pa.binary()),
             "applied": pa.array([number < len(applied) for number in range(len(rows))], pa.bool_()),
         }
         if self.come_late:
@@ -682,13 +682,13 @@ class KnowledgeChanges(KnowledgePast):
 
         CepError: one cannot be applied. The caller must then call this again with other changes.
         """
-        ordered = sorted(changes, key=lambda each: each[0])
+        ordered = sorted(changes, key=lambda timed_change: timed_change[0])
         floor = watermark - max(self.late or 0, self._remember) if self.past else END_OF_TIME
         if self.kept_since is not None:
             floor = min(floor, self.kept_since - (self.late or 0))
         old = [change for time, change in ordered if time <= floor]
         merged = [(MISSING, self.loaded.merge(old))] if old else []
-        self._begin_again([*merged, *(each for each in ordered if each[0] > floor)], [])
+        self._begin_again([*merged, *(timed_change for timed_change in ordered if timed_change[0] > floor)], [])
 
     def _begin_again(self, applied: list[tuple[int, bytes]], pending: Sequence[tuple[int, bytes]]) -> None:
         """Replace all changes. Those in `applied` take effect now. If the first has the time MISSING, it has always

@@ -238,33 +238,33 @@ def ask(rules: Rules, background: KnowledgeSource | None, tables: Collection[str
     `tables`: the predicates whose facts are passed from outside.
     """
     known = ProgramKnowledge({}, {}, [])
-    found: dict[str, Answers] = {}
+    answers_by_name: dict[str, Answers] = {}
     for name, pattern in rules.asked.items():
         width = len(pattern.variables) if isinstance(pattern, Graph) else pattern.fixed.count(None)
-        found[name] = Answers(("any",) * width, (np.empty(0, dtype=np.int64),) * width, 0)
+        answers_by_name[name] = Answers(("any",) * width, (np.empty(0, dtype=np.int64),) * width, 0)
         try:
             if background is None:
                 raise _nothing_to_ask(pattern, rules.source)
-            found[name] = pattern_answers(background, pattern, pool, rules.source)
+            answers_by_name[name] = pattern_answers(background, pattern, pool, rules.source)
         except CepError as error:
             known.errors += error.errors if isinstance(error, CepErrors) else [error]
-    types = _supposed(rules, found)
-    known.supposed, known.silent = frozenset(types), _silent(rules, found)
+    types = _supposed(rules, answers_by_name)
+    known.supposed, known.silent = frozenset(types), _silent(rules, answers_by_name)
     known.mingled = tuple(
         warning
-        for name, each in found.items()
+        for name, name_answers in answers_by_name.items()
         if isinstance(graph := rules.asked[name], Graph)
-        for warning in mingled(graph, each.types, each.columns, pool, rules.source)
+        for warning in mingled(graph, name_answers.types, name_answers.columns, pool, rules.source)
     )
-    for name, each in found.items():
+    for name, answers in answers_by_name.items():
         table = known.tables[name] = MaterializedRelation(
-            name, tuple(types.get((name, i), type) for i, type in enumerate(each.types))
+            name, tuple(types.get((name, i), type) for i, type in enumerate(answers.types))
         )
         columns = [
-            np.full(each.rows, np.nan) if type == "float" and column.dtype != np.float64 else column
-            for column, type in zip(each.columns, table.types)
+            np.full(answers.rows, np.nan) if type == "float" and column.dtype != np.float64 else column
+            for column, type in zip(answers.columns, table.types)
         ]
-        table.add(columns, each.rows)
+        table.add(columns, answers.rows)
     if background is not None:
         own = {rule.name: len(rule.arguments) for rule in rules.statics}
         for name, offered in background.relations(pool).items():
@@ -275,34 +275,34 @@ def ask(rules: Rules, background: KnowledgeSource | None, tables: Collection[str
     return known
 
 
-def _supposed(rules: Rules, found: Mapping[str, Answers]) -> dict[ArgumentPosition, str]:
+def _supposed(rules: Rules, answers_by_name: Mapping[str, Answers]) -> dict[ArgumentPosition, str]:
     """Return the types that the rules require of columns without values, by predicate and column."""
     columns: dict[ArgumentPosition, ArgumentPosition] = {}
     types: dict[ArgumentPosition, str | None] = {}
-    for name, each in found.items():
+    for name, answers in answers_by_name.items():
         pattern = rules.asked[name]
-        at = (
-            range(len(each.types))
+        places = (
+            range(len(answers.types))
             if isinstance(pattern, Graph)
             else [i for i, x in enumerate(pattern.fixed) if x is None]
         )
-        for i, (column, type) in enumerate(zip(each.columns, each.types)):
-            columns[name, at[i]] = (name, i)
-            types[name, at[i]] = None if type == "any" and bool(np.equal(column, MISSING).all()) else type
+        for i, (column, type) in enumerate(zip(answers.columns, answers.types)):
+            columns[name, places[i]] = (name, i)
+            types[name, places[i]] = None if type == "any" and bool(np.equal(column, MISSING).all()) else type
     if None not in types.values():
         return {}
     return {columns[place]: type for place, type in wanted(rules, types).items()}
 
 
-def _silent(rules: Rules, found: Mapping[str, Answers]) -> tuple[Graph | Triples, ...]:
+def _silent(rules: Rules, answers: Mapping[str, Answers]) -> tuple[Graph | Triples, ...]:
     """Return the conditions without answers that occur without negation, each at its first place."""
     conditions = [condition for rule in rules.statics for condition in rule.conditions]
     for rule in rules.rules:
         conditions += pattern_conditions(rule.body)
     silent: dict[str, Graph | Triples] = {}
-    for each in each_condition(conditions):
-        if isinstance(each, Predicate) and not each.negated and each.name in found and not found[each.name].rows:
-            silent.setdefault(each.name, replace(rules.asked[each.name], span=(each.graph or each).span))
+    for atom in each_condition(conditions):
+        if isinstance(atom, Predicate) and not atom.negated and atom.name in answers and not answers[atom.name].rows:
+            silent.setdefault(atom.name, replace(rules.asked[atom.name], span=(atom.graph or atom).span))
     return tuple(silent.values())
 
 

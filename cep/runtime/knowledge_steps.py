@@ -27,18 +27,18 @@ def stepped(
         return machine.step(inputs, frontier) if back is None else machine.attempt(inputs, frontier, back, kept)
     if changes.over is not None:
         with changes.as_they_come():
-            found = machine.step(inputs, frontier)
+            outputs = machine.step(inputs, frontier)
         changes.reach(times[-1])
-        return found
-    made: dict[str, list[Table]] = {}
+        return outputs
+    derived_tables: dict[str, list[Table]] = {}
     done = dict.fromkeys(inputs, 0)
     for time in [*times, None]:
         until = frontier.watermark if time is None else time - 1
         stops = {name: slice_until(table, until) for name, table in inputs.items()}
         piece = {name: table[:, done[name] : stops[name]] for name, table in inputs.items()}
         for name, tables in machine.step(piece, frontier.until(until)).items():
-            made.setdefault(name, []).extend(tables)
+            derived_tables.setdefault(name, []).extend(tables)
         if time is not None:
             changes.reach(time)
         done = stops
-    return made
+    return derived_tables

@@ -43,7 +43,7 @@ def slices(inputs: Mapping[str, Table], watermark: int) -> list[tuple[dict[str, 
     largest = max(inputs.values(), key=rows)
     stride = max(1, rows(largest) * SLICE // total)
     cuts = np.unique(largest[END, stride - 1 :: stride])
-    made: list[tuple[dict[str, Table], int]] = []
+    pieces: list[tuple[dict[str, Table], int]] = []
     done = dict.fromkeys(inputs, 0)
     for cut in [*(int(c) for c in cuts if c < watermark), watermark]:
         piece: dict[str, Table] = {}
@@ -51,8 +51,8 @@ def slices(inputs: Mapping[str, Table], watermark: int) -> list[tuple[dict[str, 
             stop = rows(table) if cut == watermark else slice_until(table, cut)
             piece[name] = table[:, done[name] : stop]
             done[name] = stop
-        made.append((piece, cut))
-    return made
+        pieces.append((piece, cut))
+    return pieces
 
 
 CarriedState: TypeAlias = "tuple[Mapping[str, pa.RecordBatch], Translation, Translation | None]"
@@ -161,10 +161,10 @@ class Machine:
         All input after `back` must have the same end. `kept`: keep the states of the goals at `back`
         (`attempts.states`).
         """
-        found = self._step(inputs, frontier, back, kept)
+        outputs = self._step(inputs, frontier, back, kept)
         if kept:
             self.attempts.keep_others()
-        return found
+        return outputs
 
     def take_back(self) -> None:
         """Undo the last step if it was an attempt (`attempts.there`). Its rows in `watched` stay."""
@@ -193,7 +193,7 @@ class Machine:
 
     def _slice(self, inputs: Mapping[str, Table], frontier: Frontier) -> dict[PlanUnit, Table]:
         outputs = GivenTables(self.nothing)
-        made, spent, schedule = self.made, self.spent, self.schedule
+        row_counts, spent, schedule = self.made, self.spent, self.schedule
         began = perf_counter_ns()
         schedule.begin(inputs, frontier.watermark)
         attempt = self.attempts.run if self.attempts.there else None
@@ -201,9 +201,9 @@ class Machine:
             stops.between()
             part = self.parts[number]
             if attempt is None:
-                worked = part.run(inputs, outputs, frontier, made)
+                worked = part.run(inputs, outputs, frontier, row_counts)
             else:
-                worked = attempt(part, inputs, outputs, frontier, made)
+                worked = attempt(part, inputs, outputs, frontier, row_counts)
             schedule.ran(number, outputs)
             if worked:
                 now = perf_counter_ns()
@@ -233,7 +233,7 @@ class Machine:
         At the end of the input (`ended`), they are occurrences with handles of their own. Otherwise they have the
         handle of the transition that began them.
         """
-        found: dict[str, list[Table]] = {}
+        open_tables: dict[str, list[Table]] = {}
         fluents: dict[PlanUnit, list[str]] = {}
         for head in self.plan.heads:
             fluent = self.plan.schemas[head.event].fluent
@@ -243,8 +243,8 @@ class Machine:
             for name in fluents.get(unit, ()):
                 table = cast(Lasting, goal).open(ended)
                 if rows(table):
-                    found[name] = [table]
-        return found
+                    open_tables[name] = [table]
+        return open_tables
 
     # --- state ---
 
@@ -253,10 +253,10 @@ class Machine:
         counted = {unit: other for part in self.parts for unit, other in part.counted_as.items()}
         sizes = {counted.get(unit, unit): goal.size for unit, goal in self._goals()}
         self.made |= {unit: self.made[other] for unit, other in self.same.items()}
-        found = [Count(unit, self.made[unit], self.spent[unit], *sizes.get(unit, (0, 0))) for unit in self.widths]
+        counts = [Count(unit, self.made[unit], self.spent[unit], *sizes.get(unit, (0, 0))) for unit in self.widths]
         self.made = dict.fromkeys(self.made, 0)
         self.spent = dict.fromkeys(self.spent, 0)
-        return [one for one in found if one.made or one.time or one.rows]
+        return [count for count in counts if count.made or count.time or count.rows]
 
     def goals(self) -> list[tuple[PlanUnit, Goal]]:
         """Return every goal with its unit, in an order that depends on the plan alone.
@@ -281,7 +281,7 @@ class Machine:
         return dict(self._goals())
 
     def _goals(self) -> list[tuple[PlanUnit, Goal]]:
-        return [each for part in self.parts for each in part.goals_by_unit()]
+        return [unit_goal for part in self.parts for unit_goal in part.goals_by_unit()]
 
     def evict(self, frontier: Frontier) -> None:
         """Drop all state that no later input can need. Steps drop only some of it, and none in goals without input."""

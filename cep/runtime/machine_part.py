@@ -40,9 +40,9 @@ class MachinePart(Protocol):
         inputs: Mapping[str, Table],
         outputs: dict[PlanUnit, Table],
         frontier: Frontier,
-        made: dict[PlanUnit, int],
+        row_counts: dict[PlanUnit, int],
     ) -> bool:
-        """Add the output of the part's units to `outputs`, and their numbers of rows to `made`.
+        """Add the output of the part's units to `outputs`, and their numbers of rows to `row_counts`.
 
         A missing unit in `outputs` has no rows. Return False if there was nothing to do.
         """
@@ -126,16 +126,16 @@ class SingleGoal(GoalByGoal):
         inputs: Mapping[str, Table],
         outputs: dict[PlanUnit, Table],
         frontier: Frontier,
-        made: dict[PlanUnit, int],
+        row_counts: dict[PlanUnit, int],
     ) -> bool:
         """See `MachinePart`."""
         unit, tables = self.unit, self.taken(inputs, outputs)
         if not self.is_due(tables, frontier):
             outputs[unit] = empty(self.width)
             return False
-        outputs[unit] = found = self.goal.step(tables, frontier)
+        outputs[unit] = output = self.goal.step(tables, frontier)
         self.goal.evict(frontier)
-        made[unit] += found.shape[1]
+        row_counts[unit] += output.shape[1]
         return True
 
     @property

@@ -20,7 +20,7 @@ def held_of(
     They are clipped to the time from `start` to `until`, both included.
     """
     tables = clipped(tables, schemas, start, until)
-    found: list[Held] = []
+    held_intervals: list[Held] = []
     for name, table in tables.items():
         schema = schemas[name]
         if schema.fluent is None or schema.fluent.part != HOLDS:
@@ -31,8 +31,8 @@ def held_of(
                 column[:] = [None if value is None else Iri(str(value)) for value in column]
         ends = zip(table["start"].to_list(), table["end"].to_list(), table["bounds"].to_list(), strict=True)
         for row, (first, last, bounds) in enumerate(ends):
-            found.append(Held(name, tuple(column[row] for column in columns), first, last, bounds))
-    return sorted(found, key=_place)
+            held_intervals.append(Held(name, tuple(column[row] for column in columns), first, last, bounds))
+    return sorted(held_intervals, key=_place)
 
 
 def clipped(
@@ -45,13 +45,13 @@ def clipped(
     """
     if start is None and until is None:
         return dict(tables)
-    found = {}
+    clipped_tables = {}
     for name, table in tables.items():
         fluent = schemas[name].fluent
         if fluent is None or fluent.part != HOLDS:
             within = [pl.col("end") >= start] if start is not None else []
             within += [pl.col("end") <= until] if until is not None else []
-            found[name] = table.filter(*within)
+            clipped_tables[name] = table.filter(*within)
             continue
         first, last, opening, closing = pl.col("start"), pl.col("end"), pl.col("bounds").str.head(1), pl.col("bounds")
         closing = closing.str.tail(1)
@@ -67,17 +67,15 @@ def clipped(
                 pl.when(after).then(until).otherwise(last),
                 pl.when(after).then(pl.lit("]")).otherwise(closing),
             )
-        made = table.with_columns(first.alias("start"), last.alias("end"), (opening + closing).alias("bounds"))
+        clipped_table = table.with_columns(first.alias("start"), last.alias("end"), (opening + closing).alias("bounds"))
         empty = (pl.col("start") > pl.col("end")) | ((pl.col("start") == pl.col("end")) & (pl.col("bounds") != "[]"))
-        found[name] = made.filter(~empty.fill_null(False))
-    return found
+        clipped_tables[name] = clipped_table.filter(~empty.fill_null(False))
+    return clipped_tables
 
 
 def _place(held: Held) -> tuple[str, tuple[tuple[str, float, str], ...], int]:
     ranks = [
-        ("number", float(each), "")
-        if isinstance(each, int | float)
-        else ("" if each is None else "text", 0.0, str(each))
-        for each in held.args
+        ("number", float(arg), "") if isinstance(arg, int | float) else ("" if arg is None else "text", 0.0, str(arg))
+        for arg in held.args
     ]
     return held.type, tuple(ranks), BEGINNING if held.start is None else held.start

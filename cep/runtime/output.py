@@ -71,39 +71,39 @@ FEW_WORDS = 32
 """The number of changes up to which their words are written one by one."""
 
 
-def as_changes(found: Frames, schemas: Mapping[str, Schema], outputs: Mapping[str, Schema]) -> Frames:
+def as_changes(derived_frames: Frames, schemas: Mapping[str, Schema], outputs: Mapping[str, Schema]) -> Frames:
     """Replace tables of beginnings and ends by the written changes of their fluents. Other tables stay as they are.
 
-    `found`: frames (see `cep.runtime.decode.frames`). `schemas`: the schemas of these tables. `outputs`: those of the
-    output.
+    `derived_frames`: frames (see `cep.runtime.decode.frames`). `schemas`: the schemas of these tables. `outputs`: those
+    of the output.
     """
     out = {}
-    for name, table in found.items():
+    for name, table in derived_frames.items():
         fluent = schemas[name].fluent
         if fluent is None:
             out[name] = table
-        elif (made := changed(table, outputs[fluent.name])).height:
-            out[fluent.name] = made
+        elif (change_frame := changed(table, outputs[fluent.name])).height:
+            out[fluent.name] = change_frame
     return out
 
 
-def with_begun(found: Frames, schemas: Mapping[str, Schema], outputs: Mapping[str, Schema]) -> Frames:
+def with_begun(derived_frames: Frames, schemas: Mapping[str, Schema], outputs: Mapping[str, Schema]) -> Frames:
     """Add intervals that have begun, without an end, to frames (see `cep.runtime.decode.frames`).
 
     They come before the complete intervals.
     """
-    out = {name: table for name, table in found.items() if not _of_edges(schemas[name])}
-    for name, table in found.items():
+    out = {name: table for name, table in derived_frames.items() if not _of_edges(schemas[name])}
+    for name, table in derived_frames.items():
         fluent = schemas[name].fluent
         if fluent is None or not _of_edges(schemas[name]):
             continue
-        what = beside("what", [each.name for each in outputs[fluent.name].attributes])
+        what = beside("what", [attribute.name for attribute in outputs[fluent.name].attributes])
         begun = table.filter(pl.col(what).is_in(BEGINNINGS))
         start = pl.when(pl.col("start") == SINCE_EVER).then(None).otherwise(pl.col("start"))
         closed = pl.col(what) == BEGINS_AT
         bounds = pl.when(closed).then(pl.lit("[)")).otherwise(pl.lit("()"))
         begun = begun.with_columns(start.alias("start"), pl.lit(None, pl.Int64).alias("end"), bounds.alias("bounds"))
-        key = ["start", *(each.name for each in outputs[fluent.name].attributes)]
+        key = ["start", *(attribute.name for attribute in outputs[fluent.name].attributes)]
         whole = out.get(fluent.name)
         if whole is not None:
             begun = begun.join(whole, on=key, how="anti", nulls_equal=True, maintain_order="left")
@@ -117,7 +117,7 @@ def _of_edges(schema: Schema) -> bool:
     return schema.fluent is not None and schema.fluent.part == EDGES
 
 
-def changes_of(made: DerivedTables, schemas: Mapping[str, Schema], outputs: Mapping[str, Schema], pool: Pool) -> Frames:
+def changes_of(runs: DerivedTables, schemas: Mapping[str, Schema], outputs: Mapping[str, Schema], pool: Pool) -> Frames:
     """Return the output of a step as `as_changes` does, without intermediate frames."""
 
     def as_frame(table: Table, schema: Schema, pool: Pool) -> pl.DataFrame:
@@ -125,28 +125,28 @@ def changes_of(made: DerivedTables, schemas: Mapping[str, Schema], outputs: Mapp
             return table_frame(table, schema, pool)
         return _change_frame(table, schema, outputs[schema.fluent.name], pool)
 
-    found = {}
-    for name, frame in frames(made, schemas, pool, as_frame).items():
+    change_frames = {}
+    for name, frame in frames(runs, schemas, pool, as_frame).items():
         fluent = schemas[name].fluent
         if fluent is None:
-            found[name] = frame
+            change_frames[name] = frame
         elif frame.height:
-            found[fluent.name] = frame
-    return found
+            change_frames[fluent.name] = frame
+    return change_frames
 
 
-def _change_frame(table: Table, schema: Schema, given: Schema, pool: Pool) -> pl.DataFrame:
+def _change_frame(table: Table, schema: Schema, fluent_schema: Schema, pool: Pool) -> pl.DataFrame:
     """Convert a table of a fluent's beginnings and ends to a frame of changes."""
-    types = {each.name: (place, each.type) for place, each in enumerate(schema.attributes)}
-    what, _ = types[beside("what", [each.name for each in given.attributes])]
+    types = {attribute.name: (place, attribute.type) for place, attribute in enumerate(schema.attributes)}
+    what, _ = types[beside("what", [attribute.name for attribute in fluent_schema.attributes])]
     some = _CHANGES[table[FIRST + what]]
     if not some.all():
         table = table[:, some]
     attributes = []
-    for each in given.attributes:
-        place, type = types[each.name]
-        attributes.append(argument_series(table, place, type, pool).alias(each.name))
-    return _written(table[FIRST + what], table[END], given, attributes)
+    for attribute in fluent_schema.attributes:
+        place, type = types[attribute.name]
+        attributes.append(argument_series(table, place, type, pool).alias(attribute.name))
+    return _written(table[FIRST + what], table[END], fluent_schema, attributes)
 
 
 def changed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
@@ -155,13 +155,13 @@ def changed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
     The columns are `@edge`, `time` (null: before all time), the attributes, and `bounds` with the bracket that the
     change determines.
     """
-    what = beside("what", [each.name for each in schema.attributes])
+    what = beside("what", [attribute.name for attribute in schema.attributes])
     kinds = table[what].to_numpy()
     if not _CHANGES[kinds].all():
         table = table.filter(pl.Series(_CHANGES[kinds]))
         kinds = table[what].to_numpy()
     attributes = [table[attribute.name] for attribute in schema.attributes]
-    known = {EDGE, "time", "bounds", what, "start", "end", *(each.name for each in attributes)}
+    known = {EDGE, "time", "bounds", what, "start", "end", *(attribute.name for attribute in attributes)}
     more = [table[name] for name in table.columns if name not in known]
     return _written(kinds, table["end"].to_numpy(), schema, attributes, more)
 
@@ -215,13 +215,13 @@ class EngineOutput:
         """The derived tables of the plan that are output. Auxiliary tables are excluded."""
         return tuple(name for name in self.plan.derived if name not in self._hidden)
 
-    def shown(self, made: Mapping[str, list[Table]]) -> dict[str, list[Table]]:
+    def shown(self, derived_tables: Mapping[str, list[Table]]) -> dict[str, list[Table]]:
         """Return the tables without auxiliary ones, which only serve to derive others."""
-        return {name: tables for name, tables in made.items() if name not in self._hidden}
+        return {name: tables for name, tables in derived_tables.items() if name not in self._hidden}
 
-    def frames(self, made: Mapping[str, list[Table]]) -> Frames:
+    def frames(self, derived_tables: Mapping[str, list[Table]]) -> Frames:
         """Convert tables to frames. CepError: a forbidden state was derived."""
-        out = frames(made, self.plan.schemas, self.pool)
+        out = frames(derived_tables, self.plan.schemas, self.pool)
         if self._impossible:
             rules = {name: self._impossible[name] for name in out if name in self._impossible}
             refuse_impossible(out, rules, self.plan.source)
@@ -245,7 +245,7 @@ class EngineOutput:
             return self._row_by_row(changes, meanings)
         both: list[Frames] = []
         for sign, part in ((-1, "going"), (1, "coming")):
-            tables = {name: getattr(each, part) for name, each in changes.items()}
+            tables = {name: getattr(row_changes, part) for name, row_changes in changes.items()}
             tables = {name: table for name, table in tables.items() if rows(table) and name not in self._hidden}
             if not tables:
                 both.append({})
@@ -273,7 +273,7 @@ class EngineOutput:
         One conversion then serves both withdrawn and added rows.
         """
         shown = {name: changes[name] for name in sorted(changes) if name not in self._hidden}
-        tables = {name: concat([each.going, each.coming]) for name, each in shown.items()}
+        tables = {name: concat([row_changes.going, row_changes.coming]) for name, row_changes in shown.items()}
         out = self.frames({name: [table] for name, table in tables.items()})
         for name, frame in out.items():
             going, coming = rows(shown[name].going), rows(shown[name].coming)
@@ -330,15 +330,15 @@ class EngineOutput:
 
         With `lineage`, unchanged rows are included as withdrawn and added.
         """
-        found: dict[str, Frames] = {}
+        halves: dict[str, Frames] = {}
         for sign, part in ((-1, "going"), (1, "coming")):
-            tables = {name: getattr(each, part) for name, each in changes.items()}
-            made = self.frames(self.shown({name: [table] for name, table in tables.items() if rows(table)}))
-            for name, table in made.items():
+            tables = {name: getattr(row_changes, part) for name, row_changes in changes.items()}
+            handed_frames = self.frames(self.shown({name: [table] for name, table in tables.items() if rows(table)}))
+            for name, table in handed_frames.items():
                 where = [] if lineage is None else lineage(name, tables[name])
                 signs = _signs(sign, table.height) if withdraws else []
-                found.setdefault(name, {})[part] = self.placed(name, table, tables[name]).with_columns(*where, *signs)
-        return {name: stacked(list(both.values())) for name, both in sorted(found.items())}
+                halves.setdefault(name, {})[part] = self.placed(name, table, tables[name]).with_columns(*where, *signs)
+        return {name: stacked(list(both.values())) for name, both in sorted(halves.items())}
 
     def changes_asked(self, changes: Frames, meanings: Mapping[str, str]) -> Frames:
         """Convert frames with `@change` to the requested form, withdrawn rows first, with the `@id` of each row."""
@@ -364,11 +364,11 @@ class EngineOutput:
             return as_changes(out, self.plan.schemas, self.schemas)
         return with_begun(out, self.plan.schemas, self.schemas) if self.plan.begins else out
 
-    def of_step(self, made: Mapping[str, list[Table]]) -> Frames:
+    def of_step(self, derived_tables: Mapping[str, list[Table]]) -> Frames:
         """Return the output of a step in the requested form. CepError: a forbidden state was derived."""
         if self.plan.changes and not self._impossible:
-            return changes_of(made, self.plan.schemas, self.schemas, self.pool)
-        return self.as_asked(self.frames(made))
+            return changes_of(derived_tables, self.plan.schemas, self.schemas, self.pool)
+        return self.as_asked(self.frames(derived_tables))
 
 
 def _one_after_another(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -376,7 +376,7 @@ def _one_after_another(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
     columns = tables[0].columns
     if len(tables) == 1:
         return tables[0]
-    return pl.concat([each if each.columns == columns else each.select(columns) for each in tables])
+    return pl.concat([table if table.columns == columns else table.select(columns) for table in tables])
 
 
 def _signs(sign: int, count: int) -> list[pl.Series]:

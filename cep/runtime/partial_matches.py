@@ -73,8 +73,8 @@ class PartialMatch:
     def __str__(self) -> str:
         times = f"at {instant(self.end)}" if self.start == self.end else f"{instant(self.start)} to {instant(self.end)}"
         bound = "" if self.left is None else f", {say_duration(_rounded(self.left))} left"
-        came = ", ".join(self.constituents)
-        return f"{self.rule}: {self.have} of {self.of}, {came} {times}; waits for {self.waits_for}{bound}"
+        listed_events = ", ".join(self.constituents)
+        return f"{self.rule}: {self.have} of {self.of}, {listed_events} {times}; waits for {self.waits_for}{bound}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ def ranked_matches(
 
 def merged(event: str, watermark: int, places: Sequence[RankedMatches], limit: int) -> PartialMatches:
     """Combine the partial matches of several engines."""
-    ranked = sorted((each for place in places for each in place.matches), key=lambda each: each[0])[:limit]
+    ranked = sorted((match for place in places for match in place.matches), key=lambda entry: entry[0])[:limit]
     count = sum(place.count for place in places)
     return PartialMatches(event, watermark, tuple(match for _, match in ranked), count - len(ranked))
 
@@ -204,7 +204,7 @@ def check_asked(plan: Plan, event: str, key: Key, limit: int) -> None:
     known = list(dict.fromkeys([*attributes, *variables]))
     for name in key:
         if name not in known:
-            hint = did_you_mean(name, known) or f"it has {listed([f'`{each}`' for each in known]) if known else 'none'}"
+            hint = did_you_mean(name, known) or f"it has {listed([f'`{word}`' for word in known]) if known else 'none'}"
             text = f"`{author_name(event)}` has no attribute or variable `{name}`"
             raise CepError(text, hint=hint, code="unknown")
     types = {attribute.name: attribute.type for attribute in plan.schemas[event].attributes}
@@ -268,13 +268,13 @@ class _Search:
         for number, (place, rows) in enumerate(waiting):
             mine = order[which[order] == number]
             texts.update(zip(mine.tolist(), self._value_texts(place, rows.taken(row[mine])), strict=True))
-        ranks: dict[int, Rank] = {at: (*(int(column[at]) for column in columns), *texts[at]) for at in order.tolist()}
+        ranks: dict[int, Rank] = {i: (*(int(column[i]) for column in columns), *texts[i]) for i in order.tolist()}
         chosen = sorted(ranks, key=ranks.__getitem__)[:limit]
-        made: dict[int, PartialMatch] = {}
+        matches: dict[int, PartialMatch] = {}
         for number, (place, rows) in enumerate(waiting):
-            mine = np.array([at for at in chosen if which[at] == number], np.int64)
-            made.update(zip(mine.tolist(), self._matches(place, rows.taken(row[mine])), strict=True))
-        return RankedMatches(tuple((ranks[at], made[at]) for at in chosen), len(row))
+            mine = np.array([i for i in chosen if which[i] == number], np.int64)
+            matches.update(zip(mine.tolist(), self._matches(place, rows.taken(row[mine])), strict=True))
+        return RankedMatches(tuple((ranks[i], matches[i]) for i in chosen), len(row))
 
     def _value_texts(self, place: _Place, rows: WaitingRows) -> Iterator[tuple[str, ...]]:
         types = self.plan.types(self._part(place))
@@ -291,25 +291,25 @@ class _Search:
         if fluent is not None and fluent.valued and _ends_all(head.arguments[-1]):
             del arguments[attributes[-1].name]
             key = {name: value for name, value in key.items() if name != attributes[-1].name}
-        found: dict[int, Value] = {}
+        wanted: dict[int, Value] = {}
         for name, value in key.items():
             argument = arguments.get(name)
             if isinstance(argument, Variable):
-                found[int(argument.name[1:])] = value
+                wanted[int(argument.name[1:])] = value
             elif isinstance(argument, Constant):
                 if not _equal(argument.value, value, argument.type, name):
                     return None
             elif argument is None:
                 if name not in names:
                     return None  # the variable belongs to another rule
-                found[names.index(name)] = value
-        return found
+                wanted[names.index(name)] = value
+        return wanted
 
     # --- waiting rows ---
 
     def _waiting(self, event: str, key: Key) -> list[tuple[_Place, WaitingRows]]:
         """Return the waiting rows, by goal and input."""
-        found = []
+        waiting = []
         heads = _heads(self.plan, event)
         for rule, head in zip(self.rules, self.plan.heads, strict=True):
             wanted = self._wanted(head, key) if head in heads else None
@@ -317,14 +317,14 @@ class _Search:
                 continue
             known = set()
             places = self._places(head, head.child, self.rendering.names[head.child], wanted, 0, END_OF_TIME)
-            for turn, place in enumerate(replace(each, rule=rule) for each in places):
+            for turn, place in enumerate(replace(place, rule=rule) for place in places):
                 place = replace(place, turn=turn)
                 same = place.number, place.side, tuple(place.names), place.lacks, place.within
                 rows = None if same in known else self._rows(place)  # a part may occur twice: `(a SEQ b) OR (a SEQ b)`
                 known.add(same)
                 if rows is not None and len(rows.end):
-                    found.append((place, rows))
-        return found
+                    waiting.append((place, rows))
+        return waiting
 
     def _places(
         self, head: Head, number: int, names: Sequence[str], wanted: Mapping[int, Value], lacks: int, within: int
@@ -357,27 +357,27 @@ class _Search:
     def _below(self, number: int, names: Sequence[str]) -> list[list[str]]:
         """Return the names or texts of the columns of a node's parts, given those of the node's own columns."""
         properties = self.rendering.properties[number]
-        found = [["_"] * len(self.plan.names[part]) for part in self.plan.nodes[number].parts]
+        part_names = [["_"] * len(self.plan.names[part]) for part in self.plan.nodes[number].parts]
         for name, places in zip(names, properties.shows):
             for part, column in places:
-                found[part][column] = name
-        for (one, mine), (other, theirs) in properties.equal:
-            found[other][theirs] = found[one][mine]
+                part_names[part][column] = name
+        for (first_part, mine), (other, theirs) in properties.equal:
+            part_names[other][theirs] = part_names[first_part][mine]
         for (part, column), own in properties.forbids:
-            found[part][column] = names[own]
-        return found
+            part_names[part][column] = names[own]
+        return part_names
 
     def _wanted_below(self, number: int, wanted: Mapping[int, Value]) -> list[dict[int, Value]]:
         """Return the values that columns of a node's parts must have, given those of the node's own columns."""
         properties = self.rendering.properties[number]
-        found: list[dict[int, Value]] = [{} for _ in self.plan.nodes[number].parts]
+        wanted_parts: list[dict[int, Value]] = [{} for _ in self.plan.nodes[number].parts]
         for own, value in wanted.items():
             for part, column in properties.shows[own] if own < len(properties.shows) else ():
-                found[part][column] = value
-        for (one, mine), (other, theirs) in properties.equal:
-            if mine in found[one]:
-                found[other][theirs] = found[one][mine]
-        return found
+                wanted_parts[part][column] = value
+        for (first_part, mine), (other, theirs) in properties.equal:
+            if mine in wanted_parts[first_part]:
+                wanted_parts[other][theirs] = wanted_parts[first_part][mine]
+        return wanted_parts
 
     def _rows(self, place: _Place) -> WaitingRows | None:
         """Return the waiting rows of an input that have the required values; None if the goal keeps none."""
@@ -396,11 +396,11 @@ class _Search:
         last = np.minimum(rows.until, last)
         keep &= last > self.watermark
         for column, value in place.wanted.items():
-            known, at = np.unique(rows.arguments[column], return_inverse=True)
+            known, positions = np.unique(rows.arguments[column], return_inverse=True)
             held = self._decoded(known, types[column])
             name = place.names[column]
-            same = [_equal(each, value, types[column], name) for each in held]
-            keep &= np.array(same, np.bool_)[at] if len(known) else keep
+            same = [_equal(held_value, value, types[column], name) for held_value in held]
+            keep &= np.array(same, np.bool_)[positions] if len(known) else keep
         return replace(rows, until=last).taken(np.flatnonzero(keep))
 
     def _copied(self, number: int) -> bool:
@@ -426,10 +426,10 @@ class _Search:
         rule = place.head.label or self.plan.source.line_name(line)
         have = self._size(part)
         fluent = self.plan.schemas[place.head.event].fluent
-        own = [each.name for each in self.plan.schemas[fluent.name].attributes] if fluent is not None else []
+        own = [attribute.name for attribute in self.plan.schemas[fluent.name].attributes] if fluent is not None else []
         named = [
-            (at, name.removesuffix(CHANGE))
-            for at, name in enumerate(place.names)
+            (position, name.removesuffix(CHANGE))
+            for position, name in enumerate(place.names)
             if name != "_" and (not _hidden(name) or name.removesuffix(CHANGE) in own)
         ]
         for row in range(len(rows.end)):
@@ -445,7 +445,7 @@ class _Search:
                 tuple(self._constituents(part, texts)),
                 int(rows.start[row]),
                 int(rows.end[row]),
-                {name: held[at] for at, name in named},
+                {name: held[position] for position, name in named},
                 self._awaited(place, texts),
                 until if bounded else None,
                 until - self.watermark if bounded else None,
@@ -487,12 +487,12 @@ class _Search:
         node, properties = self.plan.nodes[number], self.rendering.properties[number]
         fluent = None if properties.event is None else self.plan.schemas[properties.event].fluent
         if fluent is not None and fluent.part == TRANSITIONS:
-            return pattern_text.changing(fluent.name, [Variable(each) for each in shown], fluent.valued).text
+            return pattern_text.changing(fluent.name, [Variable(argument) for argument in shown], fluent.valued).text
         if properties.kind is None:
             return node.under(self.rendering, shown).text
         if properties.kind == FILTER:
             asked, names = places_of(properties.conditions), self.rendering.names[number]
-            shown = [names[at] if text == "_" and at in asked else text for at, text in enumerate(shown)]
+            shown = [names[place] if text == "_" and place in asked else text for place, text in enumerate(shown)]
             (part,) = node.parts
             if not properties.conditions and self.plan.points[part]:  # a WITHIN around an instant has no effect
                 return self._text(part, self._below(number, shown)[0])
@@ -514,12 +514,12 @@ def _in_each_bucket(plan: Plan, stage: Stage) -> frozenset[str]:
             node = plan.nodes[parts.pop()]
             parts += node.parts
             reads[head.event] |= {event for event in [node.properties().event] if event is not None}
-    found = {name for name, route in stage.inputs.items() if route == "broadcast"} | (
+    everywhere = {name for name, route in stage.inputs.items() if route == "broadcast"} | (
         reads.keys() - stage.inputs.keys()
     )
-    while lost := {event for event in found & reads.keys() if not reads[event] <= found}:
-        found -= lost
-    return frozenset(found)
+    while lost := {event for event in everywhere & reads.keys() if not reads[event] <= everywhere}:
+        everywhere -= lost
+    return frozenset(everywhere)
 
 
 def _ends_all(effect: Expression) -> bool:
@@ -543,26 +543,26 @@ def _written(value: Value, type: str) -> str:
     return print_expression(Constant(value, type))
 
 
-def _check_text(given: Value, type: str, name: str) -> None:
+def _check_text(asked: Value, type: str, name: str) -> None:
     """Check that a value can be compared with texts. CepError: it is not a text."""
-    if given is not None and not isinstance(given, str):
-        raise CepError(f"`{name}` is of type {type}, not `{given}`", hint=f'a text: `"{given}"`', code="type")
+    if asked is not None and not isinstance(asked, str):
+        raise CepError(f"`{name}` is of type {type}, not `{asked}`", hint=f'a text: `"{asked}"`', code="type")
 
 
-def _equal(held: Value, given: Value, type: str, name: str) -> bool:
+def _equal(held: Value, asked: Value, type: str, name: str) -> bool:
     """Compare a stored value with a value in a request, which may be a text. CepError: the value has another type."""
-    if held is None or given is None:
-        return held is given
+    if held is None or asked is None:
+        return held is asked
     if isinstance(held, str):
-        _check_text(given, type, name)
-    if not isinstance(given, str) or isinstance(held, str):
-        return str(held) == str(given) if isinstance(held, str) and isinstance(given, str) else held == given
+        _check_text(asked, type, name)
+    if not isinstance(asked, str) or isinstance(held, str):
+        return str(held) == str(asked) if isinstance(held, str) and isinstance(asked, str) else held == asked
     if isinstance(held, bool):
-        return given == ("true" if held else "false")
+        return asked == ("true" if held else "false")
     try:
-        if type == "time" and "-" in given[1:]:
-            return held == read_time(given)
-        return held == (int(given) if given.lstrip("-").isdecimal() else float(given))
+        if type == "time" and "-" in asked[1:]:
+            return held == read_time(asked)
+        return held == (int(asked) if asked.lstrip("-").isdecimal() else float(asked))
     except (ValueError, CepError):
         hint = "`true` or `false`" if type == "bool" else "a number"
-        raise CepError(f"`{name}` is of type {type}, not `{given}`", hint=hint, code="type") from None
+        raise CepError(f"`{name}` is of type {type}, not `{asked}`", hint=hint, code="type") from None

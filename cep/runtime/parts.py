@@ -49,9 +49,9 @@ class EngineParts:
         first: dict[object, str] = {}
         schemas = [self.plan.schemas[name] for name in sorted(self.plan.inputs - self.plan.handed)]
         self.alike = {
-            each.name: first.setdefault((each.attributes, each.point, each.declared), each.name)
-            for each in schemas
-            if each.fluent is None
+            schema.name: first.setdefault((schema.attributes, schema.point, schema.declared), schema.name)
+            for schema in schemas
+            if schema.fluent is None
         }
 
     @property
@@ -75,11 +75,11 @@ class EngineParts:
 
     def take_merged(self) -> Counter[str]:
         """Return by event how many records were merged with an equal one since the last call."""
-        found, self.merged = self.merged, Counter()
+        merged_counts, self.merged = self.merged, Counter()
         for goal, event in self.machine.events():
-            found[event] += goal.merged if event not in self.plan.handed else 0
+            merged_counts[event] += goal.merged if event not in self.plan.handed else 0
             goal.merged = 0
-        return +found
+        return +merged_counts
 
     def names(self) -> list[Ints]:
         """Return the handles of all stored occurrences, for lineage."""

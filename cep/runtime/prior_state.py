@@ -88,7 +88,7 @@ class SnapshotParts:
         header["watermark"] = max(header["watermark"], before.watermark)
         changes = None if header["knowledge"] is None else states.pop()
         named = {name: state for name, state in zip(header["goals"], states, strict=True) if name}
-        goals = {name: each for name, each in named.items() if before.goals is None or name in before.goals}
+        goals = {name: goal for name, goal in named.items() if before.goals is None or name in before.goals}
         return cls(header, values, waiting if before.waits else {}, goals, changes, lineage)
 
     def waits(self, inputs: Mapping[str, Schema]) -> dict[str, Table]:
@@ -124,8 +124,8 @@ class _Segments:
 def _waiting(runs: Mapping[str, int], parts: Sequence[pa.RecordBatch]) -> dict[str, Table]:
     """Return the waiting rows of a revision window, by event. `runs`: how many of the `parts` each event has."""
     rest = iter(parts)
-    tables = {event: [*chain(*(from_arrow(each).values() for each in islice(rest, n)))] for event, n in runs.items()}
-    return {event: concat(each) for event, each in tables.items() if each}
+    tables = {event: [*chain(*(from_arrow(batch).values() for batch in islice(rest, n)))] for event, n in runs.items()}
+    return {event: concat(pieces) for event, pieces in tables.items() if pieces}
 
 
 def rules_with(
@@ -133,13 +133,13 @@ def rules_with(
 ) -> dict[str, frozenset[str]]:
     """Return the rules with state, each with the names of its goals with state. `rules`: only rules of these
     numbers."""
-    found: dict[str, frozenset[str]] = {}
+    goals_by_rule: dict[str, frozenset[str]] = {}
     for number, nodes in enumerate(Dependencies(plan).nodes):
         goals = {names[n] for n in nodes if plan.nodes[n].properties().remembers or plan.nodes[n].once()}
         if goals and (rules is None or number in rules):
             name = rule_name(plan, number)
-            found[name] = found.get(name, frozenset()) | goals
-    return found
+            goals_by_rule[name] = goals_by_rule.get(name, frozenset()) | goals
+    return goals_by_rule
 
 
 def rule_name(plan: Plan, number: int) -> str:

@@ -124,10 +124,10 @@ class ReorderBuffer:
 
     def times(self) -> dict[str, Any]:
         """Return the state of time, in the form that `restore` reads."""
-        found: dict[str, Any] = {"watermark": self.watermark, "latest": self.latest, "first": self.first}
+        saved_times: dict[str, Any] = {"watermark": self.watermark, "latest": self.latest, "first": self.first}
         if self.clocks is not None:
-            found["clocks"] = self.clocks.save()
-        return found if self.of_input is None else found | {"of_input": self.of_input, "begun": self.begun}
+            saved_times["clocks"] = self.clocks.save()
+        return saved_times if self.of_input is None else saved_times | {"of_input": self.of_input, "begun": self.begun}
 
     def later(self, times: Mapping[str, Any]) -> None:
         """Extend the range of received ends by these times."""

@@ -113,10 +113,10 @@ class Report:
 
     def line(self) -> str:
         """Return the report as JSON."""
-        fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
-        counts = [dataclasses.astuple(one) for one in self.counts]
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        counts = [dataclasses.astuple(count) for count in self.counts]
         revised = None if self.revised is None else dataclasses.astuple(self.revised)
-        keys = [dataclasses.astuple(one) for one in self.keys]
+        keys = [dataclasses.astuple(key) for key in self.keys]
         return json.dumps(fields | {"counts": counts, "revised": revised, "keys": keys}, separators=(",", ":"))
 
     @classmethod
@@ -124,5 +124,5 @@ class Report:
         """Read a report from the JSON of `line`."""
         fields = json.loads(line)
         revised = None if fields["revised"] is None else RevisionStats(*fields["revised"])
-        keys = [KeyShares(*one) for one in fields["keys"]]
-        return cls(**fields | {"counts": [Count(*one) for one in fields["counts"]], "revised": revised, "keys": keys})
+        keys = [KeyShares(*shares) for shares in fields["keys"]]
+        return cls(**fields | {"counts": [Count(*row) for row in fields["counts"]], "revised": revised, "keys": keys})

@@ -148,11 +148,11 @@ class RunStats:
             parts.append(f"{count(self.dead.total(), 'dead letter')} ({reasons})")
         if self.empty:
             parts.append(
-                f"nothing in {_listed(['standard input' if one == '-' else f'`{one}`' for one in self.empty])}"
+                f"nothing in {_listed(['standard input' if path == '-' else f'`{path}`' for path in self.empty])}"
             )
         if self.unseen and self.records:
             parts.append(
-                f"no {'readable ' if self.dead else ''}{_listed([f'`{one}`' for one in self.unseen])} in the input"
+                f"no {'readable ' if self.dead else ''}{_listed([f'`{event}`' for event in self.unseen])} in the input"
             )
         parts += [
             f"{count(number, 'time')} that {name} has twice read as the earlier (FOLD says which)"

@@ -64,9 +64,9 @@ class Schedule:
 
     def begin(self, events: Iterable[str], watermark: int) -> None:
         """Begin a slice with these events and this watermark."""
-        found = set(self._always)
+        due_parts = set(self._always)
         for event in events:
-            found.update(self._own.get(event, ()))
+            due_parts.update(self._own.get(event, ()))
         if not self._known:
             self._due = {number: self.parts[number].due() for number in self._timed}
             self._gather()
@@ -76,8 +76,8 @@ class Schedule:
             time, number = heappop(times)
             if self._due[number] == time:
                 self._due[number] = None
-                found.add(number)
-        self._there, self._waiting = found, sorted(found)
+                due_parts.add(number)
+        self._there, self._waiting = due_parts, sorted(due_parts)
 
     def next(self) -> int | None:
         """Return the number of the part to run next; None if there is nothing left to do."""

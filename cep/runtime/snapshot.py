@@ -42,9 +42,9 @@ def load(blob: bytes, program: str | None) -> tuple[dict[str, Any], list[pa.Reco
     if header["program"] != (program or header["program"]):
         other = str(header["program"])
         if program is not None and (other == program + IN_PARTITIONS or other + IN_PARTITIONS == program):
-            here, there = ("with", "without") if program.endswith(IN_PARTITIONS) else ("without", "with")
-            hint = f"restore it {there} workers; an engine {here} them begins anew"
-            raise CepError(f"the snapshot is of an engine {there} workers", hint=hint, code="snapshot")
+            here, former = ("with", "without") if program.endswith(IN_PARTITIONS) else ("without", "with")
+            hint = f"restore it {former} workers; an engine {here} them begins anew"
+            raise CepError(f"the snapshot is of an engine {former} workers", hint=hint, code="snapshot")
         raise CepError(
             "the snapshot is of another program",
             hint="restore it with the rules, facts and knowledge it was made with",
@@ -94,18 +94,18 @@ def _read(blob: bytes) -> tuple[dict[str, Any], memoryview]:
     try:
         whole = checksum.content(blob)
         start = _LENGTH + int.from_bytes(whole[:_LENGTH], "little")
-        found = json.loads(bytes(whole[_LENGTH:start]))
-        if found["version"] != VERSION:
+        header = json.loads(bytes(whole[_LENGTH:start]))
+        if header["version"] != VERSION:
             raise CepError(
-                f"the snapshot is of version {found['version']}, and this reads version {VERSION}",
+                f"the snapshot is of version {header['version']}, and this reads version {VERSION}",
                 hint="read it with the version of semcep that made it, or begin anew",
                 code="snapshot",
             )
-        if not isinstance(found["program"], str) or not all(isinstance(size, int) for size in found["lengths"]):
+        if not isinstance(header["program"], str) or not all(isinstance(size, int) for size in header["lengths"]):
             raise TypeError
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise damaged() from error
-    return found, whole[start:]
+    return header, whole[start:]
 
 
 def program_fingerprint(

@@ -86,8 +86,8 @@ class StateByKey:
         demand(len(states) == len(goals))
         tables = from_arrow(waiting)
         recode(tables, codes, coded(self.parts.plan.schemas))
-        for (goal, sides), each in zip(goals, states, strict=True):
-            goal.replace(self.stage.selection(sides, keys, self.parts.pool), goal.recoded(each, codes))
+        for (goal, sides), goal_state in zip(goals, states, strict=True):
+            goal.replace(self.stage.selection(sides, keys, self.parts.pool), goal.recoded(goal_state, codes))
         for name in sorted(tables.keys() | self.parts.buffer.waiting.keys()):
             _, others = self._waiting(name, keys, True)
             self.parts.buffer.waiting[name] = [*others, *([tables[name]] if name in tables else [])]
@@ -102,13 +102,13 @@ class StateByKey:
 
     def _goals(self) -> list[tuple[Goal, tuple[KeySide, ...]]]:
         """Return the goals with the key columns of their inputs."""
-        found, origin, chained = [], self.parts.plan.origin, set(self.parts.machine.compiled)
+        goals, origin, chained = [], self.parts.plan.origin, set(self.parts.machine.compiled)
         for unit, goal in self.parts.machine.goals():
             if isinstance(unit, str):
-                found.append((goal, self.stage.sides(unit) if unit in chained else ()))
+                goals.append((goal, self.stage.sides(unit) if unit in chained else ()))
             else:
-                found.append((goal, self.stage.sides(unit if origin is None else origin[unit])))
-        return found
+                goals.append((goal, self.stage.sides(unit if origin is None else origin[unit])))
+        return goals
 
     def _waiting(self, name: str, keys: KeySelection, others: bool = False) -> tuple[Table, list[Table]]:
         """Return an event's waiting rows of these keys, and the tables of the rows that stay.
@@ -146,8 +146,8 @@ def translation(moved: Ints) -> Translation:
 
     def translated(codes: Ints) -> Ints:
         known = (codes >= 0) & (codes < len(moved))
-        found: Ints = np.where(known, np.append(moved, MISSING)[np.where(known, codes, -1)], MISSING)
-        return found
+        new_codes: Ints = np.where(known, np.append(moved, MISSING)[np.where(known, codes, -1)], MISSING)
+        return new_codes
 
     return translated
 
@@ -258,15 +258,15 @@ def gather(before: Callable[[int], Bucket | None], of: int, into: Bucket, number
     mine = groups_in(number, count)
     stops = [first_group(place + 1, of) for place in range(of)]
     for place in range(bisect_right(stops, mine.first), of):
-        there = groups_in(place, of)
-        if there.first >= mine.stop:
+        their_groups = groups_in(place, of)
+        if their_groups.first >= mine.stop:
             break
-        share = KeyGroups(max(mine.first, there.first), min(mine.stop, there.stop))
-        if len(share) and (one := before(place)) is not None:
-            into.replace(share, one.extract(share))
+        share = KeyGroups(max(mine.first, their_groups.first), min(mine.stop, their_groups.stop))
+        if len(share) and (former_bucket := before(place)) is not None:
+            into.replace(share, former_bucket.extract(share))
 
 
 def redeal(before: Sequence[Bucket], after: Sequence[Bucket]) -> None:
     """Move the state of all partitions of a stage to new engines, of which there may be more or fewer."""
-    for number, one in enumerate(after):
-        gather(before.__getitem__, len(before), one, number, len(after))
+    for number, bucket in enumerate(after):
+        gather(before.__getitem__, len(before), bucket, number, len(after))

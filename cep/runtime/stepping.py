@@ -48,12 +48,12 @@ def wholly(refuses: bool = False) -> Callable[[Callable[Concatenate[S, P], T]], 
                 )
             self.broken = True
             try:
-                given = method(self, *args, **options)
+                answer = method(self, *args, **options)
             except Exception as error:
                 self.broken = not refuses or isinstance(error, MemoryError)
                 raise
             self.broken = False
-            return given
+            return answer
 
         return step
 
@@ -70,15 +70,15 @@ def step(parts: EngineParts, watermark: int) -> dict[str, list[Table]]:
     released = parts.buffer.release(watermark)
     if parts.history is not None:
         parts.history.add_records(released)
-    made = _stepped(parts, released, watermark)
-    transitions = {name: made.pop(name) for name in parts.machine.transitions if name in made}
+    derived = _stepped(parts, released, watermark)
+    transitions = {name: derived.pop(name) for name in parts.machine.transitions if name in derived}
     if watermark >= END_OF_TIME and not ended and not parts.plan.changes:
-        _extend(made, parts.machine.open())
+        _extend(derived, parts.machine.open())
     if parts.history is not None:
         edges = parts.plan.edges  # beginnings and ends of fluents have no history of their own
-        parts.history.add_derived({name: tables for name, tables in made.items() if name not in edges})
+        parts.history.add_derived({name: tables for name, tables in derived.items() if name not in edges})
         parts.history.add_transitions(transitions)
-    return made
+    return derived
 
 
 def step_slices(parts: EngineParts, slices: Sequence[TimeSlice]) -> dict[str, list[Table]]:
@@ -86,24 +86,24 @@ def step_slices(parts: EngineParts, slices: Sequence[TimeSlice]) -> dict[str, li
 
     Refused rows are sorted as for a whole push: by type, with late rows last.
     """
-    made: dict[str, list[Table]] = {}
+    derived: dict[str, list[Table]] = {}
     refused = len(parts.dead)
     for number, piece in enumerate(slices):
         receive(parts, piece)
         reached = parts.buffer.reached()
         if number:
-            _extend(made, step(parts, min(piece.since, reached)))
-    _extend(made, step(parts, reached))
+            _extend(derived, step(parts, min(piece.since, reached)))
+    _extend(derived, step(parts, reached))
     types = list(slices[0].tables)
     parts.dead[refused:] = sorted(
         parts.dead[refused:], key=lambda row: (row.code == "late", types.index(row.type), row.row)
     )
-    return made
+    return derived
 
 
-def _extend(made: dict[str, list[Table]], more: Mapping[str, list[Table]]) -> None:
+def _extend(tables_by_name: dict[str, list[Table]], more: Mapping[str, list[Table]]) -> None:
     for name, tables in more.items():
-        made.setdefault(name, []).extend(tables)
+        tables_by_name.setdefault(name, []).extend(tables)
 
 
 def _stepped(parts: EngineParts, released: dict[str, Table], watermark: int) -> dict[str, list[Table]]:
@@ -148,16 +148,16 @@ def timely(parts: EngineParts, changes_given: Sequence[TimedChange]) -> list[tup
     return [(time, changes.loaded.change(add, remove)) for time, add, remove in changes_given]
 
 
-def learn(parts: EngineParts, made: Sequence[tuple[int, bytes]]) -> None:
+def learn(parts: EngineParts, timed_changes: Sequence[tuple[int, bytes]]) -> None:
     """Add changes of the knowledge (`KnowledgeSource.change`) that are not late. CepError: one is not possible.
 
     If one is not possible, nothing has changed.
     """
     changes = parts.changes
     assert changes is not None, "who gives changes gives knowledge"
-    if any(time <= parts.buffer.watermark for time, _ in made):
-        changes.add_late(made, parts.buffer.watermark)
-    elif len(made) == 1:
-        changes.add(*made[0])
-    elif made:
-        changes.add_all(made)
+    if any(time <= parts.buffer.watermark for time, _ in timed_changes):
+        changes.add_late(timed_changes, parts.buffer.watermark)
+    elif len(timed_changes) == 1:
+        changes.add(*timed_changes[0])
+    elif timed_changes:
+        changes.add_all(timed_changes)

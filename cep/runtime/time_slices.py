@@ -63,7 +63,7 @@ def time_slices(parts: EngineParts, batch: object) -> list[TimeSlice]:
     first, position = {}, parts.position
     for name, frame in batch.items():
         first[name], position = position, position + frame.height
-    made: list[TimeSlice] = []
+    slices: list[TimeSlice] = []
     done = dict.fromkeys(batch, 0)
     for number in range(len(cuts) + 1):
         stops = {
@@ -73,9 +73,9 @@ def time_slices(parts: EngineParts, batch: object) -> list[TimeSlice]:
         tables = {name: columns.between(done[name], stops[name]) for name, columns in whole.items()}
         positions = {name: first[name] + done[name] for name in batch}
         since = cuts[number - 1] if number else parts.buffer.watermark
-        made.append(TimeSlice(tables, positions, position, since))
+        slices.append(TimeSlice(tables, positions, position, since))
         done = stops
-    return made
+    return slices
 
 
 def _complete(parts: EngineParts, name: str, columns: PushedColumns) -> bool:

@@ -155,8 +155,8 @@ class ServerParts:
             self.run.keep_input = _kept_input(options, program)
         self.live = LiveProgram(options, program, self.run, self._begin, lambda action: self.outbox.act([], action))
         self.receivers = dict[str, list[str]]()  # the addresses of each receiver in the file of routes
-        for each in options.alerts.receivers:
-            self.receivers.setdefault(each.receiver or "", []).append(each.name)
+        for receiver in options.alerts.receivers:
+            self.receivers.setdefault(receiver.receiver or "", []).append(receiver.name)
         self.answers = self._answers(program, service, None)
         self.app = CurrentApp(self.answers.app)
         program.sources.listen(lambda: _lost(program.sources, self.outbox, self.answers.scene))
@@ -200,7 +200,7 @@ class ServerParts:
         scene = Scene(service, Gazette.of(program.known))
         scene.begin(service.identified(engine.held_now()))
         meter = Meter(charts(engine.plan))
-        service.listen(lambda one: _measure(meter, engine, one, self.dead_letters, self.stats))
+        service.listen(lambda done_round: _measure(meter, engine, done_round, self.dead_letters, self.stats))
         history.troubled = lambda text: run.fail(_unstored(program, text))
         history.begin(program.known, None if before is None else before.history)
         subscriptions = subscribe.Subscriptions(history, service.outputs, subscribe.PollingRate())
@@ -223,7 +223,7 @@ class ServerParts:
                 self.handling,
                 self.origin,
                 options.alerts.routing,
-                {each.name: each.inhibitor for each in engine.alerts},
+                {alert.name: alert.inhibitor for alert in engine.alerts},
                 self.receivers.get("", ()),
                 alone,
             ),
@@ -282,7 +282,7 @@ def _kept_input(options: ServeOptions, program: ServedProgram) -> int | None:
     return InputHorizon.of(program.engine.plan).length + program.behind
 
 
-def _measure(meter: Meter, engine: Engine, one: Round, dead_letters: LoggedDeadLetters, stats: RunStats) -> None:
+def _measure(meter: Meter, engine: Engine, done_round: Round, dead_letters: LoggedDeadLetters, stats: RunStats) -> None:
     """Add a round to the metrics."""
     meter.revision = engine.revision_stats
     new, no_records = stats.dead - meter.dead, stats.no_records - meter.no_records
@@ -292,21 +292,21 @@ def _measure(meter: Meter, engine: Engine, one: Round, dead_letters: LoggedDeadL
     meter.take(
         [
             Report(
-                read=one.read,
+                read=done_round.read,
                 dead=new - refused,
                 no_records=no_records,
                 unmatched=unmatched,
-                latest=latest if any(one.read.values()) else None,
+                latest=latest if any(done_round.read.values()) else None,
             ),
             Report(
                 stage=1,
-                derived={event: table.height for event, table in one.derived.items()},
+                derived={event: table.height for event, table in done_round.derived.items()},
                 late=late,
                 dead=refused,
-                counts=one.counts,
+                counts=done_round.counts,
                 rows=engine.state_rows,
                 bytes=engine.state_bytes,
-                watermark=one.watermark if -FARTHEST < one.watermark < FARTHEST else None,
+                watermark=done_round.watermark if -FARTHEST < done_round.watermark < FARTHEST else None,
             ),
         ],
         stats.busy - meter.seconds,

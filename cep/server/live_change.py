@@ -109,33 +109,33 @@ class LiveProgram:
         """Return the parameters of a program, with their current values and where these come from."""
         named = self._options.parameters.values
         return [
-            each | {"source": "command line" if each["name"] in named else "program"}
-            for each in parameter_values(engine)
+            value | {"source": "command line" if value["name"] in named else "program"}
+            for value in parameter_values(engine)
         ]
 
     def _overriding(self, engine: Engine) -> list[str]:
         """Return warnings about values on the command line that a program does not declare, or that override its
         own."""
         parameters = engine.written.parameters.by_name
-        found = []
+        warnings = []
         for name in self._options.parameters.values:
             if name not in parameters:
-                found.append(f"`{name}` is set on the command line, and the program has no such parameter")
-            elif (each := parameters[name]).value != each.default:
-                value, default = (each.written(one.value) for one in (each.value, each.default))
-                found.append(
+                warnings.append(f"`{name}` is set on the command line, and the program has no such parameter")
+            elif (parameter := parameters[name]).value != parameter.default:
+                value, default = (parameter.written(setting.value) for setting in (parameter.value, parameter.default))
+                warnings.append(
                     f"`{name}` is {value}, as the command line has it: the program's own {default} does not count"
                 )
-        return found
+        return warnings
 
     def history(self) -> list[dict[str, Any]]:
         """Return all versions without their texts, newest first."""
         versions = self._program.versions
         if versions is None:
             return [self._listed(self._program.version)]
-        found = [versions.read(number) for number in reversed(versions.numbers())]
+        saved = [versions.read(number) for number in reversed(versions.numbers())]
         return [
-            self._listed(each) for each in found if each is not None and each.number <= self._program.version.number
+            self._listed(entry) for entry in saved if entry is not None and entry.number <= self._program.version.number
         ]
 
     def version(self, number: int) -> dict[str, Any]:
@@ -147,10 +147,10 @@ class LiveProgram:
         if number == current.number:
             return current
         versions = self._program.versions
-        found = None if versions is None or number > current.number else versions.read(number)
-        if found is None:
+        version = None if versions is None or number > current.number else versions.read(number)
+        if version is None:
             raise ChangeRefused(404, f"there is no version {number}; `program/history` has all of them")
-        return found
+        return version
 
     def _listed(self, version: Version) -> dict[str, Any]:
         restores = {} if version.restores is None else {"restores": version.restores}
@@ -355,8 +355,8 @@ class LiveProgram:
         if revised:
             self._refuse_other_results(engine)
         tests = self._tested({path.resolve(): text for path, text in named.items()})
-        found = warnings_of(engine, source.name, options.knowledge.predicates)
-        warnings = [*(self._in_names(str(each)) for each in found), *self._overriding(engine)]
+        engine_warnings = warnings_of(engine, source.name, options.knowledge.predicates)
+        warnings = [*(self._in_names(str(warning)) for warning in engine_warnings), *self._overriding(engine)]
         warnings += unreached_warning(options, self._routes, engine.alerts)
         for text in warnings:
             options.log("warning", text.splitlines()[0], "warning")
@@ -470,12 +470,12 @@ class LiveProgram:
 
     def _written(self) -> None:
         """Wait until all results of the current program have been written."""
-        futures = [each() for each in self._run.service.written]
+        futures = [write() for write in self._run.service.written]
         wait(futures, _WRITTEN)
-        if not all(each.done() for each in futures):
+        if not all(future.done() for future in futures):
             raise ChangeRefused(409, f"the store has not written what was derived within {_WRITTEN:g} s; {_BEHIND}")
-        for each in futures:
-            if (error := each.exception()) is not None:
+        for future in futures:
+            if (error := future.exception()) is not None:
                 raise ChangeRefused(409, f"what was derived is not written: {error}; {_BEHIND}")
 
     def _refuse_unchangeable(self) -> None:
@@ -517,8 +517,8 @@ class LiveProgram:
             raise ChangeRefused(409, f"{text}; {_BEHIND}. End the server, and start it with the new program")
         again = f"{_BEHIND}. Give it another name, or end the server, and start it with the new program"
         for name in sorted(before.outputs.keys() & engine.outputs.keys()):
-            one, other = before.outputs[name], engine.outputs[name]
-            if (one.fluent is None, one.attributes) != (other.fluent is None, other.attributes):
+            schema, other = before.outputs[name], engine.outputs[name]
+            if (schema.fluent is None, schema.attributes) != (other.fluent is None, other.attributes):
                 text = f"with --revise `{name}` cannot have other attributes in the new program, because both programs"
                 raise ChangeRefused(409, f"{text} would report it at the same time; {again}")
 
@@ -536,9 +536,9 @@ class LiveProgram:
         """Run the tests next to the program, and return their number. Raises ChangeRefused if one fails."""
         session, number = Session(laws=(), programs=Programs(texts)), 0
         folders = dict.fromkeys(path.parent for path in texts)
-        for path in (each for folder in folders for each in sorted(folder.glob(f"*{SUFFIX}"))):
+        for path in (path_in_folder for folder in folders for path_in_folder in sorted(folder.glob(f"*{SUFFIX}"))):
             file = read_test_file(path)
-            if not any(file.beside(each).resolve() in texts for each in file.programs):
+            if not any(file.beside(program).resolve() in texts for program in file.programs):
                 continue
             for test in file.tests:
                 result = session.run(test)

@@ -174,13 +174,13 @@ class ServerOptions:
         if self.trusted_proxy and self.token_file is None:
             hint = "`--token-file FILE` says who may do what; a line `ann responder -` is for a person without a token"
             raise refuse("--trusted-proxy: there are no people with roles", hint)
-        found = set()
+        networks = set()
         for text in self.trusted_proxy:
             try:
-                found.add(str(inner(text)))
+                networks.add(str(inner(text)))
             except ValueError:
                 raise refuse(f"--trusted-proxy {text}: this is not an address", "e.g. 127.0.0.1 or ::1") from None
-        return frozenset(found)
+        return frozenset(networks)
 
     @property
     def root(self) -> str:

@@ -141,8 +141,8 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
     alert_engine = source.engine(EngineOptions(lateness=None, stage=0), alerts=True) if options.place.on_spark else None
     derived = None if alert_engine is None else _derived(options, engine, alert_engine)
     schemas = _read_for(options, engine, files, texts, source.known)
-    found = find(options.source.inputs, schemas, options.source.format) if derived is None else []
-    live = any(one.size is None for one in found)
+    listed = find(options.source.inputs, schemas, options.source.format) if derived is None else []
+    live = any(file.size is None for file in listed)
     if not live:
         schemas = engine.inputs
     if live:
@@ -172,10 +172,10 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
     else:
         changes = KnowledgeUpdates(())
     rest = (
-        Acknowledgements(journal) if any(one.address is not None and one.format != "nquads" for one in found) else None
+        Acknowledgements(journal) if any(src.address is not None and src.format != "nquads" for src in listed) else None
     )
     sources = Sources(source_log(options.log), lasting=True, ahead=options.source.ahead_limits)
-    sources.expect(one.path for one in found if one.address is not None)
+    sources.expect(file.path for file in listed if file.address is not None)
     origins = Origins(MOST if options.retention.explain else 0, engine.position)
     follower = ThingsFollower(options.knowledge.files if live else (), known, engine.changes, kept, options.log)
     batches = (
@@ -188,7 +188,7 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
         journaled.read_by(engine.inputs)
     text, known = source.text, source.known
     return ServedProgram(
-        text, known, engine, alert_engine, schemas, found, live, journaled, changes, rest, sources, origins, folder,
+        text, known, engine, alert_engine, schemas, listed, live, journaled, changes, rest, sources, origins, folder,
         journal, running, version, versions, meant,
     )  # fmt: skip
 
@@ -209,16 +209,16 @@ def _read_for(
         return engine.inputs
     kept = None if options.server.shadow else kept_texts(options.retention.state, options.file_names)
     others: list[tuple[Sequence[Path], Mapping[str, str] | None]] = [(options.rules, files)] if texts != files else []
-    others += [(options.rules, each) for each in (kept, _former_texts(options)) if each is not None]
+    others += [(options.rules, old_texts) for old_texts in (kept, _former_texts(options)) if old_texts is not None]
     others += [(options.server.shadow, None)] if options.server.shadow else []
-    found: dict[str, Schema] = {}
+    input_schemas: dict[str, Schema] = {}
     for rules, own in others:
         with suppress(CepError):  # an error is reported when the program takes over
             named = None if own is None else dict(zip(rules, (own[name] for name in options.file_names)))
             other = Engine(program_source(options, named, known, rules, later=True).compiled(alerts=True))
             if other.revises == engine.revises:
-                found = {**other.inputs, **found}
-    return {**found, **engine.inputs}
+                input_schemas = {**other.inputs, **input_schemas}
+    return {**input_schemas, **engine.inputs}
 
 
 def _former_texts(options: ServeOptions) -> Mapping[str, str] | None:
@@ -245,10 +245,10 @@ def _version(options: ServeOptions, versions: Versions, folder: Path, files: Map
             options.log("program", text, version=last.number, author=last.author)
         return last
     newest = max(versions.numbers(), default=0)
-    made = versions.read(newest)
-    if made is None or made.author != FILES or made.texts != files:
-        made = _first_version(files, newest + 1)
-    return made
+    version = versions.read(newest)
+    if version is None or version.author != FILES or version.texts != files:
+        version = _first_version(files, newest + 1)
+    return version
 
 
 def _remove_not_taken(versions: Versions, running: int | None, files: Mapping[str, str]) -> None:
@@ -269,7 +269,7 @@ def _derived(options: ServeOptions, engine: Engine, alert_engine: Engine) -> Sin
     """Return a reader of the results of a job on Spark. Its alerts are evaluated on the beginnings and ends of
     fluents."""
     taken = (schema for name, schema in alert_engine.plan.schemas.items() if name in alert_engine.plan.inputs)
-    edges = {each.fluent.name: each for each in taken if each.fluent is not None and each.fluent.part == EDGES}
+    edges = {event.fluent.name: event for event in taken if event.fluent is not None and event.fluent.part == EDGES}
     return SinkReader(options.source.inputs[0], engine.outputs, edges)
 
 
@@ -291,9 +291,9 @@ def _batches(
         yield from again if engine.revises else unrevised(again)
     first = 0 if journal is None else journal.first
     schemas = with_changes(schemas) if engine.revises else schemas
-    came = open_batches(options.source.taken, options.source.batch, schemas, silence, sources, rest, first)
-    came = follower.followed(came)
-    yield from changes_of(came) if engine.revises else came
+    arriving = open_batches(options.source.taken, options.source.batch, schemas, silence, sources, rest, first)
+    arriving = follower.followed(arriving)
+    yield from changes_of(arriving) if engine.revises else arriving
 
 
 def _knowledge(options: ServeOptions) -> tuple[Knowledge | None, bool]:
@@ -308,7 +308,7 @@ def _knowledge(options: ServeOptions) -> tuple[Knowledge | None, bool]:
     if state is None or not any(map(is_endless, options.source.inputs)):
         return knowledge_of(files, options.knowledge.reasoning, fetching=True), False
     _make_folder(state)
-    kept = any(one.file(state).is_file() for one in fetched)
+    kept = any(document.file(state).is_file() for document in fetched)
     return knowledge_of(files, options.knowledge.reasoning, True, state), kept
 
 
@@ -385,7 +385,7 @@ def _restored(
             code=error.code,
         )
         return source.engine(running, alerts=True)
-    on, anew = ([rule for rule, goes in engine.carried.items() if goes is way] for way in (True, False))
-    what = f"the program has changed; go on: {', '.join(on) or 'none'}; begin empty: {', '.join(anew) or 'none'}"
-    options.log("carried", what, carried=on, empty=anew)
+    kept, anew = ([rule for rule, goes in engine.carried.items() if goes is way] for way in (True, False))
+    what = f"the program has changed; go on: {', '.join(kept) or 'none'}; begin empty: {', '.join(anew) or 'none'}"
+    options.log("carried", what, carried=kept, empty=anew)
     return engine

@@ -42,10 +42,10 @@ def keep_texts(folder: Path, texts: Mapping[str, str]) -> None:
 def kept_texts(folder: Path | None, names: Sequence[str]) -> dict[str, str] | None:
     """Return the texts of the shadow that ran when the server ended, if its files have these names, or None."""
     try:
-        found = None if folder is None else json.loads((folder / KEPT).read_text(encoding="utf-8"))
+        texts = None if folder is None else json.loads((folder / KEPT).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return None
-    return found if isinstance(found, dict) and found.keys() == set(names) else None
+    return texts if isinstance(texts, dict) and texts.keys() == set(names) else None
 
 
 def forget_texts(folder: Path) -> None:
@@ -90,8 +90,8 @@ class Shadow:
             return
         self._batch = batch
         self._add(0, derived, self._served.outputs)
-        for each in own:
-            self._add(1, each, engine.outputs)
+        for tables in own:
+            self._add(1, tables, engine.outputs)
         for name in {*self._rows[0], *self._rows[1]}:
             self._cancel(name)
 
@@ -106,18 +106,18 @@ class Shadow:
         reasons: Reasons | None = None
         for name in dict.fromkeys((*new.outputs, *old.outputs)):
             event = compared_event(name, old.outputs.get(name), new.outputs.get(name), old.alerts, new.alerts)
-            found = event.compare(*(rows.get(name, Counter()) for rows in self._rows))
-            counts = Counter(each.kind for each in found)
+            differences = event.compare(*(rows.get(name, Counter()) for rows in self._rows))
+            counts = Counter(difference.kind for difference in differences)
             events[name] = {str(kind): counts[kind] for kind in KINDS}
             events[name] |= {"same": self._same[name], "left_out": self._left_out[name]}
             for kind in KINDS:
-                own = [each for each in found if each.kind == kind]
+                own = [difference for difference in differences if difference.kind == kind]
                 last = own[max(0, len(own) - first) :]
-                for number, each in enumerate(last):
-                    document = self._document(each)
+                for number, difference in enumerate(last):
+                    document = self._document(difference)
                     if explain is not None and number >= len(last) - told:
                         reasons = reasons or Reasons(explain(old), explain(new))
-                        document["reasons"] = _reasons(reasons, each)
+                        document["reasons"] = _reasons(reasons, difference)
                     shown.append(document)
         return {
             "files": dict(self.texts),
@@ -135,12 +135,12 @@ class Shadow:
 
         A row that one program withdraws after both had derived it is a difference from then on.
         """
-        found = DerivedRows()
+        differences = DerivedRows()
         for name, table in derived.items():
             if name in schemas and table.height:
-                found.add({name: table.filter(pl.col("end") > self.since)})
-        for name, rows in found.changes().items():
-            own, other = (self._rows[each].setdefault(name, Counter()) for each in (side, 1 - side))
+                differences.add({name: table.filter(pl.col("end") > self.since)})
+        for name, rows in differences.changes().items():
+            own, other = (self._rows[row].setdefault(name, Counter()) for row in (side, 1 - side))
             for row, number in rows.items():
                 own[row] += number
                 if own[row] <= 0:
@@ -184,7 +184,7 @@ def _reasons(reasons: Reasons, difference: Difference) -> dict[str, Any] | None:
 
 def _row(row: Row, schema: Schema) -> dict[str, Any]:
     values = dict(zip(names_of(schema), row[FIRST:]))
-    types = {each.name: each.type for each in schema.attributes}
+    types = {attribute.name: attribute.type for attribute in schema.attributes}
     return {
         "start": version_time(row[0]),
         "end": version_time(row[1]),

@@ -44,24 +44,24 @@ class OpenRows:
     def take(self, derived: Mapping[str, pl.DataFrame]) -> None:
         """Process the results of a step."""
         for begins, ends, arguments in self.tables:
-            there = self.rows.setdefault(begins, {})
+            open_rows = self.rows.setdefault(begins, {})
             for table in (derived.get(begins),):
                 for number, key in enumerate(_keys(table, arguments)):
                     assert table is not None
-                    there.setdefault(key, []).append(table[number : number + 1])
+                    open_rows.setdefault(key, []).append(table[number : number + 1])
             for key in _keys(derived.get(ends), arguments):
-                if key in there:
-                    there[key].pop(0)
-                    if not there[key]:
-                        del there[key]
+                if key in open_rows:
+                    open_rows[key].pop(0)
+                    if not open_rows[key]:
+                        del open_rows[key]
 
     def open(self) -> dict[str, pl.DataFrame]:
         """Return the rows of open intervals, by table."""
-        found = {}
-        for name, there in self.rows.items():
-            if rows := [row for rows in there.values() for row in rows]:
-                found[name] = pl.concat(rows)
-        return found
+        open_tables = {}
+        for name, rows_by_key in self.rows.items():
+            if rows := [row for rows in rows_by_key.values() for row in rows]:
+                open_tables[name] = pl.concat(rows)
+        return open_tables
 
 
 def _keys(table: pl.DataFrame | None, arguments: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
@@ -90,7 +90,7 @@ def joined(batches: Iterable[Batch]) -> Iterator[Batch]:
     last, count = -1, 0
     for batch in batches:
         orders = [table[ARRIVAL] for table in batch.tables.values() if table.height]
-        first = min((int(each.to_numpy().min()) for each in orders), default=last + 1)
+        first = min((int(order.to_numpy().min()) for order in orders), default=last + 1)
         own = {name: table.schema for name, table in batch.tables.items()}
         alike = all(schemas.get(name, schema) == schema for name, schema in own.items())
         if run and (run[-1].silence or batch.silence or first <= last or not alike or count + batch.rows > MOST):
@@ -99,7 +99,7 @@ def joined(batches: Iterable[Batch]) -> Iterator[Batch]:
         run.append(batch)
         schemas |= own
         count += batch.rows
-        last = max((int(each.to_numpy().max()) for each in orders), default=last)
+        last = max((int(order.to_numpy().max()) for order in orders), default=last)
     if run:
         yield _one(run)
 
@@ -121,7 +121,7 @@ def warm(engine: Engine, journal: Journal, latest: int, updates: KnowledgeUpdate
     """
     engine.set_lineage_columns(BECAUSE, CONSTITUENTS)
     horizon, interrupt = InputHorizon.of(engine.plan), Interrupt()
-    rows = OpenRows([(one.table, one.ends, one.arguments) for one in engine.alerts if one.ends is not None])
+    rows = OpenRows([(alert.table, alert.ends, alert.arguments) for alert in engine.alerts if alert.ends is not None])
     since, reached, read_since, number = END_OF_TIME, BEGINNING, journal.read_since(engine.inputs), 0
 
     def seen(from_time: int) -> Iterator[Batch]:
@@ -130,7 +130,7 @@ def warm(engine: Engine, journal: Journal, latest: int, updates: KnowledgeUpdate
             number = beyond
             if number > read_since:
                 starts = (table["start"] for table in batch.tables.values() if table.height)
-                since = min([since, *(int(each.to_numpy().min()) for each in starts)])
+                since = min([since, *(int(start.to_numpy().min()) for start in starts)])
             yield batch
 
     def batches() -> Iterator[Batch]:

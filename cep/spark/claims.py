@@ -36,7 +36,7 @@ class Claims:
         with writing_to("--checkpoint", Path(folder)):
             for place in range(len(inputs)):
                 Path(folder, f"{job}-{place}").write_text(str(place))
-        wants = [(one.stage, tuple((bucket, each.version) for bucket, each in one.buckets.items())) for one in inputs]
+        wants = [(ask.stage, tuple((bucket, part.version) for bucket, part in ask.buckets.items())) for ask in inputs]
         return cls(folder, job, wants)
 
     def claim(self, task: int, keeps: Keeps) -> int | None:
@@ -47,7 +47,7 @@ class Claims:
         mine = Path(self.folder, f"{self.job}.{task}")
         with suppress(FileNotFoundError):
             return self._place(mine)
-        kept = [sum(keeps(stage, bucket) == version for bucket, version in each) for stage, each in self.wants]
+        kept = [sum(keeps(stage, bucket) == version for bucket, version in versions) for stage, versions in self.wants]
         for place in sorted(range(len(kept)), key=lambda place: (-kept[place], (place - task) % len(kept))):
             with suppress(FileNotFoundError):  # another task has claimed it
                 Path(self.folder, f"{self.job}-{place}").rename(mine)

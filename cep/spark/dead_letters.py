@@ -59,26 +59,26 @@ def dead_letter_file(begin: str | None, name: str) -> Iterator[Write]:
         return
     path = Path(f"{begin}{name}.jsonl")
     place = path.parent
-    made = place / f".{path.stem}.{uuid4().hex}"  # the same task may run twice at once, on two machines
+    partial_path = place / f".{path.stem}.{uuid4().hex}"  # the same task may run twice at once, on two machines
     with ExitStack() as held:
         file: BinaryIO | None = None
 
         def write(dead_letters: Iterable[DeadLetter]) -> None:
             nonlocal file
-            for one in dead_letters:
+            for dead_letter in dead_letters:
                 with writing_to(OPTION, place):
                     if file is None:
                         place.mkdir(parents=True, exist_ok=True)
-                        held.callback(made.unlink, missing_ok=True)
-                        file = held.enter_context(made.open("wb"))
-                    file.write(letter_line(one))
+                        held.callback(partial_path.unlink, missing_ok=True)
+                        file = held.enter_context(partial_path.open("wb"))
+                    file.write(letter_line(dead_letter))
 
         yield write
         with writing_to(OPTION, place):
             if file is not None:
                 sync(file)
                 file.close()
-                made.replace(path)
+                partial_path.replace(path)
             elif place.is_dir():
                 path.unlink(missing_ok=True)
 
@@ -106,8 +106,8 @@ def remove_uncounted(begin: str, generation: int, versions: Mapping[str, int]) -
     """
     place, mark = Path(begin).parent, Path(f"{begin}.").name[:-1]
     for file in place.glob(f"{glob.escape(mark)}stage-*.jsonl") if place.is_dir() else ():
-        found = _STAGE.fullmatch(file.name.removeprefix(mark))
-        if found is not None and int(found[3] or 1) == generation and int(found[2]) >= versions.get(found[1], 0):
+        match = _STAGE.fullmatch(file.name.removeprefix(mark))
+        if match is not None and int(match[3] or 1) == generation and int(match[2]) >= versions.get(match[1], 0):
             file.unlink()
 
 
@@ -123,27 +123,27 @@ def record_lines(table: pl.DataFrame, schema: Schema, declared: Schema, times: s
     written = json_lines({schema.name: plain}, {schema.name: schema}, times, False).decode().split("\n")
     order = np.lexsort((table["start"].to_numpy(), table["end"].to_numpy()))  # the order in which rows are written
     withdraws = (table[CHANGE] < 0).to_list() if CHANGE in table.columns else [False] * table.height
-    found = [""] * table.height
+    lines = [""] * table.height
     for row, line in zip(order.tolist(), written):
         record = _as_declared(json.loads(line), declared) | ({CHANGE: WITHDRAW} if withdraws[row] else {})
-        found[row] = json.dumps(record, ensure_ascii=False)
-    return found
+        lines[row] = json.dumps(record, ensure_ascii=False)
+    return lines
 
 
 def _as_declared(record: dict[str, Any], declared: Schema) -> dict[str, Any]:
     """Return an occurrence as a record, with the names and paths of its declaration."""
-    found = {"type": record["type"]}
+    declared_record = {"type": record["type"]}
     if declared.time is not None:
-        found[declared.time] = record["start"]
+        declared_record[declared.time] = record["start"]
     else:
-        found |= {declared.start or "start": record["start"], declared.end or "end": record["end"]}
-    for each in declared.attributes:
-        value = record[_OF_INTERVAL.get(each.name, each.name)]
-        if each.name == RECORD_BOUNDS and value == "[]":
+        declared_record |= {declared.start or "start": record["start"], declared.end or "end": record["end"]}
+    for attribute in declared.attributes:
+        value = record[_OF_INTERVAL.get(attribute.name, attribute.name)]
+        if attribute.name == RECORD_BOUNDS and value == "[]":
             continue  # the default is omitted
-        *above, last = path(source_of(each))
-        place = found
+        *above, last = path(source_of(attribute))
+        place = declared_record
         for step in above if EACH not in above else ():
             place = place.setdefault(step, {})
-        place[each.name if last == EACH or EACH in above else last] = value
-    return found
+        place[attribute.name if last == EACH or EACH in above else last] = value
+    return declared_record

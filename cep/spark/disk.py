@@ -76,14 +76,14 @@ _TURN_TIMEOUT = 60.0  # seconds that finishing a micro-batch may take
 
 def put(path: Path, content: bytes) -> None:
     """Write a file atomically into an existing folder. It replaces a file of the same name."""
-    made = path.with_name(f".{path.name}.{uuid4().hex}")  # the same task may run twice at once, on two machines
+    partial_path = path.with_name(f".{path.name}.{uuid4().hex}")  # the same task may run twice at once, on two machines
     try:
-        with made.open("wb") as file:
+        with partial_path.open("wb") as file:
             file.write(content)
             sync(file)
-        made.replace(path)
+        partial_path.replace(path)
     except OSError:
-        made.unlink(missing_ok=True)
+        partial_path.unlink(missing_ok=True)
         raise
 
 

@@ -49,9 +49,9 @@ class GivenBatches:
     letters."""
 
     def __init__(
-        self, each: Each, sink: FileSinkOptions, notes: BatchNotes, dead: str | None, generation: Generation
+        self, callback: Each, sink: FileSinkOptions, notes: BatchNotes, dead: str | None, generation: Generation
     ) -> None:
-        self._each, self._sink, self._notes, self._dead, self._generation = each, sink, notes, dead, generation
+        self._each, self._sink, self._notes, self._dead, self._generation = callback, sink, notes, dead, generation
         self._schemas = sink.schemas if sink.meanings is None else changelog_schemas(sink.schemas)
         self._layout = ParquetLayout(self._schemas)
 

@@ -50,9 +50,9 @@ class FormerFluents:
         If the former program wrote to another folder, the intervals are written and committed there. CepError: a state
         is missing or damaged, or a file cannot be written. Spark's errors are raised.
         """
-        found = [WorldRows.of(block) for block in rows_of(self._collected(context))]
-        rows = sorted(found, key=lambda one: (one.event, one.place, one.bucket))
-        tables = [(one.event, one.table) for one in rows]
+        blocks = [WorldRows.of(block) for block in rows_of(self._collected(context))]
+        rows = sorted(blocks, key=lambda row_block: (row_block.event, row_block.place, row_block.bucket))
+        tables = [(row.event, row.table) for row in rows]
         mine = self.work.sink
         if mine.folder == sink.folder:
             return FileWriter(replace(mine, first=sink.first)).write(tables, 1, 0) if tables else ()

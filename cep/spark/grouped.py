@@ -94,19 +94,22 @@ def derived(
 
 def dealt(spark: SparkSession, program: ShippedProgram, frames: Sequence[Provided]) -> DataFrame:
     """Return the rows of DataFrames as blocks, with blocks that wake up buckets that must run without input."""
-    made = [(one.stage, one.bucket, one.event, one.place, one.source, one.rows) for one in wake_ups(program)]
-    blocks = spark.createDataFrame(made, BLOCKS)
-    for frame, one in frames:
-        blocks = blocks.unionAll(frame(spark).mapInArrow(dealing(program, one), BLOCKS))
+    wake_rows = [
+        (wake_up.stage, wake_up.bucket, wake_up.event, wake_up.place, wake_up.source, wake_up.rows)
+        for wake_up in wake_ups(program)
+    ]
+    blocks = spark.createDataFrame(wake_rows, BLOCKS)
+    for frame, reader in frames:
+        blocks = blocks.unionAll(frame(spark).mapInArrow(dealing(program, reader), BLOCKS))
     return blocks
 
 
-def dealing(program: ShippedProgram, one: RowReader, timed: bool = False) -> Callable[[RecordBatches], RecordBatches]:
+def dealing(program: ShippedProgram, feed: RowReader, timed: bool = False) -> Callable[[RecordBatches], RecordBatches]:
     """Return the function that converts rows to blocks in a worker. `timed`: with the column `TIMED`."""
     bare = pickle.dumps(program.bare())
 
     def dealt(batches: RecordBatches) -> RecordBatches:
-        read = partial(one.blocks, pickle.loads(bare), batches)
+        read = partial(feed.blocks, pickle.loads(bare), batches)
         yield from as_batches(with_dead_letters(lambda begin: read(begin, "rows"), "rows-"), timed)
 
     return dealt
@@ -114,14 +117,14 @@ def dealing(program: ShippedProgram, one: RowReader, timed: bool = False) -> Cal
 
 def parted(program: ShippedProgram, blocks: DataFrame) -> tuple[dict[str, DataFrame], DataFrame]:
     """Split blocks into the derived events, by name, and the dead letters."""
-    found = {}
+    frames = {}
     for event, schema in program.outputs.items():
         mine = blocks.where((blocks.stage == WORLD) & (blocks.event == event))
         merged = event in program.merged
         if merged:
             mine = mine.repartition(program.buckets, "bucket")
-        found[event] = mine.mapInArrow(partial(_tables, event, schema, merged), columns_of(schema))
-    return found, blocks.where(blocks.stage == DEAD).mapInArrow(letters, LETTERS)
+        frames[event] = mine.mapInArrow(partial(_tables, event, schema, merged), columns_of(schema))
+    return frames, blocks.where(blocks.stage == DEAD).mapInArrow(letters, LETTERS)
 
 
 def columns_of(schema: Schema) -> StructType:
@@ -141,14 +144,14 @@ def _stepped(packed: PackedProgram, number: int, table: pa.Table) -> pa.Table:
 
     freeze_garbage()
     blocks = blocks_of(table)
-    mine = [one for one in blocks if one.stage == number]
-    made = [one for one in blocks if one.stage != number]
+    mine = [block for block in blocks if block.stage == number]
+    out_blocks = [block for block in blocks if block.stage != number]
     if mine:
         task = packed.stage(number).task()
         engine = task.program.engine(number)
         for version, (rows, watermark) in enumerate(((mine, 0), ((), _END))):
-            made += step(task, engine, mine[0].bucket, version, rows, watermark)
-    return pa.Table.from_batches(list(as_batches(made)))
+            out_blocks += step(task, engine, mine[0].bucket, version, rows, watermark)
+    return pa.Table.from_batches(list(as_batches(out_blocks)))
 
 
 def step(
@@ -160,8 +163,8 @@ def step(
     """
     tables, dead = task.taken(engine, bucket, version, rows, watermark)
     yield from from_stage(task.program, task.stage, bucket, tables)
-    for one in for_world(task.program, task.stage, bucket, tables, task.wanted):
-        yield one.block()
+    for world_rows in for_world(task.program, task.stage, bucket, tables, task.wanted):
+        yield world_rows.block()
     yield from letter_blocks(bucket, map(letter_line, dead))
 
 
@@ -175,11 +178,11 @@ def as_batches(blocks: Iterable[ShuffleBlock], timed: bool = False) -> RecordBat
     """Yield blocks as batches for Spark: at least one batch, and no reports. `timed`: with the column `TIMED`."""
     held: list[ShuffleBlock] = []
     size = 0
-    for one in blocks:
-        if one.stage == REPORT:
+    for block in blocks:
+        if block.stage == REPORT:
             continue
-        held.append(one)
-        size += len(one.rows)
+        held.append(block)
+        size += len(block.rows)
         if size > _ROW:
             yield _batch(held, timed)
             held, size = [], 0
@@ -197,9 +200,9 @@ def _batch(blocks: Sequence[ShuffleBlock], timed: bool) -> pa.RecordBatch:
         "source": pa.string(),
         "rows": pa.binary(),
     }
-    columns = [pa.array([getattr(one, name) for one in blocks], kind) for name, kind in kinds.items()]
+    columns = [pa.array([getattr(block, name) for block in blocks], kind) for name, kind in kinds.items()]
     if timed:
-        columns.append(pa.array([one.latest for one in blocks], pa.timestamp("us", "UTC")))
+        columns.append(pa.array([block.latest for block in blocks], pa.timestamp("us", "UTC")))
     return pa.RecordBatch.from_arrays(columns, [*kinds, TIMED] if timed else [*kinds])
 
 
@@ -217,8 +220,8 @@ def _tables(event: str, schema: Schema, merged: bool, batches: RecordBatches) ->
     from cep.spark.sink.event_files import merged_tables
 
     layout = ParquetLayout({event: schema})
-    parts = ([(event, WorldRows.of(one).table) for one in blocks_of(batch)] for batch in batches)
-    for some in [[one for part in parts for one in part]] if merged else parts:
+    parts = ([(event, WorldRows.of(block).table) for block in blocks_of(batch)] for batch in batches)
+    for some in [[event_table for part in parts for event_table in part]] if merged else parts:
         for table in merged_tables(some, frozenset({event} if merged else ())).get(event, ()):
             yield from layout.table(event, table).to_batches()
 
@@ -230,9 +233,12 @@ def letters(batches: RecordBatches) -> RecordBatches:
     import pyarrow as pa
 
     for batch in batches:
-        found = [json.loads(line) for text in batch["rows"].to_pylist() for line in text.splitlines()]
-        records = [each["record"] for each in found]
-        texts = [one if one is None or isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in records]
+        entries = [json.loads(line) for text in batch["rows"].to_pylist() for line in text.splitlines()]
+        records = [entry["record"] for entry in entries]
+        texts = [
+            record if record is None or isinstance(record, str) else json.dumps(record, ensure_ascii=False)
+            for record in records
+        ]
         names = {"event": "file", "code": "code", "reason": "reason"}
-        columns = [pa.array([each[key] for each in found], pa.string()) for key in names.values()]
+        columns = [pa.array([entry[key] for entry in entries], pa.string()) for key in names.values()]
         yield pa.RecordBatch.from_arrays([*columns, pa.array(texts, pa.string())], [*names, "record"])

@@ -40,12 +40,12 @@ class FilePart:
         try:
             with open(self.path, "rb") as file:
                 file.seek(self.offset)
-                found = file.read(self.length)
+                content = file.read(self.length)
         except FileNotFoundError:
-            found = b""
-        if len(found) != self.length or crc32(found) != self.sum:
+            content = b""
+        if len(content) != self.length or crc32(content) != self.sum:
             raise lost_file(self.path)
-        return found
+        return content
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +91,10 @@ class HandedBlocks(Sequence[HandedBlock]):
     @classmethod
     def of(cls, blocks: Iterable[HandedBlock]) -> HandedBlocks:
         """Convert blocks to this form."""
-        texts, files, found = dict[str | None, int](), dict[str, int](), list[tuple[int, ...]]()
+        texts, files, number_rows = dict[str | None, int](), dict[str, int](), list[tuple[int, ...]]()
         holders = list[bytes | str]()
-        for one in blocks:
-            rows = one.rows
+        for block in blocks:
+            rows = block.rows
             if isinstance(rows, bytes):
                 part = len(holders), 0, len(rows), 0
                 holders.append(rows)
@@ -103,35 +103,35 @@ class HandedBlocks(Sequence[HandedBlock]):
                     files[rows.path] = len(holders)
                     holders.append(rows.path)
                 part = files[rows.path], rows.offset, rows.length, rows.sum
-            event, source = (texts.setdefault(text, len(texts)) for text in (one.event, one.source))
-            found.append((one.stage, one.bucket, event, one.place, source, *part))
-        numbers = np.array(found, np.int64).T if found else _NONE
+            event, source = (texts.setdefault(text, len(texts)) for text in (block.event, block.source))
+            number_rows.append((block.stage, block.bucket, event, block.place, source, *part))
+        numbers = np.array(number_rows, np.int64).T if number_rows else _NONE
         return cls(np.ascontiguousarray(numbers), tuple(texts), tuple(holders))
 
     @classmethod
     def joined(cls, some: Iterable[HandedBlocks]) -> HandedBlocks:
         """Concatenate sequences of blocks."""
         texts, holders, parts = dict[str | None, int](), list[bytes | str](), [_NONE]
-        for each in some:
-            numbers = each._numbers.copy()
-            places = np.array([texts.setdefault(text, len(texts)) for text in each._texts], np.int64)
+        for blocks in some:
+            numbers = blocks._numbers.copy()
+            places = np.array([texts.setdefault(text, len(texts)) for text in blocks._texts], np.int64)
             numbers[_TEXTS] = places[numbers[_TEXTS]]
             numbers[_HOLDER] += len(holders)
-            holders += each._holders
+            holders += blocks._holders
             parts.append(numbers)
         return cls(np.concatenate(parts, axis=1), tuple(texts), tuple(holders))
 
     @property
     def stages(self) -> Ints:
         """The stage of each block."""
-        found: Ints = self._numbers[_STAGE]
-        return found
+        stage_numbers: Ints = self._numbers[_STAGE]
+        return stage_numbers
 
     @property
     def buckets(self) -> Ints:
         """The bucket of each block."""
-        found: Ints = self._numbers[_BUCKET]
-        return found
+        bucket_numbers: Ints = self._numbers[_BUCKET]
+        return bucket_numbers
 
     def of_events(self, names: Collection[str]) -> HandedBlocks:
         """Return the blocks of these events."""
@@ -141,8 +141,8 @@ class HandedBlocks(Sequence[HandedBlock]):
     def by(self, numbers: Ints) -> dict[int, HandedBlocks]:
         """Group the blocks by a number per block. They keep their order."""
         order = stable_order(numbers)
-        found, starts = np.unique(numbers[order], return_index=True)
-        return {number: self._taken(mine) for number, mine in zip(found.tolist(), np.split(order, starts[1:]))}
+        distinct, starts = np.unique(numbers[order], return_index=True)
+        return {number: self._taken(mine) for number, mine in zip(distinct.tolist(), np.split(order, starts[1:]))}
 
     def _taken(self, places: Ints) -> HandedBlocks:
         return HandedBlocks(self._numbers[:, places], self._texts, self._holders)
@@ -177,9 +177,9 @@ class HandedBlocks(Sequence[HandedBlock]):
 
 def _used(numbers: Ints, rows: Sequence[int], held: Sequence[Held]) -> tuple[Held, ...]:
     """Renumber these rows of `numbers` in place. Return the used elements of `held`, which the new numbers index."""
-    found, places = np.unique(numbers[rows], return_inverse=True)
+    used, places = np.unique(numbers[rows], return_inverse=True)
     numbers[rows] = places.reshape(len(rows), -1)
-    return tuple(held[place] for place in found.tolist())
+    return tuple(held[place] for place in used.tolist())
 
 
 def of_rows(rows: Iterable[bytes]) -> HandedBlocks:
@@ -189,4 +189,4 @@ def of_rows(rows: Iterable[bytes]) -> HandedBlocks:
 
 def rows_of(blocks: Iterable[HandedBlock]) -> list[ShuffleBlock]:
     """Return blocks with their rows. CepError: one is lost."""
-    return [one.block() for one in blocks]
+    return [block.block() for block in blocks]

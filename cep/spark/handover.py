@@ -56,10 +56,10 @@ def as_row(
     from cep.spark.shuffle_blocks import TIME
 
     outbox, latest = Outbox(folder, few), 0
-    for one in with_dead_letters(read, dead_letters) if folder is None else read(dead_letters):
-        latest = max(latest, one.latest)
-        if one.stage != TIME:
-            outbox.add(one)
+    for letter in with_dead_letters(read, dead_letters) if folder is None else read(dead_letters):
+        latest = max(latest, letter.latest)
+        if letter.stage != TIME:
+            outbox.add(letter)
         if folder is None and outbox.size > ROW:
             yield _row(outbox, latest)
             outbox = Outbox(None, few)

@@ -143,11 +143,11 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     warm = job.warmed
     waits = () if warm is None or job.earlier is None else job.earlier.waiting(warm)
     more = tuple((state, tuple(events)) for state, events in waits)
-    found = source(SparkSourceOptions.of(job, closing, spark.sparkContext.defaultParallelism, more))
-    spark.dataSource.register(found)
-    records = spark.readStream.format(found.name()).load()
-    for frame, one in reversed(job.frames):
-        rows = provided(frame(spark), one, job.program, job.dead, handed, job.generation.first)
+    data_source = source(SparkSourceOptions.of(job, closing, spark.sparkContext.defaultParallelism, more))
+    spark.dataSource.register(data_source)
+    records = spark.readStream.format(data_source.name()).load()
+    for frame, reader in reversed(job.frames):
+        rows = provided(frame(spark), reader, job.program, job.dead, handed, job.generation.first)
         records = rows.union(records)  # our own source must be the last one in Spark's log
     late = -(-(job.lateness or 0) // 1000)  # rounded up, because Spark drops fractions of a millisecond
     stream = records.withWatermark("time", f"{late} milliseconds")
@@ -155,11 +155,11 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     begin(states, job.mark)
     notes = BatchNotes(states, None if job.rule is None else job.generation.clocks(folder))
     work = _work(job, states, handed, warm)
-    given: Receiver | None = job.forwarding
+    receiver: Receiver | None = job.forwarding
     if job.each is not None:
-        given = GivenBatches(job.each, work.sink, notes, job.dead, job.generation)
+        receiver = GivenBatches(job.each, work.sink, notes, job.dead, job.generation)
     ending = None if job.former is None else job.former.ending(job.generation)
-    batches = MicroBatches(spark, work, own, notes, job.mirror, given, ending)
+    batches = MicroBatches(spark, work, own, notes, job.mirror, receiver, ending)
     writer = stream.writeStream.foreachBatch(batches)
     # The checkpoint is local, even if the cluster's default file system is another one.
     writer = writer.option("checkpointLocation", f"file://{own}")

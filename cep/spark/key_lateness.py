@@ -40,8 +40,8 @@ def key_times(program: ShippedProgram, tables: Mapping[str, pl.DataFrame], place
                 continue
             taken = admit(PushedColumns.of(rows), schema or named_by_key(program.schemas[event]), pool, 0)
             words = clocks.words(event, {event: rows}, taken.pushed(slice(None)))
-            found = pl.DataFrame({_WORD: words, _END: taken.table[END], _ORDER: taken.table[ORDER]})
-            yield ShuffleBlock(TIMES, 0, event, place, None, pack(found, narrow=True), 0)
+            frame = pl.DataFrame({_WORD: words, _END: taken.table[END], _ORDER: taken.table[ORDER]})
+            yield ShuffleBlock(TIMES, 0, event, place, None, pack(frame, narrow=True), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class KeyRule:
     behind: int
     window: int
 
-    def judge(self, came: Iterable[HandedBlock], clocks: Mapping[str, Any] | None, passed: int) -> KeyVerdict:
+    def judge(self, arrived: Iterable[HandedBlock], clocks: Mapping[str, Any] | None, passed: int) -> KeyVerdict:
         """Judge the records of a micro-batch by the clocks before it. CepError: a block is lost.
 
         `passed`: records that end at this time or before are late in any case.
@@ -65,10 +65,10 @@ class KeyRule:
         known = self.program.clocks(self.lateness)
         if clocks is not None:
             known.restore(clocks)
-        blocks = sorted((one.block() for one in came), key=lambda one: (one.place, one.event))
+        blocks = sorted((handed.block() for handed in arrived), key=lambda block: (block.place, block.event))
         if not blocks:
             return KeyVerdict({}, known.save(), self._reached(known))
-        columns = pl.concat([unpack(one.rows) for one in blocks])
+        columns = pl.concat([unpack(block.rows) for block in blocks])
         table = np.zeros((FIRST, columns.height), np.int64)
         table[END], table[ORDER] = columns[_END].to_numpy(), columns[_ORDER].to_numpy()
         words = columns[_WORD].to_numpy()
@@ -105,16 +105,16 @@ class LateKeys:
     """The keys with late records, read from the blocks of a bucket."""
 
     def __init__(self, program: ShippedProgram, rows: Iterable[ShuffleBlock]) -> None:
-        found = sorted((word, until) for row in rows if row.event == LATE for word, until in json.loads(row.rows))
-        self._clocks = program.clocks(0) if found else None
-        self._words = np.array([word for word, _ in found], np.int64)
-        self._until = np.array([until for _, until in found], np.int64)
+        late_words = sorted((word, until) for row in rows if row.event == LATE for word, until in json.loads(row.rows))
+        self._clocks = program.clocks(0) if late_words else None
+        self._words = np.array([word for word, _ in late_words], np.int64)
+        self._until = np.array([until for _, until in late_words], np.int64)
 
     def until(self, event: str, table: pl.DataFrame, stable: int) -> Ints:
         """Return, for each row of an event, the latest end that is late: `stable` or later."""
-        found = np.full(table.height, stable)
+        ends = np.full(table.height, stable)
         if self._clocks is not None:
             words = self._clocks.words(event, {event: table}, np.arange(table.height))
             places = np.minimum(np.searchsorted(self._words, words), len(self._words) - 1)
-            found = np.where(self._words[places] == words, np.maximum(self._until[places], stable), found)
-        return found
+            ends = np.where(self._words[places] == words, np.maximum(self._until[places], stable), ends)
+        return ends

@@ -57,7 +57,7 @@ class MicroBatches:
     """A function that runs each micro-batch of a query, in the query's thread.
 
     `spark`: the folder of Spark's own files, with the watermark of each micro-batch. `mirror`: uploads each
-    micro-batch; None: not needed. `given`: receives each committed micro-batch, possibly twice, with its session.
+    micro-batch; None: not needed. `receiver`: receives each committed micro-batch, possibly twice, with its session.
     `ending`: the fluents of a former program that end with the first micro-batch.
     """
 
@@ -68,12 +68,12 @@ class MicroBatches:
         spark: Path,
         notes: BatchNotes,
         mirror: Mirror | None = None,
-        given: Receiver | None = None,
+        receiver: Receiver | None = None,
         ending: FormerFluents | None = None,
     ) -> None:
         self.ending = ending
         self.context, self.work, self.spark, self.notes = session.sparkContext, work, spark, notes
-        self.mirror, self.given = mirror, given
+        self.mirror, self.given = mirror, receiver
         self.slots = Slots(self.context)
         self.sent: Broadcast[PackedWork] = self.context.broadcast(work.packed())
         self.writer = FileWriter(work.sink)
@@ -217,11 +217,11 @@ class MicroBatch:
         work = self._query.work
         program = work.stages[0].program
         meets = bool(program.merged)
-        for each in work.stages:
-            last = each.number == len(work.stages) and not meets
-            stage = program.stages[each.number - 1]
-            steps = self._steps(each.number, program.count(stage))
-            self._job(each.number, steps, writes=last)
+        for stage_work in work.stages:
+            last = stage_work.number == len(work.stages) and not meets
+            stage = program.stages[stage_work.number - 1]
+            steps = self._steps(stage_work.number, program.count(stage))
+            self._job(stage_work.number, steps, writes=last)
         if meets:
             number, world = len(work.stages) + 1, self._came(WORLD)
             self._waiting[WORLD] = [world]
@@ -236,14 +236,14 @@ class MicroBatch:
 
     def _steps(self, stage: int, count: int) -> dict[int, BucketInput]:
         """Return the buckets of a stage that have blocks or are due."""
-        came = self._came(stage)
-        found: dict[int, Sequence[HandedBlock]] = {**came.by(came.buckets)}
+        arrived = self._came(stage)
+        blocks: dict[int, Sequence[HandedBlock]] = {**arrived.by(arrived.buckets)}
         for bucket in range(count):
             if self._before.calls.get(state_name(stage, bucket), self.watermark + 1) <= self.watermark:
-                found.setdefault(bucket, ())
+                blocks.setdefault(bucket, ())
         versions = self._before.versions
         return {
-            bucket: BucketInput(versions.get(state_name(stage, bucket), 0), found[bucket]) for bucket in sorted(found)
+            bucket: BucketInput(versions.get(state_name(stage, bucket), 0), blocks[bucket]) for bucket in sorted(blocks)
         }
 
     def _job(self, stage: int, buckets: Mapping[int, BucketInput], writes: bool) -> None:
@@ -258,8 +258,8 @@ class MicroBatch:
         count = min(len(wanted), max(1, context.defaultParallelism))
         place = {bucket: number % count for number, bucket in enumerate(wanted)}
         steps: list[dict[int, BucketInput]] = [{} for _ in range(count)]
-        for bucket, one in buckets.items():
-            steps[place[bucket]][bucket] = one
+        for bucket, bucket_input in buckets.items():
+            steps[place[bucket]][bucket] = bucket_input
         sent = world.by(np.searchsorted(wanted, world.buckets) % count)
         tasks = [
             TaskInput(number, self._batch, stage, self.watermark, steps[number], sent.get(number, ()), writes)
@@ -277,11 +277,11 @@ class MicroBatch:
         handed, sent, count = self._query.work.handed, self._query.sent, len(tasks)
         assert handed is not None, "tasks share a folder"
         context, claims = self._query.context, Claims.put(handed, tasks)
-        inputs = context.broadcast([one.packed() for one in tasks])
+        inputs = context.broadcast([task.packed() for task in tasks])
         jobs = context.parallelize(range(count), count)
-        found: list[TaskOutput] = jobs.mapPartitions(lambda some: _done(sent, inputs, claims, some)).collect()
+        claimed: list[TaskOutput] = jobs.mapPartitions(lambda some: _done(sent, inputs, claims, some)).collect()
         inputs.destroy()
-        return found
+        return claimed
 
     def _took(self, stage: int, done: TaskOutput) -> None:
         self.versions |= {state_name(stage, bucket): version for bucket, version in done.versions.items()}
@@ -293,15 +293,15 @@ class MicroBatch:
     def _take(self, blocks: HandedBlocks) -> None:
         for stage, some in blocks.by(blocks.stages).items():
             if stage == REPORT:
-                self.reports += [one.source or "" for one in some]
+                self.reports += [block.source or "" for block in some]
             else:
                 self._waiting.setdefault(stage, []).append(some)
 
 
 def distinct(blocks: HandedBlocks) -> list[int]:
     """Return the distinct buckets of blocks, sorted."""
-    found: list[int] = np.unique(blocks.buckets).tolist()
-    return found
+    buckets: list[int] = np.unique(blocks.buckets).tolist()
+    return buckets
 
 
 def every(
@@ -311,11 +311,11 @@ def every(
 
     CepError: an output is missing after `TRIES` runs.
     """
-    made: dict[int, TaskOutput] = {}
+    outputs: dict[int, TaskOutput] = {}
     for _ in range(TRIES):
-        made = {done.number: done for done in run([task for task in tasks if task.number not in made])} | made
-        if len(made) == len(tasks):
-            return (made[task.number] for task in tasks)
+        outputs = {done.number: done for done in run([task for task in tasks if task.number not in outputs])} | outputs
+        if len(outputs) == len(tasks):
+            return (outputs[task.number] for task in tasks)
     raise CepError("a task was lost", hint="the same command goes on from the checkpoint", code="failed")
 
 

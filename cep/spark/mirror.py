@@ -104,12 +104,12 @@ class Mirror:
 
     def states(self, folder: Path) -> dict[str, dict[str, Packed]]:
         """Return the places of the state files of a local folder, by bucket, such as `1-0003`."""
-        found, below = dict[str, dict[str, Packed]](), os.path.relpath(folder, self.root)
-        for name, one in self._away.items():
+        by_state, below = dict[str, dict[str, Packed]](), os.path.relpath(folder, self.root)
+        for name, packed in self._away.items():
             place, _, file = name.rpartition("/")
             if place == below:
-                found.setdefault(state_of(file), {})[file] = one
-        return found
+                by_state.setdefault(state_of(file), {})[file] = packed
+        return by_state
 
     def coming(
         self, folder: Path, states: Mapping[str, Mapping[str, Packed]], written: Mapping[str, Mapping[str, Packed]]
@@ -122,13 +122,13 @@ class Mirror:
         below = os.path.relpath(folder, self.root)
         gone = {f"{below}/{bucket}" for bucket in states}
         self._coming = {
-            name: one
-            for name, one in self._away.items()
+            name: packed
+            for name, packed in self._away.items()
             if f"{os.path.dirname(name)}/{state_of(os.path.basename(name))}" not in gone
         }
-        self._coming |= {f"{below}/{name}": one for files in states.values() for name, one in files.items()}
-        self._put = {name: one for name, one in self._put.items() if name in self._files}  # not copied yet
-        self._put |= {f"{place}/{name}": one for place, files in written.items() for name, one in files.items()}
+        self._coming |= {f"{below}/{name}": packed for files in states.values() for name, packed in files.items()}
+        self._put = {name: packed for name, packed in self._put.items() if name in self._files}  # not copied yet
+        self._put |= {f"{place}/{name}": packed for place, files in written.items() for name, packed in files.items()}
 
     def ship(self) -> None:
         """Upload what has changed locally since the last call. Tasks must not run meanwhile.
@@ -136,35 +136,35 @@ class Mirror:
         CepError: the upload fails, or another run has continued from the same manifest.
         """
         with storing():
-            there, content = dict[str, Packed](), list[bytes]()
+            entries, content = dict[str, Packed](), list[bytes]()
             number, size = self.number + 1, 0
             pack = f"{number:012}-{self.run[:12]}"
             poor = self._poor()
-            away = {name: one for name, one in self._coming.items() if (self.root / name).parent.is_dir()}
+            away = {name: packed for name, packed in self._coming.items() if (self.root / name).parent.is_dir()}
             for name, path in sorted(self._present()):
                 if name in self._put:
                     continue
                 try:
                     mark, known = _mark(path), self._files.get(name)
                     if known is not None and self._marks.get(name) == mark and known.pack not in poor:
-                        there[name] = known
+                        entries[name] = known
                         continue
                     data = path.read_bytes()
                 except FileNotFoundError:
                     continue
                 self._marks[name] = mark
-                there[name] = Packed(pack, size, len(data), checksum.digest(data).hex())
+                entries[name] = Packed(pack, size, len(data), checksum.digest(data).hex())
                 content.append(data)
                 size += len(data)
-            there |= away
-            there |= {name: one for name, one in self._put.items() if self._counts(name)}
-            if there == self._files:
+            entries |= away
+            entries |= {name: packed for name, packed in self._put.items() if self._counts(name)}
+            if entries == self._files:
                 if self._put and not self._overtaken():
                     self._publish()
                 return
             if content:
                 files.put(joined(self.places[STATE], f"{PACKS}/{pack}"), b"".join(content))
-            self._enter(number, there)
+            self._enter(number, entries)
             self._away = self._coming = away
             self._publish()
 
@@ -191,22 +191,22 @@ class Mirror:
         message = f"--checkpoint: another run has taken over {self.places[STATE]}"
         return CepError(message, hint="a checkpoint is of one run at a time", code="checkpoint")
 
-    def _enter(self, number: int, there: Mapping[str, Packed]) -> None:
+    def _enter(self, number: int, entries: Mapping[str, Packed]) -> None:
         """Create the manifest of this number, after its pack.
 
         CepError: another run has continued from the same manifest. This manifest then does not count, or is not the
         last any more.
         """
-        found = {"run": self.run, "output": self.places[OUTPUT], "folder": str(self.folder(OUTPUT))}
-        text = json.dumps(found | {"files": {name: one.fields() for name, one in there.items()}})
+        manifest = {"run": self.run, "output": self.places[OUTPUT], "folder": str(self.folder(OUTPUT))}
+        text = json.dumps(manifest | {"files": {name: packed.fields() for name, packed in entries.items()}})
         address = _manifest(self.places[STATE], number)
         if not create(address, checksum.seal(text.encode(), of=_name(number))):
             raise self._taken_over()
         self.number = number
         # A run that is far ahead has removed the manifest of this number, so it could be created.
         self.refuse_overtaken()
-        self._files = dict(there)
-        self._packs.append({one.pack for one in there.values()})
+        self._files = dict(entries)
+        self._packs.append({packed.pack for packed in entries.values()})
         before = set[str]().union(*self._packs)
         del self._packs[:-KEPT]
         with suppress(StorageError):  # old files may stay: the next run removes them
@@ -221,7 +221,7 @@ class Mirror:
         Do not call this if another run has continued from the manifest. It has done the same already, and has newer
         files.
         """
-        log = {name: one.digest for name, one in self._files.items() if name.startswith(_LOG)}
+        log = {name: packed.digest for name, packed in self._files.items() if name.startswith(_LOG)}
         objects.at_once(self._copied, [name for name in self._put if name in self._files])
         for name in self._files:
             place, _, rest = name.partition("/")
@@ -240,11 +240,11 @@ class Mirror:
     def _copied(self, name: str) -> None:
         """Copy a task's file to its own address, inside the object store if possible."""
         place, _, rest = name.partition("/")
-        one, to = self._put[name], joined(self.places[place], rest)
+        packed, to = self._put[name], joined(self.places[place], rest)
         if place == OUTPUT and url(to).place == url(self.places[STATE]).place and url(to).kind in KINDS:
-            objects.copy(self.packs.place(one.pack), to)
+            objects.copy(self.packs.place(packed.pack), to)
         else:
-            files.put(to, self.packs.read(one))
+            files.put(to, self.packs.read(packed))
         (self.root / name).unlink(missing_ok=True)
         del self._put[name]
 
@@ -255,24 +255,24 @@ class Mirror:
     def _poor(self) -> set[str]:
         """Return the packs of which less than half is in use. Their used parts go into the next pack."""
         used, sizes = Counter[str](), Counter[str]()
-        for one in self._files.values():
-            used[one.pack] += one.length
-            sizes[one.pack] = max(sizes[one.pack], one.offset + one.length)
+        for file in self._files.values():
+            used[file.pack] += file.length
+            sizes[file.pack] = max(sizes[file.pack], file.offset + file.length)
         return {pack for pack, size in sizes.items() if 2 * used[pack] < size}
 
     def _present(self) -> Iterator[tuple[str, Path]]:
         """Return the local files to upload, by their names in `root`."""
-        for name in (STATE, *(each for each in self.places if each != STATE)):
-            for folder, below, found in os.walk(self.folder(name)):
+        for name in (STATE, *(place for place in self.places if place != STATE)):
+            for folder, below, file_names in os.walk(self.folder(name)):
                 own = os.path.relpath(folder, self.root)
                 if own == STATE:
-                    below[:] = [each for each in below if each not in _OWN]
+                    below[:] = [folder_name for folder_name in below if folder_name not in _OWN]
                 if own == f"{OUTPUT}/{SINK_LOG}":
-                    below[:] = [each for each in below if each != COMING]
-                for one in found:
-                    whole = not one.startswith(".") or one.endswith(".crc")
-                    if whole and not (own == STATE and one in _OWN):
-                        yield f"{own}/{one}", Path(folder, one)
+                    below[:] = [folder_name for folder_name in below if folder_name != COMING]
+                for file_name in file_names:
+                    whole = not file_name.startswith(".") or file_name.endswith(".crc")
+                    if whole and not (own == STATE and file_name in _OWN):
+                        yield f"{own}/{file_name}", Path(folder, file_name)
 
     # --- the start ---
 
@@ -285,21 +285,21 @@ class Mirror:
             self._vacant()
             return
         self.number = max(numbers)
-        found = self._read(self.number)
-        if found["output"] != self.places[OUTPUT]:
-            message = f"--output: {found['output']} before, {self.places[OUTPUT]} now"
+        manifest = self._read(self.number)
+        if manifest["output"] != self.places[OUTPUT]:
+            message = f"--output: {manifest['output']} before, {self.places[OUTPUT]} now"
             hint = "go on with the one before, or start anew with another --checkpoint, too"
             raise CepError(message, hint=hint, code="checkpoint")
-        self._files = {name: Packed(*one) for name, one in found["files"].items()}
-        self._packs = [{one.pack for one in self._files.values()}]
+        self._files = {name: Packed(*fields) for name, fields in manifest["files"].items()}
+        self._packs = [{file.pack for file in self._files.values()}]
         if self.apart:
-            self._away = {name: one for name, one in self._files.items() if _STATES.fullmatch(name)}
+            self._away = {name: packed for name, packed in self._files.items() if _STATES.fullmatch(name)}
             self._coming = self._away
         self._unpack()
-        self._moved(Path(found["folder"]))
+        self._moved(Path(manifest["folder"]))
         log = joined(self.places[OUTPUT], SINK_LOG)
         last = max((_batch(name) for name in self._files if name.startswith(_LOG)), default=-1)
-        names = (one.name for one in files.listed(log) if not one.folder)
+        names = (entry.name for entry in files.listed(log) if not entry.folder)
         # Entries after the last one of this manifest belong to another run, which has continued meanwhile.
         self._told = {f"{_LOG}{name}": "" for name in names if _batch(name) <= last}
         if not self._overtaken():
@@ -308,28 +308,28 @@ class Mirror:
             for number in numbers:
                 if number <= self.number - KEPT:
                     remove(_manifest(checkpoint, number))
-            for one in files.listed(joined(checkpoint, PACKS)):  # packs of runs that were killed or overtaken
-                if one.name not in self._packs[0] and int(one.name.partition("-")[0]) <= self.number:
-                    remove(one.address)
+            for pack in files.listed(joined(checkpoint, PACKS)):  # packs of runs that were killed or overtaken
+                if pack.name not in self._packs[0] and int(pack.name.partition("-")[0]) <= self.number:
+                    remove(pack.address)
 
     def _read(self, number: int) -> dict[str, Any]:
         address = _manifest(self.places[STATE], number)
         try:
-            found: dict[str, Any] = json.loads(bytes(checksum.content(files.read(address), of=_name(number))))
-            return found
+            manifest: dict[str, Any] = json.loads(bytes(checksum.content(files.read(address), of=_name(number))))
+            return manifest
         except ValueError:
             raise damaged(address) from None
 
     def _unpack(self) -> None:
         """Write the files of the manifest to the local folders."""
-        here = {name: one for name, one in self._files.items() if name not in self._away}
-        for pack in sorted({one.pack for one in here.values()}):
+        here = {name: entry for name, entry in self._files.items() if name not in self._away}
+        for pack in sorted({entry.pack for entry in here.values()}):
             address = self.packs.place(pack)
             content = memoryview(files.read(address))
-            for name, one in here.items():
-                if one.pack == pack:
-                    data = content[one.offset : one.offset + one.length]
-                    if checksum.digest(data).hex() != one.digest:
+            for name, packed in here.items():
+                if packed.pack == pack:
+                    data = content[packed.offset : packed.offset + packed.length]
+                    if checksum.digest(data).hex() != packed.digest:
                         raise damaged(address)
                     path = self.root / name
                     path.parent.mkdir(parents=True, exist_ok=True)
@@ -347,15 +347,15 @@ class Mirror:
     def _vacant(self) -> None:
         """Check that the addresses have no other files, apart from Spark's log and packs. CepError: they have."""
         for option, name, own in (("--checkpoint", STATE, {SPARK_LOG, PACKS}), ("--output", OUTPUT, set[str]())):
-            if any(one.name not in own for one in files.listed(self.places[name])):
+            if any(entry.name not in own for entry in files.listed(self.places[name])):
                 message = f"{option}: {self.places[name]} is not empty, and there is no checkpoint of this command"
                 raise CepError(message, hint="name one where nothing is", code="checkpoint")
 
 
 def spark_address(address: str) -> str:
     """Return the address in the notation of Spark and Hadoop."""
-    at = url(address)
-    return str(replace(at, scheme={"s3": "s3a", "gcs": "gs"}.get(at.scheme, at.scheme))).rstrip("/")
+    parsed = url(address)
+    return str(replace(parsed, scheme={"s3": "s3a", "gcs": "gs"}.get(parsed.scheme, parsed.scheme))).rstrip("/")
 
 
 def _name(number: int) -> bytes:
@@ -364,13 +364,13 @@ def _name(number: int) -> bytes:
 
 def _batch(name: str) -> int:
     """Return the number of the micro-batch that a file of the sink's log belongs to, or -1."""
-    found = re.search(r"[0-9]+", name.rpartition("/")[2])
-    return -1 if found is None else int(found[0])
+    digits = re.search(r"[0-9]+", name.rpartition("/")[2])
+    return -1 if digits is None else int(digits[0])
 
 
 def _numbers(checkpoint: str) -> list[int]:
     """Return the numbers of the existing manifests."""
-    return [int(one.name) for one in files.listed(joined(checkpoint, MANIFESTS)) if one.name.isdecimal()]
+    return [int(entry.name) for entry in files.listed(joined(checkpoint, MANIFESTS)) if entry.name.isdecimal()]
 
 
 def _manifest(checkpoint: str, number: int) -> str:

@@ -40,9 +40,9 @@ class KeptWays:
         if known != version:
             ways = Ways(self.schemas)
             if version:
-                made, program = ways, self.program.program
+                restored, program = ways, self.program.program
                 ways = self.states.opened(
-                    bucket, version, lambda state, has: made.restore(state, has.names, has.fetch, program)
+                    bucket, version, lambda state, has: restored.restore(state, has.names, has.fetch, program)
                 )
         _known[self.run, self.states.stage, bucket] = -1, ways  # -1 until `keep` stores a version
         return ways
@@ -61,7 +61,7 @@ def drop_ways(run: str, number: int, bucket: int) -> None:
 
 def forget_others(run: str) -> None:
     """Drop what this worker keeps of other runs."""
-    for known in [each for each in _known if each[0] != run]:
+    for known in [key for key in _known if key[0] != run]:
         del _known[known]
 
 
@@ -94,17 +94,17 @@ class WaysTask:
         """
         mine: dict[str, list[WorldRows]] = {}
         world: list[WorldRows] = []
-        for one in rows:
-            if one.event in self.program.merged:
-                mine.setdefault(one.event, []).append(one)
+        for row in rows:
+            if row.event in self.program.merged:
+                mine.setdefault(row.event, []).append(row)
             else:
-                world.append(one)
+                world.append(row)
         if not mine:
             return Stepped(version, None, [], world)
         ways, going, last = self.ways.of(bucket, version), dict[str, int](), len(self.program.stages) + 1
-        for event, found in sorted(mine.items()):
-            tables = sorted(found, key=lambda one: one.place)
-            table = ways.take(event, stacked([one.table for one in tables]))
+        for event, event_rows in sorted(mine.items()):
+            tables = sorted(event_rows, key=lambda world_rows: world_rows.place)
+            table = ways.take(event, stacked([table.table for table in tables]))
             going |= withdrawn({event: table})
             if table.height:
                 world.append(WorldRows(bucket, event, last << 32, table))

@@ -40,16 +40,16 @@ class Outbox:
             self._write(self._folder)
             with writing_to("--checkpoint", Path(self._file.name).parent):
                 self._file.close()
-        return HandedBlocks.of([*self._handed, *(handed(one, one.rows) for one in self._here)])
+        return HandedBlocks.of([*self._handed, *(handed(block, block.rows) for block in self._here)])
 
     def _write(self, folder: str) -> None:
         with writing_to("--checkpoint", Path(folder)):
             if self._file is None:
                 self._file = open(os.path.join(folder, uuid4().hex), "wb")  # noqa: SIM115 - closed by `close`
-            for one in self._here:
-                part = FilePart(self._file.name, self._file.tell(), len(one.rows), crc32(one.rows))
-                self._file.write(one.rows)
-                self._handed.append(handed(one, part))
+            for block in self._here:
+                part = FilePart(self._file.name, self._file.tell(), len(block.rows), crc32(block.rows))
+                self._file.write(block.rows)
+                self._handed.append(handed(block, part))
         self._here, self.size = [], 0
 
 

@@ -44,24 +44,24 @@ class Packs:
         """Return the address of a pack."""
         return joined(self.address, pack)
 
-    def read(self, one: Packed) -> bytes:
+    def read(self, packed: Packed) -> bytes:
         """Return the content of a file. CepError: it is missing, damaged or unreadable."""
         with storing():
-            data = objects.part(self.place(one.pack), one.offset, one.length)
-        if checksum.digest(data).hex() != one.digest:
-            raise damaged(self.place(one.pack))
+            data = objects.part(self.place(packed.pack), packed.offset, packed.length)
+        if checksum.digest(data).hex() != packed.digest:
+            raise damaged(self.place(packed.pack))
         return data
 
     def put(self, name: str, contents: Mapping[str, bytes]) -> dict[str, Packed]:
         """Upload files as one pack, and return their places. CepError: the upload fails."""
-        found, size = dict[str, Packed](), 0
+        entries, size = dict[str, Packed](), 0
         for file, content in contents.items():
-            found[file] = Packed(name, size, len(content), checksum.digest(content).hex())
+            entries[file] = Packed(name, size, len(content), checksum.digest(content).hex())
             size += len(content)
         if contents:
             with storing():
                 objects.put(self.place(name), b"".join(contents.values()))
-        return found
+        return entries
 
 
 def pack_name(number: int, run: str) -> str:

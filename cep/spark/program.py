@@ -165,7 +165,7 @@ class ShippedProgram:
         `held`: the intervals that hold then, as `held_now` returns them. Call this only if the program writes changes.
         """
         table = next(table for table, written in self.written.items() if written == name)
-        fluent, attributes = self.schemas[table].fluent, [each.name for each in self.outputs[name].attributes]
+        fluent, attributes = self.schemas[table].fluent, [attribute.name for attribute in self.outputs[name].attributes]
         late = 0 if fluent is None else fluent.late
         kinds = pl.lit(kind, pl.Int64).alias(beside("what", attributes))
         return table, held.with_columns(kinds, end=pl.lit(time + late, pl.Int64))
@@ -187,8 +187,8 @@ class ShippedProgram:
     @property
     def merged(self) -> frozenset[str]:
         """The written events of which several buckets may derive identical occurrences."""
-        found = self.scattered
-        return frozenset(name for table, name in self.written.items() if table in found)
+        scattered_tables = self.scattered
+        return frozenset(name for table, name in self.written.items() if table in scattered_tables)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,15 +232,15 @@ def written_names(engine: Engine) -> dict[str, str]:
 @lru_cache(maxsize=1)
 def unpickled_knowledge(pickled: bytes) -> KnowledgeSource:
     """Return the knowledge, unpickled once per worker."""
-    found: KnowledgeSource = pickle.loads(pickled)
-    return found
+    knowledge: KnowledgeSource = pickle.loads(pickled)
+    return knowledge
 
 
 def packed_facts(facts: Mapping[str, pl.DataFrame]) -> dict[str, bytes]:
     """Return tables of facts as Arrow streams."""
-    found = {}
+    packed = {}
     for name, table in facts.items():
         sink = BytesIO()
         table.write_ipc_stream(sink)
-        found[name] = sink.getvalue()
-    return found
+        packed[name] = sink.getvalue()
+    return packed

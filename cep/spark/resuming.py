@@ -63,7 +63,7 @@ def _info(engine: Engine, query: Job, times: str) -> checkpoints.CheckpointInfo:
         keys={event: list(schema.key) for event, schema in engine.inputs.items() if schema.key is not None},
         params=engine.written.parameters.used_values(),
         lateness_by=running.lateness_by,
-        frames=[one.name for _, one in query.frames],
+        frames=[reader.name for _, reader in query.frames],
     )
 
 
@@ -130,14 +130,14 @@ def _tidy(query: Job) -> None:
 
 def _unsplit(program: ShippedProgram) -> list[str]:
     """Return the reasons why the state of a program's stages cannot be divided by key for another number of buckets."""
-    found = []
+    reasons = []
     for stage in program.stages:
         if stage.keyed:
             try:
                 program.engine(stage.number).extract(())
             except CepError as error:
-                found.append(f"--buckets: stage {stage.number}: {error.message}")
-    return found
+                reasons.append(f"--buckets: stage {stage.number}: {error.message}")
+    return reasons
 
 
 def _settle(now: ShippedProgram, was: checkpoints.CheckpointInfo, states: Path, versions: Mapping[str, int]) -> None:

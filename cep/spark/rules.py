@@ -67,7 +67,7 @@ class Rules:
         `knowledge`, `params`, `policy` and the other options are those of `cep.compile.compile`. CepError: the program
         or an option is invalid.
         """
-        paths = [Path(each) for each in ([path] if isinstance(path, str | Path) else path)]
+        paths = [Path(file_name) for file_name in ([path] if isinstance(path, str | Path) else path)]
         text, name = program_text(paths[0] if len(paths) == 1 else paths)
         return cls.from_text(text, name, facts=facts, **options)
 
@@ -204,21 +204,21 @@ class Rules:
             raise CepError(message, hint="make one of several with `union`, and WHEN", code="input")
         if not frames:
             raise CepError("data: no DataFrame", hint=f"input events are {_listed(program.inputs)}", code="input")
-        found = list[Provided]()
+        inputs = list[Provided]()
         for place, (name, frame) in enumerate(frames.items()):
             label = f'data["{name}"]'
             _check_streaming(label, frame, streaming)
             columns = order.get(name, ())
             columns = [columns] if isinstance(columns, str) else list(columns)
-            found.append(frame_input(label, frame, program.read[name], place, columns, ahead))
+            inputs.append(frame_input(label, frame, program.read[name], place, columns, ahead))
         if changes is not None:
             if self._engine.changes is None:
                 hint = "`Rules.from_file(..., knowledge=...)`"
                 raise CepError("changes: there is no knowledge that could change", hint=hint, code="knowledge")
             _check_streaming("changes", changes, streaming)
-            found.append(change_rows(changes, len(frames)))
+            inputs.append(change_rows(changes, len(frames)))
         self._warn_of_ties(frozenset(name for name in frames if not order.get(name)))
-        return next(iter(frames.values())).sparkSession, found
+        return next(iter(frames.values())).sparkSession, inputs
 
     def _warn_of_ties(self, unordered: Iterable[str]) -> None:
         """Warn if results depend on the order of rows with the same time, and no column defines that order."""

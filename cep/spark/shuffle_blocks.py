@@ -185,8 +185,8 @@ def _from(changes: pl.DataFrame, time: int) -> pl.DataFrame:
 
 def _as_written(program: ShippedProgram, derived: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
     """Return the tables that are written, in their written form."""
-    found = {table: derived[table] for table in program.written if table in derived}
-    return as_changes(found, program.schemas, program.outputs) if program.changes else found
+    tables = {table: derived[table] for table in program.written if table in derived}
+    return as_changes(tables, program.schemas, program.outputs) if program.changes else tables
 
 
 def wake_ups(program: ShippedProgram, every: bool = False) -> Iterator[ShuffleBlock]:
@@ -197,9 +197,9 @@ def wake_ups(program: ShippedProgram, every: bool = False) -> Iterator[ShuffleBl
                 yield ShuffleBlock(stage.number, bucket, "", 0, None, b"", 0)
 
 
-def change_blocks(program: ShippedProgram, found: Sequence[ChangeLine]) -> Iterator[ShuffleBlock]:
+def change_blocks(program: ShippedProgram, lines: Sequence[ChangeLine]) -> Iterator[ShuffleBlock]:
     """Return changes of the knowledge as blocks for all buckets."""
-    rows = json.dumps(found).encode()
+    rows = json.dumps(lines).encode()
     for stage in program.stages:
         for bucket in range(program.count(stage)):
             yield ShuffleBlock(stage.number, bucket, CHANGE, 0, None, rows, 0)

@@ -83,11 +83,11 @@ class StageJob:
         }
         return replace(self, place=replace(self.place, files=mine))
 
-    def step(self, sent: Broadcast[PackedWork], slot: int, came: Iterable[Sent]) -> Iterator[Sent]:
+    def step(self, sent: Broadcast[PackedWork], slot: int, arrived: Iterable[Sent]) -> Iterator[Sent]:
         """Run a task in a worker. CepError: see `Home.run`."""
         steps, world, later = dict[int, list[HandedBlock]](), list[HandedBlock](), list[HandedBlock]()
         letters, reports = list[HandedBlock](), list[HandedBlock]()
-        for _, value in came:
+        for _, value in arrived:
             if isinstance(value, TaskFound):
                 yield slot, value
                 continue
@@ -106,27 +106,29 @@ class StageJob:
             if bucket % self.width == slot:
                 steps.setdefault(bucket, [])
         if self.counted:
-            steps = {one.bucket: [] for one in world if one.event in self.counted}
+            steps = {rows.bucket: [] for rows in world if rows.event in self.counted}
         if steps or world or letters or reports or (self.first and not slot):
             buckets = {bucket: BucketInput(self.buckets.get(bucket, 0), steps[bucket]) for bucket in sorted(steps)}
             asked = TaskInput(slot, self.batch, self.number, self.watermark, buckets, world, self.writes)
             home = home_of(sent.value, self.place.packs, self.place.mark)
-            names = [state_name(each, one) for each in sent.value.work().states_of(self.number) for one in buckets]
-            entries = {file: one for name in names for file, one in self.place.files.get(name, {}).items()}
-            found, handed = home.run(asked, entries, self.versions, letters, self.place.number, self.place.run)
+            names = [
+                state_name(stage, bucket) for stage in sent.value.work().states_of(self.number) for bucket in buckets
+            ]
+            entries = {file: packed for name in names for file, packed in self.place.files.get(name, {}).items()}
+            outcome, handed = home.run(asked, entries, self.versions, letters, self.place.number, self.place.run)
             reports += [block for block in handed if block.stage == REPORT]
             later += [block for block in handed if block.stage != REPORT]
-            yield slot, found.telling(reports)
+            yield slot, outcome.telling(reports)
         yield from dealt(later, self.width)
 
 
 def dealt(blocks: Iterable[HandedBlock], width: int) -> Iterator[Sent]:
     """Yield pickled blocks for each task that must receive some."""
-    found: dict[int, list[HandedBlock]] = {}
-    for one in blocks:
-        slot = crc32(one.event.encode()) if one.stage == DEAD else one.bucket
-        found.setdefault(slot % width, []).append(one)
-    for slot, some in found.items():
+    blocks_by_slot: dict[int, list[HandedBlock]] = {}
+    for block in blocks:
+        slot = crc32(block.event.encode()) if block.stage == DEAD else block.bucket
+        blocks_by_slot.setdefault(slot % width, []).append(block)
+    for slot, some in blocks_by_slot.items():
         yield slot, pickle.dumps(some)
 
 
@@ -161,11 +163,11 @@ class ShuffledBatch:
         try:
             for job in self.jobs(width):
                 rows = slots.run(rows.partitionBy(width, int), partial(_tasks, job, sent))
-            found = [each for _, each in rows.collect() if isinstance(each, TaskFound)]
+            outcomes = [sent_part for _, sent_part in rows.collect() if isinstance(sent_part, TaskFound)]
         finally:
             slots.clear()
-        for each in sorted(found, key=lambda each: (each.stage, each.output.number)):
-            self.took(each)
+        for outcome in sorted(outcomes, key=lambda task: (task.stage, task.output.number)):
+            self.took(outcome)
 
     def jobs(self, width: int) -> Iterator[StageJob]:
         """Yield the work of `width` tasks, stage by stage."""
@@ -190,7 +192,7 @@ class ShuffledBatch:
             self._batch,
             self._watermark,
             {bucket: versions[name] for bucket, name in names.items() if name in versions},
-            frozenset(one for one, name in names.items() if calls.get(name, self._watermark + 1) <= self._watermark),
+            frozenset(part for part, name in names.items() if calls.get(name, self._watermark + 1) <= self._watermark),
             writes,
             writes and self._work.sink.first + self._batch == 0,
             versions,
@@ -198,15 +200,15 @@ class ShuffledBatch:
             counted,
         )
 
-    def took(self, found: TaskFound) -> None:
+    def took(self, task: TaskFound) -> None:
         """Add the results of a task to those of the micro-batch."""
-        made, stage = found.output, found.stage
-        self.versions |= {state_name(stage, bucket): version for bucket, version in made.versions.items()}
-        self.calls |= {state_name(stage, bucket): call for bucket, call in made.calls.items()}
-        self.reports += [one.source or "" for one in made.handed]
-        self.files += made.files
-        self.states |= found.states
+        output, stage = task.output, task.stage
+        self.versions |= {state_name(stage, bucket): version for bucket, version in output.versions.items()}
+        self.calls |= {state_name(stage, bucket): call for bucket, call in output.calls.items()}
+        self.reports += [block.source or "" for block in output.handed]
+        self.files += output.files
+        self.states |= task.states
         self.written = {
-            "output": {**self.written["output"], **found.written},
-            "dead": {**self.written["dead"], **found.letters},
+            "output": {**self.written["output"], **task.written},
+            "dead": {**self.written["dead"], **task.letters},
         }

@@ -44,12 +44,12 @@ def verify_checksums(folder: Path) -> None:
     """Compare Spark's files with their checksum files, block by block. CepError: a file has changed."""
     for beside in sorted(folder.rglob(".*.crc")):
         path, sums = _summed(beside), beside.read_bytes()
-        each = int.from_bytes(sums[len(_SUMS) : len(_SUMS) + 4])
+        size = int.from_bytes(sums[len(_SUMS) : len(_SUMS) + 4])
         if not path.is_file():
             continue
         data = memoryview(path.read_bytes())
-        made = b"".join(crc32(data[at : at + each]).to_bytes(4) for at in range(0, len(data), each)) if each else b""
-        if sums != _SUMS + each.to_bytes(4) + made:
+        crcs = b"".join(crc32(data[i : i + size]).to_bytes(4) for i in range(0, len(data), size)) if size else b""
+        if sums != _SUMS + size.to_bytes(4) + crcs:
             raise damaged_file(path)
 
 
@@ -117,9 +117,9 @@ def next_watermark(folder: Path) -> int | None:
 def _json(path: Path, line: int, name: str) -> dict[str, Any]:
     """Return a line of one of Spark's files as JSON. CepError: it has no whole number with this name."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8").splitlines()[line])
-        if isinstance(found, dict) and isinstance(found.get(name), int):
-            return found
+        document = json.loads(path.read_text(encoding="utf-8").splitlines()[line])
+        if isinstance(document, dict) and isinstance(document.get(name), int):
+            return document
     except FileNotFoundError:
         raise damaged_file(path, what="is missing") from None
     except (ValueError, IndexError):

@@ -147,7 +147,7 @@ class StageTask:
             rows = ()
         derived, dead = self.taken(engine, bucket, version, rows, watermark)
         name = stage_letters(self.stage.number, bucket, version, self.generation)
-        write_dead_letters(self.dead_letters, name, sorted(dead, key=lambda one: (one.file or "", one.line)))
+        write_dead_letters(self.dead_letters, name, sorted(dead, key=lambda letter: (letter.file or "", letter.line)))
         self.keep(bucket, version + 1, engine, batch, Came(rows, watermark))
         waits = (engine.state_rows or self.stage.number in self.program.ticking) and engine.watermark < FARTHEST
         withdrawn = self.withdrawn(derived)
@@ -156,8 +156,8 @@ class StageTask:
             added(derived),
             stage=self.stage.number,
             bucket=bucket,
-            late=Counter(one.event for one in dead if one.event is not None and one.code == "late"),
-            dead=Counter(one.code for one in dead),
+            late=Counter(letter.event for letter in dead if letter.event is not None and letter.code == "late"),
+            dead=Counter(letter.code for letter in dead),
             revised=self.revised(engine, bucket, *before, sum(withdrawn.values())),
             withdrawn=withdrawn,
             merged=sum(n for event, n in engine.take_merged().items() if self.reports(event, bucket)),
@@ -203,17 +203,17 @@ class StageTask:
         )
         dead += late
         tables = self.counted(bucket, version, tables, stable)
-        made: list[Mapping[str, pl.DataFrame]] = []
+        derived: list[Mapping[str, pl.DataFrame]] = []
         if self.recorded.intersection(tables) and engine.watermark < until <= FARTHEST:
-            made.append(engine.advance(until))  # only the engine knows which records are late
+            derived.append(engine.advance(until))  # only the engine knows which records are late
         if tables:
             engine.receive(tables)
             dead += self.refused_rows(engine, tables, bucket, rows)
         if until > engine.watermark or ((tables or learnt) and self.program.window is not None):
-            made.append(engine.close() if until > FARTHEST else engine.advance(until))
+            derived.append(engine.close() if until > FARTHEST else engine.advance(until))
         if not tables:
             engine.forget()
-        return together(made), dead
+        return together(derived), dead
 
     def engine(self, bucket: int, version: int) -> Engine:
         """Return the bucket's engine in this version."""
@@ -222,13 +222,13 @@ class StageTask:
             return engine
         if not version:
             return self.first_engine(bucket)
-        made = self.program.engine(self.stage.number)
-        whole, came = self.states.log(bucket, version)
+        restored = self.program.engine(self.stage.number)
+        whole, entries = self.states.log(bucket, version)
         engine = self.states.opened(
-            bucket, whole, lambda state, segments: made.restore_segments(state, segments.names, segments.fetch)
+            bucket, whole, lambda state, segments: restored.restore_segments(state, segments.names, segments.fetch)
         )
-        for number, one in enumerate(came, whole):
-            self.taken(engine, bucket, number, one.rows, one.watermark)
+        for number, entry in enumerate(entries, whole):
+            self.taken(engine, bucket, number, entry.rows, entry.watermark)
         engine.take_counts()  # these counts were reported before
         return engine
 
@@ -277,9 +277,9 @@ class StageTask:
         if before is None or engine.revision_stats is None:
             return None
         mine = [event for event in self.stage.outside if self.reports(event, bucket)]
-        came = sum(engine.late_rows.get(event, 0) - late.get(event, 0) for event in mine)
+        late_count = sum(engine.late_rows.get(event, 0) - late.get(event, 0) for event in mine)
         done = engine.revision_stats - before
-        return replace(done, late=came, revisions=min(came, done.revisions), withdrawn=withdrawn)
+        return replace(done, late=late_count, revisions=min(late_count, done.revisions), withdrawn=withdrawn)
 
     def counted(
         self, bucket: int, version: int, tables: dict[str, pl.DataFrame], stable: int
@@ -295,14 +295,14 @@ class StageTask:
         ways.forget(stable)
         return {event: table for event, table in taken.items() if table.height}
 
-    def keep(self, bucket: int, version: int, engine: Engine, batch: int, came: Came) -> None:
+    def keep(self, bucket: int, version: int, engine: Engine, batch: int, arrived: Came) -> None:
         """Keep the engine of a bucket at a version. Write its whole state, or only the input since the last version.
 
         Under revision, unchanged parts of the state are known by their segments. If the time of a search is limited, a
         repeated step may have other results. Then no engine is kept, and the next step starts from the written state.
         """
         timed = self.program.options.compiling.solve_limit is not None
-        if engine.revises or timed or not self.states.append(bucket, version, came, batch):
+        if engine.revises or timed or not self.states.append(bucket, version, arrived, batch):
             self.states.write(bucket, version, engine.snapshot_in_segments(), batch)
         if self.several:
             self.ways.keep(bucket, version, batch)
@@ -318,9 +318,9 @@ class StageTask:
         returns them.
         """
         dead_letters: list[DeadLetter] = []
-        changes = [each for row in rows if row.event == CHANGE for each in json.loads(row.rows)]
+        changes = [load for row in rows if row.event == CHANGE for load in json.loads(row.rows)]
         assert not changes or engine.changes is not None, "who gives changes gives knowledge"
-        timely = [each for each in changes if each[0] > stable]
+        timely = [change for change in changes if change[0] > stable]
         taken = bool(timely)
         try:
             if timely:
@@ -368,7 +368,7 @@ class StageTask:
             parts.setdefault(row.event, []).append(table)
         outside = self.stage.outside
         tables = {
-            event: stacked(each) if event in outside else merged_by_arrival(each) for event, each in parts.items()
+            event: stacked(runs) if event in outside else merged_by_arrival(runs) for event, runs in parts.items()
         }
         return {event: table for event, table in tables.items() if table.height}, dead
 
@@ -428,15 +428,15 @@ def begin(engine: Engine, ends: Sequence[int], late: int) -> None:
         raise CepError(message, hint=hint, code="input")
 
 
-def together(made: Sequence[Mapping[str, pl.DataFrame]]) -> dict[str, pl.DataFrame]:
+def together(derived_parts: Sequence[Mapping[str, pl.DataFrame]]) -> dict[str, pl.DataFrame]:
     """Join an engine's results of several steps of one micro-batch: the later may withdraw what the earlier added."""
-    found: dict[str, list[pl.DataFrame]] = {}
-    for tables in made:
+    tables_by_event: dict[str, list[pl.DataFrame]] = {}
+    for tables in derived_parts:
         for event, table in tables.items():
-            found.setdefault(event, []).append(table)
+            tables_by_event.setdefault(event, []).append(table)
     return {
-        event: each[0] if len(each) == 1 else net(stacked(each), (TIE,)).with_row_index(TIE).cast({TIE: pl.Int64})
-        for event, each in found.items()
+        event: runs[0] if len(runs) == 1 else net(stacked(runs), (TIE,)).with_row_index(TIE).cast({TIE: pl.Int64})
+        for event, runs in tables_by_event.items()
     }
 
 

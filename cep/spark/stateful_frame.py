@@ -58,7 +58,7 @@ def streamed(
             code="spark",
         )
     refused = (
-        (any(isinstance(one, ChangeRows) for _, one in frames), "a DataFrame of `changes` of the knowledge"),
+        (any(isinstance(reader, ChangeRows) for _, reader in frames), "a DataFrame of `changes` of the knowledge"),
         (program.window is not None or program.revises, "`revise`, and input that withdraws records,"),
         (bool(program.ticking), "a rule at a point of time"),
         (bool(program.beginning), "a cycle through NOT or AGGREGATE, which begins with the input,"),
@@ -73,7 +73,7 @@ def streamed(
             stacklevel=4,
         )
     timed = f"{BLOCKS}, {TIMED} timestamp"
-    every = [frame(spark).mapInArrow(dealing(program, one, timed=True), timed) for frame, one in frames]
+    every = [frame(spark).mapInArrow(dealing(program, reader, timed=True), timed) for frame, reader in frames]
     late = -(-lateness // 1000)  # rounded up, because Spark drops fractions of a millisecond
     blocks = reduce(DataFrame.unionAll, every).withWatermark(TIMED, f"{late} milliseconds").drop(TIMED)
     packed = PackedProgram.of(program)
@@ -122,30 +122,30 @@ class Buckets(StatefulProcessor):
     def _step(self, bucket: int, rows: Sequence[ShuffleBlock], watermark: int) -> Iterator[Row]:
         if self._task is None:
             self._task = self._packed.stage(self._number).task()
-        there = self._version.get()
-        version = 0 if there is None else int(there[0])
+        kept = self._version.get()
+        version = 0 if kept is None else int(kept[0])
         engine = self._engine(bucket, version)
-        made = list(step(self._task, engine, bucket, version, rows, max(watermark, 0)))
+        blocks = list(step(self._task, engine, bucket, version, rows, max(watermark, 0)))
         self._version.update((version + 1,))
         self._state.update((engine.snapshot(),))
         _engines[self._run, self._number, bucket] = version + 1, engine
         if engine.state_rows and engine.watermark < FARTHEST:
             self._handle.registerTimer(max(watermark, 0) + 1)
-        for one in made:
+        for block in blocks:
             yield Row(
-                stage=one.stage,
-                bucket=one.bucket,
-                event=one.event,
-                place=one.place,
-                source=one.source,
-                rows=one.rows,
+                stage=block.stage,
+                bucket=block.bucket,
+                event=block.event,
+                place=block.place,
+                source=block.source,
+                rows=block.rows,
             )
 
     def _engine(self, bucket: int, version: int) -> Engine:
         known, engine = _engines.pop((self._run, self._number, bucket), (-1, None))
         if engine is not None and known == version:
             return engine
-        for key in [each for each in _engines if each[0] != self._run]:
+        for key in [engine for engine in _engines if engine[0] != self._run]:
             del _engines[key]  # of runs that have ended, or that will load the state again
         assert self._task is not None, "it is made first"
         engine = self._task.program.engine(self._number)
@@ -161,5 +161,5 @@ def _run_of_task() -> str:
     from pyspark import TaskContext
 
     task = TaskContext.get()
-    found = None if task is None else task.getLocalProperty("spark.jobGroup.id")
-    return found or uuid4().hex
+    job_group = None if task is None else task.getLocalProperty("spark.jobGroup.id")
+    return job_group or uuid4().hex

@@ -118,7 +118,7 @@ class Stream:
         letters: str | None,
         every: Duration,
         available_now: bool,
-        each: Each | None,
+        batch_function: Each | None,
     ) -> StreamingQuery:
         folder = _local(checkpoint, "checkpoint")
         if not hasattr(self.session, "sparkContext") or type(self.session).__module__.startswith("pyspark.sql.connect"):
@@ -142,7 +142,7 @@ class Stream:
             idle=self.idle,
             ahead=AheadLimits(None, None),
             frames=self.frames,
-            each=each,
+            each=batch_function,
         )
         locks = ExitStack()
         try:

@@ -83,9 +83,9 @@ class Slots:
         try:
             for lane, mine in enumerate(anchor.lanes):
                 env[LANE] = f"{anchor.number}.{lane}"
-                made = part(mine)
-                assert made._jrdd is not None, "it has this environment"
-                parts.append(made)
+                lane_rdd = part(mine)
+                assert lane_rdd._jrdd is not None, "it has this environment"
+                parts.append(lane_rdd)
         finally:
             env.pop(LANE, None)
         return self._context.union(parts)
@@ -106,9 +106,9 @@ class Slots:
             return before
         if before is not None:
             before.rows.unpersist()
-        made = self._context.parallelize(range(width), width).mapPartitions(_executor).persist()
+        anchor = self._context.parallelize(range(width), width).mapPartitions(_executor).persist()
         number = 0 if before is None else before.number + 1
-        self._anchored = _Anchor(number, executors, made, lanes(made.collect()))
+        self._anchored = _Anchor(number, executors, anchor, lanes(anchor.collect()))
         return self._anchored
 
     def _executors(self) -> frozenset[str]:
@@ -126,15 +126,15 @@ class Slots:
 
 def lanes(executors: Sequence[str]) -> list[list[int]]:
     """Divide tasks into as few lanes as possible. The tasks of one executor are in different lanes."""
-    found: list[list[int]] = []
+    lanes_: list[list[int]] = []
     taken: dict[str, int] = {}
     for task, executor in enumerate(executors):
         lane = taken.get(executor, 0)
         taken[executor] = lane + 1
-        if lane == len(found):
-            found.append([])
-        found[lane].append(task)
-    return found
+        if lane == len(lanes_):
+            lanes_.append([])
+        lanes_[lane].append(task)
+    return lanes_
 
 
 def _executor(_: Iterable[int]) -> list[str]:

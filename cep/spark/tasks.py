@@ -136,14 +136,14 @@ def run_task(work: QueryWork, asked: TaskInput) -> TaskOutput:
     outbox, versions, calls = Outbox(work.handed, FEW), dict[int, int](), dict[int, int | None]()
     world = [WorldRows.of(block) for block in rows_of(asked.world)]
     if asked.stage > len(work.stages):
-        found = list(_counted(work, asked, versions, outbox, world))
+        outputs = list(_counted(work, asked, versions, outbox, world))
     else:
-        found = [*world, *_stepped(work, asked, versions, calls, outbox)]
+        outputs = [*world, *_stepped(work, asked, versions, calls, outbox)]
     files: Sequence[OutputFile] = ()
     if asked.writes:
-        files = FileWriter(work.sink).write(((one.event, one.table) for one in found), asked.number, asked.batch)
+        files = FileWriter(work.sink).write(((rows.event, rows.table) for rows in outputs), asked.number, asked.batch)
     else:
-        _put(outbox, (one.block() for one in found))
+        _put(outbox, (rows.block() for rows in outputs))
     return TaskOutput(asked.number, versions, calls, outbox.close(), files)
 
 
@@ -154,11 +154,11 @@ def _stepped(
     if not asked.buckets:
         return
     task = work.stages[asked.stage - 1].task()
-    for bucket, one in asked.buckets.items():
-        made = task.step(bucket, one.version, rows_of(one.blocks), asked.watermark, asked.batch)
-        versions[bucket], calls[bucket] = made.version, made.call
-        _put(outbox, made.blocks)
-        yield from made.world
+    for bucket, bucket_input in asked.buckets.items():
+        stepped = task.step(bucket, bucket_input.version, rows_of(bucket_input.blocks), asked.watermark, asked.batch)
+        versions[bucket], calls[bucket] = stepped.version, stepped.call
+        _put(outbox, stepped.blocks)
+        yield from stepped.world
 
 
 def _counted(
@@ -167,16 +167,16 @@ def _counted(
     """Yield the rows that appear or disappear, after counting all derivations of each row."""
     assert work.ways is not None, "ways are counted where there are some"
     task, every = work.ways.task(), list(world)
-    yield from (one for one in every if one.bucket not in asked.buckets)
+    yield from (row for row in every if row.bucket not in asked.buckets)
     mine: dict[int, list[WorldRows]] = {}
-    for each in every:
-        mine.setdefault(each.bucket, []).append(each)
-    for bucket, one in asked.buckets.items():
-        made = task.step(bucket, one.version, mine.get(bucket, []), asked.watermark, asked.batch)
-        if made.version != one.version:
-            versions[bucket] = made.version
-        _put(outbox, made.blocks)
-        yield from made.world
+    for world_rows in every:
+        mine.setdefault(world_rows.bucket, []).append(world_rows)
+    for bucket, bucket_input in asked.buckets.items():
+        stepped = task.step(bucket, bucket_input.version, mine.get(bucket, []), asked.watermark, asked.batch)
+        if stepped.version != bucket_input.version:
+            versions[bucket] = stepped.version
+        _put(outbox, stepped.blocks)
+        yield from stepped.world
 
 
 def _put(outbox: Outbox, blocks: Iterable[ShuffleBlock]) -> None:

@@ -82,7 +82,7 @@ class _Seen:
     def taken(self, pieces: Iterable[Batch], stretch: _Stretch) -> Iterator[Batch]:
         """Yield the batches with only the rows of the stretch."""
         for piece in reading.in_time(pieces, stretch.ahead):
-            self.unread += [f"{one.file}: {one.reason}" for one in piece.dead if one.code == reading.FILE]
+            self.unread += [f"{letter.file}: {letter.reason}" for letter in piece.dead if letter.code == reading.FILE]
             tables = {
                 event: self._rows(table, stretch)
                 for event, table in piece.tables.items()
@@ -124,18 +124,18 @@ def warmed(spark: SparkSession, job: Job, begins: Callable[[int], None] = lambda
     files = [(listed.entries(0, read), _Stretch(earlier.since, None, None, ahead))]
     if earlier.events:
         beyond = FileReader(SparkSourceOptions.of(job, closing=False)).discover()
-        later = [one for one in listed.entries(read, beyond) if one.input.type in (None, *earlier.events)]
+        later = [entry for entry in listed.entries(read, beyond) if entry.input.type in (None, *earlier.events)]
         files.append((later, _Stretch(earlier.since, start.time, earlier.events, ahead)))
     lines = FileChangeLog(folder, ()).lines(0, start.offset.get("changes", 0))
     calls = [*wake_ups(program, every=True), *(reading.changes(program, "", lines, None) if lines else ())]
     blocks, seen, gone = [HandedBlocks.of(handed(block, block.rows) for block in calls)], _Seen(), list[str]()
     for some, stretch in files:
-        there = [one for one in some if is_url(one.path) or Path(one.path).exists()]
-        gone += sorted({one.path for one in some} - {one.path for one in there})
-        begins(len(there))
-        for rows, one in _read(context, program, there, stretch, str(shared)):
+        existing = [source for source in some if is_url(source.path) or Path(source.path).exists()]
+        gone += sorted({source.path for source in some} - {source.path for source in existing})
+        begins(len(existing))
+        for rows, chunk in _read(context, program, existing, stretch, str(shared)):
             blocks.append(rows)
-            seen.join(one)
+            seen.join(chunk)
     batches = MicroBatches(spark, _work(job, states, str(shared)), states, BatchNotes(states))
     done = MicroBatch(batches, 0, max((start.time + 1) // 1000, 0), HandedBlocks.joined(blocks))
     done.run()
@@ -152,7 +152,7 @@ def _read(
 
     Return, for each task, its blocks and how far back its files reach.
     """
-    packs = packed([one.seen() for one in files], context.defaultParallelism)
+    packs = packed([file.seen() for file in files], context.defaultParallelism)
     if not packs:
         return ()
     sent, few = context.broadcast(program.bare()), handover.share(len(packs))
@@ -160,9 +160,9 @@ def _read(
     def read(some: Iterable[FilePack]) -> Iterator[tuple[HandedBlocks, _Seen]]:
         for pack in some:
             outbox, seen = Outbox(shared, few), _Seen()
-            for one in pack.files:
+            for file in pack.files:
                 kept = partial(seen.taken, stretch=stretch)
-                for block in reading.part_blocks(sent.value, one.number, one.input, one.there, kept):
+                for block in reading.part_blocks(sent.value, file.number, file.input, file.there, kept):
                     outbox.add(block)
             yield outbox.close(), seen
 

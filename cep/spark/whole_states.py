@@ -35,13 +35,13 @@ Logged = tuple[int, int, int]
 
 def logged(states: Path, versions: Mapping[str, int]) -> list[Logged]:
     """Return those versions that are in a log. `versions`: by name of the bucket."""
-    found = []
+    logged_states = []
     for name, version in versions.items():
         place = log_place(states / f"{name}-{version:08}")
         if place is not None and place.whole != version:
             stage, _, bucket = name.partition("-")
-            found.append((int(stage), int(bucket), version))
-    return found
+            logged_states.append((int(stage), int(bucket), version))
+    return logged_states
 
 
 def settle(program: ShippedProgram, states: str, some: Iterable[Logged], run: str | None = None) -> None:
@@ -72,8 +72,8 @@ def _settled(spark: SparkSession, job: Job) -> None:
     own, states = job.generation.spark(folder), job.generation.states(folder)
     done = spark_files.last(own / "commits")
     notes = BatchNotes(states)
-    found = logged(states, notes.after(done).versions)
-    if found:
+    unsettled = logged(states, notes.after(done).versions)
+    if unsettled:
         context, name, run = spark.sparkContext, str(states), job.run
         sent = context.broadcast(pickle.dumps(job.program))
 
@@ -81,4 +81,4 @@ def _settled(spark: SparkSession, job: Job) -> None:
             settle(pickle.loads(sent.value), name, some, run)
             return ()
 
-        context.parallelize(found, min(len(found), context.defaultParallelism)).mapPartitions(settled).collect()
+        context.parallelize(unsettled, min(len(unsettled), context.defaultParallelism)).mapPartitions(settled).collect()

@@ -79,9 +79,9 @@ class Home:
             return replace(states, folder=str(self.states))
 
         stages = []
-        for each in work.stages:
-            begin = each.dead_letters and os.path.join(self.dead, os.path.basename(each.dead_letters))
-            stages.append(replace(each, states=own(each.states), dead_letters=begin))
+        for stage in work.stages:
+            begin = stage.dead_letters and os.path.join(self.dead, os.path.basename(stage.dead_letters))
+            stages.append(replace(stage, states=own(stage.states), dead_letters=begin))
         ways = work.ways and replace(work.ways, states=own(work.ways.states))
         return QueryWork(stages, ways, replace(work.sink, folder=str(self.output)), None)
 
@@ -112,13 +112,13 @@ class Home:
         for piece in sorted(letters, key=lambda piece: (piece.event, piece.place)):
             with (self.dead / piece.event).open("ab") as file:
                 file.write(piece.block().rows)
-        made = run_task(self.work, asked)
-        return self._put(asked, made, number, run), list(made.handed)
+        output = run_task(self.work, asked)
+        return self._put(asked, output, number, run), list(output.handed)
 
-    def _put(self, asked: TaskInput, made: TaskOutput, number: int, run: str) -> TaskFound:
+    def _put(self, asked: TaskInput, output: TaskOutput, number: int, run: str) -> TaskFound:
         lies = {
             state_name(stage, bucket): BucketStates(str(self.states), stage).files(bucket, version)
-            for bucket, version in made.versions.items()
+            for bucket, version in output.versions.items()
             for stage in self.work.states_of(asked.stage)
         }
         fresh = [name for names in lies.values() for name in names if name not in self._entries]
@@ -130,13 +130,13 @@ class Home:
         self._known |= new
         written = dict[str, Packed]()
         files = list[OutputFile]()
-        for one in made.files:
-            name = str(Path(one.path).relative_to(self.output))
-            at = CommitLog(self.output).coming(name)
-            written |= self.packs.put(pack_name(number, run), {name: at.read_bytes()})
-            at.unlink()
-            files.append(replace(one, path=os.path.join(self._sink, name)))
-        told = replace(made, handed=(), files=files)
+        for file in output.files:
+            name = str(Path(file.path).relative_to(self.output))
+            pending = CommitLog(self.output).coming(name)
+            written |= self.packs.put(pack_name(number, run), {name: pending.read_bytes()})
+            pending.unlink()
+            files.append(replace(file, path=os.path.join(self._sink, name)))
+        told = replace(output, handed=(), files=files)
         states = {bucket: {name: self._entries[name] for name in names} for bucket, names in lies.items()}
         return TaskFound(
             asked.stage, told, states, written, {name: packed[f"{self.dead.name}/{name}"] for name in letters}
@@ -145,12 +145,12 @@ class Home:
     def _sweep(self, versions: Mapping[str, int]) -> None:
         """Remove states of which other workers have newer versions."""
         newest = dict[str, int]()
-        there = {path.name for path in self.states.iterdir()}
-        self._known = {name: one for name, one in self._known.items() if name in there}
-        found = [(match, self.states / name) for name in sorted(there) if (match := _STATE.match(name))]
-        for match, _ in found:
+        file_names = {path.name for path in self.states.iterdir()}
+        self._known = {name: packed for name, packed in self._known.items() if name in file_names}
+        matched = [(match, self.states / name) for name in sorted(file_names) if (match := _STATE.match(name))]
+        for match, _ in matched:
             newest[match[1]] = max(newest.get(match[1], 0), int(match[2]))
-        for match, path in found:
+        for match, path in matched:
             if newest[match[1]] < versions.get(self._stepped(match[1]), 0):
                 path.unlink()
                 self._known.pop(path.name, None)
@@ -158,9 +158,9 @@ class Home:
     def _forget(self, asked: TaskInput) -> None:
         """Drop the engines of an uncommitted task if another run of that task was committed with another state."""
         run = self.work.stages[0].run
-        for bucket, one in asked.buckets.items():
+        for bucket, bucket_input in asked.buckets.items():
             for number in self.work.states_of(asked.stage):
-                name = f"{state_name(number, bucket)}-{one.version:08}"
+                name = f"{state_name(number, bucket)}-{bucket_input.version:08}"
                 mine, counts = self._known.get(name), self._entries.get(name)
                 if counts is None or mine is None or mine.digest != counts.digest:
                     drop_engine(run, number, bucket)
@@ -171,8 +171,8 @@ class Home:
         run = self.work.stages[0].run
         cold = {
             state_name(asked.stage, bucket)
-            for bucket, one in asked.buckets.items()
-            if kept_version(run, asked.stage, bucket) != one.version
+            for bucket, bucket_input in asked.buckets.items()
+            if kept_version(run, asked.stage, bucket) != bucket_input.version
         }
         objects.at_once(self._bring, [name for name in self._entries if state_of(name) in cold])
 
@@ -184,11 +184,11 @@ class Home:
 
     def _bring(self, name: str) -> None:
         """Download a file of a state if the task needs it. CepError: it cannot be read."""
-        one, path = self._entries.get(name), self.states / name
-        if one is None or (self._known.get(name) == one and path.exists()):
+        packed, path = self._entries.get(name), self.states / name
+        if packed is None or (self._known.get(name) == packed and path.exists()):
             return
-        path.write_bytes(self.packs.read(one))
-        self._known[name] = one
+        path.write_bytes(self.packs.read(packed))
+        self._known[name] = packed
 
     def close(self) -> None:
         """Remove the folders."""

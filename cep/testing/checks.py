@@ -81,14 +81,14 @@ class Checker:
         with mistakes_together() as wrong:
             for name in self.test.expected_types:
                 with wrong.kept():
-                    own = [each for each in self.test.expect if each.type == name.text]
+                    own = [expectation for expectation in self.test.expect if expectation.type == name.text]
                     self._expected.append((name, self._wanted(own, self.reader.event, self._schema(name))))
             for name in self.test.none:
                 with wrong.kept():
                     self._schema(name)
             for name in self.test.held_types:
                 with wrong.kept():
-                    own = [each for each in self.test.holds if each.name is name]
+                    own = [held_check for held_check in self.test.holds if held_check.name is name]
                     self._held.append((name, self._wanted(own, self.reader.interval, self._fluent(name))))
             for check in self.test.alerts:
                 with wrong.kept():
@@ -96,18 +96,18 @@ class Checker:
 
     def check(self, outcome: Outcome) -> list[Failure]:
         """Return the differences between the results of a run and the test."""
-        found: list[Failure] = []
+        failures: list[Failure] = []
         for name, wanted in self._expected:
-            found += self._compare(name, wanted, self._rows(outcome, name), self.test.at_least)
+            failures += self._compare(name, wanted, self._rows(outcome, name), self.test.at_least)
         for name in self.test.none:
             rows = self._rows(outcome, name)
-            found += [self._unexpected(name, row, "it must not occur") for row in rows[:MOST]]
+            failures += [self._unexpected(name, row, "it must not occur") for row in rows[:MOST]]
         for name, wanted in self._held:
-            found += self._compare(name, wanted, self._rows(outcome, name), False)
-        found += self._check_alerts(outcome)
+            failures += self._compare(name, wanted, self._rows(outcome, name), False)
+        failures += self._check_alerts(outcome)
         if len(outcome.dead) != self.test.dead:
-            found.append(self._dead(outcome))
-        return found
+            failures.append(self._dead(outcome))
+        return failures
 
     def passes(self, outcome: Outcome) -> bool:
         """Return True if all expectations of the test are met. Faster than `check`, which also explains the
@@ -127,7 +127,7 @@ class Checker:
 
     def wanted(self, name: Value) -> list[Wanted]:
         """Return the expectations of an event or fluent, in the order of the file."""
-        return next(own for each, own in (*self._expected, *self._held) if each is name)
+        return next(own for check_name, own in (*self._expected, *self._held) if check_name is name)
 
     def remainder(self, outcome: Outcome, name: Value) -> Matched:
         """Return the unmet expectations of an event or fluent, and the derived rows that no expectation matches."""
@@ -143,12 +143,12 @@ class Checker:
         own: Sequence[Expectation], read: Callable[[Expectation, Schema], Wanted], schema: Schema
     ) -> list[Wanted]:
         """Read the expectations of an event or fluent. CepErrors: all that are invalid."""
-        found: list[Wanted] = []
+        wanted: list[Wanted] = []
         with mistakes_together() as wrong:
-            for each in own:
+            for expectation in own:
                 with wrong.kept():
-                    found.append(read(each, schema))
-        return found
+                    wanted.append(read(expectation, schema))
+        return wanted
 
     def _schema(self, name: Value) -> Schema:
         word = name.word("the name of an event")
@@ -167,7 +167,7 @@ class Checker:
         return self.fluents[word]
 
     def _unknown(self, name: Value, word: str, kind: str, known: Mapping[str, Schema]) -> None:
-        listed = ", ".join(f"`{each}`" for each in known) or "none"
+        listed = ", ".join(f"`{known_name}`" for known_name in known) or "none"
         hint = did_you_mean(word, list(known)) or f"it derives {listed}"
         if word in self.engine.inputs:
             hint = f"it reads `{word}`; it derives {listed}"
@@ -179,11 +179,11 @@ class Checker:
     def _compare(self, name: Value, wanted: Sequence[Wanted], rows: list[Row], more: bool) -> Iterator[Failure]:
         matched = match(wanted, rows)
         free = list(matched.unexpected)
-        for each in matched.missing:
-            near = nearest(each, free)
+        for missed in matched.missing:
+            near = nearest(missed, free)
             if near is not None:
                 free.remove(near)  # it is shown with the nearest expectation
-            yield self._missing(each, near or nearest(each, rows))
+            yield self._missing(missed, near or nearest(missed, rows))
         if not more:
             for row in free[:MOST]:
                 yield self._unexpected(name, row, "no expectation matches it")
@@ -255,39 +255,39 @@ class Checker:
         if answer["exists"]:  # it exists at another time, which the nearest row shows
             return []
         lines = _cut(["why not", *(f"  {line}" for line in refusals(answer, 72))])
-        if self.prepared.until is not None and any(each["failure"]["kind"] == "whole" for each in answer["rules"]):
+        if self.prepared.until is not None and any(rule["failure"]["kind"] == "whole" for rule in answer["rules"]):
             stops = time_text(self.prepared.until, self.times)
             lines.append(f"time stops at {stops}, before it is known: `until: end` lets every deadline pass")
         return lines
 
     # --- alerts ---
 
-    def _time(self, at: Value) -> int:
-        time = at.read(self.reader.time, "a time, e.g. `2024-05-01 08:45`")
+    def _time(self, instant: Value) -> int:
+        time = instant.read(self.reader.time, "a time, e.g. `2024-05-01 08:45`")
         if self.prepared.until is not None and time > self.prepared.until:
             until = time_text(self.prepared.until, self.times)
-            at.fail(f"the test ends before that, at {until}", f"`until: {at.text}`")
+            instant.fail(f"the test ends before that, at {until}", f"`until: {instant.text}`")
         return time
 
     def _wanted_alerts(self, check: AlertCheck) -> list[Wanted]:
         alerts = {alert.name: alert for alert in self.prepared.program.alerts}
-        found = []
-        for each in check.expected:
-            word = each.name.word("the name of an alert")
+        wanted = []
+        for expectation in check.expected:
+            word = expectation.name.word("the name of an alert")
             if word not in alerts:
                 listed = ", ".join(f"`{name}`" for name in alerts) or "none"
                 hint = did_you_mean(word, list(alerts)) or f"its alerts are {listed}"
-                each.name.fail(f"the program has no alert `{word}`", hint)
-            found.append(self.reader.event(each, self._alert_schema(word)))
-        return found
+                expectation.name.fail(f"the program has no alert `{word}`", hint)
+            wanted.append(self.reader.event(expectation, self._alert_schema(word)))
+        return wanted
 
     def _alert_schema(self, name: str) -> Schema:
         """Return the attributes of an alert: those of its table that the author named, and its texts."""
-        alert = next(each for each in self.prepared.program.alerts if each.name == name)
+        alert = next(alert for alert in self.prepared.program.alerts if alert.name == name)
         schema = self.engine.plan.schemas[alert.table]
-        own = tuple(each for each in schema.attributes if not each.name.startswith("the "))
-        names = {each.name for each in own}
-        texts = tuple(Attribute(each, "string") for each in ("severity", "title", "text") if each not in names)
+        own = tuple(attribute for attribute in schema.attributes if not attribute.name.startswith("the "))
+        names = {attribute.name for attribute in own}
+        texts = tuple(Attribute(key, "string") for key in ("severity", "title", "text") if key not in names)
         return Schema(name, (*own, *texts), True, False)
 
     def _check_alerts(self, outcome: Outcome) -> Iterator[Failure]:
@@ -297,20 +297,20 @@ class Checker:
         changes = self.prepared.alerts(outcome, latest)
         for check, time, wanted in self._alerts:
             rows = self._alert_rows(changes, time, check.state)
-            for name in dict.fromkeys([*(each.expectation.type for each in wanted if each.expectation), *rows]):
-                own = [each for each in wanted if each.expectation is not None and each.expectation.type == name]
+            for name in dict.fromkeys([*(alert.expectation.type for alert in wanted if alert.expectation), *rows]):
+                own = [alert for alert in wanted if alert.expectation is not None and alert.expectation.type == name]
                 matched = match(own, rows.get(name, []))
                 schema = self._alert_schema(name)
-                at = f"at {time_text(time, self.times)}"
-                for each in matched.missing:
-                    assert each.expectation is not None, "it was read from a file"
-                    details = [f"expected {name} {self._values(each, schema)}"]
-                    if (near := nearest(each, matched.unexpected)) is not None:
+                instant = f"at {time_text(time, self.times)}"
+                for missed in matched.missing:
+                    assert missed.expectation is not None, "it was read from a file"
+                    details = [f"expected {name} {self._values(missed, schema)}"]
+                    if (near := nearest(missed, matched.unexpected)) is not None:
                         details += [f"nearest  {name} {self.row_text(near, schema)}"]
-                    told = f"no such alert `{name}` is {check.state} {at}"
-                    yield Failure(each.expectation.place, told, tuple(details))
+                    told = f"no such alert `{name}` is {check.state} {instant}"
+                    yield Failure(missed.expectation.place, told, tuple(details))
                 for row in matched.unexpected:
-                    told = f"the alert `{name}` is {check.state} {at}, and no expectation matches it"
+                    told = f"the alert `{name}` is {check.state} {instant}, and no expectation matches it"
                     yield Failure(check.place, told, (f"{check.state:8} {name} {self.row_text(row, schema)}",))
 
     def _alert_rows(self, changes: Sequence[AlertChange], time: int, state: str) -> dict[str, list[Row]]:
@@ -318,15 +318,15 @@ class Checker:
         for change in changes:
             if change.time <= time:
                 last[change.alert] = change
-        found: dict[str, list[Row]] = {}
+        rows_by_alert: dict[str, list[Row]] = {}
         for change in last.values():
             if alert_state(change) == state:
                 schema = self._alert_schema(change.name)
                 texts = {"severity": change.severity, "title": change.title, "text": change.text}
                 values = {**texts, **change.values}
-                row = (change.start, change.end, *(values.get(each.name) for each in schema.attributes))
-                found.setdefault(change.name, []).append(row)
-        return found
+                row = (change.start, change.end, *(values.get(attribute.name) for attribute in schema.attributes))
+                rows_by_alert.setdefault(change.name, []).append(row)
+        return rows_by_alert
 
     # --- texts ---
 
@@ -334,18 +334,18 @@ class Checker:
         number = len(outcome.dead)
         records = "1 record is a dead letter" if number == 1 else f"{number} records are dead letters"
         details = [
-            f"{'' if each.file is None else f'{each.file}:{each.line}: '}{each.reason}" for each in outcome.dead[:MOST]
+            f"{'' if dead.file is None else f'{dead.file}:{dead.line}: '}{dead.reason}" for dead in outcome.dead[:MOST]
         ]
         return Failure(self.test.place, f"{records}, expected {self.test.dead}", tuple(details))
 
     def _differences(self, wanted: Wanted, row: Row, schema: Schema) -> list[str]:
         names = self._names(schema)
-        found = []
+        differences = []
         for place, value in wanted.values.items():
             if not Wanted(None, {place: value}, wanted.tolerance).matches(row):
-                told, own = (self._text(each, place, schema) for each in (row[place], value))
-                found.append(f"{names[place]} is {told}, expected {own}")
-        return found
+                told, own = (self._text(cell, place, schema) for cell in (row[place], value))
+                differences.append(f"{names[place]} is {told}, expected {own}")
+        return differences
 
     def _names(self, schema: Schema) -> list[str]:
         times = ["start", "end"] if schema.fluent is None else ["from", "until"]
@@ -354,7 +354,7 @@ class Checker:
     def _values(self, wanted: Wanted, schema: Schema) -> str:
         names = self._names(schema)
         order = sorted(wanted.values, key=lambda place: (place < FIRST, place))
-        return f"{{{', '.join(f'{names[each]}: {self._text(wanted.values[each], each, schema)}' for each in order)}}}"
+        return f"{{{', '.join(f'{names[i]}: {self._text(wanted.values[i], i, schema)}' for i in order)}}}"
 
     def row_text(self, row: Row, schema: Schema, named: Collection[str] = ()) -> str:
         """Write a row the way an expectation is written. `named`: write only these attributes, in this order."""
@@ -364,11 +364,11 @@ class Checker:
             if row[0] == row[1]:
                 by_name["time"], names = [0], ["time" if "time" in named else names[0], *names[1:]]
             wanted = [place for name in named for place in by_name[name]]
-            return f"{{{', '.join(f'{names[each]}: {self._text(row[each], each, schema)}' for each in wanted)}}}"
+            return f"{{{', '.join(f'{names[i]}: {self._text(row[i], i, schema)}' for i in wanted)}}}"
         places = [*range(FIRST, FIRST + len(schema.attributes)), 0, 1]
         if row[0] == row[1] and schema.fluent is None and "time" not in names:
             places[-2:], names = [0], ["time", *names[1:]]
-        return f"{{{', '.join(f'{names[each]}: {self._text(row[each], each, schema)}' for each in places)}}}"
+        return f"{{{', '.join(f'{names[place]}: {self._text(row[place], place, schema)}' for place in places)}}}"
 
     def _text(self, value: EventValue, place: int, schema: Schema) -> str:
         if value is None:

@@ -124,7 +124,7 @@ def test(options: TestOptions) -> int:
         except CepError as error:
             complain(error)
             refused = True
-    tests = [each for each in tests if options.named is None or options.named in each.name]
+    tests = [test for test in tests if options.named is None or options.named in test.name]
     if not tests and not refused:
         raise refuse(f"-k: no test has `{options.named}` in its name")
     announce_compiling()
@@ -133,9 +133,9 @@ def test(options: TestOptions) -> int:
     session = Session(laws, seeds)
     results: list[Result] = []
     told_errors: set[str] = set()
-    for each in tests:
+    for test in tests:
         try:
-            result = session.run(each)
+            result = session.run(test)
         except CepError as error:
             if str(error) not in told_errors:  # an error in a program recurs in each of its tests
                 complain(error)
@@ -148,25 +148,25 @@ def test(options: TestOptions) -> int:
     if options.report.junit is not None:
         with closing(Sink(options.report.junit)) as sink:
             sink.write(as_junit(results))
-    passed = not refused and all(each.passed for each in results)
+    passed = not refused and all(result.passed for result in results)
     mutants: list[MutantReport] = []
     if options.mutants and passed:
-        files = {each.file.path: each.file for each in tests}
+        files = {test.file.path: test.file for test in tests}
         mutants = [try_mutants(file, session.programs) for file in files.values()]
     covered: list[tuple[list[CoverageItem], Source]] = []
     if not refused and (options.report.coverage or options.report.coverage_page is not None):
-        for file in {each.file.path: each.file for each in tests}.values():
+        for file in {test.file.path: test.file for test in tests}.values():
             source = session.programs.prepare(file.tests[0]).program.plan.source
             covered.append((coverage_of(file, session.programs), source))
     if options.report.coverage_page is not None:
         with closing(Sink(options.report.coverage_page)) as sink:
-            sink.write("".join(coverage_page(*each) for each in covered).encode())
+            sink.write("".join(coverage_page(*coverage) for coverage in covered).encode())
     if options.report.json:
         say(as_json(results, mutants, covered))
     else:
         told = [closing_line(results)]
-        told += [line for each in covered for line in coverage_lines(*each)] if options.report.coverage else []
-        say("\n".join([*told, *(line for each in mutants for line in mutant_lines(each))]))
+        told += [line for coverage in covered for line in coverage_lines(*coverage)] if options.report.coverage else []
+        say("\n".join([*told, *(line for mutant in mutants for line in mutant_lines(mutant))]))
     if refused:
         return REFUSED
     return CLEAN if passed else FAILED_TESTS
@@ -178,7 +178,7 @@ def _update(tests: Sequence[RuleTest]) -> int:
     from cep.testing.runs import Programs
     from cep.testing.update import updated
 
-    files, programs, status = {each.file.path: each.file for each in tests}, Programs(), CLEAN
+    files, programs, status = {test.file.path: test.file for test in tests}, Programs(), CLEAN
     for path, file in files.items():
         try:
             text = updated(file, programs)

@@ -91,7 +91,7 @@ def coverage_of(file: RuleTestFile, programs: Programs) -> list[CoverageItem]:
             _judge(item, probe, outcome, ended if probe.kind == ABSENCE else outcome)
         _judge_formulas(items, prepared)
         _judge_alerts(items, prepared, outcome)
-    return sorted(items.values(), key=lambda each: (each.span, each.kind != RULE))
+    return sorted(items.values(), key=lambda entry: (entry.span, entry.kind != RULE))
 
 
 def _judge(item: CoverageItem, probe: _Probe, outcome: Outcome, compared: Outcome) -> None:
@@ -141,7 +141,7 @@ def _judge_formulas(items: dict[tuple[str, str, Span], CoverageItem], prepared: 
     variants = compiled_together(read, [base, *every], options, names, ())
     outcome = replace(prepared, until=None).reading(variants.program).run()
     for number, (name, item) in enumerate(parts, 1):
-        whole, other = (_rows(outcome, variants.names[each][name]) for each in (0, number))
+        whole, other = (_rows(outcome, variants.names[variant][name]) for variant in (0, number))
         item.first |= bool(whole)
         item.second |= whole != other
 
@@ -157,7 +157,7 @@ def _judge_alerts(items: dict[tuple[str, str, Span], CoverageItem], prepared: Pr
     for alert in alerts:
         if alert.hidden:
             continue
-        rule = next(each for each in prepared.program.rules.rules if each.event == alert.table)
+        rule = next(rule for rule in prepared.program.rules.rules if rule.event == alert.table)
         item = items.setdefault((ALERT, alert.name, rule.span), CoverageItem(ALERT, alert.name, rule.span))
         own = [change for change in changes if change.name == alert.name and change.fired is not None]
         item.first |= bool(own)
@@ -189,8 +189,8 @@ def _probed(prepared: Prepared) -> tuple[CompiledProgram, list[_Probe]]:
         schema = rules.schemas[rule.event]
         if schema.fluent is not None and schema.fluent.part == HOLDS and rule.span != NOWHERE:
             probes.append(_Probe(FLUENT, schema.fluent.name, rule.span, rule.event))
-        made = schema.fluent is None or (schema.fluent.part == TRANSITIONS and not schema.fluent.defined)
-        if not made or rule.event in tables or rule.event in rules.helpers or rule.span == NOWHERE:
+        derived = schema.fluent is None or (schema.fluent.part == TRANSITIONS and not schema.fluent.defined)
+        if not derived or rule.event in tables or rule.event in rules.helpers or rule.span == NOWHERE:
             continue
         whole = copied(rule, rule.body, f"probe {number}")
         assert whole is not None, "the rule itself is one"
@@ -212,11 +212,11 @@ def _isolated(rule: Rule, span: Span, number: int, place: int, copied: Any) -> t
     The first copy keeps the condition at `span`, the second does not.
     """
 
-    def kept(condition: Condition, one: bool) -> bool:
+    def kept(condition: Condition, only: bool) -> bool:
         binds = not isinstance(condition, Comparison) or condition.operator == "="
-        return binds or (one and span_of(condition, NOWHERE) == span)
+        return binds or (only and span_of(condition, NOWHERE) == span)
 
-    bodies = [with_conditions(rule.body, lambda condition, one=one: kept(condition, one)) for one in (True, False)]
+    bodies = [with_conditions(rule.body, lambda condition, sole=own: kept(condition, sole)) for own in (True, False)]
     names = [f"probe {number} alone {place}", f"probe {number} none {place}"]
     alone, none = (copied(rule, body, name) for body, name in zip(bodies, names))
     return (alone, none) if alone is not None and none is not None else (None, None)
@@ -226,30 +226,30 @@ def coverage_lines(items: Sequence[CoverageItem], source: Source) -> Iterator[st
     """Yield a line with the covered numbers of each kind, then a line per part with an untried case."""
     counts = []
     for kind in (RULE, CONDITION, ABSENCE, BOUND, WINDOW, FLUENT, ALERT):
-        own = [each for each in items if each.kind == kind]
+        own = [item for item in items if item.kind == kind]
         if own:
-            covered = sum(not each.lacking for each in own)
+            covered = sum(not entry.lacking for entry in own)
             counts.append(f"{covered} of {len(own)} {kind}{'s' * (len(own) != 1)}")
     yield f"covered: {', '.join(counts)}"
-    for each in items:
-        if each.lacking:
-            file, line = source.place(each.span.line)
-            named = f"`{each.text}`" if each.kind in (RULE, CONDITION, FLUENT, ALERT) else each.text
-            kind = "" if each.kind in (ABSENCE, BOUND, WINDOW) else f"{each.kind} "
-            yield f"  {file}:{line}: {kind}{named} {each.lacking}"
+    for item in items:
+        if item.lacking:
+            file, line = source.place(item.span.line)
+            named = f"`{item.text}`" if item.kind in (RULE, CONDITION, FLUENT, ALERT) else item.text
+            kind = "" if item.kind in (ABSENCE, BOUND, WINDOW) else f"{item.kind} "
+            yield f"  {file}:{line}: {kind}{named} {item.lacking}"
 
 
 def coverage_page(items: Sequence[CoverageItem], source: Source) -> str:
     """Return an HTML page of the program that marks covered lines and lists the untried cases of the others."""
     by_line: dict[int, list[CoverageItem]] = {}
-    for each in items:
-        by_line.setdefault(each.span.line, []).append(each)
+    for item in items:
+        by_line.setdefault(item.span.line, []).append(item)
     rows = []
     for number, text in enumerate(source.lines, 1):
         own = by_line.get(number, [])
-        lacking = [f"{each.text} {each.lacking}" for each in own if each.lacking]
+        lacking = [f"{entry.text} {entry.lacking}" for entry in own if entry.lacking]
         kind = "lacking" if lacking else "covered" if own else ""
-        notes = "".join(f"<div>{escape(each)}</div>" for each in lacking)
+        notes = "".join(f"<div>{escape(note)}</div>" for note in lacking)
         rows.append(f'<tr class="{kind}"><td>{number}</td><td><pre>{escape(text)}</pre>{notes}</td></tr>')
     style = (
         "body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}"

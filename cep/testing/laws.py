@@ -76,9 +76,9 @@ def _difference(prepared: Prepared, plain: Outcome, records: Records, schedule: 
     outcome = prepared.run(schedule, records)
     none: Counter[Row] = Counter()
     for name in sorted({*plain.rows, *outcome.rows}):
-        one, other = plain.rows.get(name, none), outcome.rows.get(name, none)
-        if not same_rows(one, other, prepared.test.tolerance):
-            lost, more = (one - other).total(), (other - one).total()
+        plain_rows, other = plain.rows.get(name, none), outcome.rows.get(name, none)
+        if not same_rows(plain_rows, other, prepared.test.tolerance):
+            lost, more = (plain_rows - other).total(), (other - plain_rows).total()
             return (f"`{name}`: {lost} rows of the plain run are missing, and {more} are new",)
     if len(outcome.dead) != len(plain.dead):
         return (f"{len(outcome.dead)} dead letters, and {len(plain.dead)} in the plain run",)
@@ -195,19 +195,19 @@ def _with_withdrawals(
             types.append(number)
             rows.append(table.height + offset)
             ends.append(ends[place])
-    made = []
+    places = []
     for place in order.tolist():
-        made += [place, first_new[place], place] if place in first_new else [place]
-    columns = [np.array(each, np.int64) for each in (types, rows, ends)]
+        places += [place, first_new[place], place] if place in first_new else [place]
+    columns = [np.array(column, np.int64) for column in (types, rows, ends)]
     made_of = Records(tables, columns[0], columns[1], columns[2], records.dead, records.origins, records.unit)
-    return made_of, np.array(made, np.int64)
+    return made_of, np.array(places, np.int64)
 
 
 def _once(prepared: Prepared) -> list[int]:
     """Return the numbers of the tables with a KEY or DISTINCT, in which a repeated record changes nothing."""
     inputs = prepared.engine().inputs
     known = ((number, inputs.get(name)) for number, name in enumerate(prepared.records.tables))
-    return [number for number, each in known if each is not None and (each.distinct or each.key is not None)]
+    return [number for number, schema in known if schema is not None and (schema.distinct or schema.key is not None)]
 
 
 def _corrected(prepared: Prepared) -> frozenset[int]:
@@ -215,7 +215,7 @@ def _corrected(prepared: Prepared) -> frozenset[int]:
     time."""
     inputs = prepared.engine().inputs
     known = ((number, inputs.get(name)) for number, name in enumerate(prepared.records.tables))
-    return frozenset(number for number, each in known if each is not None and each.key is not None)
+    return frozenset(number for number, schema in known if schema is not None and schema.key is not None)
 
 
 def _duplicates(prepared: Prepared, random: Random) -> tuple[Records, Schedule]:
@@ -248,18 +248,18 @@ WORKERS = Law("workers", lambda prepared: len(prepared.records) > 0, _workers)
 def _smallest(prepared: Prepared, plain: Outcome, records: Records, schedule: Schedule) -> Schedule:
     """Remove cuts, restarts and swaps from a failing schedule for as long as it still fails."""
     runs = 0
-    found = schedule
+    smallest = schedule
     shrunk = True
     while shrunk:
         shrunk = False
-        for smaller in _smaller(found):
+        for smaller in _smaller(smallest):
             runs += 1
             if runs > SHRINKS:
-                return found
+                return smallest
             if _difference(prepared, plain, records, smaller) is not None:
-                found, shrunk = smaller, True
+                smallest, shrunk = smaller, True
                 break
-    return found
+    return smallest
 
 
 def _smaller(schedule: Schedule) -> Iterator[Schedule]:
@@ -270,9 +270,9 @@ def _smaller(schedule: Schedule) -> Iterator[Schedule]:
     order = schedule.order.tolist()
     if order != sorted(order) and len(set(order)) == len(order):
         yield replace(schedule, order=np.sort(schedule.order))
-        for place, (one, other) in enumerate(zip(order, order[1:])):
-            if one > other:
-                swapped = [*order[:place], other, one, *order[place + 2 :]]
+        for place, (first, other) in enumerate(zip(order, order[1:])):
+            if first > other:
+                swapped = [*order[:place], other, first, *order[place + 2 :]]
                 yield replace(schedule, order=np.array(swapped, np.int64))
 
 

@@ -81,12 +81,12 @@ class ValueReader:
 
     def _wanted(self, expectation: Expectation, schema: Schema, times: Mapping[str, tuple[int, ...]]) -> Wanted:
         places = {attribute.name: FIRST + place for place, attribute in enumerate(schema.attributes)}
-        found: dict[int, EventValue] = {}
+        values: dict[int, EventValue] = {}
         with mistakes_together() as wrong:
             for name, (key, value) in expectation.values.items():
                 with wrong.kept():
-                    found |= self._attribute(name, key, value, schema, places, times)
-        return Wanted(expectation, found, self.tolerance)
+                    values |= self._attribute(name, key, value, schema, places, times)
+        return Wanted(expectation, values, self.tolerance)
 
     def _attribute(
         self,
@@ -109,7 +109,7 @@ class ValueReader:
         if name == "bounds" and times is HOLDS_TIMES:
             return {FIRST + len(places): self._bounds(value)}
         names = [*places, *times]
-        listed = ", ".join(f"`{each}`" for each in names)
+        listed = ", ".join(f"`{name}`" for name in names)
         key.fail(f"`{schema.name}` has no attribute `{name}`", did_you_mean(name, names) or f"it has {listed}")
 
     def time(self, text: str) -> int:
@@ -118,7 +118,7 @@ class ValueReader:
     def _bounds(self, value: Value) -> str:
         text = value.word("the bounds of an interval")
         if text not in BOUNDS:
-            value.fail(f"`{text}` are no bounds", f"they are one of {', '.join(f'`{each}`' for each in BOUNDS)}")
+            value.fail(f"`{text}` are no bounds", f"they are one of {', '.join(f'`{bound}`' for bound in BOUNDS)}")
         return text
 
     def value(self, value: Value, attribute: Attribute) -> EventValue:
@@ -166,13 +166,13 @@ class Matched:
 
 def match(wanted: Sequence[Wanted], rows: Sequence[Row]) -> Matched:
     """Match as many expectations and rows as possible, one to one (augmenting paths; Berge 1957)."""
-    fits = [[place for place, row in enumerate(rows) if each.matches(row)] for each in wanted]
+    fits = [[place for place, row in enumerate(rows) if expected.matches(row)] for expected in wanted]
     owner: dict[int, int] = {}  # by row, the expectation that is matched with it
     for number in range(len(wanted)):
         _augment(number, fits, owner)
     having = set(owner.values())
     return Matched(
-        tuple(each for number, each in enumerate(wanted) if number not in having),
+        tuple(expected for number, expected in enumerate(wanted) if number not in having),
         tuple(row for place, row in enumerate(rows) if place not in owner),
     )
 
@@ -184,7 +184,7 @@ def _augment(first: int, fits: Sequence[Sequence[int]], owner: dict[int, int]) -
     taken: list[int] = []
     while stack:
         _, choices = stack[-1]
-        row = next((each for each in choices if each not in seen), None)
+        row = next((choice for choice in choices if choice not in seen), None)
         if row is None:
             stack.pop()
             if taken:
@@ -193,20 +193,20 @@ def _augment(first: int, fits: Sequence[Sequence[int]], owner: dict[int, int]) -
         seen.add(row)
         taken.append(row)
         if row not in owner:
-            owner |= {place: one for (one, _), place in zip(stack, taken)}
+            owner |= {place: expected for (expected, _), place in zip(stack, taken)}
             return True
         stack.append((owner[row], iter(fits[owner[row]])))
     return False
 
 
-def same_rows(one: Counter[Row], other: Counter[Row], tolerance: float) -> bool:
+def same_rows(rows: Counter[Row], other: Counter[Row], tolerance: float) -> bool:
     """Return True if two bags of rows are equal. Floats may differ by the tolerance."""
-    if one == other:
+    if rows == other:
         return True
-    if one.total() != other.total():
+    if rows.total() != other.total():
         return False
-    wanted = [Wanted(None, dict(enumerate(row)), tolerance) for row in (one - other).elements()]
-    left = match(wanted, sorted_rows(other - one))
+    wanted = [Wanted(None, dict(enumerate(row)), tolerance) for row in (rows - other).elements()]
+    left = match(wanted, sorted_rows(other - rows))
     return not left.missing and not left.unexpected
 
 

@@ -68,7 +68,7 @@ def try_mutants(file: RuleTestFile, programs: Programs) -> MutantReport:
         source = own[0][1].source
         read = ReadProgram.of(source.text, source.name, source.options)
         mutants = list(_meaningful(read, own[0][1]))
-        known |= {(each.span, each.change): each for each in mutants}
+        known |= {(mutant.span, mutant.change): mutant for mutant in mutants}
         for begin in range(0, len(mutants), AT_ONCE):
             part = mutants[begin : begin + AT_ONCE]
             failing, differing = _killed(read, part, own)
@@ -76,7 +76,7 @@ def try_mutants(file: RuleTestFile, programs: Programs) -> MutantReport:
             seen |= {(part[number].span, part[number].change) for number in differing}
     assert program is not None, "a file has tests"
     survivors = []
-    for place, mutant in sorted(known.items(), key=lambda each: each[0]):
+    for place, mutant in sorted(known.items(), key=lambda placed: placed[0]):
         if place not in killed:
             name, line = program.plan.source.place(mutant.span.line)
             survivors.append(Survivor(name, line, mutant.change, place in seen))
@@ -103,7 +103,7 @@ def _killed(
     first = own[0][1]
     events = list(first.engine().outputs)
     alerts = [alert.name for alert in first.program.alerts]
-    variants = compiled_together(read, [each.rules for each in mutants], first.source.options, events, alerts)
+    variants = compiled_together(read, [mutant.rules for mutant in mutants], first.source.options, events, alerts)
     failing: set[int] = set()
     differing: set[int] = set()
     for _, prepared in own:
@@ -140,7 +140,7 @@ def _told(prepared: Prepared, outcome: Outcome) -> list[AlertChange]:
     if not alerts:
         return []
     latest = int(prepared.records.ends.max()) if len(prepared.records) else 0
-    longest = max(each.after + each.keep + each.duration for each in alerts)
+    longest = max(alert.after + alert.keep + alert.duration for alert in alerts)
     return prepared.alerts(outcome, latest + longest if prepared.until is None else prepared.until)
 
 

@@ -60,13 +60,13 @@ class Records:
     def batch(self, places: NDArray[np.int64], first: int | None = None) -> dict[str, pl.DataFrame]:
         """Return the records at some positions of the order, as tables. `first`: add an `@order` that counts from this
         number."""
-        found = {}
+        batches = {}
         for number, (name, table) in enumerate(self.tables.items()):
             own = np.flatnonzero(self.types[places] == number)
             if len(own):
                 rows = table[self.rows[places][own]]
-                found[name] = rows if first is None else rows.with_columns(pl.Series(ARRIVAL, first + own))
-        return found
+                batches[name] = rows if first is None else rows.with_columns(pl.Series(ARRIVAL, first + own))
+        return batches
 
     def only(self, names: Container[str]) -> Records:
         """Return only the records of the named events."""
@@ -112,7 +112,7 @@ def _given(
 ) -> tuple[str, list[Batch]]:
     event = name.word("the name of an event")
     if event not in schemas:
-        listed = ", ".join(f"`{each}`" for each in schemas) or "none"
+        listed = ", ".join(f"`{schema}`" for schema in schemas) or "none"
         hint = did_you_mean(event, list(schemas)) or f"it reads {listed}"
         name.fail(f"the program reads no event `{event}`", hint)
     if value.mapping is not None:
@@ -124,24 +124,24 @@ def _given(
         spec = f"{event}={test.file.beside(path)}"
         return spec, _read(spec, path, read_as, first)
     if value.items is not None:
-        lines = [(each.line, json.dumps(_record(each), ensure_ascii=False)) for each in value.items]
+        lines = [(item.line, json.dumps(_record(item), ensure_ascii=False)) for item in value.items]
         text, suffix, numbers = "".join(f"{line}\n" for _, line in lines), ".jsonl", [line for line, _ in lines]
     elif value.line_inside is not None or "\n" in value.word("records"):
         text = value.word("records")
         declared = schemas[event].records
         suffix = SUFFIXES.get("csv" if declared is None else declared.name, ".csv")
         start = value.line_inside or value.line
-        numbers = [start + 1 + each for each in range(text.count("\n") + 1)]
+        numbers = [start + 1 + offset for offset in range(text.count("\n") + 1)]
     else:
         value.fail(f"expected records of `{event}`, found {value.kind}", "CSV below `|`, a list, or `{path: FILE}`")
     path_there = folder / f"{first}{suffix}"
     path_there.write_text(text, encoding="utf-8")
     spec = f"{event}={path_there}"
     try:
-        found = list(read([spec], read_as, first=first))
+        batches = list(read([spec], read_as, first=first))
     except CepError as error:
         raise _of_header(error, path_there, value, schemas[event], numbers[0]) from None
-    return spec, [_placed(each, str(test.file.path), numbers) for each in found]
+    return spec, [_placed(batch, str(test.file.path), numbers) for batch in batches]
 
 
 def _of_header(error: CepError, file: Path, value: Value, schema: Schema, line: int) -> CepError:
@@ -153,9 +153,15 @@ def _of_header(error: CepError, file: Path, value: Value, schema: Schema, line: 
     lines = value.source.text.splitlines()
     if value.items is not None or not line <= len(lines):
         return value.error(message, error.hint)
-    known = {schema.time or "time", "time", "start", "end", *(each.source or each.name for each in schema.attributes)}
-    cells = [(each.start(), each.group().strip()) for each in re.finditer(r"[^,;\t]+", lines[line - 1])]
-    start, cell = next((each for each in cells if each[1] and each[1].strip('"') not in known), cells[0])
+    known = {
+        schema.time or "time",
+        "time",
+        "start",
+        "end",
+        *(attribute.source or attribute.name for attribute in schema.attributes),
+    }
+    cells = [(match.start(), match.group().strip()) for match in re.finditer(r"[^,;\t]+", lines[line - 1])]
+    start, cell = next((cell for cell in cells if cell[1] and cell[1].strip('"') not in known), cells[0])
     column = lines[line - 1].index(cell, start) + 1
     return CepError(message, value.source, Span(line, column, line, column + len(cell)), error.hint, "test")
 
@@ -163,9 +169,9 @@ def _of_header(error: CepError, file: Path, value: Value, schema: Schema, line: 
 def _record(value: Value) -> object:
     """Return a record as a JSON value. Times stay texts."""
     if value.mapping is not None:
-        return {key: _record(each) for key, (_, each) in value.mapping.items()}
+        return {key: _record(entry) for key, (_, entry) in value.mapping.items()}
     if value.items is not None:
-        return [_record(each) for each in value.items]
+        return [_record(item) for item in value.items]
     return value.scalar
 
 
@@ -193,9 +199,9 @@ def _placed(batch: Batch, file: str, numbers: Sequence[int]) -> Batch:
 
     blocks = []
     for block in batch.blocks:
-        lines = [line(block.place(block.first + each)[1]) for each in range(block.count)]
+        lines = [line(block.place(block.first + offset)[1]) for offset in range(block.count)]
         blocks.append(replace(block, file=file, line=line(block.line), lines=np.array(lines, np.int64)))
-    dead = [replace(each, file=file, line=line(each.line)) for each in batch.dead]
+    dead = [replace(record, file=file, line=line(record.line)) for record in batch.dead]
     return replace(batch, blocks=blocks, dead=dead)
 
 
@@ -214,7 +220,7 @@ def _arranged(
         columns[1].append(np.arange(table.height, dtype=np.int64))
         columns[2].append(table["end"].to_numpy())
         columns[3].append(table[ARRIVAL].to_numpy())
-    types, rows, ends, orders = (np.concatenate([*each, np.empty(0, np.int64)]) for each in columns)
+    types, rows, ends, orders = (np.concatenate([*column, np.empty(0, np.int64)]) for column in columns)
     order = np.argsort(orders, kind="stable") if revises else np.lexsort((orders, ends))
-    dead = tuple(each for batch in batches for each in batch.dead)
+    dead = tuple(record for batch in batches for record in batch.dead)
     return Records(tables, types[order], rows[order], ends[order], dead, origins, unit)

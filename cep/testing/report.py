@@ -22,8 +22,8 @@ def failure_lines(result: Result) -> list[str]:
     """Return the failures of a test as lines of text."""
     place = result.test.place
     lines = _wrapped(f"FAIL {result.test.file.path}:{place.line}: {result.test.name}", "")
-    for each in result.failures:
-        lines += _failure(each)
+    for failure in result.failures:
+        lines += _failure(failure)
     return lines
 
 
@@ -49,9 +49,9 @@ def _wrapped(text: str, indent: str) -> list[str]:
 
 def closing_line(results: Sequence[Result]) -> str:
     """Return a line with the numbers of passed and failed tests, and of runs under laws with the same result."""
-    failed = sum(not each.passed for each in results)
+    failed = sum(not result.passed for result in results)
     passed = len(results) - failed
-    laws = sum(each.laws for each in results)
+    laws = sum(result.laws for result in results)
     texts = [f"{passed} passed"] + ([f"{failed} failed"] if failed else [])
     texts += [f"{count(laws, 'run')} under laws gave the same"] if laws else []
     return ", ".join(texts)
@@ -61,21 +61,21 @@ def mutant_lines(report: MutantReport) -> Iterator[str]:
     """Yield a line with the number of mutants, then a line per survivor."""
     survived = len(report.survivors)
     yield f"{count(report.made, 'mutant')}, {report.made - survived} killed, {survived} survived"
-    for each in report.survivors:
-        why = "what it derives is not expected otherwise" if each.seen else "no record shows it"
-        yield from _wrapped(f"{each.file}:{each.line}: {each.change} ({why})", "  ")
+    for survivor in report.survivors:
+        why = "what it derives is not expected otherwise" if survivor.seen else "no record shows it"
+        yield from _wrapped(f"{survivor.file}:{survivor.line}: {survivor.change} ({why})", "  ")
 
 
 def as_json(
     results: Sequence[Result], mutants: Sequence[MutantReport], covered: Sequence[tuple[Sequence[CoverageItem], Source]]
 ) -> str:
     """Return the results as JSON: `tests` with their failures, the surviving `mutants`, and `coverage`."""
-    survivors = [asdict(each) for report in mutants for each in report.survivors]
-    found: dict[str, Any] = {"tests": [_test(each) for each in results]}
-    found |= {"mutants": {"made": sum(each.made for each in mutants), "survivors": survivors}} if mutants else {}
+    survivors = [asdict(survivor) for report in mutants for survivor in report.survivors]
+    document: dict[str, Any] = {"tests": [_test(result) for result in results]}
+    document |= {"mutants": {"made": sum(mutant.made for mutant in mutants), "survivors": survivors}} if mutants else {}
     if covered:
-        found["coverage"] = [_item(each, source) for items, source in covered for each in items]
-    return json.dumps(found, ensure_ascii=False, indent=2)
+        document["coverage"] = [_item(item, source) for items, source in covered for item in items]
+    return json.dumps(document, ensure_ascii=False, indent=2)
 
 
 def _item(item: CoverageItem, source: Source) -> dict[str, Any]:
@@ -91,8 +91,8 @@ def _test(result: Result) -> dict[str, Any]:
         "passed": result.passed,
         "laws": result.laws,
         "failures": [
-            {"line": each.place.line, "message": each.message, "details": list(each.details)}
-            for each in result.failures
+            {"line": failure.place.line, "message": failure.message, "details": list(failure.details)}
+            for failure in result.failures
         ],
     }
 
@@ -101,19 +101,19 @@ def as_junit(results: Sequence[Result]) -> bytes:
     """Return the results as JUnit XML, with one suite per file."""
     root = ElementTree.Element("testsuites")
     suites: dict[str, list[Result]] = {}
-    for each in results:
-        suites.setdefault(str(each.test.file.path), []).append(each)
+    for entry in results:
+        suites.setdefault(str(entry.test.file.path), []).append(entry)
     for name, own in suites.items():
-        failed = sum(not each.passed for each in own)
+        failed = sum(not test.passed for test in own)
         suite = ElementTree.SubElement(
             root, "testsuite", name=name, tests=str(len(own)), failures=str(failed), errors="0", skipped="0"
         )
-        for each in own:
-            line = str(each.test.place.line)
-            case = ElementTree.SubElement(suite, "testcase", classname=name, name=each.test.name, file=name, line=line)
-            if not each.passed:
-                details = "\n".join(failure_lines(each))
-                failure = ElementTree.SubElement(case, "failure", message=_clean(each.failures[0].message))
+        for entry in own:
+            line = str(entry.test.place.line)
+            case = ElementTree.SubElement(suite, "testcase", classname=name, name=entry.test.name, file=name, line=line)
+            if not entry.passed:
+                details = "\n".join(failure_lines(entry))
+                failure = ElementTree.SubElement(case, "failure", message=_clean(entry.failures[0].message))
                 failure.text = _clean(details)
     ElementTree.indent(root)
     text: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
@@ -122,4 +122,4 @@ def as_junit(results: Sequence[Result]) -> bytes:
 
 def _clean(text: str) -> str:
     """Replace the control characters that XML does not allow."""
-    return "".join(each if each in "\n\t" or ord(each) >= 32 else "?" for each in text)
+    return "".join(letter if letter in "\n\t" or ord(letter) >= 32 else "?" for letter in text)

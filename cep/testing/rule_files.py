@@ -131,27 +131,27 @@ class RuleTestFile:
 
 def find_test_files(paths: Sequence[Path]) -> list[Path]:
     """Return the test files among the paths and, recursively, in the folders among them. CepError: there are none."""
-    found: dict[Path, None] = {}
+    files: dict[Path, None] = {}
     for path in paths or [Path(".")]:
         if path.is_dir():
-            found |= dict.fromkeys(_below(path))
+            files |= dict.fromkeys(_below(path))
         elif path.is_file():
             if path.suffix not in (".yaml", ".yml"):
                 tests = path.with_name(path.name.partition(".")[0] + SUFFIX)
                 hint = f"`cep test {tests}`" if tests.is_file() else f"its tests are in a file of their own: `{tests}`"
                 raise CepError(f"{path}: this is not a test file", hint=hint, code="option")
-            found[path] = None
+            files[path] = None
         else:
             raise CepError(f"{path}: no such file", hint=missing(path), code="option")
-    if not found:
+    if not files:
         places = ", ".join(map(str, paths)) or "this folder and those below it"
         raise CepError(f"{places}: there is no test file", hint=f"test files are called `rules{SUFFIX}`", code="option")
-    return list(found)
+    return list(files)
 
 
 def _below(folder: Path) -> Iterator[Path]:
     for place, folders, names in os.walk(folder):
-        folders[:] = sorted(each for each in folders if not each.startswith("."))
+        folders[:] = sorted(folder for folder in folders if not folder.startswith("."))
         for name in sorted(names):
             if name.endswith(SUFFIX):
                 path = Path(place) / name
@@ -194,12 +194,12 @@ def parse_test_file(text: str, path: Path) -> RuleTestFile:
         )
         tolerance = wrong.attempt(_tolerance, says.get("tolerance"), TOLERANCE)
         names: dict[str, Value] = {}
-        for each in wrong.attempt(_tests, says.get("tests"), list[Value]()):
+        for entry in wrong.attempt(_tests, says.get("tests"), list[Value]()):
             with wrong.kept():
-                test = _test(file, each, tolerance)
+                test = _test(file, entry, tolerance)
                 if test.name in names:
-                    each.fail(f"two tests are called `{test.name}`", f"the first is in line {names[test.name].line}")
-                names[test.name] = each
+                    entry.fail(f"two tests are called `{test.name}`", f"the first is in line {names[test.name].line}")
+                names[test.name] = entry
                 file.tests.append(test)
     return file
 
@@ -226,35 +226,35 @@ def _test(file: RuleTestFile, place: Value, tolerance: float) -> RuleTest:
         if "given" not in says and "input" not in says and not wrong:
             hint = "`given:` with records by event, or `input:` with files"
             wrong.append(says["name"].error(f"the test `{name}` has no records", hint))
-        given = tuple(_mapping(says.get("given"), "records by event, e.g. `reading: |`", wrong).values())
+        inputs = tuple(_mapping(says.get("given"), "records by event, e.g. `reading: |`", wrong).values())
         expect = list[Expectation]()
         if "expect" in says:
             expect = _expectations(says["expect"], "warming: {fridge: milk}", wrong)
         none = says["none"].one_or_list() if "none" in says else ()
         excluded = dict[str, Value]()
-        for each in none:
+        for entry in none:
             with wrong.kept():
-                excluded[each.word("the name of an event")] = each
-        for one in expect:
-            if one.type in excluded:
-                line = excluded[one.type].line
-                wrong.append(one.name.error(f"`{one.type}` is expected, and line {line} says there is none"))
+                excluded[entry.word("the name of an event")] = entry
+        for wanted in expect:
+            if wanted.type in excluded:
+                line = excluded[wanted.type].line
+                wrong.append(wanted.name.error(f"`{wanted.type}` is expected, and line {line} says there is none"))
         held, held_types = _held(says["holds"], wrong) if "holds" in says else ([], [])
         alerts = list[AlertCheck]()
         with wrong.kept():
-            for each in says["alerts"].list("a list") if "alerts" in says else ():
+            for entry in says["alerts"].list("a list") if "alerts" in says else ():
                 with wrong.kept():
-                    alerts += _alert_checks(each)
+                    alerts += _alert_checks(entry)
         params = _mapping(says.get("params"), "values by parameter, e.g. `{Hot: 7}`", wrong)
         test = RuleTest(
             file,
             name,
             says["name"],
-            given,
+            inputs,
             says["input"].one_or_list() if "input" in says else (),
             says.get("until"),
             tuple(expect),
-            _first_of_each([each.name for each in expect]),
+            _first_of_each([expectation.name for expectation in expect]),
             none,
             tuple(held),
             tuple(held_types),
@@ -269,21 +269,21 @@ def _test(file: RuleTestFile, place: Value, tolerance: float) -> RuleTest:
 
 def _first_of_each(names: Sequence[Value]) -> tuple[Value, ...]:
     """Remove repeated names."""
-    found: dict[str | None, Value] = {}
+    first_names: dict[str | None, Value] = {}
     for name in names:
-        found.setdefault(name.text, name)
-    return tuple(found.values())
+        first_names.setdefault(name.text, name)
+    return tuple(first_names.values())
 
 
 def _expectations(value: Value, example: str, wrong: Mistakes) -> list[Expectation]:
-    found = list[Expectation]()
+    expectations = list[Expectation]()
     items: Sequence[Value] = ()
     with wrong.kept():
         items = value.list(f"a list, each item as `- {example}`")
-    for each in items:
+    for item in items:
         with wrong.kept():
-            found.append(_expectation(each, example))
-    return found
+            expectations.append(_expectation(item, example))
+    return expectations
 
 
 def _expectation(value: Value, example: str) -> Expectation:
@@ -296,21 +296,21 @@ def _expectation(value: Value, example: str) -> Expectation:
 
 
 def _held(value: Value, wrong: Mistakes) -> tuple[list[Expectation], list[Value]]:
-    found, names = list[Expectation](), list[Value]()
+    expectations, names = list[Expectation](), list[Value]()
     for name, intervals in _mapping(
         value, "intervals by fluent, e.g. `door_open: [{door: a, from: ..}]`", wrong
     ).values():
         names.append(name)
         with wrong.kept():
-            for each in intervals.list("a list of intervals, each as `{door: a, from: .., until: ..}`"):
+            for entry in intervals.list("a list of intervals, each as `{door: a, from: .., until: ..}`"):
                 with wrong.kept():
-                    values = each.entries("an interval, e.g. `{door: a, from: .., until: ..}`")
-                    found.append(Expectation(each, name, values))
-    return found, names
+                    values = entry.entries("an interval, e.g. `{door: a, from: .., until: ..}`")
+                    expectations.append(Expectation(entry, name, values))
+    return expectations, names
 
 
 def _alert_checks(value: Value) -> list[AlertCheck]:
-    found = list[AlertCheck]()
+    checks = list[AlertCheck]()
     with mistakes_together() as wrong:
         says = value.known(ALERT_KEYS, "a check of alerts", wrong)
         if "at" not in says:
@@ -320,8 +320,8 @@ def _alert_checks(value: Value) -> list[AlertCheck]:
         for state in ALERT_STATES:
             if state in says:
                 expected = _expectations(says[state], "hot: {room: attic}", wrong)
-                found.append(AlertCheck(says[state], says["at"], state, tuple(expected)))
-    return found
+                checks.append(AlertCheck(says[state], says["at"], state, tuple(expected)))
+    return checks
 
 
 def _mapping(value: Value | None, expected: str, wrong: Mistakes) -> Mapping[str, tuple[Value, Value]]:

@@ -109,7 +109,7 @@ class Prepared:
         """Run the records by a schedule; by default, all at once."""
         records = self.records if records is None else records
         asked = schedule or Schedule.plain(records)
-        engine, found = self._dealt(asked.workers), DerivedRows()
+        engine, derived = self._dealt(asked.workers), DerivedRows()
         ends = records.ends[asked.order]
         edges = sorted({0, *asked.cuts, len(ends)}) if len(ends) else []
         remaining = np.minimum.accumulate(ends[::-1])[::-1] if len(ends) else ends
@@ -122,15 +122,15 @@ class Prepared:
                 engine.receive(records.batch(asked.order[begin:stop], first), engine.revises)
                 dead += [_dead(row) for row in engine.take_dead()]
                 if engine.revises:
-                    found.add(engine.advance(engine.reached))
+                    derived.add(engine.advance(engine.reached))
                 elif stop < len(ends):
                     reached = int(ends[:stop].max()) - asked.slack
-                    found.add(engine.advance(min(reached, int(remaining[stop]) - 1)))
-            found.add(engine.close() if self.until is None else engine.advance(self.until))
-            found.hold(engine.held_now())
+                    derived.add(engine.advance(min(reached, int(remaining[stop]) - 1)))
+            derived.add(engine.close() if self.until is None else engine.advance(self.until))
+            derived.hold(engine.held_now())
         finally:
             engine.stop()
-        return Outcome(found.rows(), tuple(dead))
+        return Outcome(derived.rows(), tuple(dead))
 
     def _dealt(self, workers: int) -> Engine:
         if workers == 1:
@@ -206,12 +206,12 @@ def _source(file: RuleTestFile, params: Mapping[str, object], texts: Mapping[Pat
     facts = tuple(f"{name}={file.beside(value)}" for name, (_, value) in file.facts.items())
     reasoning = None if file.reasoning is None else file.reasoning.word("none, rdfs or owlrl")
     known = KnowledgeOptions(facts=facts, files=tuple(map(_known(file), file.knowledge)), reasoning=reasoning)
-    paths = [file.beside(each) for each in file.programs]
+    paths = [file.beside(program) for program in file.programs]
     other = {path: texts[path.resolve()] for path in paths if path.resolve() in texts}
-    found = ProgramSource.written(paths, dialect, policy, texts=other)
-    found = replace(found, options=replace(found.options, params=params))
-    tables = facts_of(known.facts, found.text, found.name, found.options)
-    return found.knowing(tables, knowledge_of(known.files, known.reasoning))
+    program = ProgramSource.written(paths, dialect, policy, texts=other)
+    program = replace(program, options=replace(program.options, params=params))
+    tables = facts_of(known.facts, program.text, program.name, program.options)
+    return program.knowing(tables, knowledge_of(known.files, known.reasoning))
 
 
 def _known(file: RuleTestFile) -> Any:

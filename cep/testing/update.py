@@ -67,7 +67,7 @@ def _rewrite(
 
     gone = []
     for expectation, place in zip(wanted, places):
-        if not any(expectation is each for each in left.missing):
+        if not any(expectation is expected for expected in left.missing):
             continue
         row = nearest(expectation, rows)
         if row is None:
@@ -77,9 +77,9 @@ def _rewrite(
         items[place] = node(_named(expectation), row)
     if not checker.allows_more(name):
         first = _named(wanted[0]) if wanted else ()
-        at = places[-1] + 1 if places else len(items)
+        insert_place = places[-1] + 1 if places else len(items)
         for offset, row in enumerate(rows):
-            items.insert(at + offset, node(first, row))
+            items.insert(insert_place + offset, node(first, row))
     for place in reversed(gone):
         del items[place]
 

@@ -68,15 +68,15 @@ class Value:
 
         `names`: the allowed keys. Any other key is added to `wrong`.
         """
-        found = {}
+        entries = {}
         for name, (key, value) in self.entries(f"{what}, which has keys such as `{next(iter(names))}`").items():
             if name not in names:
-                listed = ", ".join(f"`{each}`" for each in names)
+                listed = ", ".join(f"`{name}`" for name in names)
                 hint = did_you_mean(name, list(names)) or f"the keys are {listed}"
                 wrong.append(key.error(f"{what} has no key `{name}`", hint))
             else:
-                found[name] = value
-        return found
+                entries[name] = value
+        return entries
 
     def list(self, expected: str) -> tuple[Value, ...]:
         """Return the items of a list. CepError: the value is not a list."""
@@ -150,7 +150,7 @@ def _value(node: Node, source: Source, wrong: Mistakes) -> Value:
                 entries[text] = (name, content)
         return Value(source, span, mapping=entries)
     if isinstance(node, SequenceNode):
-        return Value(source, span, items=tuple(_value(each, source, wrong) for each in node.value))
+        return Value(source, span, items=tuple(_value(child, source, wrong) for child in node.value))
     assert isinstance(node, ScalarNode), "there are three kinds of nodes"
     block = node.start_mark.line + 1 if node.style in ("|", ">") else None
     return Value(source, span, _scalar(node.value, str(node.tag)), node.value, line_inside=block)

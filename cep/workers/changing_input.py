@@ -36,22 +36,22 @@ class ChangingInput:
     def receive(self, batch: EventBatch, in_turn: bool) -> None:
         """Process a push. If CepError is raised, nothing has changed (see `receive_changes`)."""
         parts, revision = self._parts, self._revision
-        given = batch if isinstance(batch, Mapping) else list(batch)
-        pushed, position = taken(parts, given)
-        refuse_final(parts, revision, pushed, given, in_turn)
+        events = batch if isinstance(batch, Mapping) else list(batch)
+        pushed, position = taken(parts, events)
+        refuse_final(parts, revision, pushed, events, in_turn)
         parts.position = position
         tables = {}
-        for name, each in pushed.items():
-            if not rows(each.table):
+        for name, coming in pushed.items():
+            if not rows(coming.table):
                 continue
-            parts.buffer.count(*each.span)
-            if isinstance(given, Mapping):
-                frame = given[name] if each.rows is None else given[name][each.rows]
+            parts.buffer.count(*coming.span)
+            if isinstance(events, Mapping):
+                frame = events[name] if coming.rows is None else events[name][coming.rows]
             else:
-                assert each.rows is not None, "events have their places"
-                frame = as_table([given[row] for row in each.rows.tolist()], parts.plan.schemas[name])
-            frame = taken_columns(frame.with_columns(pl.Series(ARRIVAL, each.table[ORDER])), parts.plan.schemas[name])
-            signs = np.ones(frame.height, np.int8) if each.withdraws is None else np.where(each.withdraws, -1, 1)
+                assert coming.rows is not None, "events have their places"
+                frame = as_table([events[row] for row in coming.rows.tolist()], parts.plan.schemas[name])
+            frame = taken_columns(frame.with_columns(pl.Series(ARRIVAL, coming.table[ORDER])), parts.plan.schemas[name])
+            signs = np.ones(frame.height, np.int8) if coming.withdraws is None else np.where(coming.withdraws, -1, 1)
             tables[name] = frame.with_columns(pl.Series(CHANGE, signs, pl.Int8))
         self._refuse(pushed, tables)
 
@@ -66,13 +66,13 @@ class ChangingInput:
                     self._late = True
                     self._revision.stats += RevisionStats(late=late)
                     self._revision.late_rows[name] += late
-            for one in answer.refused:
-                if self._reports(one.table, owner, stage, worker):
-                    refused.setdefault(one.table, []).append((one.order, one.code, one.reason))
+            for refusal in answer.refused:
+                if self._reports(refusal.table, owner, stage, worker):
+                    refused.setdefault(refusal.table, []).append((refusal.order, refusal.code, refusal.reason))
         for name, every in refused.items():
-            each = pushed[name]
+            coming = pushed[name]
             places: dict[int, list[int]] = {}
-            for row, order in zip(each.pushed(np.arange(rows(each.table))), each.table[ORDER].tolist()):
+            for row, order in zip(coming.pushed(np.arange(rows(coming.table))), coming.table[ORDER].tolist()):
                 places.setdefault(order, []).append(row)
             dead = [RefusedRow(name, places[order].pop(0), code, reason) for order, code, reason in sorted(every)]
             self._parts.dead += dead
@@ -92,16 +92,16 @@ class ChangingInput:
         began, replayed = perf_counter_ns(), rounds.keys_replayed
         revision.watermark = buffer.watermark = max(watermark, revision.watermark)
         rounds.begin({}, revision.watermark, buffer.first, buffer.latest)
-        (made,) = rounds.finished(0)
+        (derived,) = rounds.finished(0)
         if self._late:
             seconds, keys = (perf_counter_ns() - began) / 1e9, rounds.keys_replayed - replayed
             revision.stats += RevisionStats(revisions=1, keys_replayed=keys, seconds=seconds)
             self._late = False
         if rounds.withdrawn is not None:
-            withdrawn = sum(int((table[CHANGE] < 0).sum()) for table in made.values())
+            withdrawn = sum(int((table[CHANGE] < 0).sum()) for table in derived.values())
             revision.stats += RevisionStats(withdrawn=withdrawn)
             rounds.withdrawn.forget(revision.stable)
-        return made
+        return derived
 
     # --- state ---
 

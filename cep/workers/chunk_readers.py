@@ -83,22 +83,22 @@ class WorkerChunks:
         try:
             with open(asked.path, "rb", buffering=0) as opened:
                 data = os.pread(opened.fileno(), asked.size, asked.position)
-            found = self._readers[asked.source].chunk(asked.file, data, asked.position, asked.final)
+            chunk = self._readers[asked.source].chunk(asked.file, data, asked.position, asked.final)
         except (CepError, OSError):  # the main process reports the error when it reads this chunk
-            found = None
-        if found is None or len(data) < asked.size:
+            chunk = None
+        if chunk is None or len(data) < asked.size:
             return ChunkFound(asked.number, [], None, 0), {}
-        block = found.block.without_data()
-        tables = {name: table for name, table in found.tables.items() if table.height}
+        block = chunk.block.without_data()
+        tables = {name: table for name, table in chunk.tables.items() if table.height}
         for name in _ARRAYS:
             array: NDArray[np.int64] | None = getattr(block, name)
             if array is not None:
                 tables[f"@{name}"] = pl.DataFrame({name: array})
         bare = replace(block, starts=None, lines=None, rows=None)
-        return ChunkFound(asked.number, found.dead, bare, found.lines), tables
+        return ChunkFound(asked.number, chunk.dead, bare, chunk.lines), tables
 
 
 def _array(tables: Tables, name: str) -> NDArray[np.int64] | None:
     """Remove an array of a block from the received tables, and return the array."""
-    found = tables.pop(f"@{name}", None)
-    return None if found is None else found[name].to_numpy()
+    column_table = tables.pop(f"@{name}", None)
+    return None if column_table is None else column_table[name].to_numpy()

@@ -49,8 +49,8 @@ def deal_packed(
             continue
         if route in ("single", "broadcast"):
             whole = parts[0] if len(parts) == 1 else stacked(parts)
-            for each in dealt[:1] if route == "single" else dealt:
-                each[event] = whole
+            for share in dealt[:1] if route == "single" else dealt:
+                share[event] = whole
             continue
         rows = [_rows_of(part, schemas[event], route, count, keys) for part in parts]
         for number, table in enumerate(_packed(parts, rows, count)):
@@ -71,31 +71,31 @@ def _rows_of(part: pl.DataFrame, schema: Schema, route: Route, count: int, keys:
 def _packed(parts: Sequence[pl.DataFrame], rows: Sequence[Sequence[Ints]], count: int) -> list[PackedTable]:
     """Return the rows of a table for each partition. `rows`: row numbers by part and partition."""
     names = parts[0].columns
-    made = [PackedTable(sum(len(each[number]) for each in rows), names) for number in range(count)]
+    packed = [PackedTable(sum(len(row[number]) for row in rows), names) for number in range(count)]
     rest = []
     for name in names:
         series = [part[name] for part in parts]
-        dtypes = {each.dtype for each in series}
-        whole = len(dtypes) == 1 and not any(each.null_count() for each in series)
+        dtypes = {column.dtype for column in series}
+        whole = len(dtypes) == 1 and not any(column.null_count() for column in series)
         if whole and series[0].dtype in NUMBERS:
-            values = [[chunk.to_numpy() for chunk in chunks(each)] for each in series]
-            flat = [each[0] if len(each) == 1 else np.concatenate(each) for each in values]
-            plain = [each.view(np.int64) for each in flat]
-            for number, table in enumerate(made):
-                taken = [TakenNumbers(each, places[number]) for each, places in zip(plain, rows)]
+            values = [[chunk.to_numpy() for chunk in chunks(column)] for column in series]
+            flat = [value[0] if len(value) == 1 else np.concatenate(value) for value in values]
+            plain = [numbers.view(np.int64) for numbers in flat]
+            for number, table in enumerate(packed):
+                taken = [TakenNumbers(numbers, places[number]) for numbers, places in zip(plain, rows)]
                 table.columns.append(PackedColumn.numbers(series, taken))
         elif whole and series[0].dtype == pl.String:
-            texts = [text_buffers(each) for each in series]
-            for number, table in enumerate(made):
-                table.columns.append(_texts(name, texts, [each[number] for each in rows], table.rows))
+            texts = [text_buffers(column) for column in series]
+            for number, table in enumerate(packed):
+                table.columns.append(_texts(name, texts, [row[number] for row in rows], table.rows))
         else:
             rest.append(name)
     if rest:
-        for number, table in enumerate(made):
+        for number, table in enumerate(packed):
             if table.rows:
-                taken_rest = [part.select(rest)[each[number]] for part, each in zip(parts, rows)]
+                taken_rest = [part.select(rest)[places_of[number]] for part, places_of in zip(parts, rows)]
                 table.add_others(stacked(taken_rest).get_columns())
-    return made
+    return packed
 
 
 def _texts(
@@ -103,11 +103,11 @@ def _texts(
 ) -> PackedColumn:
     """Return a text column with some rows of each part."""
     ends = np.zeros(count + 1, np.int64)
-    pieces, at, base = [], 1, 0
-    for (stops, data), each in zip(texts, rows):
-        stop = int(taken_ends(stops, each, ends, at, base))
-        pieces.append(TakenTexts(stops, data, each, stop - base))
-        at, base = at + len(each), stop
+    pieces, first, base = [], 1, 0
+    for (stops, data), own_rows in zip(texts, rows):
+        stop = int(taken_ends(stops, own_rows, ends, first, base))
+        pieces.append(TakenTexts(stops, data, own_rows, stop - base))
+        first, base = first + len(own_rows), stop
     return PackedColumn(name, "texts", [[Copied(ends)], pieces])
 
 
@@ -127,10 +127,10 @@ def deal_rows(hashed, partitions, count):  # type: ignore[no-untyped-def]
         stops[partitions[group] + 1] += groups[group]
     for number in range(count):
         stops[number + 1] += stops[number]
-    at = stops[:count].copy()
+    positions = stops[:count].copy()
     rows = np.empty(hashed.shape[0], np.int64)
     for i in range(hashed.shape[0]):
         number = partitions[np.int64(hashed[i] & last)]
-        rows[at[number]] = i
-        at[number] += 1
+        rows[positions[number]] = i
+        positions[number] += 1
     return rows, stops, groups

@@ -21,9 +21,9 @@ def made_one(table: pl.DataFrame) -> pl.DataFrame:
     numbers = own.with_row_index(_ROW).select(pl.first(_ROW).over(own.columns)).to_series()
     first = numbers == pl.int_range(table.height, eager=True)
     if CONSTITUENTS in table.columns and not first.all():
-        made = table.select(CONSTITUENTS, numbers.alias(_ROW)).group_by(_ROW).agg(CONSTITUENTS)
-        rules = dict(zip(made[_ROW].to_list(), map(with_rules, made[CONSTITUENTS].to_list())))
-        table = table.with_columns(pl.Series(CONSTITUENTS, [rules[one] for one in numbers.to_list()], pl.String))
+        grouped = table.select(CONSTITUENTS, numbers.alias(_ROW)).group_by(_ROW).agg(CONSTITUENTS)
+        rules = dict(zip(grouped[_ROW].to_list(), map(with_rules, grouped[CONSTITUENTS].to_list())))
+        table = table.with_columns(pl.Series(CONSTITUENTS, [rules[number] for number in numbers.to_list()], pl.String))
     return table.filter(first)
 
 

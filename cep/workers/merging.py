@@ -32,25 +32,25 @@ def in_order(parts: Sequence[pl.DataFrame], *without: str) -> pl.DataFrame:
     whole = {"end": end, "start": start}
     columns, places = [], None
     for name in names:
-        each = [part[name] for part in parts]
-        numbers = len({one.dtype for one in each}) == 1 and each[0].dtype in NUMBERS
-        if numbers and not any(one.null_count() for one in each):
-            values = whole[name] if name in whole else np.concatenate([one.to_numpy() for one in each])
+        pieces = [part[name] for part in parts]
+        numbers = len({column.dtype for column in pieces}) == 1 and pieces[0].dtype in NUMBERS
+        if numbers and not any(column.null_count() for column in pieces):
+            values = whole[name] if name in whole else np.concatenate([column.to_numpy() for column in pieces])
             columns.append(pl.Series(name, values[order]))
         else:
             places = pl.Series(order) if places is None else places
-            columns.append(stacked([one.to_frame() for one in each])[name].gather(places))
+            columns.append(stacked([column.to_frame() for column in pieces])[name].gather(places))
     return _like(parts, pl.DataFrame(columns), order)
 
 
-def _like(parts: Sequence[pl.DataFrame], made: pl.DataFrame, order: Ints | None) -> pl.DataFrame:
+def _like(parts: Sequence[pl.DataFrame], ordered: pl.DataFrame, order: Ints | None) -> pl.DataFrame:
     """Return the merged table, with its output text if the parts are `WrittenRows`. `order`: the row numbers of the
     merged table, counted through all parts."""
     if not isinstance(parts[0], WrittenRows):
-        return made
+        return ordered
     texts, orders = together(parts)
     rows = orders[0] if len(orders) == 1 else np.concatenate(orders)
-    return WrittenRows.of(made, texts, rows if order is None else rows[order])
+    return WrittenRows.of(ordered, texts, rows if order is None else rows[order])
 
 
 def _values(series: pl.Series, infinite: int = 0) -> Ints:
@@ -65,16 +65,16 @@ def merge_order(end, start, arrival, bounds):  # type: ignore[no-untyped-def]
     Part p consists of the rows from bounds[p] to bounds[p + 1]. If a part is not sorted, the row numbers are not valid.
     """
     count = bounds.shape[0] - 1
-    at, stops = bounds[:count].copy(), bounds[1:]
+    positions, stops = bounds[:count].copy(), bounds[1:]
     order = np.empty(end.shape[0], np.int64)
     for place in range(order.shape[0]):
         best = -1
         for part in range(count):
-            row = at[part]
+            row = positions[part]
             if row == stops[part]:
                 continue
             if best >= 0:
-                other = at[best]
+                other = positions[best]
                 if end[row] != end[other]:
                     if end[row] > end[other]:
                         continue
@@ -84,7 +84,7 @@ def merge_order(end, start, arrival, bounds):  # type: ignore[no-untyped-def]
                 elif arrival[row] >= arrival[other]:
                     continue
             best = part
-        row = at[best]
+        row = positions[best]
         if row > bounds[best]:
             before = row - 1
             if end[row] < end[before]:
@@ -93,5 +93,5 @@ def merge_order(end, start, arrival, bounds):  # type: ignore[no-untyped-def]
             if end[row] == end[before] and not later:
                 return order, False
         order[place] = row
-        at[best] += 1
+        positions[best] += 1
     return order, True

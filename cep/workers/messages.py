@@ -249,26 +249,26 @@ _SIZE = struct.Struct("<q")
 class Line:
     """One end of a connection between two processes.
 
-    Tables are written to shared memory if there is room, otherwise after the head. `given`: the memory for sent tables.
-    `taken`: the memory for received ones.
+    Tables are written to shared memory if there is room, otherwise after the head. `outgoing`: the memory for sent
+    tables. `taken`: the memory for received ones.
     """
 
-    def __init__(self, socket: socket.socket, given: int | None, taken: int | None) -> None:
-        """`given` and `taken`: file descriptors of memory. They can be closed afterwards."""
+    def __init__(self, socket: socket.socket, outgoing: int | None, taken: int | None) -> None:
+        """`outgoing` and `taken`: file descriptors of memory. They can be closed afterwards."""
         self.socket = socket
-        self._given = None if given is None else GivenMemory(given)
+        self._given = None if outgoing is None else GivenMemory(outgoing)
         self._taken = None if taken is None else TakenMemory(taken)
 
     def send(self, head: Head, tables: Mapping[str, pl.DataFrame | PackedTable] | None = None) -> None:
         """Send a message. Only one thread may send. Raises OSError if the other process has ended."""
         layout, buffers, size = laid_out(tables or {})
         over = [] if self._taken is None else self._taken.over()
-        found = self._given.room(size) if self._given is not None and size else None
-        text = pickle.dumps((head, layout, size, found and found[0], over), pickle.HIGHEST_PROTOCOL)
-        if found is not None:
-            copy(buffers, found[1])
+        room = self._given.room(size) if self._given is not None and size else None
+        text = pickle.dumps((head, layout, size, room and room[0], over), pickle.HIGHEST_PROTOCOL)
+        if room is not None:
+            copy(buffers, room[1])
         self.socket.sendall(_SIZE.pack(len(text)) + text)
-        if found is None and size:
+        if room is None and size:
             memory = np.empty(size, np.uint8)
             copy(buffers, memory)
             self.socket.sendall(memory.data)
@@ -287,11 +287,11 @@ class Line:
 
     def _read(self, size: int) -> memoryview:
         """Read `size` bytes from the socket."""
-        found = np.empty(size, np.uint8).data
+        content = np.empty(size, np.uint8).data
         done = 0
         while done < size:
-            more = self.socket.recv_into(found[done:])
+            more = self.socket.recv_into(content[done:])
             if not more:
                 raise EOFError
             done += more
-        return found
+        return content

@@ -57,9 +57,9 @@ class Ways:
 
     def snapshot(self, program: str) -> SegmentedState:
         """Return the state, with each table as a segment. `program`: the fingerprint of the program."""
-        there = {event: held.tables for event, held in sorted(self.runs.items()) if held.tables}
-        names = [self._book.name(id(t), t, partial(_batch, t)) for tables in there.values() for t in tables]
-        head = {"tables": [[event, len(tables)] for event, tables in there.items()]}
+        tables_by_event = {event: held.tables for event, held in sorted(self.runs.items()) if held.tables}
+        names = [self._book.name(id(t), t, partial(_batch, t)) for tables in tables_by_event.values() for t in tables]
+        head = {"tables": [[event, len(tables)] for event, tables in tables_by_event.items()]}
         return SegmentedState(snapshot.save(head, [], program), names, self._book.taken())
 
     def restore(self, state: bytes, names: Sequence[str], fetch: Fetch, program: str) -> Ways:
@@ -82,9 +82,9 @@ def _batch(table: pl.DataFrame) -> pa.RecordBatch:
 
 
 def _table(batch: pa.RecordBatch) -> pl.DataFrame:
-    found = pl.from_arrow(pa.Table.from_batches([batch]))
-    assert isinstance(found, pl.DataFrame), "a table is read"
-    return unplain(found)
+    frame = pl.from_arrow(pa.Table.from_batches([batch]))
+    assert isinstance(frame, pl.DataFrame), "a table is read"
+    return unplain(frame)
 
 
 def added(derived: Mapping[str, pl.DataFrame]) -> dict[str, int]:
@@ -98,13 +98,13 @@ def added(derived: Mapping[str, pl.DataFrame]) -> dict[str, int]:
 def withdrawn(derived: Mapping[str, pl.DataFrame]) -> dict[str, int]:
     """Return the number of rows that are withdrawn and not added again, by event."""
     going = {event: table for event, table in derived.items() if (table[CHANGE] < 0).any()}
-    found = {event: int((net(table)[CHANGE] < 0).sum()) for event, table in going.items()}
-    return {event: number for event, number in found.items() if number}
+    counts = {event: int((net(table)[CHANGE] < 0).sum()) for event, table in going.items()}
+    return {event: number for event, number in counts.items() if number}
 
 
 def net(table: pl.DataFrame, whatever: tuple[str, ...] = (TIE, ARRIVAL)) -> pl.DataFrame:
     """Return the changes without pairs that cancel each other. The columns in `whatever` are ignored and dropped."""
-    found = plain(table.drop(whatever, strict=False))
-    counted = found.group_by(pl.exclude(CHANGE), maintain_order=True).agg(pl.col(CHANGE).cast(pl.Int64).sum())
+    plain_table = plain(table.drop(whatever, strict=False))
+    counted = plain_table.group_by(pl.exclude(CHANGE), maintain_order=True).agg(pl.col(CHANGE).cast(pl.Int64).sum())
     kept = counted.filter(pl.col(CHANGE) != 0)
     return unplain(kept.with_columns(pl.col(CHANGE).sign().cast(pl.Int8)))

@@ -103,19 +103,19 @@ class PackedTable:
     @classmethod
     def of(cls, table: pl.DataFrame) -> PackedTable:
         """Return a whole table."""
-        made = cls(table.height, table.columns)
+        packed = cls(table.height, table.columns)
         rest = []
         for series in table.get_columns():
             if series.null_count() or (series.dtype not in NUMBERS and series.dtype != pl.String):
                 rest.append(series)
             elif series.dtype == pl.String:
                 stops, data = text_buffers(series)
-                made.add_texts(series.name, stops - stops[0], data[stops[0] : stops[-1]])
+                packed.add_texts(series.name, stops - stops[0], data[stops[0] : stops[-1]])
             else:
-                pieces = [Copied(each.to_numpy()) for each in chunks(series)]
-                made.columns.append(PackedColumn.numbers([series], pieces))
-        made.add_others(rest)
-        return made
+                pieces = [Copied(chunk.to_numpy()) for chunk in chunks(series)]
+                packed.columns.append(PackedColumn.numbers([series], pieces))
+        packed.add_others(rest)
+        return packed
 
     def add_texts(self, name: str, ends: Ints, data: Bytes, kind: str = TEXTS) -> None:
         """Add a column of texts. Text i ends at ends[i + 1]."""
@@ -156,11 +156,11 @@ def copy(buffers: Iterable[Buffer], to: Bytes) -> None:
     """Copy buffers into memory, each at an aligned position."""
     begin = 0
     for buffer in buffers:
-        at = begin
+        position = begin
         for piece in buffer:
-            piece.copy(to[at : at + piece.nbytes])
-            at += piece.nbytes
-        begin += aligned(at - begin)
+            piece.copy(to[position : position + piece.nbytes])
+            position += piece.nbytes
+        begin += aligned(position - begin)
 
 
 def read(layout: Layout, memory: pa.Buffer) -> Tables:
@@ -168,15 +168,15 @@ def read(layout: Layout, memory: pa.Buffer) -> Tables:
     slices = _slices(layout, memory)
     tables: Tables = {}
     for name, rows, names, columns in layout:
-        found: list[pl.Series] = []
+        series: list[pl.Series] = []
         plain: dict[str, pa.Array] = {}
         lines: TextPieces | None = None
         for column, kind, sizes in columns:
             buffers = [next(slices) for _ in sizes]
             if kind == OTHERS:
-                found += unpack(buffers[0]).get_columns()
+                series += unpack(buffers[0]).get_columns()
             elif kind == LINES:
-                ends, data = (np.frombuffer(each, type) for each, type in zip(buffers, (np.int64, np.uint8)))
+                ends, data = (np.frombuffer(buffer, type) for buffer, type in zip(buffers, (np.int64, np.uint8)))
                 lines = TextPieces(data, ends)
             elif kind == TEXTS:
                 plain[column] = pa.LargeStringArray.from_buffers(rows, *buffers)
@@ -186,20 +186,20 @@ def read(layout: Layout, memory: pa.Buffer) -> Tables:
         if plain:
             whole = pl.from_arrow(pa.RecordBatch.from_arrays(list(plain.values()), list(plain)), rechunk=False)
             assert isinstance(whole, pl.DataFrame), "columns are a table"
-            found += whole.get_columns()
-        table = pl.DataFrame(found)
+            series += whole.get_columns()
+        table = pl.DataFrame(series)
         table = table if table.columns == list(names) else table.select(names)
         tables[name] = table if lines is None else WrittenRows.of(table, [lines])
     return tables
 
 
 def _slices(layout: Layout, memory: pa.Buffer) -> Iterator[pa.Buffer]:
-    at = 0
+    offset = 0
     for _, _, _, columns in layout:
         for _, _, sizes in columns:
             for size in sizes:
-                yield memory.slice(at, size)
-                at += aligned(size)
+                yield memory.slice(offset, size)
+                offset += aligned(size)
 
 
 def chunks(series: pl.Series) -> list[pl.Series]:
@@ -233,10 +233,10 @@ def _take_texts(stops, data, rows, out):  # type: ignore[no-untyped-def]
 
 
 @njit()
-def taken_ends(stops, rows, ends, at, base):  # type: ignore[no-untyped-def]
-    """Write the ends of the texts at `rows` to `ends`, starting at index `at`. The first text begins at `base`. Returns
-    the end of the last one."""
+def taken_ends(stops, rows, ends, first, base):  # type: ignore[no-untyped-def]
+    """Write the ends of the texts at `rows` to `ends`, starting at index `first`. The first text begins at `base`.
+    Returns the end of the last one."""
     for i in range(rows.shape[0]):
         base += stops[rows[i] + 1] - stops[rows[i]]
-        ends[at + i] = base
+        ends[first + i] = base
     return base

@@ -89,7 +89,9 @@ def why_one_place(plan: Plan, options: EngineOptions) -> str | None:
     """Return the reason why a program cannot be distributed, or None if it can."""
     stages = partition(plan)
     if not any(stage.keyed for stage in stages):
-        return "; ".join(dict.fromkeys(each.text for stage in stages for each in stage.reasons)) or "it has no rules"
+        return (
+            "; ".join(dict.fromkeys(reason.text for stage in stages for reason in stage.reasons)) or "it has no rules"
+        )
     if not any(stage.keyed for stage in dealt_stages(plan, options)):
         keyed = [name for name in sorted(plan.inputs) if plan.schemas[name].key is not None]
         return f"rules need records of {_listed(keyed)} dealt by what is not part of the KEY"
@@ -147,11 +149,11 @@ class PartitionedEngine(Engine):
         running = replace(options, lateness=None, lateness_by=None, changes=False, begins=False)
         shipped = replace(program, _first=None)
         self._program, self._running = shipped, running
-        for each in range(len(self._processes)):
-            self._processes.tell(each, Begin(shipped, running, self._placement.stages_of(each)))
+        for worker in range(len(self._processes)):
+            self._processes.tell(worker, Begin(shipped, running, self._placement.stages_of(worker)))
         withdrawn = WithdrawnRows(self.plan.schemas) if self.withdraws else None
-        given = frozenset(self.plan.derived)
-        self._rounds = Rounds(self._placement, self.plan.schemas, self._processes, given, withdrawn, options.explain)
+        derived = frozenset(self.plan.derived)
+        self._rounds = Rounds(self._placement, self.plan.schemas, self._processes, derived, withdrawn, options.explain)
         revision = self._parts.revision
         self._changing = None if revision is None else ChangingInput(self._parts, revision, self._rounds)
         self._units = {stage.number: staged(self.plan, stage.number).origin or () for stage in self._placement.stages}
@@ -177,23 +179,23 @@ class PartitionedEngine(Engine):
         if self._changing is not None:
             self._changing.receive(batch, in_turn)
             return
-        given = batch if isinstance(batch, Mapping) else list(batch)
-        if isinstance(given, Mapping) and given and (found := fitting_tables(self._parts, given, in_turn)) is not None:
-            self._parts.position += sum(table.height for table in given.values())
-            for name, frame in found[0].items():
-                self._buffer.count(*found[1][name])
+        taken = batch if isinstance(batch, Mapping) else list(batch)
+        if isinstance(taken, Mapping) and taken and (fit := fitting_tables(self._parts, taken, in_turn)) is not None:
+            self._parts.position += sum(table.height for table in taken.values())
+            for name, frame in fit[0].items():
+                self._buffer.count(*fit[1][name])
                 self._waiting.setdefault(name, []).append(frame)
             return
-        for name, one in admitted(self._parts, given, in_turn).items():
-            if not one.table.shape[1]:
+        for name, rows in admitted(self._parts, taken, in_turn).items():
+            if not rows.table.shape[1]:
                 continue
-            self._buffer.count(int(one.table[END].min()), int(one.table[END].max()))
-            if isinstance(given, Mapping):
-                frame = given[name] if one.rows is None else given[name][one.rows]
+            self._buffer.count(int(rows.table[END].min()), int(rows.table[END].max()))
+            if isinstance(taken, Mapping):
+                frame = taken[name] if rows.rows is None else taken[name][rows.rows]
             else:
-                assert one.rows is not None, "events have their places"
-                frame = as_table([given[row] for row in one.rows.tolist()], self.plan.schemas[name])
-            frame = frame.with_columns(pl.Series(ARRIVAL, one.table[ORDER]))
+                assert rows.rows is not None, "events have their places"
+                frame = as_table([taken[row] for row in rows.rows.tolist()], self.plan.schemas[name])
+            frame = frame.with_columns(pl.Series(ARRIVAL, rows.table[ORDER]))
             self._waiting.setdefault(name, []).append(taken_columns(frame, self.plan.schemas[name]))
 
     @wholly()
@@ -233,24 +235,24 @@ class PartitionedEngine(Engine):
         self._later += map(self._as_given, self._rounds.finished(ahead))
 
     def _taken(self) -> Frames:
-        given, self._later = self._later, []
-        if len(given) < 2:
-            return given[0] if given else {}
-        names = dict.fromkeys(name for each in given for name in each)
-        found = {name: [each[name] for each in given if name in each] for name in names}
+        held, self._later = self._later, []
+        if len(held) < 2:
+            return held[0] if held else {}
+        names = dict.fromkeys(name for frames in held for name in frames)
+        parts = {name: [frames[name] for frames in held if name in frames] for name in names}
         return {
-            name: stacked_rows(each) if isinstance(each[0], WrittenRows) else stacked(each)
-            for name, each in found.items()
+            name: stacked_rows(runs) if isinstance(runs[0], WrittenRows) else stacked(runs)
+            for name, runs in parts.items()
         }
 
-    def _as_given(self, made: Frames) -> Frames:
+    def _as_given(self, derived: Frames) -> Frames:
         """Return the rows of the stages in the form that the program returns."""
-        given = {name: made[name] for name in self._output.given if name in made}
-        return self._output.changes_asked(given, self.meanings()) if self.withdraws else self._output.as_asked(given)
+        shown = {name: derived[name] for name in self._output.given if name in derived}
+        return self._output.changes_asked(shown, self.meanings()) if self.withdraws else self._output.as_asked(shown)
 
     def set_lineage_columns(self, *columns: str) -> None:
-        for each in range(len(self._processes)):
-            self._processes.tell(each, Lineage(columns))
+        for worker in range(len(self._processes)):
+            self._processes.tell(worker, Lineage(columns))
 
     def write_rows(self, schemas: Mapping[str, Schema], format: str, times: str) -> None:
         """Return the rows of these events as output text (`cep.connectors.writing.writers.written_rows`) from now on,
@@ -258,9 +260,9 @@ class PartitionedEngine(Engine):
         if self.explain or self.plan.changes or self.plan.begins or self.withdraws:
             return
         asked = self._rounds.merged.union(*(stage.inputs for stage in self._placement.stages))
-        ready = {name: one for name, one in schemas.items() if name not in asked and one.fluent is None}
-        for each in range(len(self._processes)):
-            self._processes.tell(each, WriteRows(ready, format, times))
+        ready = {name: schema for name, schema in schemas.items() if name not in asked and schema.fluent is None}
+        for worker in range(len(self._processes)):
+            self._processes.tell(worker, WriteRows(ready, format, times))
 
     @wholly()
     def forget(self) -> None:
@@ -272,13 +274,13 @@ class PartitionedEngine(Engine):
         check_asked(self.plan, event, key or {}, limit)
         self._settle()
         asked = [ListPartial(event, key or {}, limit, not worker) for worker in range(len(self._processes))]
-        found: list[RankedMatches] = []
-        for each in self._processes.ask(asked):
-            if isinstance(each, Listed):
-                if each.refused is not None:
-                    raise each.refused.error()
-                found += each.found
-        return merged(event, self.watermark, found, limit)
+        ranked: list[RankedMatches] = []
+        for answer in self._processes.ask(asked):
+            if isinstance(answer, Listed):
+                if answer.refused is not None:
+                    raise answer.refused.error()
+                ranked += answer.found
+        return merged(event, self.watermark, ranked, limit)
 
     def skip(self, watermark: int) -> None:
         raise CepError("workers: what they derive is not left out", code="workers")
@@ -298,25 +300,25 @@ class PartitionedEngine(Engine):
         return sum(size for _, size in self._rounds.held.values())
 
     def take_merged(self) -> Counter[str]:
-        found, self._rounds.equal = self._rounds.equal, Counter()
-        return found
+        merged_counts, self._rounds.equal = self._rounds.equal, Counter()
+        return merged_counts
 
     def take_counts(self) -> list[Count]:
-        found: dict[int | str, Count] = {}
+        unit_counts: dict[int | str, Count] = {}
         for (_, stage), counts in self._rounds.counts.items():
             origin = self._units[stage]
-            for one in counts:
-                unit = origin[one.unit] if isinstance(one.unit, int) else one.unit
-                sums = found.get(unit, Count(unit, 0, 0, 0, 0))
-                found[unit] = Count(
+            for count in counts:
+                unit = origin[count.unit] if isinstance(count.unit, int) else count.unit
+                sums = unit_counts.get(unit, Count(unit, 0, 0, 0, 0))
+                unit_counts[unit] = Count(
                     unit,
-                    sums.made + one.made,
-                    sums.time + one.time,
-                    sums.rows + one.rows,
-                    sums.bytes + one.bytes,
+                    sums.made + count.made,
+                    sums.time + count.time,
+                    sums.rows + count.rows,
+                    sums.bytes + count.bytes,
                 )
-            self._rounds.counts[_, stage] = [replace(one, made=0, time=0) for one in counts]
-        return list(found.values())
+            self._rounds.counts[_, stage] = [replace(count, made=0, time=0) for count in counts]
+        return list(unit_counts.values())
 
     def take_key_shares(self) -> Sequence[KeyShares]:
         return self._rounds.keys.counts()
@@ -328,8 +330,8 @@ class PartitionedEngine(Engine):
         """Return the whole state. An engine with another number of workers can restore it, too."""
         self._settle()
         answers = self._processes.ask([Save()] * len(self._processes))
-        states = [each.states for each in answers if isinstance(each, Saved)]
-        found = [
+        states = [answer.states for answer in answers if isinstance(answer, Saved)]
+        placed_states = [
             (stage.number, place, states[worker][stage.number])
             for stage in self._placement.stages
             for place, worker in enumerate(self._placement.places(stage))
@@ -338,9 +340,9 @@ class PartitionedEngine(Engine):
             "partitions": self._placement.workers,
             "position": self.position,
             "times": self._buffer.times(),
-            "stages": [number for number, _, _ in found],
+            "stages": [number for number, _, _ in placed_states],
         }
-        held = [state for _, _, state in found]
+        held = [state for _, _, state in placed_states]
         if self._changing is not None:
             header["revision"] = self._changing.times()
             ways = [] if self._rounds.withdrawn is None else [*self._rounds.withdrawn.saved()]
@@ -354,15 +356,17 @@ class PartitionedEngine(Engine):
         """Return the fluents that hold at the watermark. Duplicates from several workers are removed."""
         self._settle()
         answers = self._processes.ask([Save()] * len(self._processes))
-        states = [each.states for each in answers if isinstance(each, Saved)]
-        found: dict[str, list[pl.DataFrame]] = {}
+        states = [answer.states for answer in answers if isinstance(answer, Saved)]
+        by_name: dict[str, list[pl.DataFrame]] = {}
         for stage in self._placement.stages:
             for worker in self._placement.places(stage):
                 engine = Engine(self._program, replace(self._running, stage=stage.number))
                 for name, table in engine.restore(states[worker][stage.number]).held_now().items():
-                    found.setdefault(name, []).append(table)
-        plain = {name: [each for each in tables[0].columns if each != BECAUSE] for name, tables in found.items()}
-        return {name: pl.concat(each).unique(plain[name], maintain_order=True) for name, each in found.items()}
+                    by_name.setdefault(name, []).append(table)
+        plain = {
+            name: [column for column in tables[0].columns if column != BECAUSE] for name, tables in by_name.items()
+        }
+        return {name: pl.concat(parts).unique(plain[name], maintain_order=True) for name, parts in by_name.items()}
 
     def goes_on(self, blob: bytes) -> bool:
         return snapshot.program_of(blob) == self._state + snapshot.IN_PARTITIONS
@@ -370,7 +374,7 @@ class PartitionedEngine(Engine):
     def restore(self, blob: bytes) -> Self:
         with snapshot.restoring():
             header, (batch,) = snapshot.load(blob, self._state + snapshot.IN_PARTITIONS)
-            self._go_on_from(header, [each.as_py() for each in batch["state"]])
+            self._go_on_from(header, [state_blob.as_py() for state_blob in batch["state"]])
         return self
 
     @wholly()
@@ -404,8 +408,8 @@ class PartitionedEngine(Engine):
             mine = groups_in(number, len(places))
             parts = asked[worker].parts[stage.number] = []
             for place, state in enumerate(before):
-                there = groups_in(place, len(before))
-                share = KeyGroups(max(mine.first, there.first), min(mine.stop, there.stop))
+                their_groups = groups_in(place, len(before))
+                share = KeyGroups(max(mine.first, their_groups.first), min(mine.stop, their_groups.stop))
                 if share.first < share.stop:
                     parts.append((share, state))
 
@@ -414,15 +418,15 @@ class PartitionedEngine(Engine):
 
     @wholly(refuses=True)
     def updates(self, changes: Iterable[tuple[int, object, object]]) -> None:
-        made = timely(self._parts, list(changes))
-        if not made:
+        timed_changes = timely(self._parts, list(changes))
+        if not timed_changes:
             return
         self._settle()
-        for each in self._processes.ask([Learn(tuple(made))] * len(self._processes)):
-            if isinstance(each, Learnt) and each.refused is not None:
-                raise each.refused.error()  # all workers refuse for the same reason
+        for answer in self._processes.ask([Learn(tuple(timed_changes))] * len(self._processes)):
+            if isinstance(answer, Learnt) and answer.refused is not None:
+                raise answer.refused.error()  # all workers refuse for the same reason
         if self._changing is not None:
-            self._changing.learnt(min(time for time, _ in made))
+            self._changing.learnt(min(time for time, _ in timed_changes))
 
     # --- what only one process does ---
 
@@ -438,12 +442,12 @@ def _alike(parts: Sequence[pl.DataFrame]) -> Sequence[pl.DataFrame]:
     `start` and `end`."""
     if len({tuple(part.columns) for part in parts}) == 1:
         return parts
-    found = []
+    aligned = []
     for part in parts:
         if "start" not in part.columns:
             part = part.with_columns(start=pl.col("time"), end=pl.col("time")).drop("time")
-        found.append(part.select(sorted(part.columns)))
-    return found
+        aligned.append(part.select(sorted(part.columns)))
+    return aligned
 
 
 class _NoPool(Pool):

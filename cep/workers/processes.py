@@ -61,7 +61,7 @@ class WorkerProcesses:
     @property
     def numbers(self) -> list[int]:
         """The process ids."""
-        return [each.process.pid for each in self._started]
+        return [worker.process.pid for worker in self._started]
 
     def tell(self, worker: int, head: Head, tables: Mapping[str, pl.DataFrame | PackedTable] | None = None) -> None:
         """Send a request to a worker. Raises CepError if it has ended."""
@@ -78,20 +78,20 @@ class WorkerProcesses:
         there is none. Raises CepError if a worker has failed or ended."""
         if self._kept:
             return self._kept.popleft()
-        while (found := self.next(wait)) is not None and isinstance(found[1], ChunkFound):
-            self._keep(found[1], found[2])
-        return found
+        while (answer := self.next(wait)) is not None and isinstance(answer[1], ChunkFound):
+            self._keep(answer[1], answer[2])
+        return answer
 
     def chunk(self, number: int) -> tuple[ChunkFound, Tables]:
         """Return the contents of a chunk that a worker was told to read. Raises CepError if a worker has failed or
         ended."""
         while number not in self._chunks:
-            found = self.next()
-            assert found is not None, "it was waited for"
-            if isinstance(found[1], ChunkFound):
-                self._keep(found[1], found[2])
+            answer = self.next()
+            assert answer is not None, "it was waited for"
+            if isinstance(answer[1], ChunkFound):
+                self._keep(answer[1], answer[2])
             else:
-                self._kept.append(found)
+                self._kept.append(answer)
         return self._chunks.pop(number)
 
     def drop_chunk(self, number: int) -> None:
@@ -99,11 +99,11 @@ class WorkerProcesses:
         if self._chunks.pop(number, None) is None:
             self._dropped.add(number)
 
-    def _keep(self, found: ChunkFound, tables: Tables) -> None:
-        if found.number in self._dropped:
-            self._dropped.remove(found.number)
+    def _keep(self, chunk: ChunkFound, tables: Tables) -> None:
+        if chunk.number in self._dropped:
+            self._dropped.remove(chunk.number)
         else:
-            self._chunks[found.number] = found, tables
+            self._chunks[chunk.number] = chunk, tables
 
     def next(self, wait: bool = True) -> Answer | None:
         """Return the next answer to any request. Without `wait`, return None if there is none."""
@@ -130,10 +130,10 @@ class WorkerProcesses:
             self.tell(worker, head)
         answers: list[Head | None] = [None] * len(heads)
         for _ in heads:
-            found = self.hear()
-            assert found is not None, "it was waited for"
-            answers[found[0]] = found[1]
-        return [each for each in answers if each is not None]
+            answer = self.hear()
+            assert answer is not None, "it was waited for"
+            answers[answer[0]] = answer[1]
+        return [answer for answer in answers if answer is not None]
 
     def close(self) -> None:
         """End all workers."""
@@ -164,16 +164,16 @@ def _start(number: int, count: int, heard: SimpleQueue[Heard]) -> _Started:
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     threads = str(max(1, (os.cpu_count() or 1) // count))
     with contextlib.ExitStack() as always, contextlib.ExitStack() as failed:
-        here, there = socket.socketpair()
-        always.callback(there.close)
+        here, worker_end = socket.socketpair()
+        always.callback(worker_end.close)
         failed.callback(here.close)
-        for each in (here, there):
+        for channel in (here, worker_end):
             for which in (socket.SO_SNDBUF, socket.SO_RCVBUF):
-                each.setsockopt(socket.SOL_SOCKET, which, 1 << 22)
-        memory = [each for each in (shared_memory(), shared_memory()) if each is not None]
+                channel.setsockopt(socket.SOL_SOCKET, which, 1 << 22)
+        memory = [memory_file for memory_file in (shared_memory(), shared_memory()) if memory_file is not None]
         for descriptor in memory:
             always.callback(os.close, descriptor)
-        descriptors = [there.fileno(), *(memory if len(memory) == 2 else [])]
+        descriptors = [worker_end.fileno(), *(memory if len(memory) == 2 else [])]
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "cep.workers.worker", *map(str, descriptors)],
             pass_fds=descriptors,
@@ -200,15 +200,15 @@ def _listen(number: int, line: Line, heard: SimpleQueue[Heard]) -> None:
 
 
 def _end(started: list[_Started]) -> None:
-    for each in started:
+    for worker in started:
         with contextlib.suppress(OSError):
-            each.line.socket.shutdown(socket.SHUT_RDWR)  # wakes the readers on both sides
+            worker.line.socket.shutdown(socket.SHUT_RDWR)  # wakes the readers on both sides
     until = monotonic() + _LEAVING
-    for each in started:
+    for worker in started:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            each.process.wait(max(0.0, until - monotonic()))
-    for each in started:
-        each.process.kill()  # has no effect on a process that has ended
-    for each in started:
-        each.process.wait()
-        each.line.socket.close()
+            worker.process.wait(max(0.0, until - monotonic()))
+    for worker in started:
+        worker.process.kill()  # has no effect on a process that has ended
+    for worker in started:
+        worker.process.wait()
+        worker.line.socket.close()

@@ -14,9 +14,9 @@ COLUMNS = {"float": pl.Float64, "string": pl.String, "iri": pl.String, "bool": p
 
 def as_table(events: Sequence[Event], schema: Schema) -> pl.DataFrame:
     """Return valid events of one type as a table."""
-    columns = [pl.Series(at, [getattr(each, at) for each in events], dtype=pl.Int64) for at in ("start", "end")]
+    columns = [pl.Series(key, [getattr(event, key) for event in events], dtype=pl.Int64) for key in ("start", "end")]
     for i, attribute in enumerate(schema.attributes):
-        values = [each.args[i] for each in events]
+        values = [event.args[i] for event in events]
         columns.append(pl.Series(attribute.name, values, dtype=COLUMNS.get(attribute.type, pl.Int64), strict=False))
     return pl.DataFrame(columns)
 
@@ -25,6 +25,10 @@ def taken_columns(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
     """Return the columns of a pushed table that an engine uses, with `@order`."""
     start = frame["start" if "start" in frame.columns else "time"].alias("start")
     end = frame["end"] if "end" in frame.columns else start.alias("end")
-    there = [each.name for each in schema.attributes if each.name in frame.columns]
-    lacking = [pl.Series(each.name, [None] * frame.height) for each in schema.attributes if each.name not in there]
-    return pl.DataFrame([start, end, frame[ARRIVAL], *(frame[name] for name in there), *lacking])
+    present = [attribute.name for attribute in schema.attributes if attribute.name in frame.columns]
+    lacking = [
+        pl.Series(attribute.name, [None] * frame.height)
+        for attribute in schema.attributes
+        if attribute.name not in present
+    ]
+    return pl.DataFrame([start, end, frame[ARRIVAL], *(frame[name] for name in present), *lacking])

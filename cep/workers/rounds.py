@@ -55,7 +55,7 @@ class Rounds:
 
     `held`: the rows and bytes in each worker and stage. `counts`: the counters of goals since they were last read, in
     each worker and stage. `keys`: counts distributed rows by key. `keys_replayed`: the number of keys that were
-    recomputed. `equal`: the number of records merged with an equal one, by event. `given`: the events that are
+    recomputed. `equal`: the number of records merged with an equal one, by event. `given_events`: the events that are
     returned. `withdrawn`: the multiplicities of rows, if results may be withdrawn. `lineage`: True if rows have columns
     of lineage.
     """
@@ -65,11 +65,11 @@ class Rounds:
         placement: Placement,
         schemas: Mapping[str, Schema],
         processes: WorkerProcesses,
-        given: Collection[str],
+        given_events: Collection[str],
         withdrawn: WithdrawnRows | None = None,
         lineage: bool = False,
     ) -> None:
-        self.placement, self.schemas, self.processes, self.given = placement, schemas, processes, given
+        self.placement, self.schemas, self.processes, self.given = placement, schemas, processes, given_events
         self.withdrawn, self.lineage, self.keys_replayed = withdrawn, lineage, 0
         self.merged = frozenset[str]().union(*(stage.merged for stage in placement.stages))
         self.held: dict[tuple[int, int], tuple[int, int]] = {}
@@ -100,12 +100,12 @@ class Rounds:
                 if parts:
                     self.processes.tell(worker, Take(stage.number), parts)
                     asked.append(worker)
-        found = []
+        answers = []
         for _ in asked:
             heard = self.processes.hear()
             assert heard is not None and isinstance(heard[1], Taken), "workers answer what they take"
-            found.append((heard[1].stage, heard[0], heard[1]))
-        return sorted(found, key=lambda each: each[:2])
+            answers.append((heard[1].stage, heard[0], heard[1]))
+        return sorted(answers, key=lambda answer: answer[:2])
 
     def finished(self, ahead: int) -> Iterator[Tables]:
         """Yield the results of completed rounds in order, leaving at most `ahead` rounds in progress."""
@@ -114,8 +114,8 @@ class Rounds:
             if over.begun == len(self.placement.stages) and not over.missing:
                 self._under_way.popleft()
                 parts = {name: over.made[name] for name in sorted(over.made.keys() & self.given)}
-                made = {name: self._for_the_world(name, each) for name, each in parts.items()}
-                yield made if self.withdrawn is None else {name: each for name, each in made.items() if each.height}
+                merged = {name: self._for_the_world(name, event_parts) for name, event_parts in parts.items()}
+                yield merged if self.withdrawn is None else {name: part for name, part in merged.items() if part.height}
                 continue
             heard = self.processes.hear(wait=len(self._under_way) > ahead)
             if heard is None:
@@ -124,18 +124,18 @@ class Rounds:
             assert isinstance(head, Made), "workers answer a step"
             self._take(worker, head, tables)
 
-    def _take(self, worker: int, made: Made, tables: Tables) -> None:
-        for event, text, fields in made.warnings:
+    def _take(self, worker: int, step: Made, tables: Tables) -> None:
+        for event, text, fields in step.warnings:
             warnings.warn(RunWarning(event, text, **fields), stacklevel=2)
-        self.held[worker, made.stage] = made.rows, made.bytes
-        self.keys_replayed += made.keys_replayed
-        stage = self.placement.stages[made.stage - 1]
-        for event, count in made.merged.items():
+        self.held[worker, step.stage] = step.rows, step.bytes
+        self.keys_replayed += step.keys_replayed
+        stage = self.placement.stages[step.stage - 1]
+        for event, count in step.merged.items():
             everywhere = stage.inputs[event] == "broadcast" and worker != self.placement.places(stage)[0]
-            if owner(self.placement.stages, event) == made.stage and not everywhere:
+            if owner(self.placement.stages, event) == step.stage and not everywhere:
                 self.equal[event] += count
-        self.counts[worker, made.stage] = _together(self.counts.get((worker, made.stage), ()), made.counts)
-        round_ = next(one for one in self._under_way if one.begun == made.stage and worker not in one.answers)
+        self.counts[worker, step.stage] = _together(self.counts.get((worker, step.stage), ()), step.counts)
+        round_ = next(turn for turn in self._under_way if turn.begun == step.stage and worker not in turn.answers)
         round_.answers[worker] = tables
         round_.missing -= 1
         if not round_.missing:
@@ -178,21 +178,21 @@ class Rounds:
     def _for_the_world(self, name: str, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """Return the rows of one event from all partitions and stages in a round, as a single engine returns them."""
         if self.withdrawn is not None:
-            found = self.withdrawn.given(name, in_order(parts), name in self.merged)
+            merged_rows = self.withdrawn.given(name, in_order(parts), name in self.merged)
         elif name not in self.merged:
-            found = in_order(parts, TIE, ARRIVAL, NUMBER)
+            merged_rows = in_order(parts, TIE, ARRIVAL, NUMBER)
         elif self.lineage:
-            found = made_one(in_order(parts)).drop(TIE, ARRIVAL, NUMBER, strict=False)
+            merged_rows = made_one(in_order(parts)).drop(TIE, ARRIVAL, NUMBER, strict=False)
         else:
-            found = merged_identical([in_order(parts)])
-        return as_told(found) if self.lineage else found
+            merged_rows = merged_identical([in_order(parts)])
+        return as_told(merged_rows) if self.lineage else merged_rows
 
 
 def _together(before: Sequence[Count], now: Sequence[Count]) -> list[Count]:
     """Add the counters of one stage in one worker to the previous ones. The state size is the current one."""
-    found = {one.unit: Count(one.unit, one.made, one.time, 0, 0) for one in before}
-    for one in now:
-        earlier = found.get(one.unit)
-        made, time = (0, 0) if earlier is None else (earlier.made, earlier.time)
-        found[one.unit] = Count(one.unit, one.made + made, one.time + time, one.rows, one.bytes)
-    return list(found.values())
+    counts = {c.unit: Count(c.unit, c.made, c.time, 0, 0) for c in before}
+    for count in now:
+        earlier = counts.get(count.unit)
+        row_count, time = (0, 0) if earlier is None else (earlier.made, earlier.time)
+        counts[count.unit] = Count(count.unit, count.made + row_count, count.time + time, count.rows, count.bytes)
+    return list(counts.values())

@@ -51,7 +51,7 @@ class GivenMemory:
         """Allocate a number of bytes; return their offset and the bytes, or None if too much is in use."""
         if self.given_back:
             over = {self.given_back.popleft() for _ in range(len(self.given_back))}
-            self._used = [each for each in self._used if each[0] not in over]
+            self._used = [block for block in self._used if block[0] not in over]
         size = aligned(max(size, 1))
         begin = place = 0
         for first, stop in self._used:  # use the first gap, so that little memory is touched

@@ -25,23 +25,23 @@ class WithdrawnRows:
     def given(self, event: str, table: pl.DataFrame, several: bool) -> pl.DataFrame:
         """Return the changes of an event, withdrawals first. `several`: several partitions or stages may derive the
         same rows."""
-        found = self._ways[1].take(event, table.drop(ARRIVAL, TIE)) if several else net(table)
-        return found.sort(CHANGE, maintain_order=True)
+        counted = self._ways[1].take(event, table.drop(ARRIVAL, TIE)) if several else net(table)
+        return counted.sort(CHANGE, maintain_order=True)
 
     def forget(self, stable: int) -> None:
         """Drop the rows that end at or before `stable` (microseconds). They are never withdrawn."""
-        for each in self._ways:
-            each.forget(stable)
+        for ways in self._ways:
+            ways.forget(stable)
 
     def saved(self) -> Iterator[tuple[int, str, bytes]]:
         """Yield the tables, each with its use (0: between stages, 1: for callers) and its event."""
-        for number, each in enumerate(self._ways):
-            for event, held in sorted(each.runs.items()):
+        for number, ways in enumerate(self._ways):
+            for event, held in sorted(ways.runs.items()):
                 yield from ((number, event, pack(table)) for table in held.tables)
 
     def restore(self, saved: Sequence[tuple[int, str, bytes]]) -> None:
         """Restore saved tables."""
-        for each in self._ways:
-            each.runs = {}
+        for ways in self._ways:
+            ways.runs = {}
         for number, event, table in saved:
             self._ways[number].runs.setdefault(event, RowRuns()).add(unpack(table))

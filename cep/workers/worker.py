@@ -68,13 +68,13 @@ class Worker:
         self.chunks = WorkerChunks()
         self.engines = {stage: self.engine(stage) for stage in stages}
         stages_of = dealt_stages(program.plan, running)
-        self.handed = frozenset[str]().union(*(each.inputs.keys() | each.merged for each in stages_of))
+        self.handed = frozenset[str]().union(*(own_stage.inputs.keys() | own_stage.merged for own_stage in stages_of))
 
     def engine(self, stage: int, before: PriorState | None = None) -> Engine:
-        made = Engine(self.program, replace(self.running, stage=stage, lateness=None, before=before))
+        stage_engine = Engine(self.program, replace(self.running, stage=stage, lateness=None, before=before))
         if self.columns is not None:
-            made.set_lineage_columns(*self.columns)
-        return made
+            stage_engine.set_lineage_columns(*self.columns)
+        return stage_engine
 
     def give_lineage(self, columns: tuple[str, ...]) -> None:
         self.columns = columns
@@ -93,18 +93,18 @@ class Worker:
         before = engine.revision_stats
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always", RunWarning)
-            made = engine.advance(step.watermark)
+            derived = engine.advance(step.watermark)
         warned = []
-        for each in told:
-            if isinstance(each.message, RunWarning):
-                warned.append((each.message.event, str(each.message), each.message.fields))
+        for warning in told:
+            if isinstance(warning.message, RunWarning):
+                warned.append((warning.message.event, str(warning.message), warning.message.fields))
             else:
-                warnings.showwarning(each.message, each.category, each.filename, each.lineno)
+                warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
         counts, done = tuple(engine.take_counts()), engine.revision_stats
         replayed = 0 if before is None or done is None else (done - before).keys_replayed
         size = engine.state_rows, engine.state_bytes
         held = Made(step.stage, *size, counts, tuple(warned), replayed, engine.take_merged())
-        return held, {name: self.given(name, table) for name, table in made.items() if table.height}
+        return held, {name: self.given(name, table) for name, table in derived.items() if table.height}
 
     def take(self, asked: Take, tables: Tables) -> Taken:
         engine = self.engines[asked.stage]
@@ -126,15 +126,15 @@ class Worker:
         return Learnt(None)
 
     def list_partial(self, asked: ListPartial) -> Listed:
-        stages = {each.number: each for each in dealt_stages(self.program.plan, self.running)}
+        stages = {dealt_stage.number: dealt_stage for dealt_stage in dealt_stages(self.program.plan, self.running)}
         try:
-            found = [
+            listed = [
                 engine.ranked_matches(asked.event, asked.key, asked.limit, StagePart(stages[number], asked.copies))
                 for number, engine in self.engines.items()
             ]
         except CepError as error:
             return Listed((), Failed.of(error))
-        return Listed(tuple(found))
+        return Listed(tuple(listed))
 
     def given(self, event: str, table: pl.DataFrame) -> pl.DataFrame | PackedTable:
         """Return derived rows in the requested form."""
@@ -143,9 +143,9 @@ class Worker:
             return table if event in self.handed else table.drop(TIE, *plain, strict=False)
         asked = self.rows
         rows = written_rows(event, table, asked.schemas[event], asked.format, asked.times)
-        made = PackedTable.of(table.select("start", "end", ARRIVAL))
-        made.add_lines(rows)
-        return made
+        packed = PackedTable.of(table.select("start", "end", ARRIVAL))
+        packed.add_lines(rows)
+        return packed
 
     def restore(self, asked: Restore) -> None:
         for stage, state in asked.whole.items():
@@ -220,10 +220,10 @@ def leave_with(line: socket.socket) -> None:
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process decides about interrupts
     number, *memory = map(int, sys.argv[1:])
-    given, taken = reversed(memory) if memory else (None, None)  # memory that is sent from here is received there
+    outgoing, taken = reversed(memory) if memory else (None, None)  # memory that is sent from here is received there
     end = socket.socket(fileno=number)
     threading.Thread(target=leave_with, args=[end], daemon=True).start()
-    line = Line(end, given, taken)
+    line = Line(end, outgoing, taken)
     try:
         serve(line)
     except (EOFError, OSError):

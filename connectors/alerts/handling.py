@@ -27,7 +27,7 @@ from cep.core.suggest import did_you_mean
 from cep.core.time import BEGINNING
 from cep.rules.alert import Alert
 
-VERDICTS: tuple[Verdict, ...] = tuple(each for each in get_args(Verdict) if each)
+VERDICTS: tuple[Verdict, ...] = tuple(verdict for verdict in get_args(Verdict) if verdict)
 MACHINE = "semcep"
 """The author of the server's own actions, for example when a maintenance window begins or a silence expires."""
 
@@ -172,7 +172,7 @@ class Handling:
                 for id in over:
                     del self._silences[id]
             self.look()
-            times = [at for silence in self._all.values() for at in (silence.starts, silence.ends) if at > now]
+            times = [tick for silence in self._all.values() for tick in (silence.starts, silence.ends) if tick > now]
             return min(times, default=now + KEPT)
 
     def look(self, by: str = "", comment: str = "") -> None:
@@ -182,7 +182,7 @@ class Handling:
         `lock`. Alerts are only matched against silences that have begun or ended since the last call.
         """
         now = self.clock()
-        active = {id: each.matchers for id, each in self._all.items() if each.starts <= now < each.ends}
+        active = {id: silence.matchers for id, silence in self._all.items() if silence.starts <= now < silence.ends}
         if active == self._active:
             return
         before, self._active = self._active, None  # if the rest fails, the next call checks all alerts
@@ -190,7 +190,7 @@ class Handling:
         turned = []
         for told in [*self._open.values()]:
             same = [id for id in told.silenced if before is not None and id in active and id not in begun]
-            silenced = sorted([*same, *(id for id, each in begun.items() if each.matches(self._labels_of(told)))])
+            silenced = sorted([*same, *(id for id, silence in begun.items() if silence.matches(self._labels_of(told)))])
             if silenced != told.silenced:
                 turned.append(self._turned(told, silenced, by, comment if by else RAN_OUT))
         if turned:
@@ -237,12 +237,12 @@ class Handling:
         `unsilenced` change is added. `silenced` comes before the round's change, so that receivers are sent neither.
         `unsilenced` comes after it, so that receivers are sent the alert in its new state.
         """
-        found: list[AlertChange] = []
+        followed: list[AlertChange] = []
         told_now: dict[str, AlertChange] = {}
         more: Counter[str] = Counter()
         for change in changes:
             if change.hidden:
-                found.append(change)
+                followed.append(change)
                 continue
             before = told_now.get(change.alert)
             if before is None and change.revision:
@@ -250,19 +250,19 @@ class Handling:
             goes_on = before is not None and before.state != "resolved" and change.state != "resolved"
             silenced = self._silenced(change, before if goes_on else None)
             if before is not None and goes_on and silenced and silenced != before.silenced:
-                found.append(before := self._turned(before, silenced))
+                followed.append(before := self._turned(before, silenced))
                 self._remember(before)
                 more[change.alert] += 1
             hiding = before.silenced if before is not None and goes_on else silenced
             told = self._told(replace(change, revision=change.revision + more[change.alert]), before, hiding)
             self._remember(told)
-            found.append(told)
+            followed.append(told)
             if hiding and hiding != silenced:
-                found.append(told := self._turned(told, silenced))
+                followed.append(told := self._turned(told, silenced))
                 self._remember(told)
                 more[change.alert] += 1
             told_now[told.alert] = told
-        return found
+        return followed
 
     def _told(self, change: AlertChange, before: AlertChange | None, silenced: list[str]) -> AlertChange:
         """Return a change of a round as it is published after the change `before` of the same alert."""
@@ -305,7 +305,7 @@ class Handling:
         round, and the actions to record.
         """
         told = {change.alert: change for change in changes}
-        found: list[AlertChange] = []
+        taken: list[AlertChange] = []
         recorded: list[RecordedAction] = []
 
         def act(alert: str, action: Action, time: int, details: dict[str, JsonValue], **more: str) -> None:
@@ -313,7 +313,7 @@ class Handling:
             told[alert] = change = self._next(told[alert], action, MACHINE, comment, **more)
             details = {"comment": comment, **details}
             recorded.append(RecordedAction(self.clock(), time, MACHINE, action, alert, None, None, details))
-            found.append(change)
+            taken.append(change)
             self._remember(change)
 
         for old, alert in heirs:
@@ -328,7 +328,7 @@ class Handling:
                 act(alert, "assigned", self.watermark, {"to": old.assignee}, assignee=old.assignee)
             if old.verdict and not now.verdict:
                 act(alert, "closed", self.watermark, {"verdict": old.verdict}, verdict=old.verdict)
-        return found, recorded
+        return taken, recorded
 
     def hold(self, changes: Sequence[AlertChange]) -> None:
         """Update the intervals that keep some alerts open. Nothing else in these alerts has changed (`Outbox.add`)."""
@@ -475,16 +475,16 @@ class Handling:
             now = self.clock()
             silences = [*self._silences.values()]
             once: dict[tuple[object, ...], Silence] = {}  # the closest occurrence of each window
-            for each in self._windows.values():
-                if (state := each.state(now)) == "active":
-                    silences.append(each)
+            for silence in self._windows.values():
+                if (state := silence.state(now)) == "active":
+                    silences.append(silence)
                     continue
-                window = state, each.matchers, each.author, each.comment
-                other = once.setdefault(window, each)
-                if each.ends > other.ends if state == "expired" else each.starts < other.starts:
-                    once[window] = each
+                window = state, silence.matchers, silence.author, silence.comment
+                other = once.setdefault(window, silence)
+                if silence.ends > other.ends if state == "expired" else silence.starts < other.starts:
+                    once[window] = silence
             order = {"active": 0, "pending": 1, "expired": 2}
-            return sorted([*silences, *once.values()], key=lambda each: (order[each.state(now)], each.ends, each.id))
+            return sorted([*silences, *once.values()], key=lambda span: (order[span.state(now)], span.ends, span.id))
 
     def silence(self, id: str) -> Silence:
         """Return the silence with an id."""

@@ -30,7 +30,7 @@ Recorded = Literal[
     "unsilence", "send_again", "change_program", "begin_shadow", "promote_shadow", "end_shadow", "reminded",
 ]  # fmt: skip
 REMINDED: Recorded = "reminded"
-DONE: tuple[Recorded, ...] = tuple(each for each in get_args(Recorded) if each != REMINDED)
+DONE: tuple[Recorded, ...] = tuple(action for action in get_args(Recorded) if action != REMINDED)
 """The actions of people, or of the server on their behalf. REMINDED is not among them: it records that a receiver
 accepted a reminder."""
 
@@ -79,8 +79,8 @@ def record(base: sqlite3.Connection, action: RecordedAction) -> None:
 def actions(base: sqlite3.Connection, where: str, *values: object) -> Iterator[RecordedAction]:
     """Yield the actions that meet an SQL condition."""
     for row in base.execute(f"select {_ACTIONS} from actions {where}", values).fetchall():
-        number, came, watermark, person, action, alert, silence, change, body = row
-        yield RecordedAction(came, watermark, person, action, alert, silence, change, json.loads(body), number)
+        number, acted, watermark, person, action, alert, silence, change, body = row
+        yield RecordedAction(acted, watermark, person, action, alert, silence, change, json.loads(body), number)
 
 
 def silences(base: sqlite3.Connection) -> dict[str, str]:
@@ -106,8 +106,8 @@ def begin_episode(base: sqlite3.Connection, alert: str, slot: str, number: int) 
 
 def episodes(base: sqlite3.Connection, slot: str, most: int) -> list[str]:
     """Return the ids of the last alerts of a key, newest first."""
-    found = base.execute("select alert from episodes where slot = ? order by number desc limit ?", (slot, most))
-    return [alert for (alert,) in found.fetchall()]
+    rows = base.execute("select alert from episodes where slot = ? order by number desc limit ?", (slot, most))
+    return [alert for (alert,) in rows.fetchall()]
 
 
 def prune(base: sqlite3.Connection) -> None:

@@ -46,20 +46,20 @@ class Inhibition:
 
         The program may have changed before a restart, so the first round checks all open alerts.
         """
-        found: list[AlertChange] = []
+        followed: list[AlertChange] = []
         more: Counter[str] = Counter()
         if self._started:
             for slot in sorted(self._told):
-                found += self._turn(slot, self._told[slot].time, more)
+                followed += self._turn(slot, self._told[slot].time, more)
             self._started = False
         for time, group in groupby(changes, key=lambda change: change.time):
             together = list(group)
             touched = {place for change in together for place in self._count(change)}
             for change in together:
-                found.append(self._tell(change, more))
+                followed.append(self._tell(change, more))
             for slot in sorted({slot for place in touched for slot in self._open.get(place, ())}):
-                found += self._turn(slot, time, more)
-        return found
+                followed += self._turn(slot, time, more)
+        return followed
 
     def _count(self, change: AlertChange) -> list[_Place]:
         """Count the inhibitions that an alert causes while it fires. Return the places whose counts change."""

@@ -143,11 +143,11 @@ class AlertChange:
 
 
 _SELDOM = [
-    (each.name, each.default if each.default_factory is MISSING else each.default_factory())
-    for each in fields(AlertChange)
-    if each.default is not MISSING or each.default_factory is not MISSING
+    (field.name, field.default if field.default_factory is MISSING else field.default_factory())
+    for field in fields(AlertChange)
+    if field.default is not MISSING or field.default_factory is not MISSING
 ]
-_ALWAYS = [each.name for each in fields(AlertChange) if each.name not in dict(_SELDOM)]
+_ALWAYS = [field.name for field in fields(AlertChange) if field.name not in dict(_SELDOM)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +244,8 @@ class AlertLifecycle:
                 columns[number] = {name: table[name].to_list() for name in table.columns}
             occurrences += self.occurrences(number, table, over)
 
-        def row(one: AlertOccurrence) -> Mapping[str, Any]:
-            return {name: values[one.row] for name, values in columns[one.place].items()}
+        def row(occurrence: AlertOccurrence) -> Mapping[str, Any]:
+            return {name: values[occurrence.row] for name, values in columns[occurrence.place].items()}
 
         self._fewer.clear()
         changes = self.follow(occurrences, row, watermark)
@@ -286,9 +286,9 @@ class AlertLifecycle:
         """Return the changes that occurrences cause, and those that are due up to the watermark. `row` returns the
         columns of an occurrence."""
         changes: list[AlertChange] = []
-        occurrences.sort(key=lambda one: (one.end, one.place, one.slot, one.over, one.start, one.text))
+        occurrences.sort(key=lambda entry: (entry.end, entry.place, entry.slot, entry.over, entry.start, entry.text))
         for (end, number, slot, over), same in groupby(
-            occurrences, key=lambda one: (one.end, one.place, one.slot, one.over)
+            occurrences, key=lambda entry: (entry.end, entry.place, entry.slot, entry.over)
         ):
             changes += self._over(end - 1)
             group = list(same)

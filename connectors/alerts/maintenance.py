@@ -105,13 +105,13 @@ class MaintenanceCalendar:
 
     def _around(self, now: int) -> dict[str, Silence]:
         moment = datetime.fromtimestamp(now / 1_000_000, UTC)
-        found: dict[str, Silence] = {}
+        silences: dict[str, Silence] = {}
         for title, series in self._series:
             try:
-                found |= {each.id: each for each in _windows(series, self._zone, moment)}
+                silences |= {window.id: window for window in _windows(series, self._zone, moment)}
             except Exception as error:  # the library raises many kinds of errors for a wrong rule
                 self.trouble = f"--maintenance {self.file}, `{title}`: {clean(str(error), 200)}"
-        return found
+        return silences
 
 
 def _zone_of(calendar: icalendar.Calendar, where: str) -> tzinfo:
@@ -135,7 +135,7 @@ def _series_of(
     by_id: dict[str, list[Any]] = {}
     for number, event in enumerate(calendar.walk("VEVENT")):
         by_id.setdefault(str(event.get("UID", "")) or f" {number}", []).append(event)
-    found: list[tuple[str, Any]] = []
+    series_by_title: list[tuple[str, Any]] = []
     remarks: list[str] = []
     without: list[str] = []
     windows = 0
@@ -168,14 +168,14 @@ def _series_of(
             hint = "RRULE as in RFC 5545: `FREQ=WEEKLY;BYDAY=SU`"
             remarks.append(f"{where}, `{title}` is not a window: it is not valid: {clean(str(error), 200)}; {hint}")
         else:
-            found.append((title, series))
+            series_by_title.append((title, series))
     if len(remarks) > _MOST_REMARKS:
         remarks = [*remarks[:_MOST_REMARKS], f"{where}: {len(remarks) - _MOST_REMARKS} more are not windows either"]
     if without:
         some = "1 event has" if len(without) == 1 else f"{len(without)} events have"
         hide = "hides" if len(without) == 1 else "hide"
         remarks.append(f"{where}: {some} no matchers in braces and {hide} nothing, as `{without[0]}`; {_FORM}")
-    return found, tuple(remarks)
+    return series_by_title, tuple(remarks)
 
 
 def _windows(series: Any, zone: tzinfo, now: datetime) -> Iterator[Silence]:
@@ -206,7 +206,7 @@ def _plain(event: Any, name: str) -> str:
 def _texts(event: Any) -> list[str]:
     """Return the texts in braces in an event's description, or in its title if the description has none."""
     for name in ("DESCRIPTION", "SUMMARY"):
-        if texts := [each[0] for each in _MATCHERS.finditer(_plain(event, name))]:
+        if texts := [match[0] for match in _MATCHERS.finditer(_plain(event, name))]:
             return texts
         if "{" in _plain(event, name):
             hint = f'a regular expression with braces in quotes: `{{site=~"n{{2}}.*"}}`; {_FORM}'
@@ -217,14 +217,14 @@ def _texts(event: Any) -> list[str]:
 def _matchers(event: Any) -> Sequence[Matchers]:
     """Return the matchers in each pair of braces; each pair is a separate window. Raises CepError if they are not
     valid."""
-    found = []
+    parsed = []
     for text in _texts(event):
         matchers = Matchers.parse(_QUOTED.sub(_straight, text))
         if matchers.match_all:
             message = f"{matchers} would hide every alert" if matchers else "there are no matchers in its braces"
             raise CepError(message, hint=_FORM, code="maintenance")
-        found.append(matchers)
-    return found
+        parsed.append(matchers)
+    return parsed
 
 
 def _straight(quoted: re.Match[str]) -> str:
@@ -269,5 +269,5 @@ def _ticks(when: date | datetime, zone: tzinfo = UTC) -> int:
     """Return a time in microseconds of Unix time. Days, and times without a zone, are in `zone`."""
     if not isinstance(when, datetime):
         when = datetime(when.year, when.month, when.day)
-    at = when if when.tzinfo is not None else when.replace(tzinfo=zone)
-    return round((at - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1_000_000)
+    instant = when if when.tzinfo is not None else when.replace(tzinfo=zone)
+    return round((instant - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1_000_000)

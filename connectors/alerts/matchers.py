@@ -87,7 +87,7 @@ class Matchers:
     def parse_all(cls, texts: Iterable[str]) -> Matchers:
         """Parse several texts, each with one or more matchers. All matchers must hold. Raises CepError if one is not
         valid."""
-        return cls.of(each for text in texts for each in _parsed(text))
+        return cls.of(matcher for text in texts for matcher in _parsed(text))
 
     @classmethod
     def of(cls, matchers: Iterable[Matcher]) -> Matchers:
@@ -99,19 +99,19 @@ class Matchers:
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Return True if an alert with these labels (`labels.alert_labels`) meets all conditions."""
-        return all(each.matches(labels) for each in self.each)
+        return all(matcher.matches(labels) for matcher in self.each)
 
     @property
     def match_all(self) -> bool:
         """True if even an alert without labels matches."""
-        return all(each.matches({}) for each in self.each)
+        return all(matcher.matches({}) for matcher in self.each)
 
     @property
     def doubt(self) -> str:
         """The reason why a matcher is unlikely to match, such as an unknown severity; otherwise empty."""
         words = [word.lower() for word in SEVERITIES]
-        for each in self.each:
-            asked = each.value if each.name == "severity" and each.operator in ("=", "!=") else ""
+        for matcher in self.each:
+            asked = matcher.value if matcher.name == "severity" and matcher.operator in ("=", "!=") else ""
             if asked and asked.lower() not in words:
                 hint = did_you_mean(asked.title(), SEVERITIES) or f"it is one of {', '.join(SEVERITIES)}"
                 return f"no alert has the severity `{clean(asked, 40)}`: {hint}"
@@ -199,7 +199,7 @@ def _quoted(text: str) -> str:
 
 
 def _unescaped(text: str) -> str:
-    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[0]), text, flags=re.DOTALL)
+    return re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[0]), text, flags=re.DOTALL)
 
 
 def _wrong(message: str, hint: str) -> CepError:

@@ -157,7 +157,7 @@ class Outbox:
         if not changes and not fewer:
             return
         with self._lock:
-            meta = {f"reached {each}": str(time) for each, time in reached.items()}
+            meta = {f"reached {source}": str(time) for source, time in reached.items()}
             self._write(changes, meta, fewer=fewer)
             self._prune()
         if changes:
@@ -181,8 +181,8 @@ class Outbox:
         """
         with self._lock:
             first = self.last + 1 + sum(not change.hidden for change in changes) - len(actions)
-            meta = {f"reached {each}": str(time) for each, time in reached.items()}
-            meta |= {f"revised {each}": json.dumps(mark) for each, mark in marks.items()}
+            meta = {f"reached {source}": str(time) for source, time in reached.items()}
+            meta |= {f"revised {source}": json.dumps(mark) for source, mark in marks.items()}
 
             def besides() -> None:
                 revised_tables.write(self._base, keys, come, gone)
@@ -381,7 +381,7 @@ class Outbox:
         with self._lock:
             told = self._one("select max(cast(value as integer)) from meta where name like 'reached %'")
             acted = self._one("select max(watermark) from actions")
-        return max(each for each in (told, acted, BEGINNING) if each is not None)
+        return max(reached for reached in (told, acted, BEGINNING) if reached is not None)
 
     def wait(self, number: int, seconds: float) -> bool:
         """Wait up to `seconds` for an entry after this number, and return True if there is one."""
@@ -594,15 +594,15 @@ class Outbox:
         for row in rows:
             if outbox_tables.row_hash(*row[:-1]) != row[-1]:
                 raise outbox_tables.damaged_outbox(self._where, f"in changes, at {row[0]}")
-        return [OutboxEntry(number, AlertChange.load(body), came) for number, _, _, body, came, _ in rows]
+        return [OutboxEntry(number, AlertChange.load(body), added) for number, _, _, body, added, _ in rows]
 
     def _dead_letters(self, where: str, *values: object) -> list[RefusedEntry]:
         query = f"select number, body, came, reason, time, again from dead join changes using (number) {where}"
         with self._lock:
             rows = self._base.execute(query, values).fetchall()
         return [
-            RefusedEntry(OutboxEntry(number, AlertChange.load(body), came), reason, time, bool(again))
-            for number, body, came, reason, time, again in rows
+            RefusedEntry(OutboxEntry(number, AlertChange.load(body), added), reason, time, bool(again))
+            for number, body, added, reason, time, again in rows
         ]
 
     def _one(self, query: str, *values: object) -> int | None:

@@ -21,19 +21,19 @@ Polygons are closed. Holes are left out.
 
 def alert_place(values: Mapping[str, Any]) -> AlertPlace:
     """Return the place in the columns of an occurrence, empty if they contain no valid place."""
-    found: dict[str, Any] = {}
+    place: dict[str, Any] = {}
     lat, long, radius = (_number(values.get(name)) for name in (LATITUDE, LONGITUDE, RADIUS))
     if lat is not None and long is not None and abs(lat) <= 90 and abs(long) <= 720:
-        found["circle"] = [round(lat, 6), _turned(long), round(max(radius or 0.0, 0.0), 3)]
+        place["circle"] = [round(lat, 6), _turned(long), round(max(radius or 0.0, 0.0), 3)]
     if isinstance(text := values.get(AREA), str) and (polygons := _polygons(text)):
-        found["polygons"] = [[list(point) for point in polygon] for polygon in polygons]
-    return found
+        place["polygons"] = [[list(point) for point in polygon] for polygon in polygons]
+    return place
 
 
-def nowhere(values: Mapping[str, Any], found: AlertPlace) -> bool:
+def nowhere(values: Mapping[str, Any], place: AlertPlace) -> bool:
     """Return True if the values describe a place that is not valid."""
     circle = values.get(LATITUDE) is not None and values.get(LONGITUDE) is not None
-    return (circle and "circle" not in found) or (values.get(AREA) is not None and "polygons" not in found)
+    return (circle and "circle" not in place) or (values.get(AREA) is not None and "polygons" not in place)
 
 
 def _number(value: object) -> float | None:
@@ -65,13 +65,13 @@ def _cut(polygon: Any) -> list[Any]:
     west, _, east, _ = polygon.bounds
     if west >= -180 and east <= 180:
         return [polygon]
-    found = []
+    pieces = []
     for revolution in range(-2, 3):
         part = affinity.translate(
             polygon.intersection(box(360 * revolution - 180, -90, 360 * revolution + 180, 90)), -360 * revolution
         )
-        found += [each for each in getattr(part, "geoms", [part]) if each.geom_type == "Polygon" and not each.is_empty]
-    return found
+        pieces += [geom for geom in getattr(part, "geoms", [part]) if geom.geom_type == "Polygon" and not geom.is_empty]
+    return pieces
 
 
 def _outline(polygon: Any) -> tuple[tuple[float, float], ...]:

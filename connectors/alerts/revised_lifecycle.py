@@ -99,9 +99,9 @@ class RevisedLifecycle:
         places |= {which: place for place, which in enumerate(lifecycle.prints)}
         kept, self._marks = outbox.begin_revised(lifecycle.fingerprints, lifecycle.prints)
         hidden = {change.alert: change for change in outbox.hidden()}
-        for slot, each in kept.items():
-            self._keys[slot] = key = _loaded(each, slot, places[each.alert])
-            key.told = {alert: told for alert in each.told if (told := hidden.get(alert) or _latest_of(outbox, alert))}
+        for slot, state in kept.items():
+            self._keys[slot] = key = _loaded(state, slot, places[state.alert])
+            key.told = {alert: told for alert in state.told if (told := hidden.get(alert) or _latest_of(outbox, alert))}
             self._await(slot, key, True)
         self.inhibition.begin([*outbox.open_changes(), *outbox.hidden()])
 
@@ -129,12 +129,12 @@ class RevisedLifecycle:
             if due is not None and due <= watermark:
                 turn.anew.setdefault(slot, False)
         told: list[tuple[tuple[int, bool], AlertChange]] = []
-        for slot in sorted(turn.anew, key=lambda each: (self._keys[each].place, each)):
+        for slot in sorted(turn.anew, key=lambda slot_name: (self._keys[slot_name].place, slot_name)):
             key = self._keys[slot]
             follow = self._follow_anew if turn.anew[slot] else self._follow_on
             told += _placed(follow(slot, key, turn, watermark))
             self._await(slot, key, turn.anew[slot])
-        told.sort(key=lambda each: each[0])
+        told.sort(key=lambda entry: entry[0])
         changes = [change for _, change in told]
         if self.inhibition:
             changes = self.inhibition.follow(changes)
@@ -196,11 +196,11 @@ class RevisedLifecycle:
     def _follow_on(self, slot: str, key: AlertKey, turn: _Turn, watermark: int) -> list[AlertChange]:
         """Process the new rows of a key, which are in order, from its current state."""
         come = [key.held[name] for name in turn.come.get(slot, ())]
-        found = self._followed(key, key.now, come, watermark, key.reached > self.lifecycle.since)
+        changes_told = self._followed(key, key.now, come, watermark, key.reached > self.lifecycle.since)
         key.now = self.lifecycle.live.get(slot)
-        key.reached = self._latest(key.reached, come, found)
+        key.reached = self._latest(key.reached, come, changes_told)
         told: list[AlertChange] = []
-        for alert, changes in groupby(found, key=lambda change: change.alert):
+        for alert, changes in groupby(changes_told, key=lambda change: change.alert):
             if alert in key.told:
                 told += [self._tell(key, change) for change in changes]
             else:  # an earlier run may have published it
@@ -210,19 +210,19 @@ class RevisedLifecycle:
     def _follow_anew(self, slot: str, key: AlertKey, turn: _Turn, watermark: int) -> list[AlertChange]:
         """Recompute a key from all its kept occurrences, and return the differences from the published changes."""
         held = list(key.held.values())
-        found = self._again(key, held, watermark)
-        heirs = _heirs(key, _lives(key, found))
+        followed = self._again(key, held, watermark)
+        heirs = _heirs(key, _lives(key, followed))
         if self.handling.hand_over(heirs):
-            found = self._again(key, held, watermark)
+            followed = self._again(key, held, watermark)
         turn.heirs += heirs
         key.now = self.lifecycle.live.get(slot)
-        key.reached = self._latest(key.since, held, found)
-        lives = _lives(key, found)
+        key.reached = self._latest(key.since, held, followed)
+        lives = _lives(key, followed)
         told: list[AlertChange] = []
         for alert, before in list(key.told.items()):
             if alert not in lives and not before.withdrawn:
-                at = max(watermark, before.time) + 1
-                told.append(self._tell(key, resolved(before, at, withdrawn=True, note=self._said(TAKEN_BACK))))
+                instant = max(watermark, before.time) + 1
+                told.append(self._tell(key, resolved(before, instant, withdrawn=True, note=self._said(TAKEN_BACK))))
         for changes in lives.values():
             told += self._put_right(key, changes)
         if key.now is not None and told and told[-1].alert != key.now.alert:
@@ -248,7 +248,7 @@ class RevisedLifecycle:
         """Return the changes of one key's alerts. The alert that is still open is stored in `lifecycle.live`."""
         values = {id(entry.occurrence): entry.values for entry in held}
         occurrences = [entry.occurrence for entry in held]
-        return self.lifecycle.go_through(key.place, base, occurrences, lambda one: values[id(one)], watermark, turned)
+        return self.lifecycle.go_through(key.place, base, occurrences, lambda row: values[id(row)], watermark, turned)
 
     def _again(self, key: AlertKey, held: Sequence[HeldOccurrence], watermark: int) -> list[AlertChange]:
         """Follow a key again from its base state, like `_followed`, without counting invalid places again."""
@@ -285,20 +285,20 @@ class RevisedLifecycle:
         """Move final rows into the base state, and return the keys for which this was done."""
         settled = []
         while self._final and self._final[0][0] <= stable:
-            at, slot = heapq.heappop(self._final)
+            due, slot = heapq.heappop(self._final)
             key = self._keys.get(slot)
-            if key is None or key.looked != at:
+            if key is None or key.looked != due:
                 continue
             key.looked = None
             settled.append(slot)
-            over = [name for name, each in key.held.items() if each.occurrence.end <= stable]
+            over = [name for name, held in key.held.items() if held.occurrence.end <= stable]
             self._again(key, [key.held[name] for name in over], stable)
             key.base, key.since = self.lifecycle.live.get(slot), stable
             for name in over:
                 del key.held[name]
                 turn.gone.add((slot, name))
             open_ = [change.alert for change in (key.base, key.now) if change is not None]
-            for alert in [each for each, change in key.told.items() if change.time <= stable and each not in open_]:
+            for alert in [told for told, change in key.told.items() if change.time <= stable and told not in open_]:
                 del key.told[alert]
             if not open_ and not key.held and not key.told:
                 del self._keys[slot]
@@ -323,9 +323,9 @@ class RevisedLifecycle:
             None if key.now is None else self.lifecycle.due_for(key.place, key.now, key.reached > self.lifecycle.since)
         )
 
-    def _latest(self, before: int, held: Iterable[HeldOccurrence], found: Iterable[AlertChange]) -> int:
+    def _latest(self, before: int, held: Iterable[HeldOccurrence], changes: Iterable[AlertChange]) -> int:
         """Return the time up to which a key has been processed. Occurrences that end later are in order."""
-        times = (*(entry.occurrence.end for entry in held), *(change.time for change in found))
+        times = (*(entry.occurrence.end for entry in held), *(change.time for change in changes))
         return max(self.lifecycle.since + 1, before, *times)
 
     def _write(
@@ -346,9 +346,9 @@ class RevisedLifecycle:
             for name in names
             if name in self._keys[slot].held
         }
-        gone = sorted(each for each in turn.gone if each not in come)
+        gone = sorted(gone_slot for gone_slot in turn.gone if gone_slot not in come)
         keys = {slot: self._kept(self._keys.get(slot)) for slot in sorted(slots)}
-        fewer = [each for slot in keys if (each := self._fewer(self._keys.get(slot))) is not None]
+        fewer = [fewer_key for slot in keys if (fewer_key := self._fewer(self._keys.get(slot))) is not None]
         self.handling.hold(fewer)
         self.outbox.revise(told, self._reached, marks, keys, come, gone, fewer, actions)
 
@@ -383,10 +383,10 @@ def _latest_of(outbox: Outbox, alert: str) -> AlertChange | None:
     return None if entry is None else entry.change
 
 
-def _lives(key: AlertKey, found: Iterable[AlertChange]) -> dict[str, list[AlertChange]]:
+def _lives(key: AlertKey, changes: Iterable[AlertChange]) -> dict[str, list[AlertChange]]:
     """Return the changes of a key by alert, starting with the alert that was open before."""
     lives = {} if key.base is None else {key.base.alert: [key.base]}
-    for change in found:
+    for change in changes:
         lives.setdefault(change.alert, []).append(change)
     return lives
 

@@ -45,18 +45,18 @@ def make(base: sqlite3.Connection, where: str) -> None:
 
 def read(base: sqlite3.Connection, alerts: Collection[str]) -> tuple[dict[str, RevisedKey], list[str]]:
     """Return the stored keys of these alerts, by slot, and the slots of other alerts, which are deleted."""
-    found: dict[str, RevisedKey] = {}
+    keys: dict[str, RevisedKey] = {}
     gone = []
     for slot, body in base.execute("select slot, body from keys order by slot").fetchall():
         key = RevisedKey(*json.loads(body))
         if key.alert in alerts:
-            found[slot] = key
+            keys[slot] = key
         else:
             gone.append(slot)
     forget(base, gone)
     for slot, name, body in base.execute("select slot, name, body from occurrences order by slot, name").fetchall():
-        found[slot].held[name] = body
-    return found, gone
+        keys[slot].held[name] = body
+    return keys, gone
 
 
 def write(
@@ -69,8 +69,8 @@ def write(
     base.executemany("delete from occurrences where slot = ? and name = ?", gone)
     rows = [(slot, name, body) for (slot, name), body in come.items()]
     base.executemany("insert or replace into occurrences values (?1, ?2, ?3, hashed(?1, ?2, ?3))", rows)
-    there = [(slot, _body(key)) for slot, key in keys.items() if key is not None]
-    base.executemany("insert or replace into keys values (?1, ?2, hashed(?1, ?2))", there)
+    tables = [(slot, _body(key)) for slot, key in keys.items() if key is not None]
+    base.executemany("insert or replace into keys values (?1, ?2, hashed(?1, ?2))", tables)
     forget(base, [slot for slot, key in keys.items() if key is None])
 
 

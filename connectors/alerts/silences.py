@@ -93,10 +93,10 @@ def matcher_documents(matchers: Matchers) -> list[dict[str, Any]]:
     """Return matchers as in Alertmanager's API."""
     return [
         {
-            "name": each.name,
-            "value": each.value,
-            "isRegex": each.operator in ("=~", "!~"),
-            "isEqual": each.operator in ("=", "=~"),
+            "name": matcher.name,
+            "value": matcher.value,
+            "isRegex": matcher.operator in ("=~", "!~"),
+            "isEqual": matcher.operator in ("=", "=~"),
         }
-        for each in matchers
+        for matcher in matchers
     ]

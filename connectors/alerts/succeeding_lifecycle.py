@@ -49,7 +49,7 @@ class SucceedingLifecycle(AlertLifecycle):
         """Return the tables of alerts of both programs."""
         yield from super().told_of(tables)
         theirs = {name.removeprefix(FORMER): table for name, table in tables.items() if name.startswith(FORMER)}
-        yield from (each for each in self._former.told_of(theirs) if each[0] >= self._count)
+        yield from (told for told in self._former.told_of(theirs) if told[0] >= self._count)
 
     def occurrences(self, number: int, table: pl.DataFrame, over: bool = False) -> list[AlertOccurrence]:
         """Return the new occurrences of an alert of either program."""
@@ -82,16 +82,16 @@ class SucceedingLifecycle(AlertLifecycle):
         """Return the changes of one key: up to `since` by the former program, then by the current one."""
         if turned:
             return super().go_through(number, base, occurrences, row, watermark, turned)
-        early = [one for one in occurrences if one.end <= self.since]
-        late = [one for one in occurrences if one.end > self.since]
+        early = [occurrence for occurrence in occurrences if occurrence.end <= self.since]
+        late = [occurrence for occurrence in occurrences if occurrence.end > self.since]
         if number in self._new:
-            over = {one.interval for one in early if one.over}
-            holding = [one for one in early if not one.over and one.interval not in over]
-            begun = [replace(one, start=self.since, end=self.since) for one in holding]
-            whole = {id(cut): one for cut, one in zip(begun, holding)}
+            over = {occurrence.interval for occurrence in early if occurrence.over}
+            holding = [occurrence for occurrence in early if not occurrence.over and occurrence.interval not in over]
+            begun = [replace(occurrence, start=self.since, end=self.since) for occurrence in holding]
+            whole = {id(cut): occurrence for cut, occurrence in zip(begun, holding)}
 
-            def values(one: AlertOccurrence) -> Mapping[str, Any]:
-                return {**row(whole.get(id(one), one)), "start": one.start, "end": one.end}
+            def values(occurrence: AlertOccurrence) -> Mapping[str, Any]:
+                return {**row(whole.get(id(occurrence), occurrence)), "start": occurrence.start, "end": occurrence.end}
 
             return super().go_through(number, None, [*begun, *late], values, watermark, turned)
         changes = self._former.go_through(number, base, early, row, min(watermark, self.since), turned)

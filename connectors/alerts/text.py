@@ -67,10 +67,10 @@ def fill_template(template: Template, values: dict[str, JsonValue], in_address: 
     """Fill a template with values from `json_value`. `in_address`: encode them for a URL."""
     if not template:
         return ""
-    texts = (clean(each, 4096) if isinstance(each, str) else value_text(values[each[0]]) for each in template)
+    texts = (clean(part, 4096) if isinstance(part, str) else value_text(values[part[0]]) for part in template)
     if not in_address:
         return "".join(texts)
-    return "".join(text if isinstance(each, str) else quote(text, safe="") for each, text in zip(template, texts))
+    return "".join(text if isinstance(part, str) else quote(text, safe="") for part, text in zip(template, texts))
 
 
 def rfc3339(ticks: int) -> str:

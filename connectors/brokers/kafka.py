@@ -54,13 +54,13 @@ class Topic:
 
     def partitions(self) -> list[int]:
         """Return the partitions of the topic. Raises CepError if the broker cannot be reached or has no such topic."""
-        found = self._ask(lambda: self._consumer.list_topics(self.name, timeout=WAIT)).topics[self.name]
-        if found.error is not None or not found.partitions:
+        metadata = self._ask(lambda: self._consumer.list_topics(self.name, timeout=WAIT)).topics[self.name]
+        if metadata.error is not None or not metadata.partitions:
             every = self._ask(lambda: self._consumer.list_topics(timeout=WAIT)).topics
-            there = ", ".join(sorted(name for name in every if not name.startswith("_"))[:10]) or "none"
-            reason = "no such topic" if found.error is None else reason_of(found.error)
-            raise self.address.refused(reason, f"topics there are: {there}")
-        return sorted(found.partitions)
+            known_topics = ", ".join(sorted(name for name in every if not name.startswith("_"))[:10]) or "none"
+            reason = "no such topic" if metadata.error is None else reason_of(metadata.error)
+            raise self.address.refused(reason, f"topics there are: {known_topics}")
+        return sorted(metadata.partitions)
 
     def bounds(self) -> dict[int, tuple[int, int]]:
         """Return the first available offset and the next offset of each partition. Raises CepError if the broker does
@@ -114,8 +114,8 @@ class Topic:
     def committed(self) -> dict[int, int]:
         """Return the offsets that the group has committed, if any."""
         places = [self._place(number) for number in self.partitions()]
-        found = self._ask(lambda: self._consumer.committed(places, timeout=WAIT))
-        return {place.partition: place.offset for place in found if place.offset >= 0}
+        positions = self._ask(lambda: self._consumer.committed(places, timeout=WAIT))
+        return {place.partition: place.offset for place in positions if place.offset >= 0}
 
     def close(self) -> None:
         self._consumer.close()
@@ -136,16 +136,16 @@ class Topic:
             keys: list[bytes | None] = []
             times: list[int] = []
             count = min(_AT_ONCE, end - position)
-            for one in self._ask(lambda count=count: self._consumer.consume(count, _LOOK)):
-                error = one.error()
+            for message in self._ask(lambda count=count: self._consumer.consume(count, _LOOK)):
+                error = message.error()
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:
                     raise SourceLost(f"{self.address.text}: {reason_of(error)}", code="input")
-                position = max(position, one.offset() + (error is None))
-                if error is None and one.offset() < end:
-                    numbers.append(one.offset())
-                    payloads.append(one.value() or b"")
-                    keys.append(one.key())
-                    times.append(one.timestamp()[1])
+                position = max(position, message.offset() + (error is None))
+                if error is None and message.offset() < end:
+                    numbers.append(message.offset())
+                    payloads.append(message.value() or b"")
+                    keys.append(message.key())
+                    times.append(message.timestamp()[1])
             if numbers:
                 deadline = time.monotonic() + 6 * WAIT
                 yield Messages([source] * len(numbers), numbers, payloads, keys=keys), times
@@ -246,13 +246,13 @@ def merged(parts: Sequence[tuple[Messages, list[int]]]) -> Messages:
     numbers = [number for part, _ in parts for number in part.numbers]
     payloads = [payload for part, _ in parts for payload in part.payloads]
     keys = [key for part, _ in parts for key in part.keys]
-    came: list[int] = []
+    arrivals: list[int] = []
     for part, times in parts:
-        before = came[-1] if came and part.sources[0] == sources[len(came) - 1] else 0
-        came += np.maximum.accumulate(np.maximum(times, before)).tolist()
-    order = np.argsort(came, kind="stable").tolist()
-    found = [sources[i] for i in order], [numbers[i] for i in order], [payloads[i] for i in order]
-    return Messages(*found, keys=[keys[i] for i in order] if len(keys) == len(order) else ())
+        before = arrivals[-1] if arrivals and part.sources[0] == sources[len(arrivals) - 1] else 0
+        arrivals += np.maximum.accumulate(np.maximum(times, before)).tolist()
+    order = np.argsort(arrivals, kind="stable").tolist()
+    ordered = [sources[i] for i in order], [numbers[i] for i in order], [payloads[i] for i in order]
+    return Messages(*ordered, keys=[keys[i] for i in order] if len(keys) == len(order) else ())
 
 
 def _reading(address: Address) -> dict[str, Any]:
@@ -269,14 +269,14 @@ def _reading(address: Address) -> dict[str, Any]:
 def settings(address: Address) -> dict[str, Any]:
     """Return the settings of librdkafka for an address: the broker and the login."""
     options = address.options
-    found: dict[str, Any] = {"bootstrap.servers": address.servers, "log_level": 0}
+    config: dict[str, Any] = {"bootstrap.servers": address.servers, "log_level": 0}
     if address.user is not None:
-        found["sasl.username"], found["sasl.password"] = address.user, address.password or ""
-        found["sasl.mechanism"] = options.get("sasl", "PLAIN")
-    found["security.protocol"] = layer(address)
+        config["sasl.username"], config["sasl.password"] = address.user, address.password or ""
+        config["sasl.mechanism"] = options.get("sasl", "PLAIN")
+    config["security.protocol"] = layer(address)
     files = {"ca": "ssl.ca.location", "cert": "ssl.certificate.location", "key": "ssl.key.location"}
-    found |= {name: options[option] for option, name in files.items() if option in options}
-    return found | {name: value for name, value in options.items() if "." in name}
+    config |= {name: options[option] for option, name in files.items() if option in options}
+    return config | {name: value for name, value in options.items() if "." in name}
 
 
 def layer(address: Address) -> str:
@@ -286,6 +286,6 @@ def layer(address: Address) -> str:
 
 def reason_of(error: Any) -> str:
     """Return the reason of an error of librdkafka, in lower case and without its internal names."""
-    found = error.args[0] if isinstance(error, Exception) and error.args else error
-    text = str(found.str() if hasattr(found, "str") else found)
+    cause = error.args[0] if isinstance(error, Exception) and error.args else error
+    text = str(cause.str() if hasattr(cause, "str") else cause)
     return text.rpartition("]: ")[2].removeprefix("Broker: ").rstrip(".").lower()

@@ -49,23 +49,27 @@ class KafkaSender:
         until = time.monotonic() + _MAKING
         while True:
             try:
-                found = self._producer.list_topics(topic, timeout=ANSWER).topics[topic]
+                answer = self._producer.list_topics(topic, timeout=ANSWER).topics[topic]
             except KafkaException as error:
                 hint = "is a broker running there, and is TLS (kafkas://) and login as it is there?"
                 raise self._lost(f"no answer: {reason_of(error)}", hint) from None
-            if found.error is None:
+            if answer.error is None:
                 return
             if time.monotonic() > until:
-                raise self._lost(f"topic {topic}: {reason_of(found.error)}", "make it, or let the broker make topics")
+                raise self._lost(f"topic {topic}: {reason_of(answer.error)}", "make it, or let the broker make topics")
             time.sleep(_SLICE)
 
     def send(self, messages: Sequence[Message]) -> None:
         self._failed = None
-        for one in messages:
+        for message in messages:
             while self._failed is None:
                 try:
                     self._producer.produce(
-                        one.topic, one.payload, one.key, headers={"id": one.id}, on_delivery=self._delivered
+                        message.topic,
+                        message.payload,
+                        message.key,
+                        headers={"id": message.id},
+                        on_delivery=self._delivered,
                     )
                     break
                 except BufferError:  # the queue is full

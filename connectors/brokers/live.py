@@ -44,9 +44,9 @@ class RunState(Protocol):
         """Return the position of a source (`Messages.place`) in an earlier run, or an empty mapping."""
 
 
-def acknowledged(one: Input) -> bool:
+def acknowledged(live_input: Input) -> bool:
     """Return True if a source never ends and does not repeat the messages that this run has acknowledged."""
-    address = one.address
+    address = live_input.address
     if address is None or address.kind not in ("mqtt", "kafka", "sensorthings"):
         return False
     return address.kind == "mqtt" or address.options.get("until") != "now" or "group" in address.options
@@ -152,26 +152,26 @@ def listen(
     with ExitStack() as stack:
         opened = []
         names: Counter[str] = Counter()
-        for one in inputs:
-            assert one.address is not None, "live inputs have addresses"
-            name = f"{one.type}={one.path}"
+        for live_input in inputs:
+            assert live_input.address is not None, "live inputs have addresses"
+            name = f"{live_input.type}={live_input.path}"
             names[name] += 1
             name += f"#{names[name]}" if names[name] > 1 else ""
             with stops.breaking():
-                source = opened_source(one.address, {} if rest is None else rest.place(name), sources.lasting)
-            sources.begin(one.path)
-            sources.is_now(one.path, source.lost)
-            opened.append((name, stack.enter_context(closing(source)), Inbox(one, schemas)))
+                source = opened_source(live_input.address, {} if rest is None else rest.place(name), sources.lasting)
+            sources.begin(live_input.path)
+            sources.is_now(live_input.path, source.lost)
+            opened.append((name, stack.enter_context(closing(source)), Inbox(live_input, schemas)))
         silence = IdleTimer(idle)
         while opened and not (rest is not None and rest.over):
             seconds = _POLL if len(opened) == 1 else _TURN
-            for each in list(opened):
+            for opened_input in list(opened):
                 stops.look()
-                name, source, inbox = each
+                name, source, inbox = opened_input
                 messages = source.poll(most, seconds)
                 sources.is_now(inbox.path, source.lost)
                 if messages is None:
-                    opened.remove(each)
+                    opened.remove(opened_input)
                 elif len(messages):
                     batch = replace(inbox.batch(messages, first), source=name, place=messages.place)
                     batch = without_ahead(batch, sources.ahead.live)

@@ -39,15 +39,15 @@ class Messages:
     def beside(self, sources: Sequence[str]) -> dict[str, Sequence[str | None]]:
         """Return the properties of each message outside its record: levels of its topic, and its key. `sources`: the
         names of the wanted properties."""
-        found: dict[str, Sequence[str | None]] = {}
+        columns: dict[str, Sequence[str | None]] = {}
         for source in sources:
             number = level(source)
             if source == KEY and self.keys:
-                found[source] = [_text(key) for key in self.keys]
+                columns[source] = [_text(key) for key in self.keys]
             elif number is not None and self.topics:
                 levels = {topic: dict(enumerate(topic.split("/"))).get(number) for topic in set(self.topics)}
-                found[source] = [levels[topic] for topic in self.topics]
-        return found
+                columns[source] = [levels[topic] for topic in self.topics]
+        return columns
 
     def __len__(self) -> int:
         return len(self.payloads)
@@ -123,7 +123,7 @@ class Inbox:
         tables, dead, block = self._tables(messages, first)
         tables = {type: table for type, table in tables.items() if table.height}
         sources, numbers = messages.sources, messages.numbers
-        dead = [replace(one, file=sources[one.line], line=numbers[one.line]) for one in dead]
+        dead = [replace(record, file=sources[record.line], line=numbers[record.line]) for record in dead]
         return Batch(tables, dead, [block])
 
     def _tables(self, messages: Messages, first: int) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], Received]:
@@ -139,13 +139,13 @@ class Inbox:
             data = b"\n".join([*messages.payloads, b""])
             tables, dead, block = self._read.read(self.path, data, 0, 0, first, self._beside_rows(messages, of))
             rows = of[: block.count] if block.lines is None else of[block.lines]
-            dead = [replace(one, line=int(of[one.line])) for one in dead]
+            dead = [replace(record, line=int(of[record.line])) for record in dead]
             times, unmatched = block.times or "", block.unmatched
         else:
             data, of = _records(messages.payloads)
             tables, dead, block = self._read.read(self.path, data, 0, 0, first, self._beside_rows(messages, of))
             rows = of[: block.count] if block.lines is None else of[block.lines]
-            dead = [replace(one, line=int(of[one.line])) for one in dead]
+            dead = [replace(record, line=int(of[record.line])) for record in dead]
             times, unmatched = block.times or "", block.unmatched
         lines = np.asarray(messages.numbers, np.int64)[rows]
         said = any(map(self._says_changes, messages.payloads))
@@ -171,17 +171,17 @@ class Inbox:
         Returns the tables of events, the dead letters (whose line is the index of their message), the message of each
         record, the format of times, and the number of records that match no event.
         """
-        found = DocumentLines()
+        documents = DocumentLines()
         for number, payload in enumerate(messages.payloads):
             if payload:
-                packs.message(payload, number, found)
-        of = np.array(found.document, np.int64)
-        table, dead, index, times, unmatched = packs.tables(found, first, self._beside_rows(messages, of))
+                packs.message(payload, number, documents)
+        of = np.array(documents.document, np.int64)
+        table, dead, index, times, unmatched = packs.tables(documents, first, self._beside_rows(messages, of))
         refused = []
-        for one in dead:
-            number = int(of[one.line])
-            text = found.text(one.line, messages.payloads[number].decode("utf-8", "surrogateescape"))
-            refused.append(replace(one, line=number, text=text))
+        for record in dead:
+            number = int(of[record.line])
+            text = documents.text(record.line, messages.payloads[number].decode("utf-8", "surrogateescape"))
+            refused.append(replace(record, line=number, text=text))
         tables = {} if table is None else {packs.schema.name: table}
         return tables, refused, of[index], times or "", unmatched
 

@@ -74,9 +74,9 @@ class Subscription:
     def open(cls, address: Address, client: str | None, known: dict[int, int] | None = None) -> Subscription:
         """Return a connected subscription. Raises CepError if the broker cannot be reached or refuses the
         connection."""
-        made = cls(address, client, known)
-        made.start()
-        return made
+        subscription = cls(address, client, known)
+        subscription.start()
+        return subscription
 
     def start(self) -> None:
         """Connect and subscribe. Raises the errors of `open`."""
@@ -126,15 +126,15 @@ class Subscription:
         taken = self.take(most, seconds)
         first = self._numbered + 1
         self._numbered += len(taken)
-        found = messages(self.address, taken, range(first, first + len(taken)))
-        return replace(found, place={one.mid: one.digest for one in taken if one.qos}) if self._persistent else found
+        batch = messages(self.address, taken, range(first, first + len(taken)))
+        return replace(batch, place={msg.mid: msg.digest for msg in taken if msg.qos}) if self._persistent else batch
 
     def done(self) -> None:
         """Acknowledge the messages returned so far. If the connection is lost, they arrive again and are recognised."""
         with self._there:
             done, self._open = self._open, []
-        for one in done:
-            self._client.ack(one.mid, one.qos)
+        for arrival in done:
+            self._client.ack(arrival.mid, arrival.qos)
 
     def kept(self) -> None:
         """Do nothing: `done` has acknowledged the messages already."""
@@ -169,13 +169,13 @@ class Subscription:
             raise self.address.refused("this is not a filter of topics", hint)
         options: dict[str, Any] = {} if self._new else {"clean_session": not self._persistent}
         version = MQTTProtocolVersion.MQTTv5 if self._new else MQTTProtocolVersion.MQTTv311
-        made = paho.Client(CallbackAPIVersion.VERSION2, client_id=client, protocol=version, manual_ack=True, **options)
-        secured(made, self.address)
-        made.reconnect_delay_set(1, 30)
-        made.on_connect, made.on_disconnect = self._connected, self._disconnected
-        made.on_subscribe, made.on_message = self._granted, self._message
-        made.on_unsubscribe = self._settled
-        return made
+        mqtt = paho.Client(CallbackAPIVersion.VERSION2, client_id=client, protocol=version, manual_ack=True, **options)
+        secured(mqtt, self.address)
+        mqtt.reconnect_delay_set(1, 30)
+        mqtt.on_connect, mqtt.on_disconnect = self._connected, self._disconnected
+        mqtt.on_subscribe, mqtt.on_message = self._granted, self._message
+        mqtt.on_unsubscribe = self._settled
+        return mqtt
 
     # --- called in the thread of the client ---
 
@@ -216,18 +216,18 @@ class Subscription:
         if message.retain and not self._retained:  # brokers of version 3 send retained messages nevertheless
             client.ack(message.mid, message.qos)
             return
-        one = Arrival(message.topic, bytes(message.payload), message.mid, message.qos)
-        if one.qos:
-            known, digest = self._known.get(one.mid), one.digest
+        arrival = Arrival(message.topic, bytes(message.payload), message.mid, message.qos)
+        if arrival.qos:
+            known, digest = self._known.get(arrival.mid), arrival.digest
             if message.dup and known == digest:
                 with self._there:
-                    waits = any(one.mid == other.mid for other in (*self._open, *self._came))
+                    waits = any(arrival.mid == other.mid for other in (*self._open, *self._came))
                 if not waits:
-                    client.ack(one.mid, one.qos)
+                    client.ack(arrival.mid, arrival.qos)
                 return
-            self._known[one.mid] = digest
+            self._known[arrival.mid] = digest
         with self._there:
-            self._came.append(one)
+            self._came.append(arrival)
             self._there.notify_all()
 
     def _stands(self) -> None:
@@ -273,8 +273,8 @@ def refusal(address: Address, reason: str) -> tuple[str, str]:
 def messages(address: Address, arrived: Sequence[Arrival], numbers: Sequence[int]) -> Messages:
     """Return arrivals as messages, with `mqtt://host:port/topic` or `tcp://host:port` as source."""
     place = address.text.removesuffix(address.path)
-    sources, topics = [place + one.topic for one in arrived], [one.topic for one in arrived]
-    return Messages(sources, numbers, [one.payload for one in arrived], topics=topics if address.kind == "mqtt" else ())
+    sources, topics = [place + msg.topic for msg in arrived], [msg.topic for msg in arrived]
+    return Messages(sources, numbers, [msg.payload for msg in arrived], topics=topics if address.kind == "mqtt" else ())
 
 
 def _filter(topic: str) -> bool:

@@ -41,8 +41,8 @@ class MqttSender:
         try:
             self._client.connect(host, port)
         except (OSError, ValueError) as error:
-            found = unreachable(address, error)
-            raise CepError(found.message, hint=found.hint, code=UNREACHABLE) from None
+            refusal = unreachable(address, error)
+            raise CepError(refusal.message, hint=refusal.hint, code=UNREACHABLE) from None
         self._client.loop_start()
         with self._there:
             self._there.wait_for(lambda: self._connected or self._refused is not None, ANSWER)
@@ -55,8 +55,10 @@ class MqttSender:
             self._sent(messages[first : first + _AT_ONCE])
 
     def _sent(self, messages: Sequence[Message]) -> None:
-        for one in messages:
-            sent = self._client.publish(one.topic, one.payload, self._qos, self._retain, self._properties(one))
+        for message in messages:
+            sent = self._client.publish(
+                message.topic, message.payload, self._qos, self._retain, self._properties(message)
+            )
             with self._there:
                 if sent.mid in self._early:
                     self._early.remove(sent.mid)
@@ -84,21 +86,21 @@ class MqttSender:
         except ModuleNotFoundError:
             raise self._address.refused("MQTT needs paho-mqtt", install_command("mqtt")) from None
         version = MQTTProtocolVersion.MQTTv5 if self._new else MQTTProtocolVersion.MQTTv311
-        made = paho.Client(CallbackAPIVersion.VERSION2, protocol=version)
-        secured(made, self._address)
-        made.reconnect_delay_set(1, 30)
-        made.on_connect, made.on_publish = self._answered, self._published
-        return made
+        client = paho.Client(CallbackAPIVersion.VERSION2, protocol=version)
+        secured(client, self._address)
+        client.reconnect_delay_set(1, 30)
+        client.on_connect, client.on_publish = self._answered, self._published
+        return client
 
-    def _properties(self, one: Message) -> Any:
+    def _properties(self, message: Message) -> Any:
         if not self._new:
             return None
         from paho.mqtt.packettypes import PacketTypes
         from paho.mqtt.properties import Properties
 
-        found = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
-        found.UserProperty = ("id", one.id)
-        return found
+        properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+        properties.UserProperty = ("id", message.id)
+        return properties
 
     # --- called in the thread of the client ---
 

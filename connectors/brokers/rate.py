@@ -23,9 +23,9 @@ class Rate:
             self._each = 0
         if self._each < 1 or address.path:
             raise address.refused("it is not a number of records a second", "e.g. `rate://1000`")
-        given = address.options.get("start")
+        start_text = address.options.get("start")
         try:
-            self.start = start if given is None else of_iso(given)
+            self.start = start if start_text is None else of_iso(start_text)
         except ValueError as error:
             raise address.refused(f"`start`: {error}") from None
         self._keys = int(address.number("keys", 1, 1))
@@ -36,8 +36,8 @@ class Rate:
 
     def end(self, now: int) -> int:
         """Return the number of records available at an instant (microseconds)."""
-        there = max(0, (now - self.start) * self._each // SECOND + 1)
-        return there if self._last is None else min(there, self._last)
+        count = max(0, (now - self.start) * self._each // SECOND + 1)
+        return count if self._last is None else min(count, self._last)
 
     def read(self, start: int, end: int) -> Messages:
         """Return the records from the number `start` to the number `end`."""
@@ -50,10 +50,10 @@ class Rate:
     def poll(self, most: int, seconds: float) -> Messages | None:
         if self._last is not None and self._done >= self._last:
             return None
-        there = self.end(time.time_ns() // 1000)
-        if there <= self._done:
+        end = self.end(time.time_ns() // 1000)
+        if end <= self._done:
             time.sleep(min(seconds, 1 / self._each))
-        self._taken = max(self._done, min(there, self._done + most))
+        self._taken = max(self._done, min(end, self._done + most))
         return self.read(self._done, self._taken)
 
     def done(self) -> None:

@@ -26,13 +26,13 @@ class Sending:
     def __init__(self, text: str, schemas: Mapping[str, Schema]) -> None:
         """Connect to the broker. `schemas`: the events that will be written. Raises CepError if the address is wrong or
         the broker cannot be reached."""
-        found = output_address(text, schemas)
-        self._topic, self._by = found.path, found.options.get("by")
-        self._revised = any(each.name == CHANGE for schema in schemas.values() for each in schema.attributes)
+        target = output_address(text, schemas)
+        self._topic, self._by = target.path, target.options.get("by")
+        self._revised = any(attribute.name == CHANGE for schema in schemas.values() for attribute in schema.attributes)
         self._seen: Counter[bytes] = Counter()
         """The number of occurrences of each line in the previous piece. Equal lines in the next piece continue these
         counts."""
-        self._sender = _sender(found, sorted({self._topic.replace(_TYPE, type) for type in schemas}))
+        self._sender = _sender(target, sorted({self._topic.replace(_TYPE, type) for type in schemas}))
 
     def write(self, piece: bytes | memoryview) -> None:
         """Send whole lines, with or without ids of `with_ids`. Raises CepError if the broker does not accept them. With
@@ -75,12 +75,12 @@ def with_ids(written: bytes, canonical: bytes) -> bytes:
 def _ids(lines: Sequence[bytes], before: Counter[bytes]) -> tuple[list[str], Counter[bytes]]:
     """Return an id for each line, and the number of occurrences of each line so far. Repetitions of a line have
     different ids. `before`: the occurrences before."""
-    found: list[str] = []
+    ids: list[str] = []
     seen: Counter[bytes] = Counter()
     for line in lines:
         number = seen[line] = (seen[line] or before[line]) + 1
-        found.append(blake2b(line if number == 1 else b"%b %d" % (line, number), digest_size=16).hexdigest())
-    return found, seen
+        ids.append(blake2b(line if number == 1 else b"%b %d" % (line, number), digest_size=16).hexdigest())
+    return ids, seen
 
 
 def is_topic(text: str) -> bool:
@@ -91,29 +91,29 @@ def is_topic(text: str) -> bool:
 
 def output_address(text: str, schemas: Mapping[str, Schema]) -> Address:
     """Parse the address of an output for these events. Raises CepError if it is wrong."""
-    found = address(text, OUTPUTS)
-    if not found.path:
-        raise _wrong(found, "it names no topic", f"e.g. `{found.text.rstrip('/')}/derived`")
-    odd = _TYPE in found.path and found.kind == "kafka" and "/" in found.path
-    if odd or any(letter in found.path.replace(_TYPE, "") for letter in "{}+#"):
-        raise _wrong(found, "this is not a topic", "`{type}` stands for the name of the event: `derived/{type}`")
-    by = found.options.get("by")
+    target = address(text, OUTPUTS)
+    if not target.path:
+        raise _wrong(target, "it names no topic", f"e.g. `{target.text.rstrip('/')}/derived`")
+    odd = _TYPE in target.path and target.kind == "kafka" and "/" in target.path
+    if odd or any(letter in target.path.replace(_TYPE, "") for letter in "{}+#"):
+        raise _wrong(target, "this is not a topic", "`{type}` stands for the name of the event: `derived/{type}`")
+    by = target.options.get("by")
     names = {attribute.name for schema in schemas.values() for attribute in schema.attributes} | {"type"}
     if by is not None and by not in names:
         hint = "attributes are " + ", ".join(sorted(names))
-        raise _wrong(found, f"`by={by}`: no derived event has this attribute{closest(by, sorted(names))}", hint)
-    return found
+        raise _wrong(target, f"`by={by}`: no derived event has this attribute{closest(by, sorted(names))}", hint)
+    return target
 
 
-def _sender(found: Address, topics: Sequence[str]) -> MessageSender:
-    if found.kind == "kafka":
+def _sender(target: Address, topics: Sequence[str]) -> MessageSender:
+    if target.kind == "kafka":
         from cep.connectors.brokers.kafka_sender import KafkaSender
 
-        return KafkaSender(found, topics)
+        return KafkaSender(target, topics)
     from cep.connectors.brokers.mqtt_sender import MqttSender
 
-    return MqttSender(found)
+    return MqttSender(target)
 
 
-def _wrong(found: Address, reason: str, hint: str) -> CepError:
-    return CepError(f"--output {found.text}: {reason}", hint=hint, code="output")
+def _wrong(target: Address, reason: str, hint: str) -> CepError:
+    return CepError(f"--output {target.text}: {reason}", hint=hint, code="output")

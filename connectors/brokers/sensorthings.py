@@ -282,16 +282,16 @@ class Observations:
         """Return the observations of a page, the text of each, and the address of the next page. Raises HttpFailure if
         the request fails."""
         text = self._reader.get(f"{quote('/' + self._address.path, safe=_SAFE)}?{query}")
-        at = len(text) - len(text.lstrip())
+        start_of_text = len(text) - len(text.lstrip())
         hint = "is this the path of a service of SensorThings, as `/FROST-Server/v1.1`?"
         try:
-            if text[at : at + 1] != "{":
+            if text[start_of_text : start_of_text + 1] != "{":
                 raise Unreadable("json", "it is not an object")
-            values, spans, _ = elements(text, at, "value")
-            if (spans and spans[0][0] == at) or not all(isinstance(value, dict) for value in values):
+            values, spans, _ = elements(text, start_of_text, "value")
+            if (spans and spans[0][0] == start_of_text) or not all(isinstance(value, dict) for value in values):
                 raise Unreadable("json", "it has no list `value` of objects")
         except Unreadable as reason:
-            start = " ".join(text[at : at + 60].split())
+            start = " ".join(text[start_of_text : start_of_text + 60].split())
             raise HttpFailure(f"the answer is not a page of observations, {reason.reason}: `{start}`", hint) from None
         around = text[: spans[0][0]] + text[spans[-1][1] :] if spans else text
         link = _NEXT.search(around)
@@ -351,7 +351,7 @@ def entity_sets(reader: JsonReader, path: str) -> frozenset[str]:
     """
     for target in (path, f"{path}/"):
         try:
-            return frozenset(str(one["name"]) for one in json.loads(reader.get(quote(target, safe=_SAFE)))["value"])
+            return frozenset(str(entry["name"]) for entry in json.loads(reader.get(quote(target, safe=_SAFE)))["value"])
         except (ValueError, KeyError, TypeError):
             continue
         except HttpFailure as failure:

@@ -137,13 +137,13 @@ class Reconnecting:
         if source is None:
             return Messages((), (), ())
         try:
-            found = source.poll(most, seconds)
+            messages = source.poll(most, seconds)
         except SourceLost as error:
             self._gone(error)
             return Messages((), (), ())
-        if found is not None and len(found):
-            self._coming, self._pause = dict(found.place), FIRST
-        return found
+        if messages is not None and len(messages):
+            self._coming, self._pause = dict(messages.place), FIRST
+        return messages
 
     def done(self) -> None:
         self._place |= self._coming

@@ -27,10 +27,10 @@ _SLOWEST = 30.0  # seconds between two attempts to reconnect
 
 def connected(address: Address) -> BinaryIO:
     """Open a connection, and return its stream. Raises CepError if nobody listens at the address."""
-    made = _connection(address)
-    made.settimeout(None)
-    file = cast(BinaryIO, made.makefile("rb", buffering=0))
-    made.close()  # the file object keeps the connection open
+    sock = _connection(address)
+    sock.settimeout(None)
+    file = cast(BinaryIO, sock.makefile("rb", buffering=0))
+    sock.close()  # the file object keeps the connection open
     return file
 
 
@@ -151,12 +151,12 @@ class Connection:
 def _connection(address: Address) -> socket.socket:
     host, port = address.hosts[0]
     try:
-        made = socket.create_connection((host, port), WAIT)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection = socket.create_connection((host, port), WAIT)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in _ALIVE.items():
             if hasattr(socket, option):
-                made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-        return made
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+        return connection
     except OSError as error:
         reason = reason_of(error)
         hint = f"something has to listen there: `nc -lk {port}`"

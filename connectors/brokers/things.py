@@ -48,7 +48,7 @@ def things(address: Address) -> dict[str, list[dict[str, Any]]]:
 def _entities(reader: JsonReader, path: str, expand: str, most: str | None) -> list[dict[str, Any]]:
     """Return the entities of a set. `most`: the page size, or None for the server's default, because some servers
     refuse sizes above their limit."""
-    found: list[dict[str, Any]] = []
+    entities: list[dict[str, Any]] = []
     query, before = f"$orderby={quote('id asc')}&$expand={quote(expand, safe=_SAFE)}", ""
     query += "" if most is None else f"&$top={most}"
     while query and query != before:
@@ -61,6 +61,6 @@ def _entities(reader: JsonReader, path: str, expand: str, most: str | None) -> l
             start = " ".join(text[:60].split())
             hint = "is this the path of a service of SensorThings, as `/FROST-Server/v1.1`?"
             raise HttpFailure(f"{path}: the answer is not a page of entities: `{start}`", hint) from None
-        found += rows
+        entities += rows
         before, query = query, quote(urlsplit(str(page.get("@iot.nextLink", ""))).query, safe=_SAFE) if rows else ""
-    return found
+    return entities

@@ -40,7 +40,7 @@ class FoundInChunk:
         }
         lines = None if self.block.lines is None else self.block.lines + line
         block = replace(self.block, first=self.block.first + first, line=self.block.line + line, lines=lines)
-        return FoundInChunk(tables, [replace(one, line=one.line + line) for one in self.dead], block, self.lines)
+        return FoundInChunk(tables, [replace(row, line=row.line + line) for row in self.dead], block, self.lines)
 
 
 class ReadsChunks(Protocol):
@@ -110,15 +110,15 @@ def read_apart(
             if not waiting:
                 break
             size, number = waiting.popleft()
-            found = readers.take(number)
-            if found is None:
+            chunk_rows = readers.take(number)
+            if chunk_rows is None:
                 break
-            found = found.placed(place.line, place.first)
+            chunk_rows = chunk_rows.placed(place.line, place.first)
             place.position += size
-            place.line += found.lines
-            place.first = found.block.beyond
+            place.line += chunk_rows.lines
+            place.first = chunk_rows.block.beyond
             stream.go_to(place.position)
-            yield found
+            yield chunk_rows
     finally:
         for _, number in waiting:
             readers.drop(number)
@@ -153,9 +153,9 @@ def chunks(file: str, begin: int, chunk: int, size: int) -> Iterator[tuple[int, 
 def _beyond_last_line(descriptor: int, begin: int, end: int) -> int:
     """Return the position after the last line end in bytes `begin` to `end`; 0 if there is none."""
     while begin < end:
-        at = max(begin, end - _PIECE)
-        found = os.pread(descriptor, end - at, at).rfind(b"\n")
-        if found >= 0:
-            return at + found + 1
-        end = at
+        begin_of_piece = max(begin, end - _PIECE)
+        newline = os.pread(descriptor, end - begin_of_piece, begin_of_piece).rfind(b"\n")
+        if newline >= 0:
+            return begin_of_piece + newline + 1
+        end = begin_of_piece
     return 0

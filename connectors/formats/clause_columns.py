@@ -62,7 +62,7 @@ class ClauseColumns:
             rf"(?:{number}|([\[(]){number},(?:{number}|(inf))([\])]))$"
         )
         fields = lines.str.extract_groups(pattern).struct.unnest()
-        fields.columns = [f"f{at}" for at in range(len(fields.columns))]
+        fields.columns = [f"f{i}" for i in range(len(fields.columns))]
         fields = fields.with_row_index("line").filter(pl.col("f0").is_in(sorted(self.fluents)))
         low, high = self._ticks(fields, "f6", "f7", "f8"), self._ticks(fields, "f9", "f10", "f11")
         point = self._ticks(fields, "f2", "f3", "f4")
@@ -90,18 +90,18 @@ class ClauseColumns:
         fields = pl.DataFrame({"text": lines, "name": lines.str.extract(rf"^{_NAME}\|", 1)}).with_row_index("line")
         fields = fields.filter(pl.col("name").is_in(sorted(self.schemas)))
         untidy = fields["text"].str.contains(rf"{_BLANK}\||\|{_BLANK}|{_BLANK}$|\|$")
-        found: dict[str, list[_Found]] = {}
+        forms: dict[str, list[_Found]] = {}
         for (name,), rows in fields.filter(~untidy).partition_by("name", maintain_order=True, as_dict=True).items():
-            found[str(name)] = self._forms(str(name), rows)
-        made = [self._made(len(lines), {name: one}) for name, each in found.items() for one in each]
+            forms[str(name)] = self._forms(str(name), rows)
+        plain = [self._made(len(lines), {name: form}) for name, name_forms in forms.items() for form in name_forms]
         tables: dict[str, list[pl.DataFrame]] = {}
-        for each in made:
-            for name, table in each.tables.items():
+        for lines_read in plain:
+            for name, table in lines_read.tables.items():
                 tables.setdefault(name, []).append(table)
         read = np.zeros(len(lines), np.bool_)
-        for each in made:
-            read |= each.read
-        return PlainLines({name: pl.concat(each).sort(ARRIVAL) for name, each in tables.items()}, read)
+        for lines_read in plain:
+            read |= lines_read.read
+        return PlainLines({name: pl.concat(parts).sort(ARRIVAL) for name, parts in tables.items()}, read)
 
     def _forms(self, name: str, rows: pl.DataFrame) -> list[_Found]:
         """Return the rows of an event or a fluent. For a fluent, there are two groups: lines with one tick, and lines
@@ -123,7 +123,7 @@ class ClauseColumns:
             bounds = pl.Series("", ["(]"], dtype=pl.String).new_from_index(0, len(first))
             good = (last > first).to_numpy()
             every = (lines, *[*texts[1:], texts[0]], first - self.tick, last - self.tick, bounds)
-            chosen = [each.filter(pl.Series(good)) for each in every]
+            chosen = [column.filter(pl.Series(good)) for column in every]
             forms.append((chosen[0], chosen[1:-3], chosen[-3], chosen[-2], chosen[-1]))
         return forms
 
@@ -139,12 +139,12 @@ class ClauseColumns:
         if not rows.height:
             return None
         split = rows["text"].str.split_exact("|", bars).struct.unnest()
-        groups = [split.to_series(at).str.extract_groups(f"^{self._number}$").struct.unnest() for at in times]
+        groups = [split.to_series(time).str.extract_groups(f"^{self._number}$").struct.unnest() for time in times]
         for group in groups:
             group.columns = ["sign", "whole", "part"]
         numbers = [self._ticks(group, "sign", "whole", "part") for group in groups]
         good = pl.Series(np.logical_and.reduce([number.is_not_null().to_numpy() for number in numbers]))
-        texts = [split.to_series(at).filter(good) for at in range(times[-1] + 1, bars + 1)]
+        texts = [split.to_series(i).filter(good) for i in range(times[-1] + 1, bars + 1)]
         return rows["line"].filter(good), [number.filter(good) for number in numbers], texts
 
     # --- both ---
@@ -169,11 +169,11 @@ class ClauseColumns:
         time = pl.col(whole).cast(pl.Int64) * self.tick + behind
         return fields.select(pl.when(pl.col(sign) == "-").then(-time).otherwise(time).alias("time")).to_series()
 
-    def _made(self, count: int, found: Mapping[str, _Found]) -> PlainLines:
+    def _made(self, count: int, forms: Mapping[str, _Found]) -> PlainLines:
         """Build the tables. Drop rows with an argument that is not plain."""
         read = np.zeros(count, np.bool_)
         tables: dict[str, pl.DataFrame] = {}
-        for name, (lines, texts, start, end, bounds) in found.items():
+        for name, (lines, texts, start, end, bounds) in forms.items():
             attributes = self.schemas[name].attributes
             own = attributes[:-_MORE] if bounds is not None else attributes
             if len(texts) != len(own):
@@ -185,12 +185,12 @@ class ClauseColumns:
             good = np.ones(len(lines), np.bool_)
             for column in every:
                 good &= column.is_not_null().to_numpy()
-            made = {"start": start, "end": start, ARRIVAL: lines.cast(pl.Int64)}
-            made |= {attribute.name: column for attribute, column in zip(own, every)}
+            by_name = {"start": start, "end": start, ARRIVAL: lines.cast(pl.Int64)}
+            by_name |= {attribute.name: column for attribute, column in zip(own, every)}
             if bounds is not None and end is not None:
-                made[attributes[-2].name] = end.cast(series(attributes[-2], []).dtype)
-                made[attributes[-1].name] = bounds.cast(series(attributes[-1], []).dtype)
-            table = pl.DataFrame({key: column.alias(key) for key, column in made.items()})
+                by_name[attributes[-2].name] = end.cast(series(attributes[-2], []).dtype)
+                by_name[attributes[-1].name] = bounds.cast(series(attributes[-1], []).dtype)
+            table = pl.DataFrame({key: column.alias(key) for key, column in by_name.items()})
             if not good.all():
                 table = table.filter(pl.Series(good))
             read[table[ARRIVAL].to_numpy()] = True
@@ -210,7 +210,7 @@ def _split(inside: pl.Series, mark: str, count: int, since: int) -> list[pl.Seri
         return []
     right = inside.str.count_matches(mark, literal=True) == count - 1
     split = inside.set(~right, None).str.split_exact(mark, count - 1).struct.unnest()
-    return [split.to_series(at) for at in range(since, count)]
+    return [split.to_series(i) for i in range(since, count)]
 
 
 def _typed(attribute: Attribute, text: pl.Series) -> pl.Series | None:

@@ -44,7 +44,7 @@ class ClauseReader:
 
     def __init__(self, schemas: Mapping[str, Schema], format: str) -> None:
         """Raise CepError if the program is written in another dialect."""
-        self.schemas = without_changes({name: each for name, each in schemas.items() if each.when is None})
+        self.schemas = without_changes({name: own for name, own in schemas.items() if own.when is None})
         self._revises = any(
             schema.attributes[-1:] and schema.attributes[-1].name == CHANGE for schema in schemas.values()
         )
@@ -90,8 +90,8 @@ class ClauseReader:
             filled = np.flatnonzero(filled)
         except UnicodeDecodeError:
             lines = [data[start : start + size].strip() for start, size in zip(starts.tolist(), lengths.tolist())]
-            filled = np.flatnonzero([bool(each) and not each.startswith((b"#", b"%")) for each in lines])
-            gone = np.array([lines[at].startswith(WITHDRAWS.encode()) for at in filled.tolist()], np.bool_)
+            filled = np.flatnonzero([bool(line) and not line.startswith((b"#", b"%")) for line in lines])
+            gone = np.array([lines[i].startswith(WITHDRAWS.encode()) for i in filled.tolist()], np.bool_)
             plain = PlainLines({}, np.zeros(len(filled), np.bool_))
         if len(filled) == len(lengths):
             block = Block(file, first, len(filled), line, None, starts, position, data)
@@ -102,9 +102,9 @@ class ClauseReader:
         rows: dict[str, list[tuple[int, int, tuple[Value, ...]]]] = {}
         dead: list[DeadLetter] = []
         for which in np.flatnonzero(~plain.read).tolist():
-            number, at = first + which, int(filled[which])
+            number, row = first + which, int(filled[which])
             try:
-                text = data[starts[at] : starts[at] + lengths[at]].decode("utf-8").strip()
+                text = data[starts[row] : starts[row] + lengths[row]].decode("utf-8").strip()
                 text = text[1:].lstrip() if gone[which] else text
                 name, time, values = self._fact(text) if self.facts else self._row(text)
                 rows.setdefault(name, []).append((time, number, values))
@@ -116,14 +116,14 @@ class ClauseReader:
                 hint = f"; {error.hint}" if error.hint else ""
                 dead.append(dead_record(block, number, "time", f"{error.message}{hint}"))
         tables = {name: [table.with_columns(pl.col(ARRIVAL) + first)] for name, table in plain.tables.items()}
-        for name, found in rows.items():
-            tables.setdefault(name, []).append(self._table(name, found))
-        made = {
-            name: each[0] if len(each) == 1 else pl.concat(each).sort(ARRIVAL) for name, each in sorted(tables.items())
+        for name, event_rows in rows.items():
+            tables.setdefault(name, []).append(self._table(name, event_rows))
+        frames = {
+            name: runs[0] if len(runs) == 1 else pl.concat(runs).sort(ARRIVAL) for name, runs in sorted(tables.items())
         }
-        made = {name: self._signed(table, gone, block, dead) for name, table in made.items()}
-        block = replace(block, times=form_of_ticks(self.tick)) if made else block
-        return dict(sorted(made.items(), key=lambda each: each[1].head(1)[ARRIVAL].to_list())), dead, block
+        frames = {name: self._signed(table, gone, block, dead) for name, table in frames.items()}
+        block = replace(block, times=form_of_ticks(self.tick)) if frames else block
+        return dict(sorted(frames.items(), key=lambda entry: entry[1].head(1)[ARRIVAL].to_list())), dead, block
 
     def _signed(
         self, table: pl.DataFrame, gone: NDArray[np.bool_], block: Block, dead: list[DeadLetter]
@@ -140,16 +140,16 @@ class ClauseReader:
     def _plain(self, lines: pl.Series) -> PlainLines:
         """Read the lines that are plain."""
         fluents = frozenset(name for name in self.schemas if self._is_fluent(name) and self.schemas[name].attributes)
-        events = {name: each for name, each in self.schemas.items() if name in fluents or not self._is_fluent(name)}
+        events = {name: schema for name, schema in self.schemas.items() if name in fluents or not self._is_fluent(name)}
         columns = ClauseColumns(events, fluents, self.tick)
         return columns.facts(lines) if self.facts else columns.rows(lines)
 
-    def _table(self, name: str, found: list[tuple[int, int, tuple[Value, ...]]]) -> pl.DataFrame:
-        times = pl.Series([time for time, _, _ in found], dtype=pl.Int64)
-        order = pl.Series([number for _, number, _ in found], dtype=pl.Int64)
+    def _table(self, name: str, clauses: list[tuple[int, int, tuple[Value, ...]]]) -> pl.DataFrame:
+        times = pl.Series([time for time, _, _ in clauses], dtype=pl.Int64)
+        order = pl.Series([number for _, number, _ in clauses], dtype=pl.Int64)
         columns = {"start": times, "end": times, ARRIVAL: order}
         for place, attribute in enumerate(self.schemas[name].attributes):
-            columns[attribute.name] = series(attribute, [values[place] for _, _, values in found])
+            columns[attribute.name] = series(attribute, [values[place] for _, _, values in clauses])
         return pl.DataFrame(columns)
 
     def _record(self, name: str, texts: Sequence[str], span: tuple[int, int | None, str]) -> _Row:

@@ -109,13 +109,13 @@ def _by_clock(dtype: pl.DataType) -> bool:
 
 def _read(column: pl.Series, attribute: Attribute, format: TimeFormat, reasons: Reasons, code: str) -> pl.Series:
     texts = written_times(column, format.pattern)
-    found, states = ticks(text_cells(texts), 0, attribute.type == "time", format)
+    tick_column, states = ticks(text_cells(texts), 0, attribute.type == "time", format)
     for row in np.flatnonzero(states == BAD).tolist():
         try:
-            found[row], states[row] = _single(texts[row], attribute, format), GOOD
+            tick_column[row], states[row] = _single(texts[row], attribute, format), GOOD
         except ValueError as error:
             reasons.setdefault(row, (code, f"{told_name(attribute)}: {error}"))
-    return pl.Series(column.name, found).set(pl.Series(states != GOOD), None)
+    return pl.Series(column.name, tick_column).set(pl.Series(states != GOOD), None)
 
 
 def written_times(column: pl.Series, pattern: str | None) -> pl.Series:
@@ -144,10 +144,10 @@ def _of_zone(
 ) -> pl.Series:
     """Convert local times of a time zone to UTC. Times that the zone's clocks skip become null, with a reason."""
     assert format.zone is not None, "it is named"
-    found, there = zone(format.zone).utc(clock.fill_null(0).to_numpy(), format.later)
+    utc_ticks, exists = zone(format.zone).utc(clock.fill_null(0).to_numpy(), format.later)
     why = f"is skipped by the clocks of {format.zone}"
-    skipped = refuse(pl.Series(~there) & clock.is_not_null(), column, attribute, why, reasons, code)
-    return pl.Series(clock.name, found).set(skipped | clock.is_null(), None)
+    skipped = refuse(pl.Series(~exists) & clock.is_not_null(), column, attribute, why, reasons, code)
+    return pl.Series(clock.name, utc_ticks).set(skipped | clock.is_null(), None)
 
 
 def _seconds(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
@@ -213,9 +213,9 @@ def _parsed(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str
             )
         except ValueError:
             read[text] = None
-    found = texts.replace_strict(different, [read[t] for t in different.to_list()], default=None, return_dtype=pl.Int64)
-    refuse(found.is_null() & texts.is_not_null(), texts, attribute, f"is no {attribute.type}", reasons, code)
-    return found
+    times = texts.replace_strict(different, [read[t] for t in different.to_list()], default=None, return_dtype=pl.Int64)
+    refuse(times.is_null() & texts.is_not_null(), texts, attribute, f"is no {attribute.type}", reasons, code)
+    return times
 
 
 def fitting(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str = "ill-typed") -> pl.Series:

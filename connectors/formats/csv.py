@@ -74,9 +74,9 @@ def read_csv(
         position, line, first, rest = place.position, place.line, place.first, b""
     final = False
     while True:
-        used, lines, found, dead, block = rows.read(rest, position, line, first, final)
+        used, lines, tables, dead, block = rows.read(rest, position, line, first, final)
         if block.holds_records:
-            yield found, dead, block
+            yield tables, dead, block
         first += block.count
         line += lines
         position += used
@@ -190,11 +190,11 @@ def _separated(head: bytes, separator: str) -> str | None:
         return "the header has commas, not tabs: name the file .csv, or add `--format csv`"
     if separator != "\t" and b"\t" in head:
         return "the header has tabs, not commas: name the file .tsv, or add `--format tsv`"
-    found = next((mark for mark in ";|," if mark.encode() in head), None)
-    if found is None:
+    sign = next((mark for mark in ";|," if mark.encode() in head), None)
+    if sign is None:
         return None
-    decimal = ', decimal: ","' if found == ";" else ""
-    return f'the header is separated by `{found}`: write `FORMAT csv(separator: "{found}"{decimal})` behind TIME'
+    decimal = ', decimal: ","' if sign == ";" else ""
+    return f'the header is separated by `{sign}`: write `FORMAT csv(separator: "{sign}"{decimal})` behind TIME'
 
 
 def _types(columns: Sequence[str], body: bytes, separator: str) -> dict[str, str]:
@@ -227,32 +227,32 @@ class Dialect:
     def of(cls, file: str, schemas: Sequence[Schema], separator: str) -> Dialect:
         """Return the dialect that the declarations define. Raise CepError if two of its marks are equal, or two
         declarations differ."""
-        schema, given = schemas[0], schemas[0].records
+        schema, records = schemas[0], schemas[0].records
         for other in schemas:
-            if other.records != given:
+            if other.records != records:
                 message = f"{file}: {schema.name} and {other.name} are of one file, and declare its format differently"
                 raise CepError(message, hint="write the same `FORMAT csv(...)` behind both", code="input")
-        if given is not None and given.name == "zeek":
+        if records is not None and records.name == "zeek":
             return cls("\t", "\0", ".", "#", zeek=True)
-        if given is None or given.name != "csv":
+        if records is None or records.name != "csv":
             return cls(separator)
-        found = cls(
-            given.option("separator") or separator,
-            given.option("quote") or '"',
-            given.option("decimal") or ".",
-            given.option("comment") or "",
-            given.option("thousands"),
-            tuple(name.strip() for name in (given.option("columns") or "").split(","))
-            if given.option("columns")
+        dialect = cls(
+            records.option("separator") or separator,
+            records.option("quote") or '"',
+            records.option("decimal") or ".",
+            records.option("comment") or "",
+            records.option("thousands"),
+            tuple(name.strip() for name in (records.option("columns") or "").split(","))
+            if records.option("columns")
             else (),
-            int(given.option("skip") or 0),
-            int(given.option("units") or 0),
+            int(records.option("skip") or 0),
+            int(records.option("units") or 0),
         )
-        if found.separator == found.point:
-            message = f"{file}: `{found.point}` separates fields, and is the decimal mark of {schema.name}"
-            hint = f'`FORMAT csv(separator: ";", decimal: "{found.point}")`'
+        if dialect.separator == dialect.point:
+            message = f"{file}: `{dialect.point}` separates fields, and is the decimal mark of {schema.name}"
+            hint = f'`FORMAT csv(separator: ";", decimal: "{dialect.point}")`'
             raise CepError(message, hint=hint, code="input")
-        return found
+        return dialect
 
 
 class Fields:
@@ -319,7 +319,7 @@ class Fields:
 
         rows, numbers, none = [np.ones(n, np.bool_)], [np.arange(first, first + n)], np.zeros(n, np.bool_)
         if self._schemas[0].when is not None:
-            rows = [good & passed(*one) for one in zip(self._schemas, map(of_cells, cells, self._keys))]
+            rows = [good & passed(*pair) for pair in zip(self._schemas, map(of_cells, cells, self._keys))]
             if self._schemas[0].strict:
                 none = good & ~np.logical_or.reduce(rows)
             good &= ~none
@@ -339,8 +339,8 @@ class Fields:
                 dead,
             )
             refused += [(int(numbers[number][k]), code, reason) for k, code, reason in dead]
-        dead_letters = [dead_record(block, *one) for one in sorted(refused)]
-        seen = next((number for number, each in enumerate(tables.values()) if each.height), None)
+        dead_letters = [dead_record(block, *refusal) for refusal in sorted(refused)]
+        seen = next((number for number, frame in enumerate(tables.values()) if frame.height), None)
         if seen is not None:
             schema = self._schemas[seen]
             row = np.flatnonzero(rows[seen])[np.searchsorted(numbers[seen], tables[schema.name][ARRIVAL][0])]

@@ -65,7 +65,7 @@ class PointReader:
             self._of[name] = number
         self._own = None
         if self._bound is not None:
-            self._own = next(number for number, each in enumerate(self._schemas) if each.name == self._bound.name)
+            self._own = next(number for number, own in enumerate(self._schemas) if own.name == self._bound.name)
         self._any = self._bound is not None and measurement(self._bound) is None  # the measurement may have any name
         self._measurements = name_table(list(self._of))
         self._types = np.array(list(self._of.values()), np.int64)
@@ -125,7 +125,7 @@ class PointReader:
 
         def read(row: int) -> Record:
             if row not in points:
-                envelope = None if beside is None else {source: given[row] for source, given in beside.items()}
+                envelope = None if beside is None else {source: values[row] for source, values in beside.items()}
                 point = read_point(data[starts[row] : stops[row]])
                 points[row] = record(point, self._schema(point), envelope)
             return points[row]
@@ -155,7 +155,7 @@ class PointReader:
             )
             refused += [(int(rows[k]), code, reason) for k, code, reason in dead]
         refused.sort(key=lambda refusal: refusal[0])
-        seen = next((name for name, found in tables.items() if found.height), None)
+        seen = next((name for name, frame in tables.items() if frame.height), None)
         if seen is not None:
             schema = next(schema for schema in self._schemas if schema.name == seen)
             block = replace(block, times=form(schema.format, False))
@@ -191,16 +191,16 @@ class PointReader:
         """Return the schema of the event of a point. Raise Unreadable if the program has none, or if the input is bound
         to another event."""
         name = point.measurement
-        found = self._of.get(name)
+        place = self._of.get(name)
         if self._bound is not None and self._own is not None:
-            if found == self._own or (found is None and self._any):
+            if place == self._own or (place is None and self._any):
                 return self._schemas[self._own]
             reason = f"the measurement is `{shown(name)}`, the input was bound to {self._bound.name}"
             if (said := measurement(self._bound)) is not None:
                 reason += f", of the measurement `{said}`"
             raise Unreadable("type", reason)
-        if found is not None:
-            return self._schemas[found]
+        if place is not None:
+            return self._schemas[place]
         if name in self._undeclared:
             raise Unreadable("type", f"{name} is not declared, so nothing says which tags and fields are its values")
         near = closest(name, list(self._of))

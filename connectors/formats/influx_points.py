@@ -160,28 +160,28 @@ def _own(schema: Schema) -> bool:
     return schema.records is not None and schema.records.name == "influx"
 
 
-def _key(text: str, at: int, what: str) -> tuple[str, int]:
-    match = _WORD.match(text, at)
+def _key(text: str, position: int, what: str) -> tuple[str, int]:
+    match = _WORD.match(text, position)
     if match is None or text[match.end() : match.end() + 1] != "=":
-        raise _bad(f"no {what} `key=value`: a line is {_LINE}", text, at)
+        raise _bad(f"no {what} `key=value`: a line is {_LINE}", text, position)
     return _unescaped(match[0], ",= "), match.end() + 1
 
 
-def _value(text: str, at: int, key: str) -> tuple[Any, int]:
+def _value(text: str, position: int, key: str) -> tuple[Any, int]:
     """Parse the value of a field. Return it, and the position where it ends."""
-    if text[at : at + 1] == '"':
-        match = _STRING.match(text, at)
+    if text[position : position + 1] == '"':
+        match = _STRING.match(text, position)
         if match is None:
-            raise _bad(f"the quote of the field `{shown(key)}` is not closed", text, at)
+            raise _bad(f"the quote of the field `{shown(key)}` is not closed", text, position)
         value: Any = _unescaped(match[1], '"\\')
         end = match.end()
         if text[end : end + 1] not in ("", ",", " "):
             raise _bad(f"something follows the closing quote of the field `{shown(key)}`", text, end)
         return value, end
-    end = at
+    end = position
     while end < len(text) and text[end] not in ", ":
         end += 1
-    word = text[at:end]
+    word = text[position:end]
     if word in _TRUE or word in _FALSE:
         return word in _TRUE, end
     if _INTEGER.fullmatch(word):
@@ -189,7 +189,7 @@ def _value(text: str, at: int, key: str) -> tuple[Any, int]:
     if _FLOAT.fullmatch(word):
         return Real(word), end
     hint = "a text stands in double quotes, a whole number ends in `i`" if word else "nothing stands behind `=`"
-    raise _bad(f"the field `{shown(key)}` has no value that can be read, `{shown(word)}`: {hint}", text, at)
+    raise _bad(f"the field `{shown(key)}` has no value that can be read, `{shown(word)}`: {hint}", text, position)
 
 
 def _unescaped(text: str, escaped: str) -> str:
@@ -205,11 +205,11 @@ def _unescaped(text: str, escaped: str) -> str:
     return "".join(parts)
 
 
-def _past_blanks(text: str, at: int) -> int:
-    while text[at : at + 1] == " ":
-        at += 1
-    return at
+def _past_blanks(text: str, position: int) -> int:
+    while text[position : position + 1] == " ":
+        position += 1
+    return position
 
 
-def _bad(reason: str, text: str, at: int) -> Unreadable:
-    return Unreadable("influx", f"bad line protocol at character {at + 1}: {reason}")
+def _bad(reason: str, text: str, position: int) -> Unreadable:
+    return Unreadable("influx", f"bad line protocol at character {position + 1}: {reason}")

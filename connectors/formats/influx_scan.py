@@ -146,7 +146,7 @@ def _line(buffer, i, stop, measurements, keys, places, beside, entries, e, out, 
         i += 1
     if i == first or i >= stop:
         return ODD, e, o
-    found = find(buffer, first, i, *measurements)
+    measurement = find(buffer, first, i, *measurements)
     e = _enter(entries, e, measurement_place, first, i - first, STRING)
     while buffer[i] == 44:  # tags
         key = i + 1
@@ -225,7 +225,7 @@ def _line(buffer, i, stop, measurements, keys, places, beside, entries, e, out, 
         if i == digits or i < stop:
             return ODD, e, o
         e = _enter(entries, e, time_place, first, i - first, NUMBER)
-    return found, e, o
+    return measurement, e, o
 
 
 @njit()
@@ -248,9 +248,9 @@ def scan(buffer, starts, stops, measurements, types, keys, places, beside, capac
     out = np.empty(len(buffer), np.uint8)
     o = 0
     for row in range(n):
-        found, e, o = _line(
+        measurement, e, o = _line(
             buffer, starts[row], stops[row], measurements, keys, places, beside, entries, begin[row], out, o
         )
-        type_of[row] = found if found <= ODD else (types[found] if found >= 0 else UNKNOWN)
+        type_of[row] = measurement if measurement <= ODD else (types[measurement] if measurement >= 0 else UNKNOWN)
         begin[row + 1] = e if type_of[row] > ODD else begin[row]
     return type_of, begin, entries, out[:o]

@@ -131,11 +131,11 @@ class Part:
 
         `line`: the number of the file's line in which this part begins.
         """
-        at = line + np.searchsorted(self.ends, self.first)
+        line_numbers = line + np.searchsorted(self.ends, self.first)
         index = np.arange(block.count) if block.lines is None else block.lines
         spans = np.stack([self.first, self.beyond], axis=1).reshape(-1)
-        found = replace(block, line=line, lines=at[index], starts=spans, rows=2 * index)
-        return [replace(one, line=int(at[one.line])) for one in dead], found
+        new_block = replace(block, line=line, lines=line_numbers[index], starts=spans, rows=2 * index)
+        return [replace(record, line=int(line_numbers[record.line])) for record in dead], new_block
 
 
 def split(stream: ByteStream, chunk: int) -> Iterator[Part | None]:
@@ -151,14 +151,14 @@ def split(stream: ByteStream, chunk: int) -> Iterator[Part | None]:
         if not begun and block.startswith(BOM):
             block, position = block[len(BOM) :], len(BOM)
         begun = True
-        found, first, beyond, used, place = a_line_each(
+        line_bytes, first, beyond, used, place = a_line_each(
             np.frombuffer(block, np.uint8), place, final, len(block) // 2 + 2
         )
         if final and stream.damage is not None and len(beyond) and beyond[-1] == len(block):
             first, beyond = first[:-1], beyond[:-1]  # it may be incomplete
         ends = np.flatnonzero(np.frombuffer(block[:used], np.uint8) == 10)
         cut = final and place == LIST and stream.damage is None
-        records = found[: beyond[-1] + 1].tobytes() if len(beyond) else b""
+        records = line_bytes[: beyond[-1] + 1].tobytes() if len(beyond) else b""
         yield Part(records, position, first, beyond, ends, cut)
         rest, position = block[used:], position + used
         if final:

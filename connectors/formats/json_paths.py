@@ -40,18 +40,18 @@ class Containers:
 
     @classmethod
     def of(cls, containers: Sequence[Path], cells: dict[Path, list[int]]) -> Containers:
-        found = [[steps for steps in cells if steps[:-1] == one] for one in containers]
-        inside = [[(steps[-1], cell) for steps in each for cell in cells[steps]] for each in found]
-        names = [name for each in inside for name, _ in each]
+        members = [[steps for steps in cells if steps[:-1] == container] for container in containers]
+        inside = [[(steps[-1], cell) for steps in paths for cell in cells[steps]] for paths in members]
+        names = [name for fields in inside for name, _ in fields]
         raw = [name.encode() for name in names]
-        places = [-1 if (at := place(name)) is None else at for name in names]
+        places = [-1 if (index := place(name)) is None else index for name in names]
         return cls(
-            np.array([cells[one][-1] for one in containers], np.int64),
-            np.cumsum([0] + [len(each) for each in inside]),
+            np.array([cells[container][-1] for container in containers], np.int64),
+            np.cumsum([0] + [len(fields) for fields in inside]),
             np.frombuffer(b"".join(raw), np.uint8),
             np.cumsum([0] + [len(name) for name in raw]),
             np.array(places, np.int64),
-            np.array([cell for each in inside for _, cell in each], np.int64),
+            np.array([cell for fields in inside for _, cell in fields], np.int64),
         )
 
 
@@ -85,7 +85,7 @@ class EventPaths:
                 cells.setdefault(steps, []).append(cell)
         width = len(sources)
         containers = sorted(
-            {steps[:n] for steps in cells for n in range(1, len(steps))}, key=lambda one: (len(one), one)
+            {steps[:n] for steps in cells for n in range(1, len(steps))}, key=lambda prefix: (len(prefix), prefix)
         )
         for steps in containers:
             cells.setdefault(steps, []).append(width)
@@ -200,7 +200,7 @@ def _inside(buffer, i, stop, row, offset, length, kind, first_key, last_key, let
 @njit(_nrt=False, forceinline=True)
 def _within(buffer, i, stop, row, offset, length, kind, first_key, last_key, places, targets):  # type: ignore[no-untyped-def]
     """Find elements by index in the list from i to its bracket at `stop`. Return False if a key is a name."""
-    at = 0
+    position = 0
     while True:
         while i < stop and (buffer[i] <= 32 or buffer[i] == 44):
             i += 1
@@ -210,25 +210,25 @@ def _within(buffer, i, stop, row, offset, length, kind, first_key, last_key, pla
         for key in range(first_key, last_key):
             if places[key] < 0:
                 return False
-            if places[key] == at:
+            if places[key] == position:
                 cell = targets[key]
                 offset[cell, row], length[cell, row], kind[cell, row] = begin, size, what
-        at += 1
+        position += 1
 
 
 @njit(_nrt=False)
 def _descend(buffer, offset, length, kind, good, cells, keys, letters, ends, places, targets):  # type: ignore[no-untyped-def]
     """Find the values in the objects and lists of some columns, outer ones first."""
     for row in range(kind.shape[1]):
-        for each in range(len(cells)):
-            cell = cells[each]
+        for number in range(len(cells)):
+            cell = cells[number]
             if not good[row]:
                 break
             if kind[cell, row] <= NULL:
                 continue
             i = np.int64(offset[cell, row])
             stop = i + length[cell, row] - 1
-            first, last = keys[each], keys[each + 1]
+            first, last = keys[number], keys[number + 1]
             if kind[cell, row] != NESTED:
                 good[row] = False
             elif buffer[i] == 91:

@@ -303,8 +303,8 @@ def _line(buffer, i, stop, names, ends, slots, types, guesses, entries, e):  # t
                     return ODD, e, False
                 typed = True
                 if kind == STRING:
-                    found = find(buffer, first, first + length, names, ends, slots)
-                    type = types[found] if found >= 0 else UNKNOWN
+                    attribute = find(buffer, first, first + length, names, ends, slots)
+                    type = types[attribute] if attribute >= 0 else UNKNOWN
                 else:
                     type = ODD if kind == ESCAPED else UNKNOWN
                     if kind == NULL:

@@ -49,8 +49,8 @@ def read_jsonl(
     line, begun = 1, 0
     if readers is not None and isinstance(lines, LineReader) and readable_apart(readers, stream, chunk):
         place = Place(stream.behind_mark(), line, first)
-        for found in read_apart(readers, lines, file, stream, chunk, place):
-            yield found.tables, found.dead, found.block
+        for part in read_apart(readers, lines, file, stream, chunk, place):
+            yield part.tables, part.dead, part.block
         line, first, begun = place.line, place.first, place.position
     for data, position, length in whole_lines(stream, chunk, begun=begun):
         if length:
@@ -154,19 +154,19 @@ class LineReader:
         def read(row: int, place: int = 0) -> Record:
             if row not in events:
                 events[row] = self._events(data[starts[row] : stops[row]], row, beside)
-            found = events[row][place]
-            if isinstance(found, Unreadable):
-                raise found.kept()
-            return found
+            event = events[row][place]
+            if isinstance(event, Unreadable):
+                raise event.kept()
+            return event
 
-        found: list[_LineRows] = []
+        line_rows: list[_LineRows] = []
         for i, schema in enumerate(names.schemas):
             lines = np.flatnonzero(types == i)
             if len(lines):
-                found.append(self._rows(schema, i, buffer, lines, scanned, beside))
-                types[found[-1].odd] = ODD
+                line_rows.append(self._rows(schema, i, buffer, lines, scanned, beside))
+                types[line_rows[-1].odd] = ODD
         if self._tested:
-            found = self._with_tested(found, types, buffer, scanned, beside)
+            line_rows = self._with_tested(line_rows, types, buffer, scanned, beside)
         # A line that is read on its own may contain several events; any other line has one per row.
         counts = np.zeros(len(types), np.int64)
         odd: dict[str, list[tuple[int, int]]] = {}
@@ -179,7 +179,7 @@ class LineReader:
                     refused.append((row, place, event.code, event.reason))
                 else:
                     odd.setdefault(event.type, []).append((row, place))
-        for rows in found:
+        for rows in line_rows:
             counts[rows.lines] += rows.counts
         unmatched = filled[counts[filled] == 0] if self._tested else filled[:0]
         if len(unmatched) and self._strict:
@@ -192,7 +192,7 @@ class LineReader:
             text = data[starts[unmatched[0]] : stops[unmatched[0]]].decode("utf-8", "replace")
             block = replace(block, unmatched=len(unmatched), first_unmatched=text)
         tables = {}
-        by_type = {rows.schema.name: rows for rows in found}
+        by_type = {rows.schema.name: rows for rows in line_rows}
         for schema in names.schemas:
             slow = odd.get(schema.name, [])
             if schema.name not in by_type and not slow:
@@ -201,18 +201,18 @@ class LineReader:
             if slow:
                 rows = rows.with_odd(slow)
             dead: list[UnreadableRow] = []
-            at, places = rows.row, rows.place
+            origin, places = rows.row, rows.place
             tables[schema.name] = table(
                 schema,
                 rows.cells,
                 rows.good,
-                order[at] + places,
-                lambda k, at=at, places=places: read(int(at[k]), int(places[k])),  # type: ignore[misc]
+                order[origin] + places,
+                lambda k, own=origin, places=places: read(int(own[k]), int(places[k])),  # type: ignore[misc]
                 dead,
             )
-            refused.extend((int(at[k]), int(places[k]), code, reason) for k, code, reason in dead)
+            refused.extend((int(origin[k]), int(places[k]), code, reason) for k, code, reason in dead)
         refused.sort(key=lambda refusal: refusal[:2])
-        if firsts := {int(found[ARRIVAL][0]): type for type, found in tables.items() if found.height}:
+        if firsts := {int(frame[ARRIVAL][0]): type for type, frame in tables.items() if frame.height}:
             row = int(np.searchsorted(order, min(firsts), "right")) - 1
             form = _form(data[starts[row] : stops[row]], self._schemas[firsts[min(firsts)]])
             block = replace(block, times=form)
@@ -234,7 +234,7 @@ class LineReader:
 
     def _with_tested(
         self,
-        found: Sequence[_LineRows],
+        line_rows: Sequence[_LineRows],
         types: NDArray[np.int32],
         buffer: NDArray[np.uint8],
         scanned: Any,
@@ -244,7 +244,7 @@ class LineReader:
 
         A line that cannot be read as columns for one event is read separately for all events.
         """
-        every = list(found)
+        every = list(line_rows)
         lines = np.flatnonzero(types > ODD)
         for number in self._tested:
             every.append(self._rows(self._names.schemas[number], number, buffer, lines, scanned, beside))
@@ -270,8 +270,8 @@ class LineReader:
         names = self._names
         _, positional, begin, entries = scanned
         times, wanted = len(time_keys(schema)), self._names.width(schema)
-        given = wanted - len(schema.tested)
-        given -= any(attribute.name == CHANGE for attribute in schema.attributes)  # it is the last attribute
+        plain_count = wanted - len(schema.tested)
+        plain_count -= any(attribute.name == CHANGE for attribute in schema.attributes)  # it is the last attribute
         first, following, width = names.cells[number]
         *matrix, good = gather(
             lines,
@@ -281,7 +281,7 @@ class LineReader:
             first,
             following,
             times,
-            given,
+            plain_count,
             width,
             len(names.index),
             not schema.declared,
@@ -298,14 +298,14 @@ class LineReader:
             if paths.list is not None:
                 if schema.when is not None:
                     lines, matrix, good = self._passed(schema, buffer, lines, matrix, good, paths)
-                matrix, at, place = expand(buffer, matrix, good, paths.list, paths.elements)
-                odd, row = ~good, lines[at]
-                good = np.ones(len(at), np.bool_)
+                matrix, line_index, place = expand(buffer, matrix, good, paths.list, paths.elements)
+                odd, row = ~good, lines[line_index]
+                good = np.ones(len(line_index), np.bool_)
             descend(buffer, matrix, good, paths.after)
         if paths is None or paths.list is None:
             counts = np.ones(len(lines), np.int64)
         else:
-            counts = np.bincount(at, minlength=len(lines))
+            counts = np.bincount(line_index, minlength=len(lines))
         offset, length, kind = (cells[:wanted] for cells in matrix)
         cells = Cells(buffer, offset, length, kind, False)
         if any(map(from_message, sources(schema, ()))):
@@ -443,13 +443,13 @@ def with_envelope(
     size = len(data[0])
     texts = set()
     for cell, source in enumerate(sources(schema, ()), times):
-        given = beside.get(source)
+        values = beside.get(source)
         present = cells.kind[cell] > NULL
-        if given is None or present.any():
-            if given is not None or level(source) is not None:
+        if values is None or present.any():
+            if values is not None or level(source) is not None:
                 good &= present
             continue
-        raw = [(given[each] or "").encode("utf-8", "replace") for each in row.tolist()]
+        raw = [(values[i] or "").encode("utf-8", "replace") for i in row.tolist()]
         length = np.array([len(text) for text in raw], np.int32)
         cells.length[cell] = length
         cells.offset[cell] = size + np.cumsum(length) - length

@@ -67,15 +67,15 @@ class Format:
         assert self.reader is not None, "it is not a format of messages"
         module, name = self.reader.split(":")
         reader = getattr(import_module(module), name)
-        made: MessageReader
+        message_reader: MessageReader
         if self.shape == "clauses":
-            made = reader(schemas, self.name)
+            message_reader = reader(schemas, self.name)
         elif self.shape in ("documents", "graph"):
             assert event is not None, "such records are bound to an event"
-            made = reader(schemas[event], self.name)
+            message_reader = reader(schemas[event], self.name)
         else:
-            made = reader(schemas, event, bound)
-        return made
+            message_reader = reader(schemas, event, bound)
+        return message_reader
 
 
 _CLAUSES = "cep.connectors.formats.clauses:ClauseReader"

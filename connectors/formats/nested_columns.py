@@ -19,14 +19,14 @@ Reasons = dict[int, tuple[str, str]]
 def resolved(schema: pa.Schema, sources: Sequence[str]) -> dict[str, Path]:
     """Return the sources that are paths into nested columns, with their steps. A column named like the source has
     precedence."""
-    found = {}
+    paths = {}
     for source in sources:
         steps = path(source)
         if source not in schema.names and len(steps) > 1 and steps[0] in schema.names:
             kind = schema.field(steps[0]).type
             if all((kind := _inside(kind, step)) is not None for step in steps[1:]):
-                found[source] = steps
-    return found
+                paths[source] = steps
+    return paths
 
 
 def _inside(kind: Any, step: str) -> Any:
@@ -47,7 +47,7 @@ def is_list(kind: Any) -> bool:
 
 def leaves(schema: pa.Schema, name: str) -> list[Path]:
     """Return the paths of the plain values in a nested column."""
-    found: list[Path] = []
+    paths: list[Path] = []
     waiting: list[tuple[Path, Any]] = [((name,), schema.field(name).type)]
     while waiting:
         steps, kind = waiting.pop(0)
@@ -56,8 +56,8 @@ def leaves(schema: pa.Schema, name: str) -> list[Path]:
         elif is_list(kind) and EACH not in steps:
             waiting.append(((*steps, EACH), kind.value_type))
         else:
-            found.append(steps)
-    return found
+            paths.append(steps)
+    return paths
 
 
 def flattened(
@@ -75,12 +75,12 @@ def flattened(
     elements = index = pa.array([], pa.int64())
     if series is not None:
         lists = reached(batch, series)
-        there = lists.is_valid().to_numpy(zero_copy_only=False)
+        valid = lists.is_valid().to_numpy(zero_copy_only=False)
         lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-        rows = np.repeat(rows, np.where(there, lengths, 1))
-        place = np.cumsum(there[rows]) - 1
-        elements, index = pc.list_flatten(lists), pa.array(place, mask=~there[rows])
-        for row in np.flatnonzero(~there[rows]).tolist():
+        rows = np.repeat(rows, np.where(valid, lengths, 1))
+        place = np.cumsum(valid[rows]) - 1
+        elements, index = pc.list_flatten(lists), pa.array(place, mask=~valid[rows])
+        for row in np.flatnonzero(~valid[rows]).tolist():
             reasons.setdefault(row, ("args", f"`{written(series)}` is missing"))
     columns = {name: batch.column(name) for name in plain}
     for source, steps in nested.items():
@@ -112,10 +112,10 @@ def inner(column: pa.Array, steps: Path) -> pa.Array:
     import pyarrow.compute as pc
 
     for step in steps:
-        if (at := place(step)) is None:
+        if (index := place(step)) is None:
             column = pc.struct_field(column, [step])
         else:
             series: pl.Series = pl.from_arrow(column)  # type: ignore[assignment]
             series = series.arr.to_list() if isinstance(series.dtype, pl.Array) else series
-            column = series.list.get(at, null_on_oob=True).to_arrow(compat_level=pl.CompatLevel.oldest())
+            column = series.list.get(index, null_on_oob=True).to_arrow(compat_level=pl.CompatLevel.oldest())
     return column

@@ -146,16 +146,16 @@ def records(buffer, starts, stops, pages, alone, capacity):  # type: ignore[no-u
 @njit()
 def members(buffer, first, beyond):  # type: ignore[no-untyped-def]
     """Count the colons outside strings in each object."""
-    found = np.zeros(len(first), np.int64)
+    counts = np.zeros(len(first), np.int64)
     for k in range(len(first)):
         i = first[k]
         while i < beyond[k]:
             if buffer[i] == 34:
                 i, _ = string(buffer, i + 1, beyond[k])
                 continue
-            found[k] += buffer[i] == 58
+            counts[k] += buffer[i] == 58
             i += 1
-    return found
+    return counts
 
 
 @njit(_nrt=False)
@@ -262,7 +262,7 @@ def identify(buffer, first, length, collection, text):  # type: ignore[no-untype
     link has no id. `text`: ids must be texts.
     """
     n = len(first)
-    at = np.zeros(n, np.int64)
+    starts = np.zeros(n, np.int64)
     size = np.zeros(n, np.int64)
     quoted = np.zeros(n, np.bool_)
     good = np.ones(n, np.bool_)
@@ -289,8 +289,8 @@ def identify(buffer, first, length, collection, text):  # type: ignore[no-untype
         )
         while whole and begin < stop - 2 and buffer[begin] == 48:
             begin += 1
-        at[k], size[k], quoted[k] = begin, stop - 1 - begin, text or not whole
-    return at, size, quoted, good
+        starts[k], size[k], quoted[k] = begin, stop - 1 - begin, text or not whole
+    return starts, size, quoted, good
 
 
 @njit()

@@ -110,19 +110,19 @@ class PackReader:
         self._resolver: Resolver = senml.Packs(schema) if format == "senml" else sensorthings.Pages(schema)
         self._lines = LineReader({schema.name: self._resolver.schema}, schema.name, True)
 
-    def document(self, text: str, at: int, number: int, rows: DocumentLines, last: bool = True) -> int:
-        """Add the records of the document at position `at` to the rows, and return its end. `last`: no text may follow
-        it."""
+    def document(self, text: str, offset: int, number: int, rows: DocumentLines, last: bool = True) -> int:
+        """Add the records of the document at position `offset` to the rows, and return its end. `last`: no text may
+        follow it."""
         try:
-            values, spans, end = elements(text, at, self._resolver.pages)
+            values, spans, end = elements(text, offset, self._resolver.pages)
             if last and (rest := _past_blanks(text, end)) < len(text):
-                raise Unreadable("json", f"bad JSON at character {rest - at + 1}: extra data")
+                raise Unreadable("json", f"bad JSON at character {rest - offset + 1}: extra data")
             texts: dict[int, str] = {}
             if self._resolver.pages is not None:
                 values, spans, texts = _unpacked(values, spans)
             lines = self._resolver.lines(values, lambda place: texts.get(place) or text[slice(*spans[place])])
         except Unreadable as reason:
-            rows.add(reason, number, at, min(len(text), at + _QUOTED))
+            rows.add(reason, number, offset, min(len(text), offset + _QUOTED))
             return len(text)
         for line, span in zip(lines, spans):
             if line is not None:
@@ -137,21 +137,21 @@ class PackReader:
             return None
         return plain_documents(self._resolver, data, len(text), starts, stops, alone)
 
-    def add_plain(self, found: PlainDocuments, text: str, number: int, rows: DocumentLines) -> None:
+    def add_plain(self, documents: PlainDocuments, text: str, number: int, rows: DocumentLines) -> None:
         """Add the records of plain document number `number` to the rows."""
-        some = slice(found.bounds[number], found.bounds[number + 1])
-        lines = found.lines[some]
-        for place, (line, first, beyond) in enumerate(zip(lines, found.first[some], found.beyond[some])):
+        some = slice(documents.bounds[number], documents.bounds[number + 1])
+        lines = documents.lines[some]
+        for place, (line, first, beyond) in enumerate(zip(lines, documents.first[some], documents.beyond[some])):
             if line is None:
                 own = text[first:beyond]
-                (made,) = self._resolver.lines([_plain(own, 0)[0]], [own].__getitem__)
-                if isinstance(made, Unreadable):
-                    rows.refused[len(rows.lines) + place] = made
-                lines[place] = made if isinstance(made, str) else _NO_LINE
+                (written,) = self._resolver.lines([_plain(own, 0)[0]], [own].__getitem__)
+                if isinstance(written, Unreadable):
+                    rows.refused[len(rows.lines) + place] = written
+                lines[place] = written if isinstance(written, str) else _NO_LINE
         rows.lines += cast(list[str], lines)
         rows.document += [number] * len(lines)
-        rows.first += found.first[some]
-        rows.beyond += found.beyond[some]
+        rows.first += documents.first[some]
+        rows.beyond += documents.beyond[some]
 
     def message(self, payload: bytes, number: int, rows: DocumentLines) -> None:
         """Add the records of a message, which is a single document, to the rows."""
@@ -215,13 +215,13 @@ def read_packs(file: str, stream: ByteStream, packs: PackReader, chunk: int, fir
             return
         text, rows = _decoded(data), DocumentLines()
         plain = packs.plain(data, text, *line_ends(data), True)
-        at = 0
+        offset = 0
         for number, document in enumerate(text.split("\n")):
             if plain is not None and number < len(plain.plain) and plain.plain[number]:
                 packs.add_plain(plain, text, number, rows)
             elif document.strip(" \t\r"):
-                _line(packs, document, at, number, rows)
-            at += len(document) + 1
+                _line(packs, document, offset, number, rows)
+            offset += len(document) + 1
         if rows.lines:
             yield (read := packs.batch(file, text, data, position, line, rows, first))
             first = read[2].beyond
@@ -242,8 +242,8 @@ def documents(text: str, pages: str | None) -> Iterator[list[Any] | None]:
         place = _past_blanks(text, end)
 
 
-def _line(packs: PackReader, text: str, at: int, number: int, rows: DocumentLines) -> None:
-    """Add the records of a document on one line to the rows. `at`: the position of its first character."""
+def _line(packs: PackReader, text: str, offset: int, number: int, rows: DocumentLines) -> None:
+    """Add the records of a document on one line to the rows. `offset`: the position of its first character."""
     before = len(rows.lines)
     try:
         decode(text.encode("utf-8", "surrogateescape"))
@@ -251,9 +251,9 @@ def _line(packs: PackReader, text: str, at: int, number: int, rows: DocumentLine
         rows.add(reason, number, 0, len(text))
     else:
         packs.document(text, _past_blanks(text, 0), number, rows)
-    if at:
-        rows.first[before:] = [place + at for place in rows.first[before:]]
-        rows.beyond[before:] = [place + at for place in rows.beyond[before:]]
+    if offset:
+        rows.first[before:] = [place + offset for place in rows.first[before:]]
+        rows.beyond[before:] = [place + offset for place in rows.beyond[before:]]
 
 
 def _whole(file: str, data: bytes, position: int, packs: PackReader, first: int) -> _Parts:
@@ -294,7 +294,7 @@ def _is_document(line: bytes) -> bool:
         return False
 
 
-def elements(text: str, at: int, pages: str | None) -> tuple[list[Any], list[tuple[int, int]], int]:
+def elements(text: str, offset: int, pages: str | None) -> tuple[list[Any], list[tuple[int, int]], int]:
     """Parse the document at a position. Return its elements, the span of each, and the document's end.
 
     The elements come from the document's list, or from the list at the key `pages` of its object. Otherwise the
@@ -302,19 +302,19 @@ def elements(text: str, at: int, pages: str | None) -> tuple[list[Any], list[tup
     """
     scan = _scan if pages is None else _plain
     try:
-        if text[at : at + 1] == "[":
-            return _list(text, at, scan)
-        if text[at : at + 1] != "{":
-            value, _ = scan(text, at)
+        if text[offset : offset + 1] == "[":
+            return _list(text, offset, scan)
+        if text[offset : offset + 1] != "{":
+            value, _ = scan(text, offset)
             raise Unreadable("object", f"a document is a list of records, or an object, this is {kind(value)}")
-        if pages is not None and f'"{pages}"' in text and (page := _page(text, at, pages)) is not None:
+        if pages is not None and f'"{pages}"' in text and (page := _page(text, offset, pages)) is not None:
             return page
-        value, end = scan(text, at)
-        return [value], [(at, end)], end
+        value, end = scan(text, offset)
+        return [value], [(offset, end)], end
     except StopIteration as error:
-        raise _bad(text, at, error.value, "expecting value") from None
+        raise _bad(text, offset, error.value, "expecting value") from None
     except json.JSONDecodeError as error:
-        raise _bad(text, at, error.pos, error.msg.lower()) from None
+        raise _bad(text, offset, error.pos, error.msg.lower()) from None
     except RecursionError:
         raise Unreadable("json", "bad JSON: nested too deeply") from None
     except ValueError:
@@ -388,16 +388,16 @@ def _unpacked(
     return elements, where, texts
 
 
-def _bad(text: str, at: int, place: int, why: str) -> Unreadable:
-    """Return the error for bad JSON at `place`, in a document that begins at `at`."""
-    line = text.count("\n", at, place)
-    column = place - max(text.rfind("\n", at, place) + 1, at) + 1
+def _bad(text: str, offset: int, place: int, why: str) -> Unreadable:
+    """Return the error for bad JSON at `place`, in a document that begins at `offset`."""
+    line = text.count("\n", offset, place)
+    column = place - max(text.rfind("\n", offset, place) + 1, offset) + 1
     where = f"character {column}" if not line else f"line {line + 1} of the document, character {column}"
     return Unreadable("json", f"bad JSON at {where}: {why}")
 
 
-def _past_blanks(text: str, at: int) -> int:
-    match = _space(text, at)
+def _past_blanks(text: str, offset: int) -> int:
+    match = _space(text, offset)
     assert match is not None, "blanks may be none"
     return match.end()
 

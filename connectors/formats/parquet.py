@@ -48,7 +48,7 @@ def open_parquet(file: str) -> pq.ParquetFile:
         raise CepError(f"{file}: no Parquet file: {first_line(error)}", code="input") from None
     chunks = _chunks(parquet.metadata)
     try:
-        check_unpacked(sum(one for one, _ in chunks), sum(packed for _, packed in chunks))
+        check_unpacked(sum(unpacked for unpacked, _ in chunks), sum(packed for _, packed in chunks))
     except UnpackedTooLarge as error:
         parquet.close()
         raise CepError(f"{file}: {error}", code="input") from None
@@ -104,22 +104,22 @@ def read_events(
             block.lines if block.lines is not None else np.arange(line, line + block.count) for _, _, block in parts
         ]
         lines = np.concatenate(every)
-        order = np.lexsort((np.repeat(np.arange(len(every)), [len(each) for each in every]), lines))
+        order = np.lexsort((np.repeat(np.arange(len(every)), [len(rows) for rows in every]), lines))
         numbers = np.empty(len(lines), np.int64)
         numbers[order] = np.arange(first, first + len(lines))
-        tables, dead, at = {}, list[DeadLetter](), 0
+        tables, dead, position = {}, list[DeadLetter](), 0
         for schema, (table, refused, block) in zip(schemas, parts, strict=True):
-            mine = numbers[at : at + block.count]
+            mine = numbers[position : position + block.count]
             tables[schema.name] = table.with_columns(pl.Series(ARRIVAL, mine[table[ARRIVAL].to_numpy()]))
-            dead += [replace(one, event=schema.name) for one in refused] if len(schemas) > 1 else refused
-            at += block.count
+            dead += [replace(record, event=schema.name) for record in refused] if len(schemas) > 1 else refused
+            position += block.count
         none = np.setdiff1d(np.arange(line, line + batch.num_rows), lines)
         if schemas[0].strict:
             dead += [DeadLetter(file, row, NO_EVENT, "type", None) for row in none.tolist()]
             none = none[:0]
         times = next((block.times for *_, block in parts if block.times is not None), None)
         block = Block(file, first, len(lines), line, lines[order], times=times, unmatched=len(none))
-        yield tables, sorted(dead, key=lambda one: one.line), block
+        yield tables, sorted(dead, key=lambda record: record.line), block
         line += batch.num_rows
         first += len(lines)
 
@@ -166,15 +166,15 @@ def read_batches(
         n = columns.height
         block = Block(file, first, n, line, lines)
         start, end = _times(file, columns, schema, reasons)
-        found = [
+        series = [
             start.alias("start"),
             end.alias("end"),
             pl.Series(ARRIVAL, np.arange(first, first + n, dtype=np.int64)),
         ]
         for attribute in schema.attributes:
             column = _present(columns[source_of(attribute)], attribute)
-            found.append(_column(file, column, attribute, reasons).alias(attribute.name))
-        table = pl.DataFrame(found)
+            series.append(_column(file, column, attribute, reasons).alias(attribute.name))
+        table = pl.DataFrame(series)
         if reasons:
             good = np.ones(n, np.bool_)
             good[list(reasons)] = False

@@ -56,8 +56,8 @@ class PlainRecords:
 
     def there(self, label: str, *kinds: int) -> Bools:
         """Return a mask of the records that have the member. `kinds`: count only values of these kinds."""
-        found = self.kind[self.labels.index(label)]
-        return np.isin(found, kinds) if kinds else found != ABSENT
+        kinds_by_row = self.kind[self.labels.index(label)]
+        return np.isin(kinds_by_row, kinds) if kinds else kinds_by_row != ABSENT
 
     def cell(self, label: str) -> tuple[Ints, Ints]:
         """Return where the member of each record begins, and its length; 0 if it is absent."""
@@ -124,21 +124,21 @@ def plain_documents(
             return None
     pages = np.frombuffer((format.pages or "").encode(), np.uint8)
     plain, first, beyond, of, head = records(buffer, starts, stops, pages, alone, len(data) // 2 + 2)
-    found = _cells(buffer, first, beyond, of, head, len(starts), format.labels)
-    lines = format.made(found)
+    cells = _cells(buffer, first, beyond, of, head, len(starts), format.labels)
+    lines = format.made(cells)
     plain &= ~lines.refused
-    made = np.flatnonzero((lines.made | lines.odd) & plain[of])
+    line_rows = np.flatnonzero((lines.made | lines.odd) & plain[of])
     names, ends, _ = name_table([name for name, _ in lines.columns])
-    at, length, quoted = (np.array([spans[each][made] for _, spans in lines.columns]) for each in range(3))
-    texts: list[str | None] = [*write(lines.buffer, names, ends, at, length, quoted).tobytes().decode().split("\n")]
+    begins, length, quoted = (np.array([spans[part][line_rows] for _, spans in lines.columns]) for part in range(3))
+    texts: list[str | None] = [*write(lines.buffer, names, ends, begins, length, quoted).tobytes().decode().split("\n")]
     texts.pop()
-    for row in np.flatnonzero(lines.odd[made]).tolist():
+    for row in np.flatnonzero(lines.odd[line_rows]).tolist():
         texts[row] = None
-    spans = first[made], beyond[made]
+    spans = first[line_rows], beyond[line_rows]
     if characters != len(data):  # positions in the text
         before = np.concatenate([[0], np.cumsum((buffer & 0xC0) != 0x80)])
         spans = before[spans[0]], before[spans[1]]
-    bounds = np.searchsorted(of[made], np.arange(len(starts) + 1))
+    bounds = np.searchsorted(of[line_rows], np.arange(len(starts) + 1))
     return PlainDocuments(plain.tolist(), bounds.tolist(), texts, spans[0].tolist(), spans[1].tolist())
 
 

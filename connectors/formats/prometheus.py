@@ -82,17 +82,17 @@ class SampleReader(PointReader):
         lines = None if len(rows) == len(starts) else rows + line
         block = replace(block, lines=lines, starts=places, rows=2 * np.arange(len(rows)), data=data, times="iso")
         told, others = [], []
-        for one in dead:
-            row = one.line - line
+        for record in dead:
+            row = record.line - line
             text = data[starts[row] : stops[row]].decode("utf-8", "replace")
-            if one.code == "time" and one.reason.startswith("the line has no timestamp"):
-                one = replace(one, reason=TIMELESS)
+            if record.code == "time" and record.reason.startswith("the line has no timestamp"):
+                record = replace(record, reason=TIMELESS)
             if row in reasons:
-                one = replace(one, code="prometheus", reason=reasons[row])
-            elif one.code == "type" and one.reason.startswith("no event of the program") and not self._strict:
+                record = replace(record, code="prometheus", reason=reasons[row])
+            elif record.code == "type" and record.reason.startswith("no event of the program") and not self._strict:
                 others.append(text)
                 continue
-            told.append(replace(one, text=text))
+            told.append(replace(record, text=text))
         if others:
             block = replace(block, unmatched=len(others), first_unmatched=others[0])
         return tables, told, block
@@ -104,14 +104,14 @@ def as_points(data: bytes) -> tuple[bytes, dict[int, str]]:
     Comments become empty lines.
     """
     reasons: dict[int, str] = {}
-    found = []
+    points = []
     for number, line in enumerate(data.decode("utf-8", "surrogateescape").split("\n")):
         try:
-            found.append(_point(line))
+            points.append(_point(line))
         except ValueError as reason:
             reasons[number] = str(reason)
-            found.append("!")
-    return "\n".join(found).encode("utf-8", "surrogateescape"), reasons
+            points.append("!")
+    return "\n".join(points).encode("utf-8", "surrogateescape"), reasons
 
 
 def _point(line: str) -> str:
@@ -138,14 +138,14 @@ def _series(text: str) -> str:
     match = _SERIES.fullmatch(text)
     assert match is not None, "a sample begins with a metric, or its labels"
     metric, rest = match[1], match[2] or ""
-    labels, at = {}, 0
-    while rest[at:].strip():
-        label = _LABEL.match(rest, at)
+    labels, position = {}, 0
+    while rest[position:].strip():
+        label = _LABEL.match(rest, position)
         if label is None:
             raise ValueError(
-                f"the labels of `{shown(text)}` are not read from `{shown(rest[at:])}` on: a line is {_LINE}"
+                f"the labels of `{shown(text)}` are not read from `{shown(rest[position:])}` on: a line is {_LINE}"
             )
-        name, at = label[1] or _plain(label[2]), label.end()
+        name, position = label[1] or _plain(label[2]), label.end()
         if label[3] is not None:
             if name in labels:
                 raise ValueError(f"the label `{shown(name)}` is there twice")

@@ -62,7 +62,7 @@ class Packs:
 
     def __init__(self, schema: Schema) -> None:
         """Raise CepError if the event is a fluent, or reads something that no record of SenML has."""
-        if any(each.name == RECORD_END for each in schema.attributes):
+        if any(attribute.name == RECORD_END for attribute in schema.attributes):
             message = f"{schema.name}: a record of SenML has one time, and one of a fluent a start and an end"
             hint = f"read an event, whose rules `initiate` and `terminate` the fluent: {_EXAMPLE}"
             raise CepError(message, hint=hint, code="input")
@@ -97,19 +97,19 @@ class Packs:
         good = records.good & records.known & ~records.empty
         for label in self.labels:
             good &= ~records.there(label) | records.there(label, *_PLAIN.get(label, ()))
-        buffer, (at, size) = records.buffer, records.cell("bver")
-        good &= (size < 2) | ((size == 2) & (buffer[at] == ord("1")) & (buffer[at + (size > 1)] == ord("0")))
-        good &= (size != 1) | (buffer[at] != ord("0"))
-        at, size = records.cell("v")
-        good &= (size < 40) & ~((size == 2) & (buffer[at] == ord("-")) & (buffer[at + (size > 1)] == ord("0")))
+        buffer, (begins, size) = records.buffer, records.cell("bver")
+        good &= (size < 2) | ((size == 2) & (buffer[begins] == ord("1")) & (buffer[begins + (size > 1)] == ord("0")))
+        good &= (size != 1) | (buffer[begins] != ord("0"))
+        begins, size = records.cell("v")
+        good &= (size < 40) & ~((size == 2) & (buffer[begins] == ord("-")) & (buffer[begins + (size > 1)] == ord("0")))
         values = np.sum([records.there(label) for label in VALUES], axis=0)
-        made = (values > 0) | records.there("n") | records.there("u") | records.there("t")
-        good &= (values == 1) | ~made
+        has_line = (values > 0) | records.there("n") | records.there("u") | records.there("t")
+        good &= (values == 1) | ~has_line
         parts = [_inherited(records, "bn"), records.cell("n"), _inherited(records, "bt"), records.cell("t")]
         texts, ends, whole = resolve(
-            buffer, np.array([at for at, _ in parts]), np.array([size for _, size in parts]), RELATIVE * 1_000_000
+            buffer, np.array([start for start, _ in parts]), np.array([size for _, size in parts]), RELATIVE * 1_000_000
         )
-        good &= whole | ~made
+        good &= whole | ~has_line
         spans = {label: records.span(label) for label in (*VALUES, "u")}
         unit, size = _inherited(records, "bu")
         own = records.there("u")
@@ -125,7 +125,7 @@ class Packs:
         missing = np.zeros(len(own), np.int64), np.full(len(own), -1), unquoted
         columns = [(f"{key}: ", spans.get(label, missing)) for key, label in self._wanted]
         refused = np.bincount(records.of[~good], minlength=records.spans) > 0
-        return Lines(np.concatenate([buffer, texts]), columns, made, unquoted, refused)
+        return Lines(np.concatenate([buffer, texts]), columns, has_line, unquoted, refused)
 
     def _line(self, record: Any, base: dict[str, Any]) -> str | Unreadable | None:
         if not isinstance(record, dict):
@@ -144,37 +144,37 @@ class Packs:
             return reason.kept()
 
     def _resolved(self, record: Mapping[str, Any], base: Mapping[str, Any]) -> str | None:
-        found: dict[str, str] = {}
+        resolved: dict[str, str] = {}
         for label, value in record.items():
             if label in _OWN:
-                found[label] = _written(label, value)
+                resolved[label] = _written(label, value)
         if self._revises and record.get(CHANGE) is not None:
-            found[CHANGE] = json.dumps(record[CHANGE])
-        values = [label for label in VALUES if label in found]
-        if not values and "s" not in found:
-            if not found and record and record.keys() <= set(_BASE):
+            resolved[CHANGE] = json.dumps(record[CHANGE])
+        values = [label for label in VALUES if label in resolved]
+        if not values and "s" not in resolved:
+            if not resolved and record and record.keys() <= set(_BASE):
                 return None
-            if not found:
+            if not resolved:
                 raise Unreadable("senml", _no_record(record))
-            by_key = CHANGE in found and self.schema.key is not None
+            by_key = CHANGE in resolved and self.schema.key is not None
             if "bv" not in base and "bs" not in base and not by_key:
                 raise Unreadable("senml", "the record has no value: one of `v`, `vs`, `vb`, `vd`, or the sum `s`")
         if len(values) > 1:
             raise Unreadable("senml", f"a record has one value, this has `{values[0]}` and `{values[1]}`")
         if "bv" in base and (not values or values[0] == "v"):
-            found["v"] = str(_number("bv", base["bv"]) + _number("v", found.get("v", "0")))
+            resolved["v"] = str(_number("bv", base["bv"]) + _number("v", resolved.get("v", "0")))
             values = ["v"]
         if "bs" in base:
-            found["s"] = str(_number("bs", base["bs"]) + _number("s", found.get("s", "0")))
+            resolved["s"] = str(_number("bs", base["bs"]) + _number("s", resolved.get("s", "0")))
         if values:
-            found["value"] = found[values[0]]
-        if "bu" in base and "u" not in found:
-            found["u"] = quoted(base["bu"])
-        if "bct" in base and "vd" in found and "ct" not in found:
-            found["ct"] = quoted(base["bct"])
-        found["n"] = self._name(base.get("bn", "") + record.get("n", ""))
-        found["t"] = self._time(base.get("bt", 0), record.get("t", 0))
-        return "{" + ", ".join([f"{key}: {found[label]}" for key, label in self._wanted if label in found]) + "}"
+            resolved["value"] = resolved[values[0]]
+        if "bu" in base and "u" not in resolved:
+            resolved["u"] = quoted(base["bu"])
+        if "bct" in base and "vd" in resolved and "ct" not in resolved:
+            resolved["ct"] = quoted(base["bct"])
+        resolved["n"] = self._name(base.get("bn", "") + record.get("n", ""))
+        resolved["t"] = self._time(base.get("bt", 0), record.get("t", 0))
+        return "{" + ", ".join([f"{key}: {resolved[label]}" for key, label in self._wanted if label in resolved]) + "}"
 
     def _name(self, name: str) -> str:
         if name not in self._names:

@@ -44,10 +44,13 @@ class Pages:
     labels = (TIME, _ID, _ARRAY, "id", *LINKED, *_PLACES, *(place + _LINK for place in _PLACES))
 
     def __init__(self, schema: Schema) -> None:
-        self._fluent = any(each.name == RECORD_END for each in schema.attributes)
+        self._fluent = any(attribute.name == RECORD_END for attribute in schema.attributes)
         self._interval = schema.time is None and schema.start is None and schema.end is None
         if self._fluent and schema.time in (TIME, RECORD_COLUMNS[0]):
-            ends = (replace(each, source=END) if each.name == RECORD_END else each for each in schema.attributes)
+            ends = (
+                replace(attribute, source=END) if attribute.name == RECORD_END else attribute
+                for attribute in schema.attributes
+            )
             self._interval, self.schema = True, replace(schema, time=START, attributes=tuple(ends))
         else:
             self.schema = replace(schema, start=START, end=END) if self._interval else schema
@@ -62,13 +65,13 @@ class Pages:
 
         `text`: a function that returns the text of an element.
         """
-        made: list[str | Unreadable | None] = []
-        for place, one in enumerate(elements):
+        lines_read: list[str | Unreadable | None] = []
+        for place, element in enumerate(elements):
             try:
-                made.append(self._line(one, text(place)))
+                lines_read.append(self._line(element, text(place)))
             except Unreadable as reason:
-                made.append(reason.kept())
-        return made
+                lines_read.append(reason.kept())
+        return lines_read
 
     def made(self, records: PlainRecords) -> Lines:
         """Generate lines from many plain observations at once. Refuse documents with a data array."""
@@ -90,52 +93,52 @@ class Pages:
         for name, as_text in self._ids:
             if name == "id":
                 first, length = records.cell(_ID)
-                there = records.there(_ID, STRING, NUMBER)
-                good &= there | ~records.there(_ID) | records.there(_ID, NULL)
+                has_id = records.there(_ID, STRING, NUMBER)
+                good &= has_id | ~records.there(_ID) | records.there(_ID, NULL)
                 good &= ~records.there(_ID, NUMBER) | (buffer[first] != ord("-"))
-                found = first, length, as_text | records.there(_ID, STRING)
+                spans = first, length, as_text | records.there(_ID, STRING)
             else:
                 place, collection = LINKED[name]
-                there = records.there(place + _LINK, STRING)
+                has_id = records.there(place + _LINK, STRING)
                 good &= ~records.there(place, NESTED) & ~records.there(place + _LINK, ESCAPED)
                 first, length = records.cell(place + _LINK)
                 letters = np.frombuffer(collection.encode(), np.uint8)
-                *found, read = identify(buffer, first, np.where(there, length, 0), letters, as_text)
+                *spans, read = identify(buffer, first, np.where(has_id, length, 0), letters, as_text)
                 good &= read
-            first, length, quoted = found
-            there &= ~records.there(name)
-            columns.append((f'"{name}": ', (first, np.where(there, length, -1), quoted)))
+            first, length, quoted = spans
+            has_id &= ~records.there(name)
+            columns.append((f'"{name}": ', (first, np.where(has_id, length, -1), quoted)))
         body = records.first + 1
         columns.append(("", (body, records.beyond - 1 - body, none)))
         refused = np.bincount(records.of[records.there(_ARRAY)], minlength=records.spans) > 0
         return Lines(buffer, columns, every, ~good, refused)
 
-    def _line(self, one: Any, text: str) -> str:
-        if not isinstance(one, dict):
-            raise Unreadable("object", f"an observation is a JSON object, this is {kind(one)}")
+    def _line(self, entity: Any, text: str) -> str:
+        if not isinstance(entity, dict):
+            raise Unreadable("object", f"an observation is a JSON object, this is {kind(entity)}")
         line = "{"
-        time = one.get(TIME)
+        time = entity.get(TIME)
         if self._interval:
-            line += self._ends(time, one)
+            line += self._ends(time, entity)
         elif self._instants and isinstance(time, str) and "/" in time:
             hint = "without TIME in the declaration an observation has its start and end"
             raise Unreadable("time", f"{TIME} is an interval, and TIME an instant; {hint}")
         for name, as_text in self._ids:
-            if name not in one:
-                found = one.get(_ID) if name == "id" else linked(one, *LINKED[name])
-                if found is not None:
-                    line += f'"{name}": {written(str(found) if as_text else found)}, '
+            if name not in entity:
+                linked_value = entity.get(_ID) if name == "id" else linked(entity, *LINKED[name])
+                if linked_value is not None:
+                    line += f'"{name}": {written(str(linked_value) if as_text else linked_value)}, '
         body = text[1:]
         if "\n" in body or "\r" in body:
             body = body.replace("\n", " ").replace("\r", " ")
-        return line + body if one else line.removesuffix(", ") + "}"
+        return line + body if entity else line.removesuffix(", ") + "}"
 
-    def _ends(self, time: Any, one: Mapping[str, Any]) -> str:
+    def _ends(self, time: Any, observation: Mapping[str, Any]) -> str:
         """Return both ends of the time, as text of members of the JSON object."""
         if not isinstance(time, str) or isinstance(time, Real):
             if time is not None:
                 raise Unreadable("time", f"{TIME}: {kind(time)} is not a time")
-            other = "; `TIME resultTime` takes that one" if one.get("resultTime") else ""
+            other = "; `TIME resultTime` takes that one" if observation.get("resultTime") else ""
             raise Unreadable("time", f"no time: `{TIME}` is missing{other}")
         start, slash, end = time.partition("/")
         first = quoted(start)
@@ -143,33 +146,33 @@ class Pages:
         return f'"{START}": {first}, "{END}": {last}, '
 
 
-def rows(one: Mapping[str, Any]) -> list[Any] | None:
+def rows(page: Mapping[str, Any]) -> list[Any] | None:
     """Return the observations of a data array, each normally an object; None if the element is not a data array.
 
     Raise Unreadable if the names of its components are missing.
     """
-    array = one.get("dataArray")
+    array = page.get("dataArray")
     if array is None:
         return None
-    names = one.get("components")
+    names = page.get("components")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise Unreadable("sensorthings", "the data array has no list of names `components`")
     if not isinstance(array, list):
         raise Unreadable("sensorthings", f"`dataArray` is a list, this is {kind(array)}")
     names = [_ID if name == "id" else name for name in names]
-    beside = {key: value for key, value in one.items() if key.startswith(_PLACES)}
+    beside = {key: value for key, value in page.items() if key.startswith(_PLACES)}
     return [
         {**beside, **dict(zip(names, row))} if isinstance(row, list) and len(row) == len(names) else row
         for row in array
     ]
 
 
-def linked(one: Mapping[str, Any], name: str, collection: str) -> Any:
+def linked(entity: Mapping[str, Any], name: str, collection: str) -> Any:
     """Return the id of a linked entity: from the entity if it is embedded, else from the link to it."""
-    there = one.get(name)
-    if isinstance(there, dict):
-        return there.get(_ID)
-    link = one.get(name + _LINK)
+    related = entity.get(name)
+    if isinstance(related, dict):
+        return related.get(_ID)
+    link = entity.get(name + _LINK)
     return _id(link, collection) if isinstance(link, str) else None
 
 
@@ -197,4 +200,4 @@ def written(value: Any) -> str:
         case list():
             return "[" + ", ".join(map(written, value)) + "]"
         case _:
-            return "{" + ", ".join(f"{quoted(key)}: {written(each)}" for key, each in value.items()) + "}"
+            return "{" + ", ".join(f"{quoted(key)}: {written(member)}" for key, member in value.items()) + "}"

@@ -55,7 +55,11 @@ class Documents:
         if schema.when is not None:
             hint = f"its class decides which observations are such events: `event {schema.name}(...) AS <class>`"
             raise CepError(f"{schema.name}: WHEN tests records, but RDF holds observations", hint=hint, code="input")
-        bounded = tuple(each for each in schema.attributes if each.name != RECORD_BOUNDS or _path(source_of(each)))
+        bounded = tuple(
+            attribute
+            for attribute in schema.attributes
+            if attribute.name != RECORD_BOUNDS or _path(source_of(attribute))
+        )
         self.schema = schema = replace(schema, attributes=bounded)
         self._format = format
         times = (schema.time,) if schema.start is None and schema.end is None else (schema.start, schema.end)
@@ -64,7 +68,7 @@ class Documents:
             message = f"{schema.name}: `{next(time for time in times if time)}` is not a property in RDF"
             raise CepError(message, hint="e.g. `TIME sosa:resultTime`, with `PREFIX sosa: <...>`", code="input")
         self._paths: list[PropertyPath] = [path for path in self._times if path is not None]
-        own = [each for each in schema.attributes if each.name != CHANGE]
+        own = [attribute for attribute in schema.attributes if attribute.name != CHANGE]
         for attribute in own:
             path = _path(attribute.source or "") or ((attribute.iri,) if attribute.iri else None)
             if path is None:
@@ -72,14 +76,14 @@ class Documents:
                 raise CepError(message, hint=_HINT, code="input")
             self._paths.append(path)
         self._revises = len(own) < len(schema.attributes)
-        self._paths += [(each,) for each in INVALIDATED if self._revises]
+        self._paths += [(predicate,) for predicate in INVALIDATED if self._revises]
         self._shape = NodeShape(schema.iri or SOSA + "Observation", self._paths[0], tuple(self._paths))
 
     def read(self, documents: Sequence[bytes], first: int) -> tuple[pl.DataFrame, list[DeadLetter], NDArray[np.int64]]:
         """Read documents. Return events, numbered from `first`; dead letters, whose line is the index of a document;
         and the index of each record's document."""
-        found = [(row, record) for row, text in enumerate(documents) if text for _, record in self._records(text)]
-        return self._table("", found, first, lambda row: documents[row].decode("utf-8", "replace"))
+        records = [(row, record) for row, text in enumerate(documents) if text for _, record in self._records(text)]
+        return self._table("", records, first, lambda row: documents[row].decode("utf-8", "replace"))
 
     def one(self, file: str, text: bytes, first: int) -> tuple[pl.DataFrame, list[DeadLetter], NDArray[np.int64]]:
         """Read a file that is one document. Return its events, dead letters, and the line of each record."""
@@ -87,31 +91,31 @@ class Documents:
 
     def _records(self, text: bytes) -> list[_Found]:
         records: list[_Found] = []
-        for found in observations(text, self._format, [self._shape]):
+        for observation in observations(text, self._format, [self._shape]):
             try:
-                records.append((found.line, self._record(found)))
+                records.append((observation.line, self._record(observation)))
             except Unreadable as reason:
-                records.append((found.line, reason.kept()))
+                records.append((observation.line, reason.kept()))
         return records
 
-    def _record(self, found: Observation | InvalidLine) -> Record:
-        if isinstance(found, InvalidLine):
-            raise Unreadable("rdf", found.reason)
+    def _record(self, observation: Observation | InvalidLine) -> Record:
+        if isinstance(observation, InvalidLine):
+            raise Unreadable("rdf", observation.reason)
         count = len(self._times)
         keys = ("TIME",) if count == 1 else ("START", "END")
-        times = [text_time(key, _time(key, terms), self.schema.format) for key, terms in zip(keys, found.values)]
+        times = [text_time(key, _time(key, terms), self.schema.format) for key, terms in zip(keys, observation.values)]
         own = self.schema.attributes[:-1] if self._revises else self.schema.attributes
-        values = tuple(_value(*each) for each in zip(own, found.values[count:]))
+        values = tuple(_value(*pair) for pair in zip(own, observation.values[count:]))
         if self._revises:
-            values = *values, WITHDRAW if any(found.values[-len(INVALIDATED) :]) else ADD
+            values = *values, WITHDRAW if any(observation.values[-len(INVALIDATED) :]) else ADD
         return Record(self.schema.name, times[0], times[-1], values)
 
     def _table(
-        self, file: str, found: Sequence[_Found], first: int, text: Callable[[int], str | None]
+        self, file: str, records: Sequence[_Found], first: int, text: Callable[[int], str | None]
     ) -> tuple[pl.DataFrame, list[DeadLetter], NDArray[np.int64]]:
         dead: list[DeadLetter] = []
         good: list[tuple[int, Record]] = []
-        for order, (line, record) in enumerate(found, first):
+        for order, (line, record) in enumerate(records, first):
             if isinstance(record, Unreadable):
                 dead.append(DeadLetter(file, line, record.reason, record.code, text(line)))
             else:
@@ -123,7 +127,7 @@ class Documents:
         ]
         for place, attribute in enumerate(self.schema.attributes):
             columns.append(series(attribute, [record.values[place] for _, record in good]))
-        return pl.DataFrame(columns), dead, np.array([line for line, _ in found], np.int64)
+        return pl.DataFrame(columns), dead, np.array([line for line, _ in records], np.int64)
 
 
 def read_observations(
@@ -147,7 +151,7 @@ def read_observations(
             table, dead, places = documents.read([row.strip() for row in rows], first)
             lines = places + line
             block = Block(file, first, len(lines), line, lines, times="iso", said=invalidates(data))
-            yield table, [replace(one, file=file, line=one.line + line) for one in dead], block
+            yield table, [replace(record, file=file, line=record.line + line) for record in dead], block
             first = block.beyond
             line += data.count(b"\n")
         else:
@@ -159,7 +163,7 @@ def read_observations(
 
 def invalidates(text: bytes) -> bool:
     """Return True if the text may contain a withdrawal. Only local names are searched, because prefixes vary."""
-    return any(each.removeprefix(PROV).encode() in text for each in INVALIDATED)
+    return any(word.removeprefix(PROV).encode() in text for word in INVALIDATED)
 
 
 def _path(text: str) -> PropertyPath | None:

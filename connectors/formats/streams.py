@@ -51,7 +51,7 @@ class ByteStream:
     """
 
     def __init__(
-        self, path: str, given: BinaryIO | None = None, idle: float | None = None, encoding: str | None = None
+        self, path: str, stream: BinaryIO | None = None, idle: float | None = None, encoding: str | None = None
     ) -> None:
         self.silence = IdleTimer(idle)
         self.size: int | None = None
@@ -63,9 +63,9 @@ class ByteStream:
         self._read = 0
         self._ahead = b""
         if path == "-":
-            if given is None and sys.stdin is None:
+            if stream is None and sys.stdin is None:
                 raise OSError("it is closed")
-            self._file = given or sys.stdin.buffer
+            self._file = stream or sys.stdin.buffer
             self._owned = False
         else:
             self._file = StoredFile(path) if is_url(path) else open(path, "rb", buffering=0)  # noqa: SIM115

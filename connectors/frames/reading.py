@@ -124,7 +124,7 @@ def whole_table(data: Any, label: str) -> pl.DataFrame:
 def _by_event(data: Any, schemas: Mapping[str, Schema]) -> bool:
     """Return True if the data are `{event: data}` rather than `{column: array}`."""
     return isinstance(data, Mapping) and all(
-        _tabular(one) or (name in schemas and isinstance(one, list | tuple) and not one) for name, one in data.items()
+        _tabular(tab) or (name in schemas and isinstance(tab, list | tuple) and not tab) for name, tab in data.items()
     )
 
 
@@ -212,11 +212,11 @@ def _events(label: str, schemas: Mapping[str, Schema], event: str | None) -> lis
 
 
 def _columns(
-    label: str, found: _Table, schemas: Sequence[Schema], first: int, rows: int, folded: FoldedTables
+    label: str, rows_table: _Table, schemas: Sequence[Schema], first: int, rows: int, folded: FoldedTables
 ) -> Iterator[Batch]:
-    events = [_bound(label, found, schema) for schema in schemas]
+    events = [_bound(label, rows_table, schema) for schema in schemas]
     columns = dict.fromkeys(name for bound, nested in events for name in columns_of(bound, nested))
-    for tables, dead, block in _rows(label, _cut(found.rows(list(columns)), rows), events, first):
+    for tables, dead, block in _rows(label, _cut(rows_table.rows(list(columns)), rows), events, first):
         dead = [replace(letter, event=letter.event or schemas[0].name) for letter in dead]
         filled = {name: table for name, table in tables.items() if table.height}
         yield Batch(folded.settled(filled), dead, [block])
@@ -236,18 +236,18 @@ def _rows(
         raise CepError(error.message, hint=hint, code=error.code) from None
 
 
-def _bound(label: str, found: _Table, schema: Schema) -> tuple[Schema, dict[str, Path]]:
+def _bound(label: str, table: _Table, schema: Schema) -> tuple[Schema, dict[str, Path]]:
     """Return an event bound to its time columns, and the paths of values inside nested columns. Raises CepError if a
     column is missing."""
     keys = [key for key in (schema.time, *schema.further, schema.start, schema.end) if key is not None]
-    paths = {source: path(source) for source in sources(schema, keys) if source not in found.names}
-    nested = {each: steps for each, steps in paths.items() if len(steps) > 1 and steps[0] in found.names}
+    paths = {source: path(source) for source in sources(schema, keys) if source not in table.names}
+    nested = {name: steps for name, steps in paths.items() if len(steps) > 1 and steps[0] in table.names}
     try:
-        return bind(label, schema, [*found.names, *nested], found.types), nested
+        return bind(label, schema, [*table.names, *nested], table.types), nested
     except CepError as error:
-        time = next((key for key in keys or ["time"] if key not in found.names), None)
+        time = next((key for key in keys or ["time"] if key not in table.names), None)
         index = f'the index of times has no name, `data.rename_axis("{time}")` gives it one'
-        hints = (found.hint, index if found.unnamed and time else None, _within(found, schema), error.hint)
+        hints = (table.hint, index if table.unnamed and time else None, _within(table, schema), error.hint)
         raise CepError(error.message, hint="; ".join(filter(None, hints)) or None, code=error.code) from None
 
 
@@ -268,10 +268,10 @@ def _with_paths(
         yield batch
 
 
-def _within(found: _Table, schema: Schema) -> str | None:
+def _within(table: _Table, schema: Schema) -> str | None:
     """Return a hint naming the nested column that may contain a missing one, or None if no column contains structs."""
-    missing = [source for source in sources(schema, ()) if source not in found.names]
-    batch = next(iter(found.rows([name for name in found.names if found.names.count(name) == 1])), None)
+    missing = [source for source in sources(schema, ()) if source not in table.names]
+    batch = next(iter(table.rows([name for name in table.names if table.names.count(name) == 1])), None)
     if batch is None:
         return None
     nested = [field.name for field in batch.schema if pa.types.is_struct(field.type)]
@@ -311,7 +311,7 @@ def _records(
     while some := list(islice(records, ROWS)):
         tables, dead, block = lines.read(label, as_lines(label, some), 0, line, first)
         dead = [replace(letter, event=letter.event or event) for letter in dead]
-        yield Batch(folded.settled({name: one for name, one in tables.items() if one.height}), dead, [block])
+        yield Batch(folded.settled({name: table for name, table in tables.items() if table.height}), dead, [block])
         line, first = line + len(some), block.beyond
 
 

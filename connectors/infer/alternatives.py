@@ -52,8 +52,8 @@ def _alternatives(records: Records) -> list[tuple[str, RecordTest, Records]]:
         return []
     flat = _flat(records)
     keys = sorted(dict.fromkeys(key for record in flat for key in record), key=lambda key: len(path(key)))
-    groups = {key: found for key in keys if (found := _groups(flat, key))}
-    addresses = {key for key, found in groups.items() if any("/" in value for value in found)}
+    groups = {key: groups_by_key for key in keys if (groups_by_key := _groups(flat, key))}
+    addresses = {key for key, values in groups.items() if any("/" in value for value in values)}
     if parts := _by_value(records, flat, {key: groups[key] for key in groups if key not in addresses}):
         return parts
     top = [key for key in dict.fromkeys(key for record in records for key in record) if path(key) == (key,)]
@@ -126,11 +126,11 @@ def _groups(records: Records, key: str) -> dict[str, list[int]]:
 def _having_own(records: Records, groups: Mapping[str, Sequence[int]], field: str) -> int:
     """Count the groups that have a private key: almost all records of the group have it, and no other group has it."""
     counts = {name: Counter(_said(records, rows)) for name, rows in groups.items()}
-    found = 0
+    own_count = 0
     for name, some in groups.items():
         own = [key for key, count in counts[name].items() if count >= len(some) - allowed(len(some)) and key != field]
-        found += any(all(key not in counts[other] for other in groups if other != name) for key in own)
-    return found
+        own_count += any(all(key not in counts[other] for other in groups if other != name) for key in own)
+    return own_count
 
 
 def _said(records: Records, rows: Sequence[int]) -> Iterator[str]:
@@ -160,13 +160,13 @@ def _fields(records: Records, flat: Records, keys: Sequence[str]) -> dict[str, l
         if sum(isinstance(record.get(key), dict) for record in records) < len(records) - allowed(len(records)):
             continue
         rows: dict[str, list[int]] = {}
-        for row, each in enumerate(flat):
-            for name, value in each.items():
+        for row, fields in enumerate(flat):
+            for name, value in fields.items():
                 if path(name)[:-1] == (key,) and value is not None:  # as EXISTS tests it
                     rows.setdefault(name, []).append(row)
         chosen: dict[str, list[int]] = {}
         covered: set[int] = set()
-        for name, some in sorted(rows.items(), key=lambda each: -len(each[1])):
+        for name, some in sorted(rows.items(), key=lambda field_rows: -len(field_rows[1])):
             if covered.isdisjoint(some):
                 chosen[name] = some
                 covered.update(some)

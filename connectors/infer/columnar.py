@@ -54,7 +54,7 @@ def _chosen(
         if schema.names.count(name) > 1:
             sample.left_out[name] = f"{schema.names.count(name)} columns are called so"
             continue
-        for steps in (each for leaf in leaves(schema, name) for each in _places(batch, leaf, series)):
+        for steps in (target for leaf in leaves(schema, name) for target in _places(batch, leaf, series)):
             source = written(steps)
             kind = _type(schema, steps)
             if len(steps) > 1 and source in schema.names:
@@ -81,7 +81,7 @@ def _places(batch: pa.RecordBatch, steps: Path, series: Path | None) -> list[Pat
     else:
         lists = reached(batch, whole)
     longest = pc.max(pc.list_value_length(lists)).as_py() or 0
-    return [(*whole, f"[{at}]") for at in range(longest)] if 0 < longest <= _FEW else [steps]
+    return [(*whole, f"[{i}]") for i in range(longest)] if 0 < longest <= _FEW else [steps]
 
 
 def _numeric(kind: pa.DataType) -> bool:
@@ -119,7 +119,7 @@ def _series(batch: pa.RecordBatch) -> Path | None:
     the one with most elements in all records.
     """
     best: tuple[bool, int] | None = None
-    found = None
+    longest = None
     for name in dict.fromkeys(batch.schema.names):
         if batch.schema.names.count(name) > 1:
             continue
@@ -136,8 +136,8 @@ def _series(batch: pa.RecordBatch) -> Path | None:
                 continue
             rank = (pa.types.is_struct(inside), total)
             if best is None or rank > best:
-                best, found = rank, series
-    return found
+                best, longest = rank, series
+    return longest
 
 
 def _values(column: pa.Array) -> list[Any]:

@@ -42,66 +42,68 @@ def inferred(sample: RecordSample, name: str) -> Inferred:
         guesses[source] = guess(last, column, sample.text, marks[0], sample.typed.get(source), marks[1])
     own = sample.format is not None and FORMATS[sample.format.name].of_sensors  # then the format defines the time
     times, further, format = ((), (), None) if own else event_times(sample, guesses)
-    made = Inferred(Schema("", (), True, False))
+    declaration = Inferred(Schema("", (), True, False))
     left_out = dict(sample.left_out)
-    for source, found in guesses.items():
-        if not found.type and source not in (*times, *further):
-            left_out[source] = found.note
+    for source, guessed in guesses.items():
+        if not guessed.type and source not in (*times, *further):
+            left_out[source] = guessed.note
     sources = [source for source in guesses if source not in (*times, *further) and guesses[source].type]
     called = {source: f"arg{place}" for place, source in enumerate(sources, 1)} if sample.positional else names(sources)
     attributes = []
-    for source, each in called.items():
-        found = guesses[source]
-        written = None if source == each or sample.positional else source
-        known = found.format if found.type == "time" else None
+    for source, attribute in called.items():
+        guessed = guesses[source]
+        written = None if source == attribute or sample.positional else source
+        known = guessed.format if guessed.type == "time" else None
         attributes.append(
             Attribute(
-                each,
-                found.type,
-                found.optional,
+                attribute,
+                guessed.type,
+                guessed.optional,
                 source=written,
                 format=known,
-                missing=found.missing or None,
-                quoted=found.quoted,
+                missing=guessed.missing or None,
+                quoted=guessed.quoted,
             )
         )
-        made.notes[each] = _note(found, sample.count)
-    one = times[0] if len(times) == 1 else None
+        declaration.notes[attribute] = _note(guessed, sample.count)
+    point = times[0] if len(times) == 1 else None
     start, end = times if len(times) == 2 else (None, None)
     title = event_name(sample.name or name)
     records = sample.format
     if own and records is not None and sample.name not in (None, title):
         named = "metric" if records.name == "prometheus" else "measurement"
         records = RecordFormat(records.name, ((named, str(sample.name)), *records.options))
-    made.schema = Schema(
-        title, tuple(attributes), True, one is not None, one, start, end, None, further, format, records
+    declaration.schema = Schema(
+        title, tuple(attributes), True, point is not None, point, start, end, None, further, format, records
     )
-    made.schema = replace(made.schema, when=sample.when)
-    made.remarks = [*_binding(sample, title, own), *sample.remarks]
+    declaration.schema = replace(declaration.schema, when=sample.when)
+    declaration.remarks = [*_binding(sample, title, own), *sample.remarks]
     if not own and not times:
         nearly = mostly_times(sample, guesses)
-        made.remarks.append(f"no column looks like the time of an event: {nearly or 'name it with TIME'}")
-        made.facts = _facts(made.schema, sample)
-    elif not own and (guesses[times[0]].local or (one is None and times[0] == times[1] and local(sample, times[0]))):
-        made.remarks.append('times have no offset and are read as UTC: ZONE "Europe/Zurich" says otherwise')
-        if one is None and times[0] != times[1] and (number := set_back(sample, times[0], times[1], format)):
+        declaration.remarks.append(f"no column looks like the time of an event: {nearly or 'name it with TIME'}")
+        declaration.facts = _facts(declaration.schema, sample)
+    elif not own and (guesses[times[0]].local or (point is None and times[0] == times[1] and local(sample, times[0]))):
+        declaration.remarks.append('times have no offset and are read as UTC: ZONE "Europe/Zurich" says otherwise')
+        if point is None and times[0] != times[1] and (number := set_back(sample, times[0], times[1], format)):
             some = "1 interval ends before it begins" if number == 1 else f"{number} intervals end before they begin"
-            made.remarks.append(f'{some}, as where clocks are set back: ZONE "Europe/Zurich" FOLD order reads them')
+            declaration.remarks.append(
+                f'{some}, as where clocks are set back: ZONE "Europe/Zurich" FOLD order reads them'
+            )
     for source in dict.fromkeys(times):
         words = ", ".join(json.dumps(word) for word in guesses[source].missing)
         if words:
-            made.remarks.append(f"of `{source}`, {words} is not a time: such records become dead letters")
+            declaration.remarks.append(f"of `{source}`, {words} is not a time: such records become dead letters")
         elif note := guesses[source].note:
-            made.remarks.append(f"of `{source}`, {note}")
+            declaration.remarks.append(f"of `{source}`, {note}")
         if absent := sample.columns[source].count(None):
             some = f"{absent} events have no `{source}`, and become dead letters"
-            made.remarks.append(f"1 event has no `{source}`, and becomes a dead letter" if absent == 1 else some)
-    made.remarks += [f"`{source}` is left out: {why}" for source, why in left_out.items()]
+            declaration.remarks.append(f"1 event has no `{source}`, and becomes a dead letter" if absent == 1 else some)
+    declaration.remarks += [f"`{source}` is left out: {why}" for source, why in left_out.items()]
     if sample.unreadable:
         some = "1 line is not a record" if sample.unreadable == 1 else f"{sample.unreadable} lines are no records"
-        made.remarks.append(some)
-    made.remarks = list(map(shown, made.remarks))
-    return made
+        declaration.remarks.append(some)
+    declaration.remarks = list(map(shown, declaration.remarks))
+    return declaration
 
 
 def _binding(sample: RecordSample, title: str, own: bool) -> list[str]:
@@ -119,34 +121,34 @@ def _facts(schema: Schema, sample: RecordSample) -> str | None:
 
     Return None if a column's name is not a valid attribute name, or it has values that facts cannot have.
     """
-    sources = [source_of(each) for each in schema.attributes]
+    sources = [source_of(attribute) for attribute in schema.attributes]
     if any(path(source) != (source,) or identifier(source) != source.lower() for source in sources):
         return None
     attributes = tuple(
-        FactAttribute(source.lower(), each.type, each.optional, format=each.format)
-        for source, each in zip(sources, schema.attributes)
+        FactAttribute(source.lower(), attribute.type, attribute.optional, format=attribute.format)
+        for source, attribute in zip(sources, schema.attributes)
     )
     return f"fact {FactDeclaration(schema.name, attributes)}{record_format(sample.format)}." if attributes else None
 
 
-def _note(found: Guess, count: int) -> str:
+def _note(guess: Guess, count: int) -> str:
     """Summarise the values of a column: the range of numbers, a few texts, the number of missing values."""
     parts = []
-    values = found.values
-    if found.type in ("int", "float") and values:
+    values = guess.values
+    if guess.type in ("int", "float") and values:
         low, high = _number(min(values)), _number(max(values))
         parts.append(low if low == high else f"{low} to {high}")
-    elif found.type in ("string", "iri") and values:
+    elif guess.type in ("string", "iri") and values:
         distinct = list(dict.fromkeys(values))
         if len(distinct) <= 3:
-            parts.append(", ".join(_shown(each) for each in distinct))
+            parts.append(", ".join(_shown(text) for text in distinct))
         else:
             parts.append(f"{_shown(distinct[0])}, {_shown(distinct[1])}, .. ({len(distinct)})")
-    absent = count - len(values) - found.bad
+    absent = count - len(values) - guess.bad
     if absent and values:
         parts.append(f"missing in {absent} of {count}")
-    if found.note:
-        parts.append(found.note)
+    if guess.note:
+        parts.append(guess.note)
     return shown("; ".join(parts))
 
 

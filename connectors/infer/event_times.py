@@ -55,7 +55,7 @@ def event_times(
     if sample.positional:
         named = [key for key in ("time", "start", "end") if key in guesses]
         return tuple(named), (), guesses[named[0]].format if named else None
-    known = [source for source, found in guesses.items() if found.type == "time"]
+    known = [source for source, guess in guesses.items() if guess.type == "time"]
     whole = [source for source in known if None not in sample.columns[source] and not guesses[source].missing]
     if not whole and known:
         lacking = {
@@ -73,9 +73,9 @@ def event_times(
     if (parts := _parts(sample, guesses)) is not None and all(guesses[source].day for source in whole):
         return parts
     for day in whole:
-        found = _clock_of(day, sample, guesses) if guesses[day].day else None
-        if found is not None:
-            return (day,), (found[0],), found[1]
+        clock = _clock_of(day, sample, guesses) if guesses[day].day else None
+        if clock is not None:
+            return (day,), (clock[0],), clock[1]
 
     def rank(source: str) -> tuple[bool, int, bool, int]:
         word = last[source]
@@ -164,7 +164,7 @@ def _interval(begin: Guess, end: Guess) -> bool:
         return True
     try:
         return begin.format is not None or all(
-            one <= other for one, other in zip(begin.values, end.values, strict=False)
+            begins <= other for begins, other in zip(begin.values, end.values, strict=False)
         )
     except TypeError:
         return True

@@ -59,21 +59,21 @@ def samples(file: Path, limit: int, format: str | None = None) -> list[RecordSam
             hint = "its records say all themselves"
             raise CepError(f"{file}: no declaration is inferred from {kind}", hint=hint, code="input")
         if kind == "parquet":
-            found = [parquet_sample(file, limit)]
+            record_samples = [parquet_sample(file, limit)]
         elif kind == "jsonl":
-            found = _json(file, limit)
+            record_samples = _json(file, limit)
         else:
             with _opened(file) as stream:
-                found = [table_sample(stream, limit, kind)]
+                record_samples = [table_sample(stream, limit, kind)]
     except (OSError, EOFError, pa.ArrowException) as error:
         why = getattr(error, "strerror", None) or (str(error).splitlines() or ["it is broken"])[0]
         raise CepError(f"cannot read {file}: {why}", code="input") from None
-    for each in found:
-        each.without_changes()
-    found = [each for each in found if each.count]
-    if not found:
+    for sample in record_samples:
+        sample.without_changes()
+    record_samples = [kept for kept in record_samples if kept.count]
+    if not record_samples:
         raise CepError(f"{file}: there is no record", hint="a declaration is inferred from some", code="input")
-    return found if kind == "jsonl" else _by_test(found[0])
+    return record_samples if kind == "jsonl" else _by_test(record_samples[0])
 
 
 def _opened(file: Path) -> BinaryIO:
@@ -87,7 +87,7 @@ def _opened(file: Path) -> BinaryIO:
 
 def _of_sensors(data: bytes, kind: str, limit: int, file: Path) -> list[RecordSample]:
     events, unreadable, remarks = sensor_records(data.decode("utf-8", "replace"), kind, limit)
-    found = []
+    record_samples = []
     for name, records in events.items():
         sample = RecordSample(name, format=RecordFormat(kind, sensor_options(kind, records)))
         sample.unreadable, sample.remarks = unreadable, remarks
@@ -96,11 +96,11 @@ def _of_sensors(data: bytes, kind: str, limit: int, file: Path) -> list[RecordSa
         sample.columns = {
             source: column for source, column in sample.columns.items() if any(v is not None for v in column)
         }
-        found.append(sample)
-    if not found:
+        record_samples.append(sample)
+    if not record_samples:
         hint = next(iter(remarks), "a declaration is inferred from some")
         raise CepError(f"{file}: there is no record of {kind}", hint=hint, code="input")
-    return found
+    return record_samples
 
 
 def _json(file: Path, limit: int) -> list[RecordSample]:
@@ -121,10 +121,10 @@ def _json(file: Path, limit: int) -> list[RecordSample]:
         records.append(record)
     if unreadable and not records:
         raise CepError(f"no line could be read as a record of JSON: {first}", code="input")
-    found = _by_event(records)
-    for each in found:
-        each.unreadable = unreadable
-    return found
+    record_samples = _by_event(records)
+    for sample in record_samples:
+        sample.unreadable = unreadable
+    return record_samples
 
 
 def _by_event(records: list[Mapping[str, Any]]) -> list[RecordSample]:
@@ -132,14 +132,14 @@ def _by_event(records: list[Mapping[str, Any]]) -> list[RecordSample]:
 
     Otherwise look for a field that tells events apart; if there is none, return one sample for all records.
     """
-    names = dict.fromkeys(each.get("type") if isinstance(each.get("type"), str) else None for each in records)
+    names = dict.fromkeys(record.get("type") if isinstance(record.get("type"), str) else None for record in records)
     said = [name for name in names if name is not None]
     if len(said) == len(names) <= _MOST_EVENTS and (len(said) == 1 or all(event_name(name) == name for name in said)):
-        return [nested_sample(name, [each for each in records if each["type"] == name]) for name in said]
+        return [nested_sample(name, [record for record in records if record["type"] == name]) for name in said]
     if kinds := alternatives(records):
         return [_alternative(nested_sample(None, some), name, test) for name, test, some in kinds]
     sample = nested_sample(None, records)
-    if any("type" in each for each in records):
+    if any("type" in record for record in records):
         sample.bound = True
     return [sample]
 
@@ -154,8 +154,8 @@ def _by_test(table: RecordSample) -> list[RecordSample]:
     ]
     events = []
     for name, test, some in alternatives(rows):
-        there = {source for row in some for source in row}
-        columns = {source: [row.get(source) for row in some] for source in table.columns if source in there}
+        present = {source for row in some for source in row}
+        columns = {source: [row.get(source) for row in some] for source in table.columns if source in present}
         sample = replace(table, count=len(some), records=None, columns=columns, remarks=list(table.remarks))
         events.append(_alternative(sample, name, test))
     return events or [table]

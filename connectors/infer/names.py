@@ -20,19 +20,19 @@ def names(sources: Sequence[str]) -> dict[str, str]:
 
     If this step is too vague or not unique, the step before it is added.
     """
-    found: dict[str, str] = {}
+    names_by_source: dict[str, str] = {}
     used: set[str] = set()
     last = [path(source)[-1] if path(source)[-1] != EACH else path(source)[-2] for source in sources]
     for source, step in zip(sources, last, strict=True):
-        steps = [each for each in path(source) if each != EACH]
+        steps = [part for part in path(source) if part != EACH]
         alone = len(steps) == 1 or (step.lower() not in _PLAIN and last.count(step) == 1 and place(step) is None)
         name = base = identifier(step if alone else " ".join(steps[-2:]))
         number = 2
         while name in used:
             name, number = f"{base}_{number}", number + 1
         used.add(name)
-        found[source] = name
-    return found
+        names_by_source[source] = name
+    return names_by_source
 
 
 def identifier(text: str) -> str:

@@ -76,8 +76,8 @@ def nested_sample(name: str | None, records: Sequence[Mapping[str, Any]]) -> Rec
         sample.left_out[_ARGUMENTS] = "values by position are for records that have all of them so"
         own.add(_ARGUMENTS)
     shape = _Shape()
-    for each in records:
-        shape.see({key: value for key, value in each.items() if key not in own}, ())
+    for record in records:
+        shape.see({key: value for key, value in record.items() if key not in own}, ())
     series = _series(shape, len(records))
     paths = _leaves(shape, series, sample.left_out, len(records))
     if series is not None and not any(EACH in steps for steps in paths):
@@ -86,7 +86,7 @@ def nested_sample(name: str | None, records: Sequence[Mapping[str, Any]]) -> Rec
         paths = _leaves(shape, series, sample.left_out, len(records))
     if series is None and not paths:
         lists = [element for element in shape.elements if _homogeneous(shape, element) and _reachable(shape, element)]
-        series = max(lists, key=lambda each: shape.elements[each], default=None)
+        series = max(lists, key=lambda path: shape.elements[path], default=None)
         paths = _leaves(shape, series, sample.left_out, len(records))
     _fill(sample, records, paths, series)
     return sample
@@ -95,9 +95,9 @@ def nested_sample(name: str | None, records: Sequence[Mapping[str, Any]]) -> Rec
 def _positional(records: Sequence[Mapping[str, Any]], own: set[str], sample: RecordSample) -> None:
     """Fill the sample with values by position: one column for each, and the columns of the time."""
     times = [key for key in ("time", "start", "end") if any(key in record for record in records)]
-    for each in records:
-        values = {f"arg{place}": value for place, value in enumerate(each[_ARGUMENTS], 1)}
-        sample.add({key: each.get(key) for key in times} | values)
+    for record in records:
+        values = {f"arg{place}": value for place, value in enumerate(record[_ARGUMENTS], 1)}
+        sample.add({key: record.get(key) for key in times} | values)
     sample.positional = True
     others = dict.fromkeys(key for record in records for key in record if key not in (*own, _ARGUMENTS, *times))
     for key in others:

@@ -48,18 +48,18 @@ class RecordSample:
         """
         if (changes := self.columns.pop(CHANGE, None)) is None:
             return
-        there = [str(each) not in (WITHDRAW, "-1", "-1.0") for each in changes]
+        is_kept = [str(change) not in (WITHDRAW, "-1", "-1.0") for change in changes]
         self.columns = {
-            path: [value for value, kept in zip(column, there) if kept] for path, column in self.columns.items()
+            path: [value for value, kept in zip(column, is_kept) if kept] for path, column in self.columns.items()
         }
-        self.count = sum(there)
+        self.count = sum(is_kept)
         self.remarks.append(f"`{CHANGE}` is not an attribute: it marks withdrawals, which `cep run --revise` reads")
 
     def add(self, values: Mapping[str, Any]) -> None:
-        for each, value in values.items():
-            column = self.columns.get(each)
+        for name, value in values.items():
+            column = self.columns.get(name)
             if column is None:
-                column = self.columns[each] = [None] * self.count
+                column = self.columns[name] = [None] * self.count
             column.append(value)
         self.count += 1
         for column in self.columns.values():

@@ -30,12 +30,12 @@ def recognised(head: bytes) -> str | None:
     """Return the name of the sensor format in which a file begins; None if there is none."""
     text = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
     if text.startswith(("[", "{")):
-        one = _first_object(text)
-        if one is None:
+        first = _first_object(text)
+        if first is None:
             return None
-        if _is_observation(one):
+        if _is_observation(first):
             return "sensorthings"
-        return "senml" if text.startswith("[") and one.keys() & {"n", "bn"} and _is_senml(one) else None
+        return "senml" if text.startswith("[") and first.keys() & {"n", "bn"} and _is_senml(first) else None
     lines = [line for line in head.split(b"\n")[:20] if line.strip() and not line.startswith(b"#")]
     if not lines:
         return None
@@ -54,27 +54,27 @@ def sensor_records(text: str, kind: str, limit: int) -> tuple[dict[str | None, R
     In line protocol, the event is the measurement. If no record can be read, the remarks explain why the first one
     cannot.
     """
-    found: dict[str | None, Records] = {}
+    records_by_type: dict[str | None, Records] = {}
     unreadable = 0
     remarks: list[str] = []
     reasons: list[str] = []
-    given: Iterator[tuple[str | None, dict[str, Any]] | None]
-    given = (
+    typed_records: Iterator[tuple[str | None, dict[str, Any]] | None]
+    typed_records = (
         _points(as_points(text.encode())[0].decode() if kind == "prometheus" else text)
         if kind in ("influx", "prometheus")
-        else ((None, each) if each else None for each in _packed(text, kind, remarks, reasons))
+        else ((None, record) if record else None for record in _packed(text, kind, remarks, reasons))
     )
-    for one in islice(given, limit):
-        if one is None:
+    for typed_record in islice(typed_records, limit):
+        if typed_record is None:
             unreadable += 1
         else:
-            found.setdefault(one[0], []).append(one[1])
-    return found, unreadable, remarks if found else reasons[:1]
+            records_by_type.setdefault(typed_record[0], []).append(typed_record[1])
+    return records_by_type, unreadable, remarks if records_by_type else reasons[:1]
 
 
 def sensor_options(kind: str, records: Records) -> tuple[tuple[str, str], ...]:
     """Return the options of the format. For line protocol, this is the unit of timestamps unless it is nanoseconds."""
-    times = [abs(int(each[TIMED])) for each in records if each.get(TIMED)]
+    times = [abs(int(record[TIMED])) for record in records if record.get(TIMED)]
     if kind != "influx" or not times:
         return ()
     unit = next(unit for least, unit in _UNITS if max(times) >= least)
@@ -107,7 +107,7 @@ def _packed(text: str, kind: str, remarks: list[str], reasons: list[str]) -> Ite
             yield None
             continue
         if kind == "sensorthings":
-            yield from (_observation(one) if isinstance(one, dict) else None for one in elements)
+            yield from (_observation(element) if isinstance(element, dict) else None for element in elements)
             continue
         try:
             for line, exact in zip(timed.lines(elements, str), plain.lines(elements, str)):
@@ -160,14 +160,14 @@ def senml_name(label: str) -> str:
     return next((name for name, short in senml.LONG.items() if short == label), label)
 
 
-def _observation(one: Mapping[str, Any]) -> dict[str, Any]:
-    found = dict(_leaves(one, "", _DEEP))
-    ids = {"id": one.get("@iot.id"), **{name: linked(one, *how) for name, how in LINKED.items()}}
-    return found | {name: id for name, id in ids.items() if isinstance(id, int | str)}
+def _observation(observation: Mapping[str, Any]) -> dict[str, Any]:
+    leaves = dict(_leaves(observation, "", _DEEP))
+    ids = {"id": observation.get("@iot.id"), **{name: linked(observation, *how) for name, how in LINKED.items()}}
+    return leaves | {name: id for name, id in ids.items() if isinstance(id, int | str)}
 
 
-def _leaves(one: Mapping[str, Any], above: str, deep: int) -> Iterator[tuple[str, Any]]:
-    for key, value in one.items():
+def _leaves(entity: Mapping[str, Any], above: str, deep: int) -> Iterator[tuple[str, Any]]:
+    for key, value in entity.items():
         if "@iot." in key or key == TIME or "." in key:
             continue
         if isinstance(value, dict):
@@ -180,12 +180,12 @@ def _leaves(one: Mapping[str, Any], above: str, deep: int) -> Iterator[tuple[str
 def _first_object(text: str) -> Mapping[str, Any] | None:
     """Return the first record of a document that may be cut off."""
     decoder = json.JSONDecoder(parse_float=Real)
-    for at in [place for place, mark in enumerate(text[:2000]) if mark == "{"]:
+    for position in [place for place, mark in enumerate(text[:2000]) if mark == "{"]:
         try:
-            one, _ = decoder.raw_decode(text, at)
+            decoded, _ = decoder.raw_decode(text, position)
         except (ValueError, RecursionError):
             continue
-        if isinstance(one.get("value"), list):
-            one = next(iter(one["value"]), one)
-        return one if isinstance(one, dict) else None
+        if isinstance(decoded.get("value"), list):
+            decoded = next(iter(decoded["value"]), decoded)
+        return decoded if isinstance(decoded, dict) else None
     return None

@@ -13,15 +13,15 @@ PERHAPS = (-99, -99.9, 99, 999, 9999, 99999, 999999, 999.9, 9999.9)
 def sentinels(numbers: Sequence[int | float]) -> tuple[int | float, ...]:
     """Return the sentinel values of a column in ascending order, whole numbers as integers."""
     values = sorted(set(numbers))
-    found: list[int | float] = []
-    for one in [each for each in values if each in ALWAYS]:
-        others = [each for each in values if each != one and each not in ALWAYS]
-        if others and one < others[0] - abs(one) / 2:
-            found.append(one)
-    rest = [each for each in values if each not in found]
-    for one in [each for each in (rest[0], rest[-1]) if each in PERHAPS] if len(rest) > 2 else []:
-        others = [each for each in rest if each != one]
-        if min(abs(each - one) for each in others) > others[-1] - others[0]:
-            found.append(one)
+    markers: list[int | float] = []
+    for number in [value for value in values if value in ALWAYS]:
+        others = [value for value in values if value != number and value not in ALWAYS]
+        if others and number < others[0] - abs(number) / 2:
+            markers.append(number)
+    rest = [value for value in values if value not in markers]
+    for number in [bound for bound in (rest[0], rest[-1]) if bound in PERHAPS] if len(rest) > 2 else []:
+        others = [other for other in rest if other != number]
+        if min(abs(other - number) for other in others) > others[-1] - others[0]:
+            markers.append(number)
             rest = others
-    return tuple(int(one) if one == int(one) else one for one in sorted(set(found)))
+    return tuple(int(marker) if marker == int(marker) else marker for marker in sorted(set(markers)))

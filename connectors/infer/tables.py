@@ -142,7 +142,7 @@ def _layout(lines: Sequence[str], usual: str) -> _Layout | None:
     widths = [len(row) for row in _rows(plain[:_LOOKED_AT], separator) if row]
     if not widths:
         return None
-    width = max(dict.fromkeys(widths), key=lambda each: (widths.count(each), each))
+    width = max(dict.fromkeys(widths), key=lambda width_seen: (widths.count(width_seen), width_seen))
     above = 0
     while above < len(plain) and len(next(_rows(plain[above : above + 1], separator), [])) != width:
         above += 1
@@ -152,8 +152,8 @@ def _layout(lines: Sequence[str], usual: str) -> _Layout | None:
         return None
     rows = [row for row in islice(_rows(plain, separator), _LOOKED_AT) if row]
     if rows[0][0] == _CAMPBELL and len(rows) > 1:
-        place = next(at for at, line in enumerate(plain[1:], 1) if line.strip())
-        skip = next(at for at in places if at > skip and lines[at] == plain[place])
+        place = next(number for number, line in enumerate(plain[1:], 1) if line.strip())
+        skip = next(number for number in places if number > skip and lines[number] == plain[place])
         plain, rows = plain[place:], rows[1:]
     sized = _sized(rows[1:])
     if _is_header(rows[0], rows[1:]):
@@ -167,16 +167,16 @@ def _layout(lines: Sequence[str], usual: str) -> _Layout | None:
             break
         told = named or told  # the first of several lines; units are below it
     names = told or [f"c{place}" for place in range(1, width + 1)]
-    made = _Layout(separator, plain, names, comment, skip, headless=True, nameless=told is None)
+    layout = _Layout(separator, plain, names, comment, skip, headless=True, nameless=told is None)
     where = "its columns are named in a comment" if told else "give the columns names of your own, in this order"
-    made.remarks.append(f"the table has no header: {where}")
-    return made
+    layout.remarks.append(f"the table has no header: {where}")
+    return layout
 
 
 def _named(line: str, comment: str | None, separator: str, width: int) -> list[str] | None:
     """Return the column names that a comment contains; None if it contains none."""
     text = line.removeprefix(comment or "").strip()
-    for row in ([each.strip() for each in next(_rows([text], separator), [])], text.split()):
+    for row in ([cell.strip() for cell in next(_rows([text], separator), [])], text.split()):
         plain = all(row) and len(set(row)) == width and not any("," in name or _is_value(name) for name in row)
         if len(row) == width and plain:
             return row
@@ -281,7 +281,7 @@ def _separator(lines: Sequence[str], usual: str) -> str:
     def fit(mark: str) -> tuple[float, int, bool]:
         rows = [row for row in _rows(lines[:_LOOKED_AT], mark) if row]
         counts = Counter(map(len, rows))
-        width, alike = max(counts.items(), key=lambda each: (each[1], each[0]), default=(1, 0))
+        width, alike = max(counts.items(), key=lambda entry: (entry[1], entry[0]), default=(1, 0))
         return (alike / len(rows) if width > 1 else 0.0, width, mark == usual)
 
     best = max(SEPARATORS, key=fit)
@@ -313,9 +313,9 @@ def _marks(sample: RecordSample, separator: str) -> tuple[str, str | None]:
         for decimal in (".", ","):
             if decimal in (separator, mark) or (mark is not None and not _marked(columns, mark, decimal)):
                 continue
-            found = _numeric(columns, decimal, mark)
-            if found[0] > most[0] or (mark is None and found > most):
-                best, most = (decimal, mark), found
+            numeric = _numeric(columns, decimal, mark)
+            if numeric[0] > most[0] or (mark is None and numeric > most):
+                best, most = (decimal, mark), numeric
     return best
 
 

@@ -141,15 +141,15 @@ def _of_kinds(value: Any, kinds: frozenset[str]) -> bool:
     return _kind(value) in kinds
 
 
-def _without_bad(found: Guess, bad: int, count: int, examples: Sequence[str] = ()) -> Guess:
+def _without_bad(guess: Guess, bad: int, count: int, examples: Sequence[str] = ()) -> Guess:
     """Add a note on a few bad values to a guess about the other values."""
-    if not found.type:
-        return found
-    what = {"int": "numbers", "float": "numbers", "time": "times", "bool": "booleans"}.get(found.type, "texts")
+    if not guess.type:
+        return guess
+    what = {"int": "numbers", "float": "numbers", "time": "times", "bool": "booleans"}.get(guess.type, "texts")
     shown = f" ({', '.join(map(json.dumps, examples[:3]))}{', ..' if len(examples) > 3 else ''})" if examples else ""
     others = "the other becomes a dead letter" if bad == 1 else "the others become dead letters"
     note = f"{count - bad:,} of {count:,} are {what}: {others.replace(' become', f'{shown} become')}"
-    return replace(found, bad=found.bad + bad, note="; ".join(filter(None, (found.note, note))))
+    return replace(guess, bad=guess.bad + bad, note="; ".join(filter(None, (guess.note, note))))
 
 
 def _kind(value: Any) -> str:
@@ -291,7 +291,7 @@ def _untimely(name: str, texts: Sequence[str]) -> Counter[str]:
     for fits in tests:
         if sum(map(fits, tried)) * 3 < len(tried) * 2:
             continue
-        odd = Counter({each: number for each, number in counts.items() if not fits(each)})
+        odd = Counter({text: number for text, number in counts.items() if not fits(text)})
         if 0 < odd.total() <= allowed(len(texts)):
             return odd
     return Counter()
@@ -366,8 +366,8 @@ def _named(texts: Sequence[str], optional: bool) -> Guess:
     return Guess("string", tuple(texts), optional=optional)
 
 
-def _with(found: Guess, words: tuple[str, ...], optional: bool) -> Guess:
-    return replace(found, missing=words + found.missing, optional=optional or bool(words) or found.optional)
+def _with(guess: Guess, words: tuple[str, ...], optional: bool) -> Guess:
+    return replace(guess, missing=words + guess.missing, optional=optional or bool(words) or guess.optional)
 
 
 def _numbers(name: str, numbers: Sequence[int | float], optional: bool) -> Guess:
@@ -432,11 +432,11 @@ def _times(name: str, texts: Sequence[str], quoted: bool = False) -> Guess | Non
     if quoted:
         texts = [text.strip(" \t") for text in texts]
     try:
-        found = [of_iso_clock(text) for text in some]
+        clocks = [of_iso_clock(text) for text in some]
     except ValueError:
         pass
     else:
-        local = not all(absolute for _, absolute in found)
+        local = not all(absolute for _, absolute in clocks)
         day = all(_ISO_DAY.fullmatch(text) for text in some)
         return Guess("time", tuple(texts), local=local, day=day)
     if numbers := all(map(is_number, texts)):
@@ -450,12 +450,12 @@ def _times(name: str, texts: Sequence[str], quoted: bool = False) -> Guess | Non
         fits = [(pattern, ticks) for pattern, _ in fits if (ticks := _read(some, pattern)) is not None]
     if numbers:
         since, until = -_UNTIL * 10**6, _UNTIL * 10**6
-        fits = [fit for fit in fits if all(since <= each <= until for each in fit[1])]
+        fits = [fit for fit in fits if all(since <= instant <= until for instant in fit[1])]
     if not fits:
         return None
     best = min(fits, key=lambda fit: (sum(b < a for a, b in zip(fit[1], fit[1][1:], strict=False)), fits.index(fit)))
     pattern = best[0]
-    others = [each for each, ticks in fits if ticks != best[1]]
+    others = [name_of_fit for name_of_fit, ticks in fits if ticks != best[1]]
     note = f"it may as well be `{others[0]}`" if others else ""
     local = "%z" not in pattern and not pattern.endswith(("Z", "UTC", "GMT"))
     return Guess(
@@ -497,7 +497,7 @@ def clock_pattern(texts: Sequence[str]) -> str | None:
         return None
     counts = Counter(text.strip() for text in some)
     for pattern in _CLOCKS[1:]:
-        wrong = sum(number for each, number in counts.items() if not _fits(f"%Y {pattern}", f"2000 {each}"))
+        wrong = sum(number for text, number in counts.items() if not _fits(f"%Y {pattern}", f"2000 {text}"))
         if wrong + len(texts) - len(some) <= allowed(len(texts)):
             return pattern
     return None

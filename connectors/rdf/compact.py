@@ -36,7 +36,7 @@ class _Document:
                     schemes.add(term.value.partition(":")[0])
         # A prefix that is also a scheme would change IRIs of that scheme, and JSON-LD has no prefixes
         # that end in a letter.
-        longest = sorted(prefixes.items(), key=lambda each: -len(each[1]))
+        longest = sorted(prefixes.items(), key=lambda prefix: -len(prefix[1]))
         self.prefixes = {name: iri for name, iri in longest if name not in schemes and iri[-1:] in ":/?#[]@"}
         self.used: set[str] = set()
         self.within = self._within()
@@ -53,43 +53,43 @@ class _Document:
         waiting: list[Subject] = [subject for subject in self.nodes if subject not in once]
         while waiting:
             for objects in self.nodes[waiting.pop()].values():
-                found = [one for one in objects if one in once and one not in reached]
-                reached.update(found)
-                waiting += found
+                inner = [term for term in objects if term in once and term not in reached]
+                reached.update(inner)
+                waiting += inner
         return reached
 
     def node(self, subject: Subject) -> dict[str, Any]:
-        made: dict[str, Any] = {}
+        document: dict[str, Any] = {}
         if subject not in self.within:
-            made["@id"] = self.name(subject)
+            document["@id"] = self.name(subject)
         for property, objects in self.nodes[subject].items():
-            typed = property == _TYPE and all(isinstance(one, ox.NamedNode) for one in objects)
-            values = [self.name(one) if typed else self.value(one) for one in objects]
-            made["@type" if typed else self.name(property)] = values[0] if len(values) == 1 else values
-        return made
+            typed = property == _TYPE and all(isinstance(term, ox.NamedNode) for term in objects)
+            values = [self.name(term) if typed else self.value(term) for term in objects]
+            document["@type" if typed else self.name(property)] = values[0] if len(values) == 1 else values
+        return document
 
     def value(self, term: Any) -> Any:
         if isinstance(term, ox.Literal):
             return self.literal(term)
         if (members := self.members(term)) is not None:
-            return {"@list": [self.value(each) for each in members]}
+            return {"@list": [self.value(member) for member in members]}
         return self.node(term) if term in self.within else {"@id": self.name(term)}
 
     def members(self, term: Any) -> list[Any] | None:
         """Return the members of a list. Return None if the term is not a list, or another node refers to a part of
         it."""
-        found: list[Any] = []
+        values: list[Any] = []
         while term != _NIL:
             parts = self.nodes.get(term, {})
             if (
                 term not in self.within
                 or set(parts) != {_FIRST, _REST}
-                or any(len(each) > 1 for each in parts.values())
+                or any(len(part) > 1 for part in parts.values())
             ):
                 return None
-            found.append(parts[_FIRST][0])
+            values.append(parts[_FIRST][0])
             term = parts[_REST][0]
-        return found
+        return values
 
     def literal(self, term: ox.Literal) -> Any:
         if term.language:

@@ -47,12 +47,12 @@ class Derivations:
     def rules(self) -> str:
         """Describe all rules with their activities. An event with several rules also has an activity for "one of
         them"."""
-        made: dict[str, None] = {}
+        lines: dict[str, None] = {}
         for event in (name for name in self.plan.derived if name in self.meanings):
             rules = self.rules_of(event)
-            for each in [*([] if len(rules) == 1 else [[]]), *([rule] for rule in rules)]:
-                made |= dict.fromkeys(self.described(event, each))
-        return "".join(made)
+            for own_rules in [*([] if len(rules) == 1 else [[]]), *([rule] for rule in rules)]:
+                lines |= dict.fromkeys(self.described(event, own_rules))
+        return "".join(lines)
 
     def rules_of(self, event: str) -> list[int]:
         """Return the rules that derive an event; for a fluent, those that begin and end it, or its formulas."""
@@ -75,9 +75,9 @@ class Derivations:
         """The tables of the transitions of fluents, by fluent."""
         schemas = self.plan.schemas.values()
         return {
-            each.fluent.name: each.name
-            for each in schemas
-            if each.fluent is not None and each.fluent.part == TRANSITIONS
+            schema.fluent.name: schema.name
+            for schema in schemas
+            if schema.fluent is not None and schema.fluent.part == TRANSITIONS
         }
 
     def activity(self, event: str, rules: Sequence[int]) -> str:
@@ -105,9 +105,9 @@ class Derivations:
             yield f"<{followed}> <{RDFS}label> {triples.quoted(text)} .\n"
 
     def _name(self, rule: int) -> str:
-        one = self.plan.rules.rules[rule]
-        fluent = self.plan.schemas[one.event].fluent
-        return one.label or str(1 + self.rules_of(one.event if fluent is None else fluent.name).index(rule))
+        head = self.plan.rules.rules[rule]
+        fluent = self.plan.schemas[head.event].fluent
+        return head.label or str(1 + self.rules_of(head.event if fluent is None else fluent.name).index(rule))
 
     def _led(self, table: pl.DataFrame, event: str) -> str:
         vocabulary, schemas = self.vocabulary, self.plan.schemas
@@ -118,20 +118,20 @@ class Derivations:
             rules, parts = json.loads(text)
             if schemas[event].fluent is not None:  # `cep explain` shows which statements begin and end it
                 rules = every if len(every) == 1 else []
-            one = f"<{vocabulary.event(id)}> <{PROV}"
+            subject = f"<{vocabulary.event(id)}> <{PROV}"
             if rules or event in self._statements:
                 key = tuple(rules)
                 if key not in activities:
                     activities[key] = self.activity(event, rules)
                     lines |= dict.fromkeys(self.described(event, rules)) if len(rules) > 1 else {}
-                lines[f"{one}wasGeneratedBy> <{activities[key]}> .\n"] = None
+                lines[f"{subject}wasGeneratedBy> <{activities[key]}> .\n"] = None
             for record, name, values, number in parts:
                 if not record and schemas[name].fluent is not None:
                     del values[1]  # drop the fluent's end
                 text = f"{json.dumps(name)} {json.dumps(values)}"
                 part = identity(text, "", 0) if record else identity(text, self.meanings[name], number)
                 iri = vocabulary.reading(part) if record else vocabulary.event(part)
-                lines[f"{one}wasDerivedFrom> <{iri}> .\n"] = None
+                lines[f"{subject}wasDerivedFrom> <{iri}> .\n"] = None
                 if record or name not in self.written:
                     lines[triples.triple_line(iri, RDF + "type", vocabulary.type(schemas[name]))] = None
         return "".join(lines)

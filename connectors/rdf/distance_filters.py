@@ -45,17 +45,17 @@ def near(text: str, prefixes: Mapping[str, str]) -> str:
     """Return the query with a comparison of latitudes before each distance. Its result is the same."""
     if "distance" not in text.lower() or "\\" in text:
         return text
-    found = tokens(text)
-    if any(each.kind == "iri" and not _PLAIN.fullmatch(each.text) for each in found):
+    sparql_tokens = tokens(text)
+    if any(token.kind == "iri" and not _PLAIN.fullmatch(token.text) for token in sparql_tokens):
         return text
-    names = {**prefixes, **_declared(found)}
+    names = {**prefixes, **_declared(sparql_tokens)}
     parts: list[tuple[int, str]] = []
-    for at, one in enumerate(found[:-1]):
-        if one.text.lower() == "filter" and one.kind == "word" and found[at + 1].text == "(":
-            conjuncts = list(_conjuncts(found, at + 2))
-            bands = [_band(short) for short in (_short(text, each, names) for each in conjuncts) if short]
+    for place, token in enumerate(sparql_tokens[:-1]):
+        if token.text.lower() == "filter" and token.kind == "word" and sparql_tokens[place + 1].text == "(":
+            conjuncts = list(_conjuncts(sparql_tokens, place + 2))
+            bands = [_band(short) for short in (_short(text, conjunct, names) for conjunct in conjuncts) if short]
             if bands:
-                parts.append((found[at + 1].end, " && ".join([*bands, "("])))
+                parts.append((sparql_tokens[place + 1].end, " && ".join([*bands, "("])))
                 parts.append((conjuncts[-1][-1].end, ")"))
     for offset, more in sorted(parts, reverse=True):
         text = text[:offset] + more + text[offset:]
@@ -65,26 +65,26 @@ def near(text: str, prefixes: Mapping[str, str]) -> str:
 def shorts(filters: Sequence[str], prefixes: Mapping[str, str]) -> Iterator[DistanceLimit]:
     """Yield the distance limits in filters, whose texts lack the outer brackets."""
     for text in filters:
-        for each in _conjuncts(tokens(text + ")"), 0):
-            if short := _short(text, each, prefixes):
+        for conjunct in _conjuncts(tokens(text + ")"), 0):
+            if short := _short(text, conjunct, prefixes):
                 yield short
 
 
-def _declared(found: Sequence[SparqlToken]) -> dict[str, str]:
+def _declared(sparql_tokens: Sequence[SparqlToken]) -> dict[str, str]:
     return {
         name.text[:-1]: iri.text[1:-1]
-        for word, name, iri in zip(found, found[1:], found[2:], strict=False)
+        for word, name, iri in zip(sparql_tokens, sparql_tokens[1:], sparql_tokens[2:], strict=False)
         if word.text.lower() == "prefix" and name.kind == "name" and iri.kind == "iri"
     }
 
 
-def _conjuncts(found: Sequence[SparqlToken], at: int) -> Iterator[Sequence[SparqlToken]]:
+def _conjuncts(sparql_tokens: Sequence[SparqlToken], start: int) -> Iterator[Sequence[SparqlToken]]:
     """Yield the conditions of a filter that must all hold, after its opening bracket. Yield none for other forms of
     filters."""
     parts: list[list[SparqlToken]] = [[]]
     depth = 0
-    for one in found[at:]:
-        mark = one.text if one.kind == "mark" else ""
+    for token in sparql_tokens[start:]:
+        mark = token.text if token.kind == "mark" else ""
         if depth == 0 and mark == ")":
             if all(parts):
                 yield from parts
@@ -95,7 +95,7 @@ def _conjuncts(found: Sequence[SparqlToken], at: int) -> Iterator[Sequence[Sparq
             parts.append([])
             continue
         depth += (mark in _OPENING) - (mark in _CLOSING)
-        parts[-1].append(one)
+        parts[-1].append(token)
 
 
 def _short(text: str, condition: Sequence[SparqlToken], names: Mapping[str, str]) -> DistanceLimit | None:
@@ -111,11 +111,11 @@ def _short(text: str, condition: Sequence[SparqlToken], names: Mapping[str, str]
         return None
     prefix, _, local = call[0].text.partition(":")
     called = call[0].text[1:-1] if call[0].kind == "iri" else names.get(prefix, "") + local
-    shape = "".join(one.text if one.kind == "mark" else one.kind[0] for one in call[1:])
+    shape = "".join(token.text if token.kind == "mark" else token.kind[0] for token in call[1:])
     if called != DISTANCE or not re.fullmatch(r"\((v|[+-]?n)(,(v|[+-]?n)){3}\)", shape):
         return None
     some = text[call[2].start : call[-1].start].replace("$", "?").split(",")
-    lat, long, y, x = (re.sub(r"#[^\n\r]*|\s", "", each) for each in some)
+    lat, long, y, x = (re.sub(r"#[^\n\r]*|\s", "", text) for text in some)
     return DistanceLimit(((lat, long), (y, x)), float(limit.text))
 
 

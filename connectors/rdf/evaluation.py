@@ -27,9 +27,9 @@ def evaluate(store: ox.Store, question: Question, recent: TimeIndex | None = Non
     try:
         whole = question.default is None and question.named is None
         with suppress(SyntaxError):  # then evaluate the original query, whose error has the right position
-            for each in recent.rewritten(question) if recent is not None and whole else ():
-                if each.enough is None or _filled(store, question, each):
-                    return _answer(store, question, each.text, until)
+            for rewritten in recent.rewritten(question) if recent is not None and whole else ():
+                if rewritten.enough is None or _filled(store, question, rewritten):
+                    return _answer(store, question, rewritten.text, until)
         return _answer(store, question, question.text, until)
     except SyntaxError as error:
         raise QueryRefused("syntax", str(error)) from None
@@ -39,20 +39,20 @@ def evaluate(store: ox.Store, question: Question, recent: TimeIndex | None = Non
 
 def _filled(store: ox.Store, question: Question, tried: Rewritten) -> bool:
     """Return True if the query over a part of the events has as many rows as are wanted."""
-    found: Iterable[Any] = _found(store, question, tried.text)
-    return sum(1 for _ in found) == tried.enough
+    rows: Iterable[Any] = _found(store, question, tried.text)
+    return sum(1 for _ in rows) == tried.enough
 
 
 def _answer(store: ox.Store, question: Question, text: str, until: float) -> Answer:
     out: Any = _Bounded(question.bytes, until)
-    found = _found(store, question, text)
-    if isinstance(found, ox.QueryTriples):
+    solutions = _found(store, question, text)
+    if isinstance(solutions, ox.QueryTriples):
         names = {name: iri for name, iri in question.prefixes if name}
         format, kind = question.graph, GRAPHS[question.graph]
-        ox.serialize(found, out, kind, prefixes=names if question.graph == "ttl" else None)
+        ox.serialize(solutions, out, kind, prefixes=names if question.graph == "ttl" else None)
     else:
         format = question.table
-        found.serialize(out, RESULTS[question.table])
+        solutions.serialize(out, RESULTS[question.table])
     return Answer(format, b"".join(out.parts))
 
 

@@ -111,34 +111,38 @@ class StoreListener:
         """Register an observer. It is called from another thread when new events can be queried."""
         self._listeners.append(listener)
 
-    def _take(self, one: Round) -> None:
+    def _take(self, step_round: Round) -> None:
         service = self._service
         self._learn()
-        oldest = None if self._keep is None or not _finite(one.watermark) else one.watermark - self._keep
-        inputs = (one.observed if self.revises else one.inputs) if self.readings else {}
-        records, events = _recent(inputs, oldest), _recent(one.derived, oldest)
+        oldest = None if self._keep is None or not _finite(step_round.watermark) else step_round.watermark - self._keep
+        inputs = (step_round.observed if self.revises else step_round.inputs) if self.readings else {}
+        records, events = _recent(inputs, oldest), _recent(step_round.derived, oldest)
         parts = [
             triples.reading_triples(table, service.inputs[name], self.vocabulary) for name, table in records.items()
         ]
         parts += self._described(events) if events else []
-        parts += [one.handover] if one.handover else []
+        parts += [step_round.handover] if step_round.handover else []
         new = [*records, *events]
         come = [id for table in events.values() for id in table[ID].to_list()] if self.revises else []
-        if self.revises and (one.withdrawn or one.unobserved or parts):
-            self._last = self._revise(one, "".join(parts), come)
-            new += [name for name in (*one.withdrawn, *(one.unobserved if self.readings else ())) if name not in new]
+        if self.revises and (step_round.withdrawn or step_round.unobserved or parts):
+            self._last = self._revise(step_round, "".join(parts), come)
+            new += [
+                name
+                for name in (*step_round.withdrawn, *(step_round.unobserved if self.readings else ()))
+                if name not in new
+            ]
         elif parts:
             self._last = self.store.add("".join(parts))
         if self._last is not None and new:
             self._last.add_done_callback(lambda future: self._notify(future, "events were", new))
         if self._last is None:
-            self._reach(one.stable)
+            self._reach(step_round.stable)
         else:  # also if there is nothing new: earlier events may still be written
-            self._last.add_done_callback(lambda future: self._reach(one.stable))
+            self._last.add_done_callback(lambda future: self._reach(step_round.stable))
         if oldest is not None and (self._swept is None or oldest // _MINUTE > self._swept):
             self.store.forget(triples.stamp(oldest))
             self._swept = oldest // _MINUTE
-        if one.watermark >= END_OF_TIME:
+        if step_round.watermark >= END_OF_TIME:
             self.store.settle()
 
     def _described(self, events: Mapping[str, pl.DataFrame]) -> list[str]:
@@ -152,28 +156,28 @@ class StoreListener:
             texts += [derivations.events(tables, self._service.outputs)] if tables else []
         return texts
 
-    def _revise(self, one: Round, text: str, come: Sequence[str]) -> Future[None] | None:
+    def _revise(self, step_round: Round, text: str, come: Sequence[str]) -> Future[None] | None:
         """Write a round: first its withdrawals, then its new events. Return None if the round had been written
         before."""
-        reached = one.watermark if _finite(one.watermark) else self._service.engine.latest
+        reached = step_round.watermark if _finite(step_round.watermark) else self._service.engine.latest
         self._time = max(self._time, reached)
-        gone = tuple(id for table in one.withdrawn.values() for id in table[ID].to_list())
+        gone = tuple(id for table in step_round.withdrawn.values() for id in table[ID].to_list())
         records = tuple(
             id
-            for name, table in one.unobserved.items()
+            for name, table in step_round.unobserved.items()
             for id in triples.reading_ids(table, self._service.inputs[name])
         )
         revision = StoreRevision(
             triples.stamp(self._time),
-            one.position,
+            step_round.position,
             gone,
             tuple(come),
             text.encode(),
             self.keep_history,
-            one.ended,
+            step_round.ended,
             records,
         )
-        if not one.ended and self._written is not None and revision.place <= self._written:
+        if not step_round.ended and self._written is not None and revision.place <= self._written:
             return self._last
         return self.store.revise(revision)
 
@@ -209,14 +213,14 @@ def _recent(tables: Mapping[str, pl.DataFrame], oldest: int | None) -> dict[str,
 
     `oldest`: None keeps all rows.
     """
-    found = {}
+    kept = {}
     for name, table in tables.items():
         least = table["end"].min()
         if oldest is not None and isinstance(least, int) and least < oldest:
             table = table.filter(pl.col("end").fill_null(END_OF_TIME) >= oldest)
         if table.height:
-            found[name] = table
-    return found
+            kept[name] = table
+    return kept
 
 
 def _finite(watermark: int) -> bool:

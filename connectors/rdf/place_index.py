@@ -84,9 +84,13 @@ class PlaceIndex:
         Return None if these are unknown or too many. `ask`: a function that evaluates a query.
         """
         for short in shorts(query.filters, query.prefixes):
-            sides = [(here, there) for here, there in (short.places, short.places[::-1]) if _linked(query, there)]
-            for here, there in sorted(sides, key=lambda side: not _timed(query, side[0])):
-                subject, way = _linked(query, there)[0]
+            sides = [
+                (here, near_place)
+                for here, near_place in (short.places, short.places[::-1])
+                if _linked(query, near_place)
+            ]
+            for here, near_place in sorted(sides, key=lambda side: not _timed(query, side[0])):
+                subject, way = _linked(query, near_place)[0]
                 origins = self._known(query, here, few) or self._queried(query, here, subject, ask)
                 pairs = None if origins is None else self._pairs(way, origins, short)
                 if origins is None or pairs is None:
@@ -108,27 +112,27 @@ class PlaceIndex:
         places = self._places.get(way)
         if places is None or any(abs(long) > _MOST_LONGITUDE for _, (_, long) in origins.points):
             return None
-        found: list[tuple[tuple[str, ...], str]] = []
+        pairs: list[tuple[tuple[str, ...], str]] = []
         for terms, (lat, long) in origins.points:
             apart = degrees(short.metres)
             band = slice(bisect_left(places.latitudes, lat - apart), bisect_right(places.latitudes, lat + apart))
             within = compare("<=", (lat, long, *places.points[band].T), short.metres * (1 + 1e-9) + 1e-3)
-            found += [(terms, places.names[band.start + n]) for n in np.flatnonzero(within).tolist()]
-            if len(found) > _PAIRS:
+            pairs += [(terms, places.names[band.start + n]) for n in np.flatnonzero(within).tolist()]
+            if len(pairs) > _PAIRS:
                 return None
-        return None if any(not name for _, name in found) else found
+        return None if any(not name for _, name in pairs) else pairs
 
     def _known(self, query: QueryParts, place: tuple[str, str], few: Few) -> _Origins | None:
         """Return the places of a subject with few possible values; None if there is no such subject."""
         for subject, (lat, long) in _linked(query, place):
             if len(few.get(subject, range(_POINTS + 1))) <= _POINTS:
-                named = not any(isinstance(each, ox.BlankNode) for each in few[subject])
+                named = not any(isinstance(term, ox.BlankNode) for term in few[subject])
                 points = [
-                    ((str(each),), point)
-                    for each in few[subject]
-                    for one in self._store.quads_for_pattern(each, ox.NamedNode(lat), None, HERE)
-                    for two in self._store.quads_for_pattern(each, ox.NamedNode(long), None, HERE)
-                    for point in _point(_value(one.object), _value(two.object))
+                    ((str(term),), point)
+                    for term in few[subject]
+                    for quad in self._store.quads_for_pattern(term, ox.NamedNode(lat), None, HERE)
+                    for two in self._store.quads_for_pattern(term, ox.NamedNode(long), None, HERE)
+                    for point in _point(_value(quad.object), _value(two.object))
                 ]
                 return _Origins((subject,) if named else (), points)
         return None
@@ -147,13 +151,15 @@ class PlaceIndex:
         if len(rows) > _POINTS:
             return None
         terms = [(row[names[0][1:]], row[names[1][1:]]) for row in rows]
-        points = [((str(one), str(two)), point) for one, two in terms for point in _point(_value(one), _value(two))]
+        points = [
+            ((str(first), str(two)), point) for first, two in terms for point in _point(_value(first), _value(two))
+        ]
         return _Origins(tuple(names), points)
 
 
 def _read(store: ox.Store, lat: str, long: str) -> _Places | None:
     """Read all places from a store. Return None if they are too many, or some longitudes are out of range."""
-    found: list[tuple[float, float, str]] = []
+    located: list[tuple[float, float, str]] = []
     longs: dict[str, list[str]] = {}
     if max(count_matches(store, f"?thing <{property}> ?value", _PLACES + 1) for property in (lat, long)) > _PLACES:
         return None
@@ -161,12 +167,12 @@ def _read(store: ox.Store, lat: str, long: str) -> _Places | None:
         longs.setdefault(name, []).append(value)
     for name, value in _values_of(store, lat):
         written = "" if name.startswith("_:") else f"<{name}>"  # a query cannot name blank nodes
-        found.extend((*point, written) for other in longs.get(name, ()) for point in _point(value, other))
-    if any(abs(long) > _MOST_LONGITUDE for _, long, _ in found):
+        located.extend((*point, written) for other in longs.get(name, ()) for point in _point(value, other))
+    if any(abs(long) > _MOST_LONGITUDE for _, long, _ in located):
         return None
-    found.sort()
-    points = np.array([one[:2] for one in found], dtype=np.float64).reshape(-1, 2)
-    return _Places(points, [one[0] for one in found], [one[2] for one in found])
+    located.sort()
+    points = np.array([row[:2] for row in located], dtype=np.float64).reshape(-1, 2)
+    return _Places(points, [row[0] for row in located], [row[2] for row in located])
 
 
 def _values_of(store: ox.Store, property: str) -> Iterator[tuple[str, str]]:
@@ -194,13 +200,13 @@ def _value(term: Any) -> str:
 def _linked(query: QueryParts, place: tuple[str, str]) -> list[tuple[str, tuple[str, str]]]:
     """Return the variables that have this place, each with the two properties of the place."""
     return [
-        (one.subject, (one.property.value, two.property.value))
-        for one in query.links
+        (link.subject, (link.property.value, two.property.value))
+        for link in query.links
         for two in query.links
-        if (one.object, two.object) == place
-        and one.subject == two.subject
-        and one.subject.startswith("?")
-        and (one.property.value, two.property.value) in _WAYS
+        if (link.object, two.object) == place
+        and link.subject == two.subject
+        and link.subject.startswith("?")
+        and (link.property.value, two.property.value) in _WAYS
     ]
 
 
@@ -223,8 +229,11 @@ def _patterns_of(query: QueryParts, name: str) -> tuple[str, set[str]]:
         if stamp.subject in variables:
             lines.append(f"{_variable(stamp.subject)} {f'<{stamp.way}>/' if stamp.way else ''}<{STAMPED}> ?{time} .")
             variables.add(f"?{time}")
-            one = query.ranges.get(time)
-            for sign, minute, second in ((">=", one and one.since, "00"), ("<=", one and one.until, "59.999999")):
+            bounds = query.ranges.get(time)
+            for sign, minute, second in (
+                (">=", bounds and bounds.since, "00"),
+                ("<=", bounds and bounds.until, "59.999999"),
+            ):
                 if minute:
                     lines.append(f'FILTER(?{time} {sign} "{minute}:{second}Z"^^<{XSD}dateTime>)')
     return " ".join(lines), variables

@@ -110,6 +110,6 @@ class QueryParts:
 
 def _variables(text: str, prefixes: Mapping[str, str]) -> Sequence[ox.Variable]:
     ours: dict[ox.NamedNode, Callable[..., Any]] = {ox.NamedNode(DISTANCE): lambda *terms: None}
-    found = ox.Store().query(text, prefixes=dict(prefixes), custom_functions=ours)
-    assert isinstance(found, ox.QuerySolutions), "it has a `*`"
-    return found.variables
+    solutions = ox.Store().query(text, prefixes=dict(prefixes), custom_functions=ours)
+    assert isinstance(solutions, ox.QuerySolutions), "it has a `*`"
+    return solutions.variables

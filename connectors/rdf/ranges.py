@@ -86,34 +86,34 @@ class _RangeReader:
         return token.text.lower() if token.kind in ("word", "mark") else ""
 
     def timed(self) -> QueryParts:
-        at = 0
-        while self.word(at) == "prefix":
-            name, iri = self.tokens[at + 1], self.tokens[at + 2]
+        place = 0
+        while self.word(place) == "prefix":
+            name, iri = self.tokens[place + 1], self.tokens[place + 2]
             if name.kind != "name" or not name.text.endswith(":") or iri.kind != "iri":
                 raise _Unclear
             self.prefixes[name.text[:-1]] = iri.text[1:-1]
-            at += 3
-        kind, star, plain = self.word(at), None, True
-        at += 1
-        if kind == "construct" and self.word(at) == "{":
-            at = self.pairs[at] + 1
+            place += 3
+        kind, star, plain = self.word(place), None, True
+        place += 1
+        if kind == "construct" and self.word(place) == "{":
+            place = self.pairs[place] + 1
         elif kind == "select":
-            while self.word(at) not in ("where", "{"):
-                star = self.tokens[at].start if self.word(at) == "*" else star
-                plain = plain and (self.tokens[at].kind == "variable" or self.word(at) == "*")
-                at = self.pairs[at] + 1 if self.word(at) == "(" else at + 1
+            while self.word(place) not in ("where", "{"):
+                star = self.tokens[place].start if self.word(place) == "*" else star
+                plain = plain and (self.tokens[place].kind == "variable" or self.word(place) == "*")
+                place = self.pairs[place] + 1 if self.word(place) == "(" else place + 1
         elif kind != "ask":
             raise _Unclear
-        at += self.word(at) == "where"
-        if self.word(at) != "{":
+        place += self.word(place) == "where"
+        if self.word(place) != "{":
             raise _Unclear
-        first, last = at + 1, self.pairs[at]
+        first, last = place + 1, self.pairs[place]
         if any(self.word(n) == "*" and self.word(n - 1) in ("select", "distinct") for n in range(first, last)):
             raise _Unclear  # `*` would select one more variable
         self._group(first, last)
         order = self._order(last + 1) if kind == "select" and plain else None
         parts = (self.stamps, self.ranges, order, self.links, self.filters)
-        return QueryParts(self.text, *parts, self.tokens[at].end, star, self.prefixes)
+        return QueryParts(self.text, *parts, self.tokens[place].end, star, self.prefixes)
 
     def _group(self, place: int, last: int) -> None:
         """Read the direct elements of a group."""
@@ -226,9 +226,9 @@ class _RangeReader:
         prefix, _, local = token.text.partition(":")
         return self.prefixes[prefix] + local if token.kind == "name" and prefix in self.prefixes else ""
 
-    def _bounds(self, at: int, last: int) -> Iterator[tuple[str, Range]]:
+    def _bounds(self, first: int, last: int) -> Iterator[tuple[str, Range]]:
         """Yield the ranges of variables in a filter that is one comparison, or several joined by `&&`."""
-        cuts, n = [at - 1], at
+        cuts, n = [first - 1], first
         while n < last:
             if self.word(n) == "||":
                 return
@@ -274,20 +274,20 @@ class _RangeReader:
         except (SyntaxError, ValueError, RuntimeError, OSError, OverflowError):
             return None
 
-    def _order(self, at: int) -> Order | None:
+    def _order(self, place: int) -> Order | None:
         """Return the first variable of ORDER BY, and how many rows are wanted; None if the query wants all rows."""
-        if self.word(at) != "order" or self.word(at + 1) != "by":
+        if self.word(place) != "order" or self.word(place + 1) != "by":
             return None
-        at += 2
-        down = self.word(at) == "desc"
-        if self.word(at) in ("asc", "desc"):
-            if self.word(at + 1) != "(" or self.pairs[at + 1] != at + 3:
+        place += 2
+        down = self.word(place) == "desc"
+        if self.word(place) in ("asc", "desc"):
+            if self.word(place + 1) != "(" or self.pairs[place + 1] != place + 3:
                 return None
-            at += 2
-        if self.tokens[at].kind != "variable":
+            place += 2
+        if self.tokens[place].kind != "variable":
             return None
-        name, counts = self.tokens[at].text[1:], {"limit": 0, "offset": 0}
-        for n in range(at, len(self.tokens)):
+        name, counts = self.tokens[place].text[1:], {"limit": 0, "offset": 0}
+        for n in range(place, len(self.tokens)):
             if self.word(n) == "values":
                 return None
             if self.word(n) in counts:

@@ -60,10 +60,14 @@ class Retention:
         quads = [q for event in going for q in self._store.quads_for_pattern(event, None, None, HERE)]
         constituents = dict.fromkeys(quad.object for quad in quads if quad.predicate == _DERIVED)
         own = [q.object for q in quads if q.predicate in (BEGINNING, END)] if times else []
-        free = [one for one in dict.fromkeys([*instants, *own]) if not self._needed(one, (BEGINNING, END), going)]
-        inside = [q for one in free for q in self._store.quads_for_pattern(None, INSIDE, one, HERE)]
-        quads += [q for one in constituents for q in self._only_named(one, going)]
-        quads += [*inside, *(q for one in free for q in self._store.quads_for_pattern(one, None, None, HERE))]
+        free = [
+            instant
+            for instant in dict.fromkeys([*instants, *own])
+            if not self._needed(instant, (BEGINNING, END), going)
+        ]
+        inside = [q for instant in free for q in self._store.quads_for_pattern(None, INSIDE, instant, HERE)]
+        quads += [q for constituent in constituents for q in self._only_named(constituent, going)]
+        quads += [*inside, *(q for instant in free for q in self._store.quads_for_pattern(instant, None, None, HERE))]
         self._writer.remove_triples(quads)
         for span in dict.fromkeys(quad.subject for quad in inside):
             self._tidy(span)
@@ -78,7 +82,11 @@ class Retention:
 
     def _needed(self, term: Any, properties: Sequence[ox.NamedNode], going: Collection[Any]) -> bool:
         """Return True if something that is not removed refers to the term."""
-        users = (quad.subject for each in properties for quad in self._store.quads_for_pattern(None, each, term, HERE))
+        users = (
+            quad.subject
+            for property in properties
+            for quad in self._store.quads_for_pattern(None, property, term, HERE)
+        )
         return any(user not in going for user in users)
 
     def _tidy(self, span: Any) -> None:

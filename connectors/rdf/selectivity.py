@@ -42,13 +42,17 @@ def rare(store: ox.Store, query: QueryParts, time: str, few: Few, most: int) -> 
     """Return the start that leads to the fewest events for the variable `time`; None if all lead to more than
     `most`."""
     events = query.events(time)
-    found = [Selective(event, few[event], len(few[event])) for event in events if event in few]
+    candidates = [Selective(event, few[event], len(few[event])) for event in events if event in few]
     for link in query.links:
         if link.subject in events and link.object in few and link.object not in events:
             named = " ".join(str(value) for value in few[link.object] if not isinstance(value, ox.BlankNode))
             leads = count_matches(store, f"VALUES ?value {{ {named} }} ?event {link.property} ?value", most + 1)
-            found.append(Selective(link.object, few[link.object], leads))
-    return min((one for one in found if one.events <= most), key=lambda one: (one.events, one.start), default=None)
+            candidates.append(Selective(link.object, few[link.object], leads))
+    return min(
+        (candidate for candidate in candidates if candidate.events <= most),
+        key=lambda candidate: (candidate.events, candidate.start),
+        default=None,
+    )
 
 
 def scarce(store: ox.Store, links: Sequence[Link]) -> Few:

@@ -124,8 +124,8 @@ class EventStore:
         marks = list(self.store.quads_for_pattern(None, self._meaning, None, HERE))
         old = [f"{_of(q)}/" for q in marks if again and meanings.get(_of(q)) != _value(q)]
         activities = [_of(quad) for quad in self.store.quads_for_pattern(None, _TYPE, _ACTIVITY, HERE)]
-        stale = [ox.NamedNode(one) for one in activities if f"{one}/".startswith(tuple(old))]
-        many = (q for one in stale for q in self.store.quads_for_pattern(None, _BY, one, HERE))
+        stale = [ox.NamedNode(activity) for activity in activities if f"{activity}/".startswith(tuple(old))]
+        many = (q for activity_of in stale for q in self.store.quads_for_pattern(None, _BY, activity_of, HERE))
         if next(islice(many, _GONE, None), None) is not None and os.path.exists(self._known):
             known = list(self.store.quads_for_pattern(self._mark, _MARK, None, HERE))
             if not knowledge_files.is_intact(self._known, set(map(_value, known))):
@@ -134,17 +134,19 @@ class EventStore:
             self.writer.add(known)
             stale, marks = [], []
         for activity in stale:
-            made = [quad.subject for quad in self.store.quads_for_pattern(None, _BY, activity, HERE)]
-            for start in range(0, len(made), MANY):
-                self._forgetting.drop(made[start : start + MANY])
+            events = [quad.subject for quad in self.store.quads_for_pattern(None, _BY, activity, HERE)]
+            for start in range(0, len(events), MANY):
+                self._forgetting.drop(events[start : start + MANY])
             by = self._objects(activity, _ASSOCIATION)
-            for each in [activity, *by, *(plan for one in by for plan in self._objects(one, _PLAN))]:
-                self.writer.remove_triples(list(self.store.quads_for_pattern(each, None, None, HERE)))
+            for term in [activity, *by, *(plan for agent in by for plan in self._objects(agent, _PLAN))]:
+                self.writer.remove_triples(list(self.store.quads_for_pattern(term, None, None, HERE)))
         self.writer.remove(marks if again else [q for q in marks if _of(q) in meanings])
         for subject in {line.split(b" ", 1)[0] for line in rules.splitlines()}:
             self.writer.remove_triples(list(self.store.quads_for_pattern(_named(subject), None, None, HERE)))
         self.writer.load(rules)
-        self.writer.add(ox.Quad(ox.NamedNode(one), self._meaning, ox.Literal(name)) for one, name in meanings.items())
+        self.writer.add(
+            ox.Quad(ox.NamedNode(event), self._meaning, ox.Literal(name)) for event, name in meanings.items()
+        )
 
     def add(self, text: bytes) -> None:
         """Add triples (connectors/rdf/triples.py). Those that exist are ignored."""
@@ -156,12 +158,12 @@ class EventStore:
         self._recent.grid.changed(text)
         self._loose, self._lines = self._loose + lines, self._lines + lines
 
-    def revise(self, one: StoreRevision) -> None:
+    def revise(self, revision: StoreRevision) -> None:
         """Apply a revision: remove events, and add triples with the time of their arrival."""
-        self._forgetting.drop(self._withdrawals.withdraw(one), times=False)
-        if one.text:
-            self.add(one.text)
-        self._withdrawals.came(one)
+        self._forgetting.drop(self._withdrawals.withdraw(revision), times=False)
+        if revision.text:
+            self.add(revision.text)
+        self._withdrawals.came(revision)
 
     def revised(self) -> tuple[str, int] | None:
         """Return the place of the last revision that was written (`StoreRevision.place`), or None."""
@@ -188,7 +190,7 @@ class EventStore:
         return False
 
     def _times(self, text: bytes | mmap.mmap) -> bool:
-        return any(text.find(each) >= 0 for each in (_STAMPED, f"<{self.vocabulary.hour()}".encode()))
+        return any(text.find(mark) >= 0 for mark in (_STAMPED, f"<{self.vocabulary.hour()}".encode()))
 
     def forget(self, until: str) -> Iterator[int]:
         """Remove, in small steps, the events whose minute of ending is over before `until`. Yield their number after
@@ -216,19 +218,19 @@ class EventStore:
         within, whole = self.vocabulary.event(), len(span) < len("2013-02-08T21:05:30")
         if whole and number > 1:
             return None
-        found: set[tuple[str, str]] = set()
+        stamped: set[tuple[str, str]] = set()
         looked = 0
         for stamp in self._instants(span, until):
             looked += 1
-            found.update((stamp, each) for each in self._withdrawals.changes(self.vocabulary.instant(stamp)))
+            stamped.update((stamp, change) for change in self._withdrawals.changes(self.vocabulary.instant(stamp)))
             for quad in self.store.quads_for_pattern(None, END, ox.NamedNode(self.vocabulary.instant(stamp)), HERE):
                 looked += 1
                 if _iri(quad.subject).startswith(within):
-                    found.add((stamp, _iri(quad.subject)))
-                if whole and (len(found) > most or looked > _LOOKED):
+                    stamped.add((stamp, _iri(quad.subject)))
+                if whole and (len(stamped) > most or looked > _LOOKED):
                     return Page(parts=tuple(self._parts(span, until)))
                 _in_time(until)
-        ordered = sorted(found)
+        ordered = sorted(stamped)
         members = tuple(name for _, name in ordered[(number - 1) * most : number * most])
         if not looked or (number > 1 and not members):
             return None
@@ -242,8 +244,8 @@ class EventStore:
         hour = ox.NamedNode(self.vocabulary.hour(span[:13]))
         minutes = self.spans.within(hour) if len(span) == 13 else [ox.NamedNode(self.vocabulary.hour(span[:16]))]
         start = self.vocabulary.instant()
-        for each in (hour, *minutes):  # in old stores, hours contain instants
-            for quad in self.store.quads_for_pattern(each, INSIDE, None, HERE):
+        for part in (hour, *minutes):  # in old stores, hours contain instants
+            for quad in self.store.quads_for_pattern(part, INSIDE, None, HERE):
                 _in_time(until)
                 stamp = _iri(quad.object).removeprefix(start)
                 if stamp.startswith(span):
@@ -279,8 +281,8 @@ class EventStore:
         return evaluate(self.store, question, self._recent if self._indexed else None)
 
     def _objects(self, subject: ox.NamedNode, property: ox.NamedNode) -> list[Any]:
-        found = (quad.object for quad in self.store.quads_for_pattern(subject, property, None, HERE))
-        return sorted(found, key=lambda term: term.value)
+        terms = (quad.object for quad in self.store.quads_for_pattern(subject, property, None, HERE))
+        return sorted(terms, key=lambda term: term.value)
 
 
 def _in_time(until: float) -> None:

@@ -78,7 +78,7 @@ class StoreFiles:
             with suppress(FileNotFoundError):  # it was merged into another
                 if (note := self._new(name)) is not None:
                     new[name] = note
-        records = [_record(*each) for each in new.items()]
+        records = [_record(*note) for note in new.items()]
         if self.removed != self._noted_removed:
             self._noted_removed = self.removed
             records.append(self._count())
@@ -101,8 +101,8 @@ class StoreFiles:
                 if file.read() != _COMPLETE:  # it is still being written
                     return None
                 file.seek(0)
-                size, found = _hashed(file, blake2b(digest_size=checksum.SIZE))
-            return size, found.hexdigest(), ""
+                size, digest = _hashed(file, blake2b(digest_size=checksum.SIZE))
+            return size, digest.hexdigest(), ""
         if kind != ".log" and not name.startswith("MANIFEST-"):
             return None
         start, hashed = self._growing.get(name, (0, blake2b(digest_size=checksum.SIZE)))
@@ -113,19 +113,19 @@ class StoreFiles:
             if kind != ".log":
                 os.fsync(file.fileno())
             file.seek(start)
-            _, found = _hashed(file, hashed.copy(), stop - start)
-        self._growing[name] = stop, found
-        return stop, found.hexdigest(), _boot() if kind == ".log" else ""
+            _, digest = _hashed(file, hashed.copy(), stop - start)
+        self._growing[name] = stop, digest
+        return stop, digest.hexdigest(), _boot() if kind == ".log" else ""
 
     def _verify(self, name: str, size: int, hash: str) -> None:
         try:
             with (self._folder / name).open("rb") as file:
-                count, found = _hashed(file, blake2b(digest_size=checksum.SIZE), size)
+                count, digest = _hashed(file, blake2b(digest_size=checksum.SIZE), size)
         except FileNotFoundError:  # it was merged into another
             return
         except OSError as error:
             raise Corruption(f"{name} cannot be read: {error}") from None
-        if count < size or found.hexdigest() != hash:
+        if count < size or digest.hexdigest() != hash:
             raise Corruption(f"{name} is not what was written")
 
     def _forget(self) -> None:
@@ -137,7 +137,7 @@ class StoreFiles:
         path, new = self._log.path, self._log.path.with_suffix(".hashes.new")
         new.unlink(missing_ok=True)
         self._log = RecordLog(new)
-        self._log.append([self._count(), *(_record(*each) for each in self._notes.items())])
+        self._log.append([self._count(), *(_record(*note) for note in self._notes.items())])
         self._log.move(path)
 
     def _count(self) -> RecordBytes:

@@ -149,14 +149,14 @@ class StoreProcess:
         future.add_done_callback(written)
         return future
 
-    def revise(self, one: StoreRevision) -> Future[None]:
+    def revise(self, revision: StoreRevision) -> Future[None]:
         """Call EventStore.revise, in order with `add`."""
-        return self._written("revise", one, len(one.text))
+        return self._written("revise", revision, len(revision.text))
 
     def revised(self) -> tuple[str, int] | None:
         """Call EventStore.revised. The result is from before this start."""
-        found: tuple[str, int] | None = self._command("revised").result()
-        return found
+        place: tuple[str, int] | None = self._command("revised").result()
+        return place
 
     def learn(self, gone: bytes, come: bytes) -> Future[None]:
         """Call EventStore.learn, in order with `add`."""
@@ -293,19 +293,19 @@ class StoreProcess:
             request.future.set_exception(why)
 
     def _started(self) -> tuple[subprocess.Popen[bytes], Connection]:
-        here, there = socket.socketpair()
+        here, child_end = socket.socketpair()
         root = str(Path(__file__).parents[3])
         paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "cep.connectors.rdf.store_worker", str(there.fileno()), *self._arguments],
-            pass_fds=[there.fileno()],
+            [sys.executable, "-P", "-m", "cep.connectors.rdf.store_worker", str(child_end.fileno()), *self._arguments],
+            pass_fds=[child_end.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,  # Rust prints a stack trace when memory is used up
             process_group=0,  # the process must not receive signals to the server's group
             env={**_ALLOCATING, **os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         )
-        there.close()
+        child_end.close()
         connection = Connection(here.detach())
         try:
             trouble = connection.recv()

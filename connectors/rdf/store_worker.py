@@ -108,11 +108,11 @@ class _Worker:
         while (request := self._next()) is not None:
             number, (name, *values), seconds = request
             if name == "stop":
-                if (one := self.running.get(number)) is not None:
-                    one.end()
+                if (query := self.running.get(number)) is not None:
+                    query.end()
             elif name in QUESTIONS:
-                self.running[number] = one = QueryProcess()
-                self.readers.submit(self._answer, number, one, name, values, time.monotonic() + seconds)
+                self.running[number] = query = QueryProcess()
+                self.readers.submit(self._answer, number, query, name, values, time.monotonic() + seconds)
             elif name in ("add", "revise"):
                 self.texts.append((number, values[0]))
                 self.writer.submit(self._write)
@@ -124,8 +124,8 @@ class _Worker:
                 if name in _FILLS:
                     self._fill(1)
                 (self.settler if name in _BESIDE else self.writer).submit(self._do, [number], name, values)
-        for one in list(self.running.values()):
-            one.end()
+        for query in list(self.running.values()):
+            query.end()
         self.writer.shutdown()
         self.store.store.flush()
         with contextlib.suppress(OSError):  # the disk is full; the next start records them
@@ -276,14 +276,14 @@ class _Worker:
         until = time.monotonic() + _WHILE
         return QueryProcess().answer(work, self.gate, until, 0, [self.connection.fileno()])
 
-    def _answer(self, number: int, one: QueryProcess, name: str, values: Sequence[Any], until: float) -> None:
+    def _answer(self, number: int, query: QueryProcess, name: str, values: Sequence[Any], until: float) -> None:
         try:
             if name == "ask" and "distance" in values[0].text:
                 geod()  # load it once, not in every fork
                 with self.placing:
                     self.store.places()
             memory, shut = self.memory // PLACES, [self.connection.fileno()]
-            outcome = "done", one.answer(lambda: self.calls[name](*values), self.gate, until, memory, shut)
+            outcome = "done", query.answer(lambda: self.calls[name](*values), self.gate, until, memory, shut)
         except QueryRefused as error:
             outcome = "refused", (error.code, str(error))
         except Exception as error:

@@ -55,77 +55,77 @@ class TimeIndex:
 
     def rewritten(self, question: Question) -> Iterator[Rewritten]:
         """Yield restricted queries to try one after the other, until one has enough rows."""
-        found = timed(question.text, dict(question.prefixes))
-        if found is None:
+        query = timed(question.text, dict(question.prefixes))
+        if query is None:
             return
-        few = scarce(self._store, found.links)
-        text = self.grid.among(found, few, self._rows)
+        few = scarce(self._store, query.links)
+        text = self.grid.among(query, few, self._rows)
         if text is not None:
-            found = timed(text, dict(question.prefixes)) or found
-        yield from self._of_times(found, few)
+            query = timed(text, dict(question.prefixes)) or query
+        yield from self._of_times(query, few)
         if text is not None:
             yield Rewritten(text)
 
     def _rows(self, text: str) -> Iterable[Any]:
-        found = timed(text, {})
-        if found is not None:
-            ways = self._of_times(found, scarce(self._store, found.links))
-            text = next((each.text for each in ways if each.enough is None), text)
+        query = timed(text, {})
+        if query is not None:
+            ways = self._of_times(query, scarce(self._store, query.links))
+            text = next((rewritten.text for rewritten in ways if rewritten.enough is None), text)
         rows = self._store.query(text)
         assert isinstance(rows, ox.QuerySolutions), "it is a SELECT"
         return rows
 
-    def _of_times(self, found: QueryParts, few: Few) -> Iterator[Rewritten]:
-        if found.order is not None and found.order.variable in found.stamps:
-            yield from self._newest(found, found.order, few)
+    def _of_times(self, query: QueryParts, few: Few) -> Iterator[Rewritten]:
+        if query.order is not None and query.order.variable in query.stamps:
+            yield from self._newest(query, query.order, few)
             return
-        bound = [name for name in found.stamps if found.ranges.get(name, Range()) != Range()]
-        bound.sort(key=lambda name: found.ranges[name].since is None)
+        bound = [name for name in query.stamps if query.ranges.get(name, Range()) != Range()]
+        bound.sort(key=lambda name: query.ranges[name].since is None)
         if bound:
-            yield from self._within(found, bound[0], few)
+            yield from self._within(query, bound[0], few)
 
-    def _within(self, found: QueryParts, variable: str, few: Few) -> Iterator[Rewritten]:
+    def _within(self, query: QueryParts, variable: str, few: Few) -> Iterator[Rewritten]:
         """Yield the query restricted to the events in a range."""
-        times = found.ranges[variable]
+        times = query.ranges[variable]
         spans = self._hours(times, False)
         hours = list(islice(spans, _HOURS + 1))
         looked = [str(minute) for hour in hours for minute in self._minutes(hour, times)]
         instants = count_matches(
             self._store, f"VALUES ?minute {{ {' '.join(looked)} }} ?minute {INSIDE} ?instant", _LOOKED
         )
-        if (begun := rare(self._store, found, variable, few, instants)) is not None:
-            yield Rewritten(begun.written(found))
+        if (begun := rare(self._store, query, variable, few, instants)) is not None:
+            yield Rewritten(begun.written(query))
             return
         if len(hours) <= _HOURS:
             minutes = [minute for hour in hours[: _MINUTES // 60 + 1] for minute in self._minutes(hour, times)]
             some, path = (minutes, _INTO[0]) if len(hours) <= _MINUTES // 60 else (hours, _INTO[1])
         else:
             some, path = list({self._spans.around(hour): None for hour in [*hours, *spans]}), _INTO[2]
-        yield Rewritten(found.restricted(variable, path, map(str, some)))
+        yield Rewritten(query.restricted(variable, path, map(str, some)))
 
-    def _newest(self, found: QueryParts, order: Order, few: Few) -> Iterator[Rewritten]:
+    def _newest(self, query: QueryParts, order: Order, few: Few) -> Iterator[Rewritten]:
         """Yield the query over more and more spans, beginning with the newest (or oldest)."""
-        times, name = found.ranges.get(order.variable, Range()), order.variable
-        begun = rare(self._store, found, name, few, _BY)
+        times, name = query.ranges.get(order.variable, Range()), order.variable
+        begun = rare(self._store, query, name, few, _BY)
         most = _MOST if begun is None else min(_MOST, begun.events // _MORE)
         minutes: list[str] = []
         instants, goal = 0, max(_FIRST, 4 * (order.limit + order.offset))
-        each = (minute for hour in self._hours(times, order.down) for minute in self._minutes(hour, times, order.down))
+        spans = (minute for hour in self._hours(times, order.down) for minute in self._minutes(hour, times, order.down))
         while goal <= most:
-            for minute in each:
+            for minute in spans:
                 minutes.append(str(minute))
                 instants += self._inside(minute, _MOST)
                 if instants >= goal or len(minutes) > _LONGEST:
                     break
             else:
-                yield Rewritten(found.restricted(name, _INTO[0], minutes))
+                yield Rewritten(query.restricted(name, _INTO[0], minutes))
                 return
             if len(minutes) > _LONGEST:
                 break
-            yield Rewritten(found.restricted(name, _INTO[0], minutes), order.limit)
+            yield Rewritten(query.restricted(name, _INTO[0], minutes), order.limit)
             goal = instants * _MORE
         if begun is not None:
-            yield Rewritten(begun.written(found))
+            yield Rewritten(begun.written(query))
 
     def _inside(self, span: ox.NamedNode, most: int = _LOOKED) -> int:
         return count_matches(self._store, f"{span} {INSIDE} ?instant", most)
@@ -135,4 +135,4 @@ class TimeIndex:
 
     def _minutes(self, hour: ox.NamedNode, times: Range, down: bool = False) -> Iterable[ox.NamedNode]:
         since, until = times.since or "", times.until or "~"
-        return [each for each in self._spans.within(hour, down) if since <= self._spans.name(each) <= until]
+        return [minute for minute in self._spans.within(hour, down) if since <= self._spans.name(minute) <= until]

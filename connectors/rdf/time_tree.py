@@ -17,8 +17,8 @@ HERE = ox.DefaultGraph()
 
 def count_matches(store: ox.Store, pattern: str, most: int) -> int:
     """Count the matches of a pattern, up to `most`, without reading them."""
-    found: Any = store.query(f"SELECT (COUNT(*) AS ?n) {{ SELECT * {{ {pattern} }} LIMIT {most} }}")
-    return int(next(found)["n"].value)
+    solutions: Any = store.query(f"SELECT (COUNT(*) AS ?n) {{ SELECT * {{ {pattern} }} LIMIT {most} }}")
+    return int(next(solutions)["n"].value)
 
 
 class TimeTree:
@@ -38,8 +38,8 @@ class TimeTree:
 
     def within(self, span: ox.NamedNode, down: bool = False) -> list[Any]:
         """Return the spans directly inside a larger one, in order."""
-        found = (quad.object for quad in self._store.quads_for_pattern(span, CONTAINS, None, HERE))
-        return sorted(found, key=lambda term: term.value, reverse=down)
+        terms = (quad.object for quad in self._store.quads_for_pattern(span, CONTAINS, None, HERE))
+        return sorted(terms, key=lambda term: term.value, reverse=down)
 
     def around(self, span: ox.NamedNode) -> ox.NamedNode:
         """Return the next larger span: the hour of a minute, the day of an hour, or the root for a day."""

@@ -39,9 +39,9 @@ class Derived:
 def event_triples(derived: Sequence[Derived], vocabulary: EventVocabulary) -> str:
     """Write class, activity, beginning, end and arguments of each occurrence, then all instants."""
     name, head = vocabulary.event(), PROV + "wasGeneratedBy"
-    made = [[] if each.activity is None else [(head, f"<{each.activity}>")] for each in derived]
+    activities = [[] if event.activity is None else [(head, f"<{event.activity}>")] for event in derived]
     return _written(
-        [_Occurrences(each.table, each.schema, name, more) for each, more in zip(derived, made)], vocabulary
+        [_Occurrences(event.table, event.schema, name, more) for event, more in zip(derived, activities)], vocabulary
     )
 
 
@@ -55,7 +55,7 @@ def reading_triples(table: pl.DataFrame, schema: Schema, vocabulary: EventVocabu
     stamps = table.select(_stamp(pl.col("start")).alias("start"), _stamp(pl.col("end")).alias("end"))
     begin, end = (f"<{vocabulary.instant()}" + pl.col(column) + ">" for column in ("start", "end"))
     interval = f"<{vocabulary.interval()}" + pl.col("start") + "/" + pl.col("end") + ">"
-    made = stamps.with_columns(table.select((pl.col("start") < pl.col("end")).alias("lasting"))).select(
+    texts = stamps.with_columns(table.select((pl.col("start") < pl.col("end")).alias("lasting"))).select(
         pl.when("lasting").then(interval).otherwise(end).alias("when"),
         pl.when("lasting")
         .then(interval + f" <{TIME}hasBeginning> " + begin + " .\n" + interval + f" <{TIME}hasEnd> " + end + " .\n")
@@ -66,10 +66,10 @@ def reading_triples(table: pl.DataFrame, schema: Schema, vocabulary: EventVocabu
     more = [
         (RDF + "type", f"<{SOSA}Observation>"),
         (SOSA + "resultTime", moments),
-        (SOSA + "phenomenonTime", made["when"].to_list()),
+        (SOSA + "phenomenonTime", texts["when"].to_list()),
     ]
     written = _written([_Occurrences(table, schema, vocabulary.reading(), more)], vocabulary)
-    return written + "".join(made["ends"].to_list())
+    return written + "".join(texts["ends"].to_list())
 
 
 def reading_ids(table: pl.DataFrame, schema: Schema) -> list[str]:
@@ -103,23 +103,31 @@ def _written(occurrences: Sequence[_Occurrences], vocabulary: EventVocabulary) -
 
     Most of a hundred rules derive a row or two, and starting an operation of polars costs as much as hundreds of rows.
     """
-    occurrences = [each for each in occurrences if each.table.height]
+    occurrences = [occurrence for occurrence in occurrences if occurrence.table.height]
     if not occurrences:
         return ""
-    stamps = _stamps([each.table[column] for each in occurrences for column in ("start", "end")])
+    stamps = _stamps([occurrence.table[column] for occurrence in occurrences for column in ("start", "end")])
     instants = {time: f"<{vocabulary.instant()}{stamp}>" for time, stamp in stamps.items()}
-    terms = iter(_terms([(each.table[one.name], one.type) for each in occurrences for one in each.schema.attributes]))
+    terms = iter(
+        _terms(
+            [
+                (occurrence.table[attribute.name], attribute.type)
+                for occurrence in occurrences
+                for attribute in occurrence.schema.attributes
+            ]
+        )
+    )
     lines: list[str] = []
-    for each in occurrences:
-        schema = each.schema
+    for occurrence in occurrences:
+        schema = occurrence.schema
         properties: list[tuple[str, str | Sequence[str | None]]] = [
             (RDF + "type", f"<{vocabulary.type(schema)}>"),
-            *each.more,
-            (TIME + "hasBeginning", list(map(instants.get, each.table["start"].to_list()))),
-            (TIME + "hasEnd", list(map(instants.get, each.table["end"].to_list()))),
+            *occurrence.more,
+            (TIME + "hasBeginning", list(map(instants.get, occurrence.table["start"].to_list()))),
+            (TIME + "hasEnd", list(map(instants.get, occurrence.table["end"].to_list()))),
             *((vocabulary.property(schema, number), next(terms)) for number in range(len(schema.attributes))),
         ]
-        lines += _lines(each.name, each.table[ID].to_list(), properties)
+        lines += _lines(occurrence.name, occurrence.table[ID].to_list(), properties)
     return "".join([*lines, *_instants(list(stamps.values()), vocabulary)])
 
 
@@ -155,14 +163,14 @@ def _terms(columns: Sequence[tuple[pl.Series, str]]) -> list[list[str | None]]:
     alike: defaultdict[tuple[str, object], list[int]] = defaultdict(list)
     for place, (column, type) in enumerate(columns):
         alike[type, column.dtype if type != "any" else place].append(place)
-    found: list[list[str | None]] = [[] for _ in columns]
+    term_columns: list[list[str | None]] = [[] for _ in columns]
     for (type, _), places in alike.items():
         few = [columns[place][0].alias("v") for place in places]
         terms = _value(few[0] if len(few) == 1 else pl.concat(few), type).to_list()
         ends = accumulate(map(len, few))
         for place, column, end in zip(places, few, ends):
-            found[place] = terms[end - len(column) : end]
-    return found
+            term_columns[place] = terms[end - len(column) : end]
+    return term_columns
 
 
 def _stamps(columns: Sequence[pl.Series]) -> dict[int, str]:
@@ -206,10 +214,10 @@ def _period(ticks: pl.Expr) -> pl.Expr:
     )
     days = whole // 86_400
     parts = [(whole // 3_600 % 24, "H"), (whole // 60 % 60, "M")]
-    found = [pl.when(part > 0).then(part.cast(pl.String) + unit).otherwise(nothing) for part, unit in parts]
+    texts = [pl.when(part > 0).then(part.cast(pl.String) + unit).otherwise(nothing) for part, unit in parts]
     second = (whole % 60).cast(pl.String) + rest + "S"
-    found.append(pl.when((second != "0S") | (ticks == 0)).then(second).otherwise(nothing))
-    clock = pl.concat_str(found)
+    texts.append(pl.when((second != "0S") | (ticks == 0)).then(second).otherwise(nothing))
+    clock = pl.concat_str(texts)
     day = pl.when(days > 0).then(days.cast(pl.String) + "D").otherwise(nothing)
     sign = pl.when(ticks < 0).then(pl.lit("-")).otherwise(nothing)
     return pl.when(ticks.is_not_null()).then(

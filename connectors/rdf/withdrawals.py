@@ -69,37 +69,37 @@ class Withdrawals:
     @property
     def reached(self) -> tuple[str, int] | None:
         """The place of the last revision that was written, or None."""
-        found = (str(getattr(q.object, "value", "")) for q in self._store.quads_for_pattern(self._reached, _NOTE, None))
-        places = ((time, int(position)) for time, _, position in (text.partition("/") for text in found))
+        notes = (str(getattr(q.object, "value", "")) for q in self._store.quads_for_pattern(self._reached, _NOTE, None))
+        places = ((time, int(position)) for time, _, position in (text.partition("/") for text in notes))
         return max(places, default=None)
 
-    def withdraw(self, one: StoreRevision) -> list[ox.NamedNode]:
+    def withdraw(self, revision: StoreRevision) -> list[ox.NamedNode]:
         """Write tombstones of events. Return the events and records whose triples are to be removed. Repeating it does
         no harm."""
         quads: list[ox.Quad] = []
-        going = [ox.NamedNode(self._vocabulary.event(id)) for id in one.gone]
-        records = [ox.NamedNode(self._vocabulary.reading(id)) for id in one.records]
+        going = [ox.NamedNode(self._vocabulary.event(id)) for id in revision.gone]
+        records = [ox.NamedNode(self._vocabulary.reading(id)) for id in revision.records]
         for event in going:
             own = list(self._store.quads_for_pattern(event, None, None, HERE))
             if own:
-                quads += self._tombstone(event, own, one)
-        for record in records if one.keep else ():
-            quads += self._kept(record, list(self._store.quads_for_pattern(record, None, None, HERE)), one)
+                quads += self._tombstone(event, own, revision)
+        for record in records if revision.keep else ():
+            quads += self._kept(record, list(self._store.quads_for_pattern(record, None, None, HERE)), revision)
         self._writer.add(quads)
         return going + records
 
-    def came(self, one: StoreRevision) -> None:
+    def came(self, revision: StoreRevision) -> None:
         """Record the events that were added again after a withdrawal. Call this when their triples are written."""
         if next(self._store.quads_for_pattern(None, _OBJECT, None), None) is not None:
             quads: list[ox.Quad] = []
-            for id in one.come:
+            for id in revision.come:
                 event = ox.NamedNode(self._vocabulary.event(id))
-                if (ends := self._ends(event)) and self._withdrawn(event, one):
-                    quads += self._change(event, CREATE, "added", ends, one)
+                if (ends := self._ends(event)) and self._withdrawn(event, revision):
+                    quads += self._change(event, CREATE, "added", ends, revision)
             self._writer.add(quads)
-        if one.ended:  # after a restart, other input may be earlier
+        if revision.ended:  # after a restart, other input may be earlier
             return
-        note = ox.Quad(self._reached, _NOTE, ox.Literal(one.name))
+        note = ox.Quad(self._reached, _NOTE, ox.Literal(revision.name))
         self._writer.remove([q for q in self._store.quads_for_pattern(self._reached, _NOTE, None) if q != note])
         self._writer.add([note])
 
@@ -125,7 +125,7 @@ class Withdrawals:
                 subject: Any = quad.subject
                 self._writer.remove(list(self._store.quads_for_pattern(subject, None, None, quad.graph_name)))
                 stamps = self._store.quads_for_pattern(None, STAMP, None, quad.graph_name)
-                self._writer.remove([each for each in stamps if not self._timed(each)])
+                self._writer.remove([stamp for stamp in stamps if not self._timed(stamp)])
 
     def _unended(self, beginning: ox.Quad) -> bool:
         subject: Any = beginning.subject
@@ -135,29 +135,29 @@ class Withdrawals:
         """Return True if anything in the graph of a revision still refers to an instant."""
         assert isinstance(stamp.subject, ox.NamedNode), "instants have names"
         ways = (self._store.quads_for_pattern(None, way, stamp.subject, stamp.graph_name) for way in (BEGINNING, END))
-        return any(next(found, None) is not None for found in ways)
+        return any(next(way, None) is not None for way in ways)
 
-    def _tombstone(self, event: ox.NamedNode, own: list[ox.Quad], one: StoreRevision) -> Iterator[ox.Quad]:
+    def _tombstone(self, event: ox.NamedNode, own: list[ox.Quad], revision: StoreRevision) -> Iterator[ox.Quad]:
         ends = [quad.object for quad in own if quad.predicate == END]
         begins = [quad.object for quad in own if quad.predicate == BEGINNING]
         if ends:
-            yield from self._change(event, DELETE, "withdrawn", ends, one)
-        elif one.keep:  # it was on no page; retention finds it by its beginning
-            yield from self._change(event, DELETE, "withdrawn", begins, one, BEGINNING)
-        if one.keep:
-            yield from self._kept(event, own, one)
-            graph = ox.NamedNode(self._vocabulary.revision(one.name))
-            yield ox.Quad(event, _BY, self._activity(event, "withdrawn", one), graph)
+            yield from self._change(event, DELETE, "withdrawn", ends, revision)
+        elif revision.keep:  # it was on no page; retention finds it by its beginning
+            yield from self._change(event, DELETE, "withdrawn", begins, revision, BEGINNING)
+        if revision.keep:
+            yield from self._kept(event, own, revision)
+            graph = ox.NamedNode(self._vocabulary.revision(revision.name))
+            yield ox.Quad(event, _BY, self._activity(event, "withdrawn", revision), graph)
 
-    def _kept(self, subject: ox.NamedNode, own: list[ox.Quad], one: StoreRevision) -> Iterator[ox.Quad]:
+    def _kept(self, subject: ox.NamedNode, own: list[ox.Quad], revision: StoreRevision) -> Iterator[ox.Quad]:
         """Yield the triples of a withdrawn subject in the graph of the revision, with the time of the withdrawal."""
-        graph = ox.NamedNode(self._vocabulary.revision(one.name))
+        graph = ox.NamedNode(self._vocabulary.revision(revision.name))
         for quad in own:
             yield ox.Quad(quad.subject, quad.predicate, quad.object, graph)
             if quad.predicate in (BEGINNING, END):
                 yield from self._stamps(quad.object, graph)
         if own:
-            yield ox.Quad(subject, _AT, _moment(one), graph)
+            yield ox.Quad(subject, _AT, _moment(revision), graph)
 
     def _change(
         self,
@@ -165,15 +165,15 @@ class Withdrawals:
         kind: ox.NamedNode,
         word: str,
         times: Iterable[Any],
-        one: StoreRevision,
+        revision: StoreRevision,
         which: ox.NamedNode = END,
     ) -> Iterator[ox.Quad]:
-        graph, change = ox.NamedNode(self._vocabulary.revision(one.name)), self._activity(event, word, one)
+        graph, change = ox.NamedNode(self._vocabulary.revision(revision.name)), self._activity(event, word, revision)
         yield ox.Quad(change, _TYPE, kind, graph)
         yield ox.Quad(change, _TYPE, _ACTIVITY, graph)
         yield ox.Quad(change, _OBJECT, event, graph)
-        yield ox.Quad(change, _ENDED, _moment(one), graph)
-        yield ox.Quad(change, self._position, ox.Literal(str(one.position), datatype=_NUMBER), graph)
+        yield ox.Quad(change, _ENDED, _moment(revision), graph)
+        yield ox.Quad(change, self._position, ox.Literal(str(revision.position), datatype=_NUMBER), graph)
         for time in times:
             yield ox.Quad(change, which, time, graph)
             yield from self._stamps(time, graph)
@@ -182,20 +182,20 @@ class Withdrawals:
         for stamp in self._store.quads_for_pattern(instant, STAMP, None, HERE):
             yield ox.Quad(stamp.subject, stamp.predicate, stamp.object, graph)
 
-    def _activity(self, event: ox.NamedNode, word: str, one: StoreRevision) -> ox.NamedNode:
-        return ox.NamedNode(f"{event.value}/{word}/{one.name}")
+    def _activity(self, event: ox.NamedNode, word: str, revision: StoreRevision) -> ox.NamedNode:
+        return ox.NamedNode(f"{event.value}/{word}/{revision.name}")
 
     def _ends(self, event: ox.NamedNode) -> list[Any]:
         return [quad.object for quad in self._store.quads_for_pattern(event, END, None, HERE)]
 
-    def _withdrawn(self, event: ox.NamedNode, one: StoreRevision) -> bool:
+    def _withdrawn(self, event: ox.NamedNode, revision: StoreRevision) -> bool:
         """Return True if the event was withdrawn in this revision or an earlier one."""
         prefix = f"{event.value}/withdrawn/"
         for quad in self._store.quads_for_pattern(None, _OBJECT, event):
             name = str(getattr(quad.subject, "value", ""))
             if name.startswith(prefix):
                 time, _, position = name.removeprefix(prefix).partition("/")
-                if (time, int(position)) <= one.place:
+                if (time, int(position)) <= revision.place:
                     return True
         return False
 
@@ -203,5 +203,5 @@ class Withdrawals:
         return next(self._store.quads_for_pattern(quad.subject, _OBJECT, None, quad.graph_name), None) is not None
 
 
-def _moment(one: StoreRevision) -> ox.Literal:
-    return ox.Literal(f"{one.time.removesuffix('Z').rstrip('0').rstrip('.')}Z", datatype=_TIME)
+def _moment(revision: StoreRevision) -> ox.Literal:
+    return ox.Literal(f"{revision.time.removesuffix('Z').rstrip('0').rstrip('.')}Z", datatype=_TIME)

@@ -145,6 +145,6 @@ class RdfWriter:
 def _written(text: str, format: ox.RdfFormat) -> bytes:
     quads = ox.parse(text, ox.RdfFormat.N_QUADS, lenient=True)
     names = {**PREFIXES, "rdfs": RDFS}
-    made = ox.serialize(quads, format=format, prefixes=names if format != ox.RdfFormat.JSON_LD else None)
-    assert made is not None, "without an output the text is given"
-    return made
+    serialized = ox.serialize(quads, format=format, prefixes=names if format != ox.RdfFormat.JSON_LD else None)
+    assert serialized is not None, "without an output the text is given"
+    return serialized

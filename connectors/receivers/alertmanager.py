@@ -68,8 +68,8 @@ class Alertmanager:
         now = time.time_ns() // 1000
         for start in range(0, len(changes), self.most):
             few, lost = changes[start : start + self.most], self.outbox.lost
-            few = [each for one in few for each in (*former(one), one)]
-            pending = [alertmanager_alert(one, self.origin, now, self.target.every, lost) for one in few]
+            few = [sent_entry for entry in few for sent_entry in (*former(entry), entry)]
+            pending = [alertmanager_alert(entry, self.origin, now, self.target.every, lost) for entry in few]
             body = json.dumps(pending).encode()
             path = self.target.path.rstrip("/") + PATH
             self.http.post(path, body, {"Content-Type": "application/json"})
@@ -121,10 +121,10 @@ def alertmanager_alert(
         annotations["note"] = change.note
     if lost and not change.over:
         annotations["source_lost"] = ", ".join(lost)
-    found: dict[str, object] = {
+    document: dict[str, object] = {
         "labels": labels,
         "annotations": annotations,
         "startsAt": starts_at(change, now),
         "endsAt": rfc3339(now if change.over else open_until),
     }
-    return found | ({"generatorURL": page} if (page := origin.page(change)) else {})
+    return document | ({"generatorURL": page} if (page := origin.page(change)) else {})

@@ -214,7 +214,7 @@ class AppriseMessages:
         )
         result = service.notify(body=body, title=title, notify_type=kind, body_format=NotifyFormat.TEXT)
         if not result:
-            status = next((found[1] for one in result.logs() if (found := _STATUS.search(one.message))), "")
+            status = next((match[1] for log in result.logs() if (match := _STATUS.search(log.message))), "")
             raise ServerError(f"the service has not taken it{f': {status}' if status else ''}")
 
     def _safe(self, text: str) -> str:
@@ -246,12 +246,12 @@ class AppriseMessages:
             secure_logging=True,
             storage_mode=PersistentStoreMode.MEMORY,
         )
-        found = Apprise(asset=asset)
+        service = Apprise(asset=asset)
         options = url_to_dict(self.target.path)  # type: ignore[no-untyped-call]
         assert options is not None, "it was checked"
         if key:
             options |= {PAGING[self.scheme]: key, "action": "map"}
-        found.add(options)
+        service.add(options)
         if not key:
-            self._only = found
-        return found
+            self._only = service
+        return service

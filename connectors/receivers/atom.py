@@ -78,30 +78,30 @@ def _entry(root: ET.Element, entry: OutboxEntry, origin: Publisher) -> None:
     """Add an entry for a change of an alert. The entry of a withdrawal has the id of the alert's first change, which it
     updates."""
     change = entry.change
-    made = ET.SubElement(root, "entry")
+    element = ET.SubElement(root, "entry")
     taken_back = change.withdrawn and bool(change.note)
-    _text(made, "id", f"{origin.base}alert/{change.alert}/{0 if taken_back else change.revision}")
+    _text(element, "id", f"{origin.base}alert/{change.alert}/{0 if taken_back else change.revision}")
     state = change.word
     title = f"{change.title} ({state})" if state != "firing" else change.title
-    _text(made, "title", title if origin.status == "Actual" else f"{origin.status}: {title}")
-    _text(made, "updated", rfc3339(change.time))
+    _text(element, "title", title if origin.status == "Actual" else f"{origin.status}: {title}")
+    _text(element, "updated", rfc3339(change.time))
     if not taken_back:
-        _text(made, "published", rfc3339(change.time))
+        _text(element, "published", rfc3339(change.time))
     for scheme, term in (
         ("state", change.state), ("action", change.action), ("status", origin.status), ("severity", change.severity),
         ("urgency", change.urgency), ("certainty", change.certainty), ("alert", change.name),
     ):  # fmt: skip
         if term:
-            ET.SubElement(made, "category", {"term": term, "scheme": f"{origin.base}{scheme}"})
+            ET.SubElement(element, "category", {"term": term, "scheme": f"{origin.base}{scheme}"})
     if not (change.quiet or change.remark):
         cap = {"rel": "alternate", "type": "application/cap+xml", "href": f"cap/{change.alert}/{change.revision}"}
-        ET.SubElement(made, "link", cap)
+        ET.SubElement(element, "link", cap)
     if page := origin.page(change):
-        ET.SubElement(made, "link", {"rel": "alternate", "type": "text/html", "href": page})
+        ET.SubElement(element, "link", {"rel": "alternate", "type": "text/html", "href": page})
     if change.runbook:
-        ET.SubElement(made, "link", {"rel": "related", "title": "Runbook", "href": change.runbook})
+        ET.SubElement(element, "link", {"rel": "related", "title": "Runbook", "href": change.runbook})
     if change.text:
-        _text(made, "summary", change.text, type="text")
+        _text(element, "summary", change.text, type="text")
     fields = [("severity", change.severity), ("urgency", change.urgency), ("certainty", change.certainty)]
     fields += [("since", rfc3339(change.start)), ("until", rfc3339(change.until))]
     done = [
@@ -121,7 +121,7 @@ def _entry(root: ET.Element, entry: OutboxEntry, origin: Publisher) -> None:
         what = change.action + more.get(change.action, "")
         reason += f"<p>{escape(f'{what} by {change.by}{said}')}</p>"
     body = f"{reason}<p>{escape(change.text or change.title)}</p>{instruction}<dl>{rows}</dl>"
-    _text(made, "content", body, type="html")
+    _text(element, "content", body, type="html")
 
 
 def _text(parent: ET.Element, name: str, text: str, **attributes: str) -> None:

@@ -33,7 +33,7 @@ def message(outbox: Outbox, origin: Publisher, alert: str, revision: int | None 
     before = {} if number <= first else {first: outbox.revision(alert, first)}
     if number > first and (last := _sent_last(outbox, outbox.revision(alert, number - 1))) is not None:
         before[last.change.revision] = last
-    return to_xml(entry, origin, [each for each in before.values() if each is not None])
+    return to_xml(entry, origin, [earlier for earlier in before.values() if earlier is not None])
 
 
 def _sent_last(outbox: Outbox, entry: OutboxEntry | None) -> OutboxEntry | None:
@@ -64,7 +64,7 @@ def to_xml(entry: OutboxEntry, origin: Publisher, before: Sequence[OutboxEntry])
     if note := change.note or (WITHDRAWN if change.withdrawn else ""):
         _text(root, "note", note)
     if before:
-        references = (f"{origin.sender},{each.change.id},{_time(_sent(each))}" for each in before)
+        references = (f"{origin.sender},{earlier.change.id},{_time(_sent(earlier))}" for earlier in before)
         _text(root, "references", " ".join(references))
     _info(root, change, origin, sent)
     return bytes(ET.tostring(root, encoding="utf-8", xml_declaration=True))

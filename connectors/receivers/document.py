@@ -53,8 +53,8 @@ class Publisher:
 def parse_sender(text: str) -> tuple[str, str]:
     """Return the sender for people and the sender for CAP. The text is `Weather Service <alerts@example.org>`, or only
     the address. Raises CepError if it contains no sender."""
-    found = _NAMED.fullmatch(text)
-    return ("", sender(text)) if found is None else (found[1], sender(found[2]))
+    match = _NAMED.fullmatch(text)
+    return ("", sender(text)) if match is None else (match[1], sender(match[2]))
 
 
 def sender(name: str) -> str:
@@ -163,5 +163,5 @@ def shown_values(change: AlertChange) -> list[tuple[str, str]]:
 
 def to_json(entry: OutboxEntry, origin: Publisher) -> bytes:
     """Return the document of an entry as one line of ASCII."""
-    found = document(entry.change, origin.status, origin.page(entry.change), entry.reminder)
-    return json.dumps(found, separators=(",", ":")).encode()
+    body = document(entry.change, origin.status, origin.page(entry.change), entry.reminder)
+    return json.dumps(body, separators=(",", ":")).encode()

@@ -78,9 +78,9 @@ class Groups:
         """Return the time when a group with these waiting changes may be sent, in microseconds of Unix time. Some of
         them may have moved here from another group of the same alert."""
         entry, group = None, None
-        for each in waiting:
-            entry = entry or each
-            group = self._group_of(each.change)
+        for waiting_entry in waiting:
+            entry = entry or waiting_entry
+            group = self._group_of(waiting_entry.change)
             if group.key == key:
                 break
         if entry is None or group is None or group.key != key or key in self._batches or entry.came is None:

@@ -66,7 +66,7 @@ class Mail:
         id = _id(first, self.origin)
         alerts = list(dict.fromkeys(entry.change.alert for entry in entries))
         threads = self.outbox.threads(self.target.name, alerts, id)
-        return message(entries, self.target.path, self.origin, [each for each in threads if each != id])
+        return message(entries, self.target.path, self.origin, [thread for thread in threads if thread != id])
 
     def again(self, entry: OutboxEntry, now: AlertChange) -> None:
         self.give([entry])
@@ -167,23 +167,23 @@ class _Checked(smtplib.SMTP):
 def message(entries: Sequence[OutboxEntry], to: str, origin: Publisher, threads: Sequence[str] = ()) -> EmailMessage:
     """Return the message for a group of changes. `threads`: the first message about each alert in it, if there is one
     already."""
-    made = EmailMessage(policy=_WIRE)
-    made["From"] = Address(clean(origin.speaker, 100), addr_spec=origin.sender)
-    made["To"] = Address(addr_spec=to)
-    made["Subject"] = subject(entries, origin)
+    mail = EmailMessage(policy=_WIRE)
+    mail["From"] = Address(clean(origin.speaker, 100), addr_spec=origin.sender)
+    mail["To"] = Address(addr_spec=to)
+    mail["Subject"] = subject(entries, origin)
     first = entries[0]
     times = (first.composed, first.came, first.change.time)
-    made["Date"] = format_datetime(at(next(each for each in times if each is not None)))
-    made["Message-ID"] = _id(first, origin)
+    mail["Date"] = format_datetime(at(next(time for time in times if time is not None)))
+    mail["Message-ID"] = _id(first, origin)
     if threads:
-        made["In-Reply-To"] = threads[0]
-        made["References"] = " ".join(threads)
-    made["Auto-Submitted"] = "auto-generated"
-    made["X-Semcep-Changes"] = " ".join(entry.message for entry in entries)
-    made.set_content(plain(entries, origin), cte="quoted-printable")
-    made.add_alternative(html(entries, origin), subtype="html", cte="quoted-printable")
-    made.set_boundary(f"={first.change.id}=")  # no text contains it, because quoted-printable encodes `=`
-    return made
+        mail["In-Reply-To"] = threads[0]
+        mail["References"] = " ".join(threads)
+    mail["Auto-Submitted"] = "auto-generated"
+    mail["X-Semcep-Changes"] = " ".join(entry.message for entry in entries)
+    mail.set_content(plain(entries, origin), cte="quoted-printable")
+    mail.add_alternative(html(entries, origin), subtype="html", cte="quoted-printable")
+    mail.set_boundary(f"={first.change.id}=")  # no text contains it, because quoted-printable encodes `=`
+    return mail
 
 
 def _id(first: OutboxEntry, origin: Publisher) -> str:

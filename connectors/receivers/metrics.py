@@ -68,9 +68,9 @@ class AlertMetrics(Collector):
             return
         waiting = GaugeMetricFamily("semcep_feed_waiting", "Changes that a receiver has not yet.", labels=["receiver"])
         dead = GaugeMetricFamily("semcep_feed_dead_letters", "Changes that it has refused.", labels=["receiver"])
-        for one in standings:
-            waiting.add_metric([one.name], one.waiting)
-            dead.add_metric([one.name], one.dead)
+        for status in standings:
+            waiting.add_metric([status.name], status.waiting)
+            dead.add_metric([status.name], status.dead)
         up = GaugeMetricFamily("semcep_feed_up", "1: the last attempt went well; 0: it failed.", labels=["receiver"])
         text = "Changes that a receiver has taken since the start."
         delivered = CounterMetricFamily("semcep_feed_delivered", text, labels=["receiver"])

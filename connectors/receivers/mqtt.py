@@ -59,11 +59,11 @@ class Topics:
             if kept and change.over:
                 sent.append(client.publish(topic, b"", qos=1, retain=True))
         try:
-            for one in sent:
-                one.wait_for_publish(TIMEOUT)
+            for publication in sent:
+                publication.wait_for_publish(TIMEOUT)
         except (RuntimeError, ValueError) as error:
             self._lost(str(error))
-        if not all(one.is_published() for one in sent):
+        if not all(publication.is_published() for publication in sent):
             self._lost("the broker does not answer")
 
     def rest(self, outbox: Outbox, told: Callable[[], list[OutboxEntry]]) -> None:
@@ -134,13 +134,13 @@ class _Named(ssl.SSLContext):
 
     @classmethod
     def of(cls, host: str) -> _Named:
-        made = cls(ssl.PROTOCOL_TLS_CLIENT)
-        made.load_default_certs()
-        made.host = host
-        return made
+        context = cls(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_default_certs()
+        context.host = host
+        return context
 
-    def wrap_socket(self, sock: socket.socket, *given: Any, **options: Any) -> ssl.SSLSocket:
-        return super().wrap_socket(sock, *given, **{**options, "server_hostname": self.host})
+    def wrap_socket(self, sock: socket.socket, *arguments: Any, **options: Any) -> ssl.SSLSocket:
+        return super().wrap_socket(sock, *arguments, **{**options, "server_hostname": self.host})
 
 
 def topic_end(change: AlertChange) -> str:

@@ -86,7 +86,7 @@ class Routes:
         tables = document.get("routes")
         if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
             raise _wrong(f"{where}: there are no routes", f"it has {_EXAMPLE}")
-        routes = tuple(_route(f"{where}, route {n}", each, receivers) for n, each in enumerate(tables, 1))
+        routes = tuple(_route(f"{where}, route {n}", table, receivers) for n, table in enumerate(tables, 1))
         for name in receivers.keys() - {route.receiver for route in routes}:
             hint = f'a route without matchers gets the rest: `[[routes]]` with `receiver = "{name}"`'
             raise _wrong(f"{where}: no route leads to the receiver `{name}`", hint)
@@ -131,9 +131,9 @@ class ReceiverRoutes:
         return self._route(*_identity(change)) is not None
 
     def group(self, change: AlertChange) -> Group:
-        found = self._route(*_identity(change))
-        assert found is not None, "it is wanted"
-        return found
+        route_group = self._route(*_identity(change))
+        assert route_group is not None, "it is wanted"
+        return route_group
 
     def _found(self, change: _Labelled, severities: tuple[str, ...]) -> Group | None:
         """Return the group for an alert's current severity, or None if the receiver does not get the alert.
@@ -178,8 +178,8 @@ def possible_labels(alert: Alert, severity: str, origin: Publisher) -> dict[str,
         category=alert.category, title="", text="", start=0, end=0, until=0, occurrences=1, first="", last="",
         key={name: f"{_OPEN}{name}" for name in names}, urgency=alert.urgency, certainty=alert.certainty, labels=labels,
     )  # fmt: skip
-    found = alert_labels(some, origin.title, origin.status)
-    return {name: None if value.startswith(_OPEN) else value for name, value in found.items()}
+    known = alert_labels(some, origin.title, origin.status)
+    return {name: None if value.startswith(_OPEN) else value for name, value in known.items()}
 
 
 _OPEN = "\0"  # the prefix of a text for an unknown value of an event
@@ -282,7 +282,7 @@ def lines(routes: Routes, alerts: Iterable[Alert], origin: Publisher, write: Cal
                 own.append((condition, groups))
                 if not {(condition, groups), ("", groups)} & {*told.get(route.receiver, ())}:
                     when = "" if not number else f"from {severity} on"
-                    row = "  ".join(each for each in (route.receiver, when, condition, groups) if each)
+                    row = "  ".join(cell for cell in (route.receiver, when, condition, groups) if cell)
                     lines.append(f"  {row}")
             for receiver, own in reached.items():
                 replaced = {condition for condition, _ in own}

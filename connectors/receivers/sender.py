@@ -371,13 +371,13 @@ class Sender:
         The receiver has all entries up to `sent`, except for those in `unsent`, which has the first missing revision of
         an alert.
         """
-        found: list[OutboxEntry] = []
+        entries: list[OutboxEntry] = []
         for latest in self.outbox.live():
             change = latest.change
             if latest.number <= sent and not change.over and self._wants(change):
                 told = self._last_told(change, unsent.get(change.alert, change.revision + 1))
-                found += [] if told is None else [told]
-        return found
+                entries += [] if told is None else [told]
+        return entries
 
     def _give(self) -> None:
         """Begin steps while lanes are free. If the receiver does not answer, begin one step when it is time to
@@ -482,9 +482,9 @@ class Sender:
         follow later."""
         alert, begun = entry.change.alert, groups.begun(waiting.key)
         queue = self._queues[waiting.key]
-        moved = [each for each in queue if each.change.alert == alert and each.number not in begun]
+        moved = [queued for queued in queue if queued.change.alert == alert and queued.number not in begun]
         if moved:
-            rest = [each for each in queue if each.change.alert != alert or each.number in begun]
+            rest = [queued for queued in queue if queued.change.alert != alert or queued.number in begun]
             self._set_queue(groups, waiting.key, rest)
         self._following[alert] = [*moved, entry]
         self._follow()
@@ -512,7 +512,7 @@ class Sender:
             return  # it is being sent, or waits for a retry
         if key in self._ready:
             self._ready.remove(key)
-        self._later = [each for each in self._later if each[1] != key]
+        self._later = [timed for timed in self._later if timed[1] != key]
         heapq.heapify(self._later)
         if rest:
             self._line_up(key)
@@ -674,7 +674,7 @@ class Sender:
                 self._bury(entry, str(error) or type(error).__name__)
 
         if self.delivery.states and any(
-            each.change.slot == now.slot for queue in self._queues.values() for each in queue
+            queued.change.slot == now.slot for queue in self._queues.values() for queued in queue
         ):
             then(None)  # the current state is sent anyway, after what is still queued
             return

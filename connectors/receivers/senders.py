@@ -33,11 +33,11 @@ PEOPLE = ("smtp", "apprise")
 def targets(feeds: Sequence[str], routes: Routes | None = None) -> list[Target]:
     """Return the targets in `--feed` options and in a file of routes. Raises CepError if one is not valid, occurs
     twice, or needs a library that is not installed."""
-    found = [one for text in feeds for one in _targets(text)]
+    listed = [target for text in feeds for target in _targets(text)]
     for receiver, texts in () if routes is None else routes.receivers.items():
         assert routes is not None, "it has receivers"
         try:
-            own = [replace(one, receiver=receiver) for text in texts for one in _targets(text)]
+            own = [replace(target, receiver=receiver) for text in texts for target in _targets(text)]
         except CepError as error:
             where = f"--routes {routes.file}, receiver `{receiver}`"
             message = f"{where}: {error.message.removeprefix('--feed').lstrip(': ')}"
@@ -47,17 +47,17 @@ def targets(feeds: Sequence[str], routes: Routes | None = None) -> list[Target]:
             where = f"--routes {routes.file}, receiver `{receiver}`"
             message = f"{where}: groups are for mail and Apprise, not for `{own[0].kind}`"
             raise CepError(message, hint=hint, code="routes")
-        found += own
-    names = [one.name for one in found]
+        listed += own
+    names = [listed_target.name for listed_target in listed]
     for name in names:
         if names.count(name) > 1:
             hint = "each address once"
             if routes is not None:
                 hint += ": several routes may lead to one receiver, and `--feed` is for addresses not in --routes"
             raise CepError(f"--feed {name} is there twice", hint=hint, code="option")
-    if any(one.kind == "mqtt" for one in found) and find_spec("paho") is None:
+    if any(listed_target.kind == "mqtt" for listed_target in listed) and find_spec("paho") is None:
         raise CepError("--feed mqtt:// needs paho-mqtt", hint=install_command("mqtt"), code="option")
-    return found
+    return listed
 
 
 def _targets(text: str) -> list[Target]:
@@ -78,16 +78,16 @@ def sending(
 ) -> Iterator[list[Sender]]:
     """Run senders during the block. Enter it before the program runs, because a new receiver is sent the changes added
     from then on."""
-    found = [_sender(one, outbox, origin, report, routes) for one in targets]
+    senders = [_sender(target, outbox, origin, report, routes) for target in targets]
     try:
-        for sender in found:
+        for sender in senders:
             sender.start()
-        yield found
+        yield senders
     finally:
         until = time.monotonic() + CLOSING_TIMEOUT
-        for sender in found:
+        for sender in senders:
             sender.halt()
-        for sender in found:
+        for sender in senders:
             sender.stop(max(0.0, until - time.monotonic()))
 
 

@@ -87,8 +87,8 @@ class Stream:
         """Add new entries. The thread that adds to the outbox calls this."""
         last = self.outbox.last
         few = self.clients and last - self._number <= _NEWEST
-        found = self.outbox.between(self._number + 1, last) if few else []
-        added = [(entry.number, sse_message(entry, self.origin)) for entry in found]
+        entries = self.outbox.between(self._number + 1, last) if few else []
+        added = [(entry.number, sse_message(entry, self.origin)) for entry in entries]
         with self._lock:
             if not few:  # new clients read the outbox
                 self._newest.clear()

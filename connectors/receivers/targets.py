@@ -94,11 +94,11 @@ def target(text: str, environment: Mapping[str, str] = os.environ) -> Target:
     User and password, or a bearer token, may come from the environment: SEMCEP_CLOUDEVENTS_USER, ..._PASSWORD,
     ..._TOKEN.
     """
-    scheme, found, rest = text.partition("://")
+    scheme, separator, rest = text.partition("://")
     shown = re.sub(r"^[^@/?#]*@", "", rest).partition("#")[0]
     bare = f"{scheme}://{shown}"
-    if not found or scheme not in PORTS:
-        raise _unknown(scheme if found else "", text.partition("#")[0].rpartition("@")[2])
+    if not separator or scheme not in PORTS:
+        raise _unknown(scheme if separator else "", text.partition("#")[0].rpartition("@")[2])
     kind = scheme.removesuffix("s") if scheme in ("mqtts", "smtps") else scheme.partition("+")[0]
     if any(character <= " " or character == "\x7f" for character in text):
         raise _refused(bare, "spaces and control characters do not belong here", f"e.g. `{EXAMPLES[kind]}`")
@@ -160,7 +160,7 @@ def target(text: str, environment: Mapping[str, str] = os.environ) -> Target:
 def apprise_target(place: str, name: str, url: str, options: str) -> Target:
     """Return the target for a URL of Apprise. `options`: the text after the `#` of its source. Raises CepError if an
     option is unknown."""
-    found = _options(place, "apprise", options)
+    parsed = _options(place, "apprise", options)
     return Target(
         name=name,
         kind="apprise",
@@ -168,19 +168,19 @@ def apprise_target(place: str, name: str, url: str, options: str) -> Target:
         host="",
         port=0,
         path=url,
-        start=_flag(place, "from", found.get("from", "now"), ("now", "start")),
-        attempts=_number(place, found, "attempts", ATTEMPTS, 1),
-        private=_flag(place, "private", found.get("private", "no"), ("no", "yes")),
+        start=_flag(place, "from", parsed.get("from", "now"), ("now", "start")),
+        attempts=_number(place, parsed, "attempts", ATTEMPTS, 1),
+        private=_flag(place, "private", parsed.get("private", "no"), ("no", "yes")),
     )
 
 
 def _mailbox(shown: str, path: str) -> str:
     """Return the mailbox that a path names."""
-    found = unquote(path.strip("/"))
-    if not MAILBOX.fullmatch(found):
-        what = f"`{found[:80]}` is not a mailbox" if found.isprintable() else "this is not a mailbox"
+    mailbox = unquote(path.strip("/"))
+    if not MAILBOX.fullmatch(mailbox):
+        what = f"`{mailbox[:80]}` is not a mailbox" if mailbox.isprintable() else "this is not a mailbox"
         raise _refused(shown, what, f"one, in ASCII: `{EXAMPLES['smtp']}`; for several give `--feed` several times")
-    return found
+    return mailbox
 
 
 def _mail_login(
@@ -204,7 +204,7 @@ def _mail_login(
 
 def _secrets(text: str) -> tuple[bytes, ...]:
     """Parse secrets of Standard Webhooks, each `whsec_` and base64, separated by blanks."""
-    found = []
+    secrets = []
     for word in text.split():
         try:
             secret = b64decode(word.removeprefix("whsec_"), validate=True)
@@ -214,8 +214,8 @@ def _secrets(text: str) -> tuple[bytes, ...]:
             hint = "`echo whsec_$(openssl rand -base64 32)` makes one; several have blanks between them"
             message = "SEMCEP_CLOUDEVENTS_SECRET: a secret is `whsec_` and 24 to 64 bytes in base64"
             raise CepError(message, hint=hint, code="option")
-        found.append(secret)
-    return tuple(found)
+        secrets.append(secret)
+    return tuple(secrets)
 
 
 def _named(scheme: str, place: str, path: str, kind: str) -> str:
@@ -237,14 +237,14 @@ def known_private(host: str) -> bool:
 
 def public(address: str) -> bool:
     """Return True if an IP address is public. Raises ValueError if the text is not an IP address."""
-    found = inner(address)
-    return found.is_global and not found.is_multicast and not any(found in network for network in _NOBODYS)
+    ip = inner(address)
+    return ip.is_global and not ip.is_multicast and not any(ip in network for network in _NOBODYS)
 
 
 def reachable(target: Target) -> list[str]:
     """Return the addresses of a target's host. Raises OSError if there is none, or one is not permitted."""
-    found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-    addresses = list(dict.fromkeys(str(place[4][0]) for place in found))
+    places = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(place[4][0]) for place in places))
     for address in addresses:
         if target.kind in GUARDED and not target.private and not public(address):
             raise OSError(f"{address} is an address of the own network, which needs `#private=yes`")
@@ -289,7 +289,7 @@ def _refused(shown: str, reason: str, hint: str) -> CepError:
 
 
 def _options(shown: str, kind: str, text: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    parsed: dict[str, str] = {}
     another = re.compile(rf"[,;#?](?=(?:{'|'.join(OPTIONS[kind])})=)")
     for part in filter(None, text.split("&")):
         if another.search(part):
@@ -299,8 +299,8 @@ def _options(shown: str, kind: str, text: str) -> dict[str, str]:
         if match is None or match[1] not in OPTIONS[kind]:
             known = ", ".join(OPTIONS[kind])
             raise _refused(shown, f"`{part}` is not an option", f"options are {known}: `#from=start`")
-        found[match[1]] = match[2]
-    return found
+        parsed[match[1]] = match[2]
+    return parsed
 
 
 def _origin(shown: str, name: str | None) -> str | None:

@@ -40,7 +40,7 @@ def says_change(text: bytes) -> bool:
     """Return True if records in a text may have `@change`."""
     if _AT not in text or _CHANGE not in text:  # because searching a single byte is fast
         return False
-    return any(each in text for each in _CHANGES)
+    return any(word in text for word in _CHANGES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +120,12 @@ class Block:
 
     def joined(self, following: Block) -> Block | None:
         """Join this block with the next one. Return None unless both only record that their lines are consecutive."""
-        plain = all(type(one) is Block and one.lines is None and one.starts is None for one in (self, following))
-        there = (following.file, following.first, following.line) == (self.file, self.beyond, self.line_beyond)
+        plain = all(
+            type(block) is Block and block.lines is None and block.starts is None for block in (self, following)
+        )
+        adjacent = (following.file, following.first, following.line) == (self.file, self.beyond, self.line_beyond)
         both = self.count + following.count, self.unmatched + following.unmatched
-        return replace(self, count=both[0], unmatched=both[1]) if plain and there else None
+        return replace(self, count=both[0], unmatched=both[1]) if plain and adjacent else None
 
     def _line(self, place: int) -> int:
         return self.line + place if self.lines is None else int(self.lines[place])

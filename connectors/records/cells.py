@@ -237,10 +237,10 @@ def without_marks(buffer, offset, length, kind, mark, point):  # type: ignore[no
 @njit()
 def halves(buffer, first, length):  # type: ignore[no-untyped-def]
     """Return the position after the slash in each interval `start/end`; -1 without a slash."""
-    found = np.full(len(first), -1, np.int64)
+    ends = np.full(len(first), -1, np.int64)
     for k in range(len(first)):
         for i in range(first[k], first[k] + length[k]):
             if buffer[i] == 47:
-                found[k] = i + 1
+                ends[k] = i + 1
                 break
-    return found
+    return ends

@@ -111,11 +111,11 @@ def table(
     good = good & (states == GOOD)
     decoded = []
     for attribute, c in zip(schema.attributes, range(len(time_keys(schema)), len(cells.kind))):
-        own, at = (cells.column(c), 0) if c in cells.texts else (cells, c)
+        own, index_of_column = (cells.column(c), 0) if c in cells.texts else (cells, c)
         if cells.thousands is not None and attribute.type in COUNTED:
-            own, at = cells.plain(c), 0
-        doubtful = absent(attribute, own, at) if attribute.missing else None
-        values, states = _decode(attribute, own, at)
+            own, index_of_column = cells.plain(c), 0
+        doubtful = absent(attribute, own, index_of_column) if attribute.missing else None
+        values, states = _decode(attribute, own, index_of_column)
         if doubtful is not None:
             good &= ~doubtful
         good &= states != BAD
@@ -134,8 +134,8 @@ def table(
     slow = [row for row, _ in records]
     index = np.argsort(np.concatenate([np.flatnonzero(good), np.array(slow, np.int64)]), kind="stable")
 
-    def together(name: str, column: NDArray[np.int64], given: Sequence[int]) -> pl.Series:
-        return pl.Series(name, np.concatenate([column[good], np.array(given, np.int64)])[index])
+    def together(name: str, column: NDArray[np.int64], further: Sequence[int]) -> pl.Series:
+        return pl.Series(name, np.concatenate([column[good], np.array(further, np.int64)])[index])
 
     columns = [
         together("start", start, [record.start for _, record in records]),
@@ -172,14 +172,14 @@ def _times(schema: Schema, cells: Cells) -> tuple[Ints, Ints, States]:
         return time, time, state
     if len(keys) == 2 and keys[0] == keys[1]:
         return intervals(schema, cells)
-    given = [ticks(cells, c, True, schema.format) for c in range(len(keys))]
+    columns = [ticks(cells, c, True, schema.format) for c in range(len(keys))]
     if len(keys) == 1:
-        return given[0][0], given[0][0], given[0][1]
-    (start, first), (end, last) = given[-2:]
+        return columns[0][0], columns[0][0], columns[0][1]
+    (start, first), (end, last) = columns[-2:]
     both = np.where((first == GOOD) & (last == GOOD), GOOD, BAD).astype(np.uint8)
     if len(keys) == 2:
         return start, end, both
-    time, state = given[0]
+    time, state = columns[0]
     point = state == GOOD
     alone = (first == MISSING) & (last == MISSING)
     good = np.where(point, alone, (state == MISSING) & (both == GOOD))
@@ -193,19 +193,19 @@ def intervals(schema: Schema, cells: Cells) -> tuple[Ints, Ints, States]:
     kind = np.where(slash > first, STRING, NULL).astype(np.uint8)
     sizes = np.maximum(slash - 1 - first, 0), np.where(slash > first, first + length - slash, 0)
     start, end = (
-        replace(cells, offset=at.astype(np.int32)[None], length=size.astype(np.int32)[None], kind=kind[None])
-        for at, size in zip((first, np.maximum(slash, 0)), sizes)
+        replace(cells, offset=begin.astype(np.int32)[None], length=size.astype(np.int32)[None], kind=kind[None])
+        for begin, size in zip((first, np.maximum(slash, 0)), sizes)
     )
     begins, good = ticks(start, 0, True, schema.format)
     ends, states = ticks(end, 0, True, schema.format)
     rows = np.flatnonzero(states == BAD)
     lengths = pl.DataFrame({"text": strings(end, 0, rows)[0]})
     known = lengths.unique().with_columns(pl.col("text").map_elements(_length, pl.Int64).alias("length"))
-    found = lengths.join(known, "text", "left", maintain_order="left")["length"]
-    there = found.is_not_null().to_numpy()
+    lengths_of_rows = lengths.join(known, "text", "left", maintain_order="left")["length"]
+    is_known = lengths_of_rows.is_not_null().to_numpy()
     later = FIXED if schema.format is not None and schema.format.fold == "order" else 0
-    ends[rows[there]] = begins[rows[there]] + found.drop_nulls().to_numpy() + later
-    states[rows[there]] = GOOD
+    ends[rows[is_known]] = begins[rows[is_known]] + lengths_of_rows.drop_nulls().to_numpy() + later
+    states[rows[is_known]] = GOOD
     return begins, ends, np.where((good == GOOD) & (states == GOOD), GOOD, BAD).astype(np.uint8)
 
 
@@ -251,11 +251,11 @@ def ticks(cells: Cells, c: int, calendar: bool, format: TimeFormat | None = None
         if format.fold == "order":
             states[(states == GOOD) & absolute] = BAD
         if local.all():
-            times, there = zone(format.zone).utc(times, format.later)
-            states[~there] = BAD
+            times, exists = zone(format.zone).utc(times, format.later)
+            states[~exists] = BAD
         elif local.any():
-            times[local], there = zone(format.zone).utc(times[local], format.later)
-            states[np.flatnonzero(local)[~there]] = BAD
+            times[local], exists = zone(format.zone).utc(times[local], format.later)
+            states[np.flatnonzero(local)[~exists]] = BAD
         states[(times < FIRST) | (times > LAST)] = BAD
     return times, states
 
@@ -292,8 +292,14 @@ def absent(attribute: Attribute, cells: Cells, c: int) -> Bools:
     """Mark cells whose value means "missing". Return a mask of the rows that must be compared one by one."""
     assert attribute.missing is not None, "there is something"
     numeric = attribute.type in NUMERIC
-    texts = [str(each).encode() for each in attribute.missing if isinstance(each, str) or not numeric]
-    numbers = [float(each) for each in attribute.missing if not isinstance(each, str)] if numeric else []
+    texts = [
+        str(absent_value).encode() for absent_value in attribute.missing if isinstance(absent_value, str) or not numeric
+    ]
+    numbers = (
+        [float(absent_value) for absent_value in attribute.missing if not isinstance(absent_value, str)]
+        if numeric
+        else []
+    )
     doubtful: Bools = mark_absent(
         cells.buffer,
         cells.offset[c],
@@ -427,8 +433,8 @@ class CellValues:
         self._cells, self._c = cells, c
 
     def there(self) -> Bools:
-        found: Bools = self._cells.kind[self._c] > NULL
-        return found
+        present: Bools = self._cells.kind[self._c] > NULL
+        return present
 
     def texts(self) -> pl.Series:
         return strings(self._cells, self._c, np.arange(self._cells.kind.shape[1]))[0]
@@ -442,8 +448,8 @@ class CellValues:
             kind = self._cells.kind[self._c]
             return kind == TRUE, kind == FALSE
         yes, states = bools(self._cells, self._c)
-        there = (states == GOOD) & self.there()
-        return yes & there, ~yes & there
+        present = (states == GOOD) & self.there()
+        return yes & present, ~yes & present
 
 
 def of_cells(cells: Cells, sources: Sequence[str]) -> Callable[[str], Tested]:

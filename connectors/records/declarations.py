@@ -31,13 +31,13 @@ def declaration(schema: Schema, names: Sequence[str], types: Mapping[str, str]) 
 
 def guessed(texts: Sequence[str]) -> str:
     """Return the type that fits a column of texts, followed by `?` if some are missing."""
-    there = [text.strip(" \t") for text in texts if text not in ("", "NA")]
-    found = "string"
+    present = [text.strip(" \t") for text in texts if text not in ("", "NA")]
+    type_name = "string"
     for type in ("int", "float", "bool", "time"):
-        if there and all(map(_LOOKS[type], there)):
-            found = type
+        if present and all(map(_LOOKS[type], present)):
+            type_name = type
             break
-    return found + ("?" if len(there) < len(texts) else "")
+    return type_name + ("?" if len(present) < len(texts) else "")
 
 
 def _is_time(text: str) -> bool:

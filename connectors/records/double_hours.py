@@ -29,10 +29,10 @@ _MOSTLY = 2 / 3
 @lru_cache(maxsize=64)
 def double_hours(name: str) -> tuple[Ints, Ints]:
     """Return the begin and end of the first pass through each hour that the clocks of a zone show twice."""
-    there = zone(name)
-    back = there.offsets[:-1] - there.offsets[1:]
+    time_zone = zone(name)
+    back = time_zone.offsets[:-1] - time_zone.offsets[1:]
     falls = np.flatnonzero(back > 0)
-    ends = there.instants[falls + 1]
+    ends = time_zone.instants[falls + 1]
     return ends - back[falls], ends
 
 
@@ -84,9 +84,9 @@ class OrderedTimes:
         second = back > base
         self._hour, self._passed = int(hours[-1]), bool(second[-1])
         self._least = int(times[rows[-1] + 1 :].min(initial=_NEVER))
-        found = times.copy()
-        found[rows] += np.where(second, self._ends[hours] - self._begins[hours], 0)
-        return found
+        settled_times = times.copy()
+        settled_times[rows] += np.where(second, self._ends[hours] - self._begins[hours], 0)
+        return settled_times
 
 
 class OrderedIntervals:
@@ -119,15 +119,15 @@ class OrderedIntervals:
         for times, known in ((ends, by_start), (starts, by_end)):
             rows, which = _within(np.where(known, -_NEVER, times), self._begins, self._ends)
             hours[rows] = which
-        found, done = (starts.copy(), ends.copy()), 0
+        settled_times, done = (starts.copy(), ends.copy()), 0
         for row in np.flatnonzero(hours >= 0).tolist():
             self._pass_over(starts[done:row], ends[done:row])
             done = row + 1
             fixed = bool(by_end[row] or by_start[row])
             start, end = self._one(int(starts[row]), int(ends[row]), int(hours[row]), fixed, bool(by_end[row]))
-            found[0][row], found[1][row] = start, end
+            settled_times[0][row], settled_times[1][row] = start, end
         self._pass_over(starts[done:], ends[done:])
-        return found
+        return settled_times
 
     def _pass_over(self, starts: Ints, ends: Ints) -> None:
         """Update the state for records outside of all double hours."""
@@ -201,7 +201,7 @@ def _by_clock(start: int, end: int, begin: int, over: int) -> list[tuple[int, in
     pairs = [(first, last) for first in starts for last in ends if first < last]
     if len(starts) > 1 and end >= over:
         pairs.append((start, end - again))
-    return pairs or [(each, each) for each in starts if each in ends] or [(start, end)]
+    return pairs or [(start, start) for start in starts if start in ends] or [(start, end)]
 
 
 class FoldedTables:
@@ -219,21 +219,21 @@ class FoldedTables:
 
         If times are descending, their order does not show the pass.
         """
-        found = []
+        texts = []
         for name, series in self._series.items():
             if series.doubtful and series.steps >= 2 and series.falls > _MOSTLY * series.steps:
                 text = (
                     f"times of `{name}` in {file} fall from record to record: `FOLD order` reads records oldest first"
                 )
                 text += f", and of the {series.doubtful} in the hour that comes twice most are in the wrong pass"
-                found.append(f"{text}; turn the file round (`tac`, below its header), or say `FOLD earlier`")
+                texts.append(f"{text}; turn the file round (`tac`, below its header), or say `FOLD earlier`")
             elif isinstance(series, OrderedIntervals) and series.undecided:
                 number, verb = (
                     ("one interval", "begins") if series.undecided == 1 else (f"{series.undecided} intervals", "begin")
                 )
                 text = f"{number} of `{name}` in {file} {verb} in the hour that comes twice, and neither the records"
-                found.append(f"{text} before nor the length of those says of which pass it is: write offsets (`%z`)")
-        return found
+                texts.append(f"{text} before nor the length of those says of which pass it is: write offsets (`%z`)")
+        return texts
 
     def settled(self, tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
         """Return the tables of further blocks, with each time in its pass."""
@@ -266,7 +266,7 @@ class Doubtful:
 
     @classmethod
     def of(cls, schemas: Mapping[str, Schema]) -> Doubtful:
-        return cls({name: one for name, one in schemas.items() if _unsaid(one)}, Counter(), set())
+        return cls({name: schema for name, schema in schemas.items() if _unsaid(schema)}, Counter(), set())
 
     def take(self, tables: Mapping[str, Any]) -> None:
         """Count the ambiguous times of further events, by their start."""
@@ -281,12 +281,12 @@ class Doubtful:
 
     def counts(self) -> Counter[str]:
         """Return the counts by time zone."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for name, number in self._first.items():
             format = self.schemas[name].format
             if number and name not in self._sure and format is not None and format.zone is not None:
-                found[format.zone] += number
-        return found
+                counts[format.zone] += number
+        return counts
 
 
 def _unsaid(schema: Schema) -> bool:

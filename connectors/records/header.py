@@ -20,15 +20,19 @@ def bind(file: str, schema: Schema, columns: Sequence[str], types: Mapping[str, 
     Raise CepError if a column is missing, or a needed one appears twice.
     """
     bound = _timed(file, schema, columns)
-    by_key = schema.key is not None and any(each.name == CHANGE == source_of(each) for each in bound.attributes)
+    by_key = schema.key is not None and any(
+        attribute.name == CHANGE == source_of(attribute) for attribute in bound.attributes
+    )
     by_key = by_key and CHANGE in columns  # then a withdrawal needs only its KEY
     bound = replace(
         bound,
         attributes=tuple(
-            each
-            for each in bound.attributes
-            if source_of(each) in columns
-            or not (each.name in (RECORD_BOUNDS, CHANGE) or (by_key and each.optional))  # records may leave these out
+            attribute
+            for attribute in bound.attributes
+            if source_of(attribute) in columns
+            or not (
+                attribute.name in (RECORD_BOUNDS, CHANGE) or (by_key and attribute.optional)
+            )  # records may leave these out
         ),
     )
     if CHANGE in columns and CHANGE not in map(source_of, bound.attributes):
@@ -48,10 +52,10 @@ def bind(file: str, schema: Schema, columns: Sequence[str], types: Mapping[str, 
         if not schema.declared and not {attribute.name for attribute in schema.attributes} <= set(columns):
             declared = declaration(schema, columns, types or {})
             hint = f"{schema.name} is not declared; declare it to have its values by name: `{declared}`; {hint}"
-        if level_of := next((each for each in wanted if level(each) is not None and each not in columns), None):
+        if level_of := next((column for column in wanted if level(column) is not None and column not in columns), None):
             hint = f"`{level_of}` is a level of the topic of MQTT messages, and this is a file; {hint}"
-        elif each := next((each for each in wanted if len(path(each)) > 1 and each not in columns), None):
-            hint = f"`{each}` is a path in nested records, and a table has columns only; {hint}"
+        elif column := next((column for column in wanted if len(path(column)) > 1 and column not in columns), None):
+            hint = f"`{column}` is a path in nested records, and a table has columns only; {hint}"
         if schema.declared and guessed is not None and bound.time == "time" and "time" not in columns:
             hint = f"`{guessed}` looks like the time: `TIME {column_name(guessed)}` behind the attributes says so, "
             hint += f"and `cep infer {file}` prints the declaration; the columns are {', '.join(columns)}"
@@ -72,11 +76,15 @@ def _timed(file: str, schema: Schema, columns: Sequence[str]) -> Schema:
         return schema
     if schema.start is not None or schema.end is not None:
         return replace(schema, start=schema.start or "start", end=schema.end or "end")
-    given = [key for key in RESERVED if key in columns]
-    if "time" in given and len(given) > 1:
+    reserved = [key for key in RESERVED if key in columns]
+    if "time" in reserved and len(reserved) > 1:
         raise CepError(
-            f"{file}: both `time` and `{given[1]}` give the time of {schema.name}",
+            f"{file}: both `time` and `{reserved[1]}` give the time of {schema.name}",
             hint=f"say which in the declaration: `event {schema.name}(...) TIME time.`",
             code="input",
         )
-    return replace(schema, start="start", end="end") if "time" not in given and given else replace(schema, time="time")
+    return (
+        replace(schema, start="start", end="end")
+        if "time" not in reserved and reserved
+        else replace(schema, time="time")
+    )

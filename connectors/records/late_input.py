@@ -52,7 +52,7 @@ def late_input(
     tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], latest: int, stable: int
 ) -> LateInput:
     """Find the late and withdrawn records in a batch. `latest`, `stable`: the frontiers before it, in microseconds."""
-    found = []
+    late_rows = []
     for name, table in sorted(tables.items()):
         if not table.height:
             continue
@@ -63,15 +63,15 @@ def late_input(
         late = rows.filter(((pl.col("@sign") < 0) | (pl.col("end") < pl.col("@latest"))) & (pl.col("end") > stable))
         if late.height:
             first = late.row(0, named=True)
-            found.append((first[ARRIVAL], late.height, _told(schemas[name], first)))
-    if not found:
+            late_rows.append((first[ARRIVAL], late.height, _told(schemas[name], first)))
+    if not late_rows:
         return LateInput()
-    return LateInput(sum(number for _, number, _ in found), min(found)[2])
+    return LateInput(sum(number for _, number, _ in late_rows), min(late_rows)[2])
 
 
 def _told(schema: Schema, row: Mapping[str, Any]) -> str:
-    given = [each for each in schema.attributes if row.get(each.name) is not None]
-    values = ", ".join(_value(row[each.name], each.type) for each in given)
+    attributes = [attribute for attribute in schema.attributes if row.get(attribute.name) is not None]
+    values = ", ".join(_value(row[attribute.name], attribute.type) for attribute in attributes)
     text = f"{schema.name}({values}) at {write_time(row['end'])}"
     if row["@sign"] < 0:
         return f"{text} was withdrawn"

@@ -32,14 +32,14 @@ def path(source: str) -> Path:
     if ("." not in source and "[" not in source) or level(source) is not None:
         return (source,)
     steps: list[str] = []
-    at = 0
-    while at <= len(source):
-        match = _STEP.match(source, at)
+    position = 0
+    while position <= len(source):
+        match = _STEP.match(source, position)
         if match is None:
             return (source,)
         steps.append(match[1] if match[1] is not None else match[2])
         steps += _PLACE.findall(match[3])
-        at = match.end() + 1
+        position = match.end() + 1
     return tuple(steps)
 
 
@@ -76,8 +76,8 @@ def told_name(attribute: Attribute) -> str:
 
 def list_of(sources: Sequence[str]) -> Path | None:
     """Return the path of the list whose elements are events; None if each record is an event."""
-    found = next((path(source) for source in sources if EACH in path(source)), None)
-    return None if found is None else found[: found.index(EACH)]
+    steps = next((path(source) for source in sources if EACH in path(source)), None)
+    return None if steps is None else steps[: steps.index(EACH)]
 
 
 def written(steps: Path) -> str:
@@ -89,24 +89,24 @@ def written(steps: Path) -> str:
     return text
 
 
-def first_at(found: Any, steps: Path) -> Any:
+def first_at(value: Any, steps: Path) -> Any:
     """Return the value at the end of a path, None if there is none. `[]` selects the first element of a list."""
     for step in steps:
         if _PLACE.fullmatch(step):
-            at = place(step) or 0
-            found = found[at] if isinstance(found, list) and at < len(found) else None
+            index = place(step) or 0
+            value = value[index] if isinstance(value, list) and index < len(value) else None
         else:
-            found = found.get(step) if isinstance(found, dict) else None
-    return found
+            value = value.get(step) if isinstance(value, dict) else None
+    return value
 
 
-def elsewhere(found: Mapping[str, Any], attribute: Attribute) -> str | None:
+def elsewhere(record: Mapping[str, Any], attribute: Attribute) -> str | None:
     """Return a hint such as `write FROM "pump.id"` if the attribute's value seems to be elsewhere in the object, else
     None."""
     wanted = source_of(attribute)
     last = path(wanted)[-1]
     names = (_plain(last), _plain(attribute.name))
-    inside = found.get(wanted)
+    inside = record.get(wanted)
     if isinstance(inside, dict | list):
         choices = [steps for steps, value in _leaves(inside, (wanted,)) if not isinstance(value, dict | list)]
         if choices:
@@ -115,29 +115,29 @@ def elsewhere(found: Mapping[str, Any], attribute: Attribute) -> str | None:
             best = next((steps for steps in choices if _plain(steps[-1]) in (*names, "value", "id")), choices[0])
             return f'`{wanted}` is {what} with {held}: write FROM "{written(best)}"'
         return None
-    for steps, value in _leaves(found, ()):
+    for steps, value in _leaves(record, ()):
         if len(steps) > 1 and _plain(steps[-1]) in names and not isinstance(value, dict | list):
             return f'`{written(steps[:-1])}` has `{steps[-1]}`: write FROM "{written(steps)}"'
-    near = None if wanted in found else nearest(wanted, found)
-    for name in found:
+    near = None if wanted in record else nearest(wanted, record)
+    for name in record:
         if name != wanted and (_plain(name) in names or name == near):
             column = name if _WORD.fullmatch(name) else f'"{name}"'
             return f"there is `{name}`: write FROM {column}"
-    return None if len(path(wanted)) == 1 or has(found, path(wanted)) else _near(found, wanted)
+    return None if len(path(wanted)) == 1 or has(record, path(wanted)) else _near(record, wanted)
 
 
-def _near(found: Mapping[str, Any], wanted: str) -> str | None:
+def _near(record: Mapping[str, Any], wanted: str) -> str | None:
     """Return a hint with the path in a JSON object that is most similar to a path that does not exist."""
-    inside = [written(steps) for steps, value in _leaves(found, ()) if not isinstance(value, dict | list)]
+    inside = [written(steps) for steps, value in _leaves(record, ()) if not isinstance(value, dict | list)]
     near = nearest(wanted, inside)
     return None if near is None else f'there is `{near}`: write FROM "{near}"'
 
 
-def has(found: Mapping[str, Any], steps: Path) -> bool:
+def has(record: Mapping[str, Any], steps: Path) -> bool:
     """Return True if a JSON object has a value at a path, even null. In lists, the first element is checked."""
-    above = first_at(found, steps[:-1])
-    if (at := place(steps[-1])) is not None:
-        return isinstance(above, list) and at < len(above)
+    above = first_at(record, steps[:-1])
+    if (index := place(steps[-1])) is not None:
+        return isinstance(above, list) and index < len(above)
     return bool(above) if steps[-1] == EACH else isinstance(above, dict) and steps[-1] in above
 
 

@@ -52,9 +52,9 @@ def compiled(pattern: str) -> NDArray[np.int64]:
     maximum. The last column is 1 if the number must have all its digits.
     """
     steps: list[tuple[int, ...]] = []
-    found = parts(pattern)
-    whole = beside(found)
-    for place, (name, text) in enumerate(found):
+    tokens = parts(pattern)
+    whole = beside(tokens)
+    for place, (name, text) in enumerate(tokens):
         read = [_STEPS[name]] if name else [(_LITERAL, byte) for byte in text.encode()]
         steps += [(*(*step, 0, 0, 0)[:4], int(place in whole)) for step in read]
     return np.array(steps, np.int64)
@@ -109,14 +109,14 @@ def read_pattern(buffer, i, stop, steps, said):  # type: ignore[no-untyped-def]
     absolute = False
     for k in range(len(steps)):
         step = steps[k, 0]
-        found = np.int64(0)
+        number = np.int64(0)
         if step == _LITERAL:
             if i >= stop or buffer[i] != steps[k, 1]:
                 return 0, False, BAD
             i += 1
         elif step == _NUMBER:
-            found, i = _upto_two(buffer, i, stop, steps[k, 2], steps[k, 3], steps[k, 4])
-            said[steps[k, 1]] = found
+            number, i = _upto_two(buffer, i, stop, steps[k, 2], steps[k, 3], steps[k, 4])
+            said[steps[k, 1]] = number
         elif step == _BLANK:
             first = i
             while i < stop and (buffer[i] == 32 or buffer[i] == 9):
@@ -134,34 +134,34 @@ def read_pattern(buffer, i, stop, steps, said):  # type: ignore[no-untyped-def]
         elif step == _SHORT_YEAR:
             if stop - i < 2:
                 return 0, False, BAD
-            found = two_digits(buffer, i)
-            year = found + (1900 if found >= 69 else 2000)
+            number = two_digits(buffer, i)
+            year = number + (1900 if number >= 69 else 2000)
             i += 2
         elif step == _YEAR_DAY:
             if stop - i < 3 or not is_digit(buffer[i]):
                 return 0, False, BAD
-            found = two_digits(buffer, i + 1)
-            of_year = (np.int64(buffer[i]) - 48) * 100 + found
+            number = two_digits(buffer, i + 1)
+            of_year = (np.int64(buffer[i]) - 48) * 100 + number
             if of_year < 1:
                 return 0, False, BAD
             i += 3
         elif step == _HALF_HOUR:
-            found, i = _upto_two(buffer, i, stop, 1, 12, steps[k, 4])
-            said[_SAID_HOUR] = found % 12
+            number, i = _upto_two(buffer, i, stop, 1, 12, steps[k, 4])
+            said[_SAID_HOUR] = number % 12
         elif step == _PART:
             first = i
             micros, rest, i = fraction_of_second(buffer, i, stop)
-            found = np.int64(0 if i > first else -1)
+            number = np.int64(0 if i > first else -1)
         elif step == _NAME or step == _FULL_NAME:
-            found, i = _word(buffer, i, stop, _MONTHS, 3 if step == _NAME else 0)
-            said[_SAID_MONTH] = found + 1
+            number, i = _word(buffer, i, stop, _MONTHS, 3 if step == _NAME else 0)
+            said[_SAID_MONTH] = number + 1
         elif step == _WEEKDAY or step == _FULL_WEEKDAY:
-            found, i = _word(buffer, i, stop, _WEEKDAYS, 3 if step == _WEEKDAY else 0)
+            number, i = _word(buffer, i, stop, _WEEKDAYS, 3 if step == _WEEKDAY else 0)
         elif step == _HALF:
             if stop - i < 2 or (buffer[i + 1] | 32) != 109:
                 return 0, False, BAD
             afternoon = np.int64(1 if (buffer[i] | 32) == 112 else (0 if (buffer[i] | 32) == 97 else -1))
-            found = afternoon
+            number = afternoon
             i += 2
         elif step == _DIGIT:
             if i >= stop or not (48 + steps[k, 1] <= buffer[i] <= 48 + steps[k, 2]):
@@ -183,12 +183,12 @@ def read_pattern(buffer, i, stop, steps, said):  # type: ignore[no-untyped-def]
                     i += 1
                 if stop - i < 2:
                     return 0, False, BAD
-                found = two_digits(buffer, i)
+                number = two_digits(buffer, i)
                 i += 2
-                if hours < 0 or hours > 23 or found > 59:
+                if hours < 0 or hours > 23 or number > 59:
                     return 0, False, BAD
-                offset = sign * (hours * 60 + found) * 60
-        if found < 0:
+                offset = sign * (hours * 60 + number) * 60
+        if number < 0:
             return 0, False, BAD
     if i < stop:
         return 0, False, BAD

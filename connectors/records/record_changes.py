@@ -29,16 +29,16 @@ class RecordChanges:
     def take(self) -> tuple[Frames, Frames]:
         """Return the records removed and added since the last call, in the form that readers produce."""
         taken, self._changes = self._changes, []
-        gone = self._frames((event, each.going) for event, each in taken)
-        return gone, self._frames((event, each.coming) for event, each in taken)
+        gone = self._frames((event, change.going) for event, change in taken)
+        return gone, self._frames((event, change.coming) for event, change in taken)
 
     def _frames(self, tables: Iterable[tuple[str, Table]]) -> Frames:
-        found: dict[str, list[pl.DataFrame]] = {}
+        frames: dict[str, list[pl.DataFrame]] = {}
         for event, table in tables:
             if rows(table):
                 frame = table_frame(table, self._engine.plan.schemas[event], self._engine.pool)
-                found.setdefault(self._names.get(event, event), []).append(_as_read(frame))
-        return _whole(found)
+                frames.setdefault(self._names.get(event, event), []).append(_as_read(frame))
+        return _whole(frames)
 
 
 def _as_read(frame: pl.DataFrame) -> pl.DataFrame:
@@ -49,5 +49,5 @@ def _as_read(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(words).drop(RECORD_START)
 
 
-def _whole(found: Mapping[str, list[pl.DataFrame]]) -> Frames:
-    return {name: each[0] if len(each) == 1 else pl.concat(each) for name, each in found.items()}
+def _whole(frames: Mapping[str, list[pl.DataFrame]]) -> Frames:
+    return {name: tables[0] if len(tables) == 1 else pl.concat(tables) for name, tables in frames.items()}

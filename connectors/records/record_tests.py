@@ -123,8 +123,8 @@ class ColumnValues:
         missing = self._column.is_null()
         if self._column.dtype.is_float():
             missing |= self._column.is_nan().fill_null(False)
-        found: Bools = ~missing.to_numpy()
-        return found
+        present: Bools = ~missing.to_numpy()
+        return present
 
     def texts(self) -> pl.Series:
         kind = self._column.dtype
@@ -135,8 +135,8 @@ class ColumnValues:
     def numbers(self) -> NDArray[np.float64]:
         if not self._column.dtype.is_numeric():
             return np.full(len(self._column), np.nan)
-        found: NDArray[np.float64] = self._column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
-        return found
+        numbers: NDArray[np.float64] = self._column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
+        return numbers
 
     def flags(self) -> tuple[Bools, Bools]:
         if self._column.dtype != pl.Boolean:

@@ -144,53 +144,53 @@ def _readable(read: Callable[[], list[Record | Unreadable]]) -> list[Record | Un
 
 
 def _tested(
-    found: Mapping[str, Any], schema: Schema, envelope: Mapping[str, str | None] | None
+    record: Mapping[str, Any], schema: Schema, envelope: Mapping[str, str | None] | None
 ) -> list[Record | Unreadable]:
     """Return the events of a record that pass the tests of WHEN: a single one, or one for each list element that
     passes."""
 
     def passes(place: int | None = None) -> bool:
         def value(source: str) -> JsonValues:
-            given = found.get(source)
-            if given is None and from_message(source):
+            value_there = record.get(source)
+            if value_there is None and from_message(source):
                 return JsonValues((envelope or {}).get(source) or None)
             try:
-                return JsonValues(_reach(found, path(source), schema, place) if given is None else given)
+                return JsonValues(_reach(record, path(source), schema, place) if value_there is None else value_there)
             except Unreadable:
                 return JsonValues(None)
 
         return bool(passed(schema, value)[0])
 
     keys = {path(source)[0] for source in schema.tested}
-    if isinstance(found, Twice) and (twice := sorted(found.names & keys)):
+    if isinstance(record, Twice) and (twice := sorted(record.names & keys)):
         raise Unreadable("json", f"the key `{twice[0]}` is there twice")
     series = list_of(sources(schema, time_keys(schema)))
-    elements = None if series is None else first_at(found, series)
+    elements = None if series is None else first_at(record, series)
     if not isinstance(elements, list):
-        return _events(found, schema, envelope, None) if passes() else []
-    return _events(found, schema, envelope, [place for place in range(len(elements)) if passes(place)])
+        return _events(record, schema, envelope, None) if passes() else []
+    return _events(record, schema, envelope, [place for place in range(len(elements)) if passes(place)])
 
 
 def _events(
-    found: Mapping[str, Any],
+    record: Mapping[str, Any],
     schema: Schema,
     envelope: Mapping[str, str | None] | None,
     places: Sequence[int] | None = None,
 ) -> list[Record | Unreadable]:
     """Return the events of one type in a record. `places`: the list elements to read; None: all."""
     own = [source_of(attribute) for attribute in schema.attributes]
-    if isinstance(found, Twice):
+    if isinstance(record, Twice):
         keys = {path(source)[0] for source in [*own, *time_keys(schema)]} | set(own)
-        for name in sorted(found.names & ({"type", "args", *keys} | set(time_keys(schema)))):
+        for name in sorted(record.names & ({"type", "args", *keys} | set(time_keys(schema)))):
             raise Unreadable("json", f"the key `{name}` is there twice")
-    if "args" in found and schema.when is None:
-        return [_positional(found, schema)]
-    if not schema.declared and not set(own) <= found.keys():
-        raise Unreadable("args", _undeclared(found, schema))
+    if "args" in record and schema.when is None:
+        return [_positional(record, schema)]
+    if not schema.declared and not set(own) <= record.keys():
+        raise Unreadable("args", _undeclared(record, schema))
     series = list_of(sources(schema, time_keys(schema)))
     if series is None:
-        return [_event(found, schema, None, envelope)]
-    elements = _reach(found, series, schema)
+        return [_event(record, schema, None, envelope)]
+    elements = _reach(record, series, schema)
     if not isinstance(elements, list):
         name = written(series)
         what = "is missing" if elements is None else f"is {kind(elements)}, and no list"
@@ -199,36 +199,36 @@ def _events(
     events: list[Record | Unreadable] = []
     for place in range(len(elements)) if places is None else places:
         try:
-            events.append(_event(found, schema, place, envelope))
+            events.append(_event(record, schema, place, envelope))
         except Unreadable as reason:
             events.append(Unreadable(reason.code, f"element {place + 1} of `{written(series)}`: {reason.reason}"))
     return events
 
 
-def _positional(found: Mapping[str, Any], schema: Schema) -> Record:
-    start, end = read_times(lambda key: _reach(found, path(key), schema), schema, _json_time(schema))
-    given = found["args"]
-    if not isinstance(given, list):
-        raise Unreadable("args", f"`args` is a list, this is {kind(given)}")
+def _positional(record: Mapping[str, Any], schema: Schema) -> Record:
+    start, end = read_times(lambda key: _reach(record, path(key), schema), schema, _json_time(schema))
+    arguments = record["args"]
+    if not isinstance(arguments, list):
+        raise Unreadable("args", f"`args` is a list, this is {kind(arguments)}")
     own = [attribute for attribute in schema.attributes if is_own(attribute)]
-    if len(given) != len(own):
-        raise Unreadable("args", f"`args` holds {len(given)} values, {schema.name} has {_count(own)}")
-    if named := sorted({source_of(attribute) for attribute in own} & found.keys() - set(time_keys(schema))):
+    if len(arguments) != len(own):
+        raise Unreadable("args", f"`args` holds {len(arguments)} values, {schema.name} has {_count(own)}")
+    if named := sorted({source_of(attribute) for attribute in own} & record.keys() - set(time_keys(schema))):
         raise Unreadable("args", f"`args` and `{named[0]}` both give values")
     values = [
-        *given,
-        *(_reach(found, path(source_of(attribute)), schema) for attribute in schema.attributes[len(own) :]),
+        *arguments,
+        *(_reach(record, path(source_of(attribute)), schema) for attribute in schema.attributes[len(own) :]),
     ]
     return Record(schema.name, start, end, tuple(map(json_value, schema.attributes, values)))
 
 
 def _event(
-    found: Mapping[str, Any], schema: Schema, place: int | None, envelope: Mapping[str, str | None] | None
+    record: Mapping[str, Any], schema: Schema, place: int | None, envelope: Mapping[str, str | None] | None
 ) -> Record:
     """Return the event of a record, or of the element at index `place` of its list."""
 
     def get(source: str) -> Any:
-        return found[source] if source in found else _reach(found, path(source), schema, place)
+        return record[source] if source in record else _reach(record, path(source), schema, place)
 
     try:
         start, end = read_times(get, schema, _json_time(schema))
@@ -236,8 +236,8 @@ def _event(
         if not late.reason.endswith("is missing"):
             raise
         key = next((key for key in time_keys(schema) if get(key) is None), None)
-        where = None if key is None else elsewhere(found, Attribute(key, "time"))
-        hint = where.replace(": write FROM", ": write TIME") if where is not None else time_hint(found, schema)
+        where = None if key is None else elsewhere(record, Attribute(key, "time"))
+        hint = where.replace(": write FROM", ": write TIME") if where is not None else time_hint(record, schema)
         raise Unreadable(late.code, f"{late.reason}{hint and '; '}{hint}") from None
     values = []
     for attribute in schema.attributes:
@@ -249,7 +249,7 @@ def _event(
         try:
             values.append(json_value(attribute, value))
         except Unreadable as reason:
-            where = elsewhere(found, attribute) if isinstance(value, dict | list) else None
+            where = elsewhere(record, attribute) if isinstance(value, dict | list) else None
             raise Unreadable(reason.code, f"{reason.reason}{'' if where is None else f'; {where}'}") from None
     return Record(schema.name, start, end, tuple(values))
 
@@ -267,10 +267,10 @@ def envelope_value(attribute: Attribute, source: str, envelope: Mapping[str, str
     return None
 
 
-def _reach(found: Any, steps: Path, schema: Schema, place: int | None = None) -> Any:
+def _reach(record: Any, steps: Path, schema: Schema, place: int | None = None) -> Any:
     """Return the value at the end of a path, or None if the path leads nowhere. `[]` selects the element at index
     `place`."""
-    value = found
+    value = record
     for number, step in enumerate(steps):
         if value is None:
             return None
@@ -279,10 +279,10 @@ def _reach(found: Any, steps: Path, schema: Schema, place: int | None = None) ->
                 raise Unreadable("args", f"`{written(steps[:number])}` is {kind(value)}, and no list")
             value = None if place is None or place >= len(value) else value[place]
             continue
-        if (at := element(step)) is not None:
+        if (index := element(step)) is not None:
             if not isinstance(value, list):
                 raise Unreadable("ill-typed", f"`{written(steps[:number])}` is {kind(value)}, and no list")
-            value = value[at] if at < len(value) else None
+            value = value[index] if index < len(value) else None
             continue
         if not isinstance(value, dict):
             name = written(steps[:number])
@@ -390,13 +390,13 @@ def _count(attributes: Sequence[Attribute]) -> str:
     return "1 attribute" if n == 1 else f"{n} attributes"
 
 
-def _undeclared(found: Mapping[str, Any], schema: Schema) -> str:
+def _undeclared(record: Mapping[str, Any], schema: Schema) -> str:
     """Explain why a record of an undeclared event cannot be read: it has named values, and nothing declares these
     names."""
     names = [attribute.name for attribute in schema.attributes]
     wanted = f"`{names[0]}`" if len(names) == 1 else f"`{names[0]}` to `{names[-1]}`"
-    others = [name for name, value in found.items() if name != "type" and _scalar(value)]
-    types = {name: _written(value) for name, value in found.items()}
+    others = [name for name, value in record.items() if name != "type" and _scalar(value)]
+    types = {name: _written(value) for name, value in record.items()}
     return (
         f"{schema.name} is not declared, so its values come as `args` or as {wanted}; "
         f"declare it to have them by name: `{declaration(schema, others, types)}`"
@@ -420,8 +420,8 @@ def _written(value: Any) -> str:
             return "int"
 
 
-def _type(found: Mapping[str, Any], schemas: Mapping[str, Schema], default: str | None, bound: bool) -> str:
-    name = found.get("type")
+def _type(record: Mapping[str, Any], schemas: Mapping[str, Schema], default: str | None, bound: bool) -> str:
+    name = record.get("type")
     if bound and not (isinstance(name, str) and name in schemas and name != default):
         assert default is not None, "a bound input has a type"
         return default
@@ -454,8 +454,8 @@ def part_patterns(format: TimeFormat | None, columns: int) -> Sequence[str | Non
     words = [] if format is None or format.pattern is None else format.pattern.split()
     if columns > 2:
         return words if len(words) == columns else [None] * columns
-    at = 1 if len(words) == 2 else next((at for at, word in enumerate(words) if _CLOCK.search(word)), 0)
-    return (" ".join(words[:at]), " ".join(words[at:])) if at else (None, None)
+    cut = 1 if len(words) == 2 else next((number for number, word in enumerate(words) if _CLOCK.search(word)), 0)
+    return (" ".join(words[:cut]), " ".join(words[cut:])) if cut else (None, None)
 
 
 def read_times(
@@ -479,7 +479,7 @@ def read_times(
         if value is None:
             raise Unreadable("time", f"no time: `{key}` is missing")
     if schema.further:
-        words = [_word(*each, fields) for each in zip(keys, values, part_patterns(schema.format, len(keys)))]
+        words = [_word(*column, fields) for column in zip(keys, values, part_patterns(schema.format, len(keys)))]
         return (time := read(", ".join(keys), " ".join(words))), time
     if len(keys) == 2 and keys[0] == keys[1]:
         return interval(keys[0], values[0], read, schema)

@@ -33,15 +33,17 @@ def with_changes(schemas: Mapping[str, Schema]) -> dict[str, Schema]:
 def _with_change(schema: Schema) -> Schema:
     own = schema.attributes
     if schema.key is not None:
-        own = tuple(each if each.name in schema.key else replace(each, optional=True) for each in own)
+        own = tuple(
+            attribute if attribute.name in schema.key else replace(attribute, optional=True) for attribute in own
+        )
     return replace(schema, attributes=(*own, Attribute(CHANGE, "any", optional=True)))
 
 
 def without_changes(schemas: Mapping[str, Schema]) -> dict[str, Schema]:
     """Remove the attribute `@change`, for formats that do not store it among a record's values."""
     return {
-        name: replace(each, attributes=tuple(own for own in each.attributes if own.name != CHANGE))
-        for name, each in schemas.items()
+        name: replace(schema, attributes=tuple(own for own in schema.attributes if own.name != CHANGE))
+        for name, schema in schemas.items()
     }
 
 
@@ -97,7 +99,7 @@ def _signs(changes: pl.Series) -> pl.Series:
         numbers = changes.cast(pl.Float64).fill_nan(None).fill_null(1)
         return pl.select(pl.when(numbers.abs() == 1).then(numbers).cast(pl.Int8)).to_series()
     known = {None: 1, "": 1, ADD: 1, WITHDRAW: -1, 1: 1, -1: -1}
-    values = [None if isinstance(each, bool) else known.get(each) for each in changes.to_list()]
+    values = [None if isinstance(change, bool) else known.get(change) for change in changes.to_list()]
     return pl.Series(CHANGE, values, dtype=pl.Int8)
 
 
@@ -148,18 +150,18 @@ def cut(
     """
     if since is None and until is None:
         return dict(tables)
-    found = {}
+    frames = {}
     for name, table in clipped(tables, schemas, since, until).items():
         if schemas[name].fluent is not None:  # changes that differed may be equal now
             table = identified(table.drop(ID), schemas[name], meanings[name]).select(table.columns)
         sides = [table.filter(pl.col(CHANGE) == sign) for sign in (-1, 1)]
         own = [column for column in table.columns if column != CHANGE]
         kept = [
-            one.join(other, on=own, how="anti", nulls_equal=True, maintain_order="left")
-            for one, other in (sides, sides[::-1])
+            side.join(other, on=own, how="anti", nulls_equal=True, maintain_order="left")
+            for side, other in (sides, sides[::-1])
         ]
-        found[name] = pl.concat(kept)
-    return {name: table for name, table in found.items() if table.height}
+        frames[name] = pl.concat(kept)
+    return {name: table for name, table in frames.items() if table.height}
 
 
 class RowVersions:
@@ -172,11 +174,15 @@ class RowVersions:
     def numbered(self, tables: Mapping[str, pl.DataFrame], stable: int) -> dict[str, pl.DataFrame]:
         """Add `@version` to changes, whose `@change` is 1 or -1. Rows that end at or before `stable` no longer
         change."""
-        found = {name: table.with_columns(self._versions(table)) for name, table in tables.items()}
+        frames = {name: table.with_columns(self._versions(table)) for name, table in tables.items()}
         if len(self._withdrawn) > self._look_at:
-            kept = {id: one for id, one in self._withdrawn.items() if one[1] is None or one[1] > stable}
+            kept = {
+                id: withdrawn
+                for id, withdrawn in self._withdrawn.items()
+                if withdrawn[1] is None or withdrawn[1] > stable
+            }
             self._withdrawn, self._look_at = kept, max(_MANY, 2 * len(kept))
-        return found
+        return frames
 
     def times(self, id: str) -> int:
         """Return how often the row with this id was withdrawn."""
@@ -184,11 +190,11 @@ class RowVersions:
 
     def _versions(self, table: pl.DataFrame) -> pl.Series:
         ends = table["end" if "end" in table.columns else "time"].to_list()
-        made = []
+        versions = []
         for id, sign, end in zip(table[ID].to_list(), table[CHANGE].to_list(), ends):
             times, latest = self._withdrawn.get(id, (0, end))
-            made.append(2 * times + (1 if sign > 0 else 2))
+            versions.append(2 * times + (1 if sign > 0 else 2))
             if sign < 0 or times:
                 latest = None if end is None or latest is None else max(end, latest)
                 self._withdrawn[id] = times + (sign < 0), latest
-        return pl.Series(VERSION, made, dtype=pl.Int64)
+        return pl.Series(VERSION, versions, dtype=pl.Int64)

@@ -8,8 +8,8 @@ from functools import lru_cache
 
 @lru_cache(maxsize=64)
 def _grouped(mark: str, point: str) -> re.Pattern[str]:
-    one, other = re.escape(mark), re.escape(point)
-    return re.compile(rf"[+-]?[0-9]{{1,3}}(?:{one}[0-9]{{3}})+(?:{other}[0-9]*)?", re.ASCII)
+    group_mark, other = re.escape(mark), re.escape(point)
+    return re.compile(rf"[+-]?[0-9]{{1,3}}(?:{group_mark}[0-9]{{3}})+(?:{other}[0-9]*)?", re.ASCII)
 
 
 def is_grouped(text: str, mark: str, point: str) -> bool:

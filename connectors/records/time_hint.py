@@ -24,12 +24,12 @@ _PREFERRED = ("time", "timestamp", "ts", "datetime", "t", "date")
 
 def likely(names: Iterable[str]) -> str | None:
     """Return the name that is most likely that of a time; None if no name suggests one."""
-    found = [name for name in names if TIMELY.search(name)]
+    timely = [name for name in names if TIMELY.search(name)]
 
     def rank(name: str) -> int:
         return _PREFERRED.index(name.lower()) if name.lower() in _PREFERRED else len(_PREFERRED)
 
-    return min(found, key=rank, default=None)
+    return min(timely, key=rank, default=None)
 
 
 def column_name(source: str) -> str:
@@ -37,12 +37,12 @@ def column_name(source: str) -> str:
     return source if _WORD.fullmatch(source) else f'"{source}"'
 
 
-def time_hint(found: Mapping[str, Any], schema: Schema) -> str:
+def time_hint(record: Mapping[str, Any], schema: Schema) -> str:
     """Suggest the declaration of the time for a JSON record that lacks the declared time."""
     named_one = schema.time is not None
-    if schema.start is not None or schema.further or (named_one and has(found, path(str(schema.time)))):
+    if schema.start is not None or schema.further or (named_one and has(record, path(str(schema.time)))):
         return ""
-    places = {written(steps): value for steps, value in _leaves(found, ()) if path(written(steps)) == steps}
+    places = {written(steps): value for steps, value in _leaves(record, ()) if path(written(steps)) == steps}
     forms = {source: form for source, value in places.items() if (form := _form(value)) is not None}
     named = {source: source for source in forms if TIMELY.search(path(source)[-1].removesuffix(EACH))}
     best = likely(named)

@@ -156,10 +156,10 @@ def of_text(text: str, format: TimeFormat | None, numbers: bool = True) -> int:
     if absolute and format.fold == "order":
         raise ValueError(f"`{shown(text)}` {_SURE}")
     if format.zone is not None and not absolute:
-        found, there = zone(format.zone).utc(np.array([ticks]), format.later)
-        if not there[0]:
+        utc_ticks, exists = zone(format.zone).utc(np.array([ticks]), format.later)
+        if not exists[0]:
             raise ValueError(f"`{shown(text)}` is skipped by the clocks of {format.zone}")
-        ticks = int(found[0])
+        ticks = int(utc_ticks[0])
     if not FIRST <= ticks <= LAST:
         raise ValueError(f"`{shown(text)}` is not a time of the calendar")
     return ticks
@@ -195,8 +195,14 @@ def _others(pattern: str) -> tuple[str, ...]:
     marks = [pattern.replace(mark, new) for mark in "./-" for new in "./-" if f"%d{mark}" in pattern and mark != new]
     clocks = [pattern.replace(":%S", ""), pattern.replace("%H:%M", "%H:%M:%S"), pattern.replace("%S", "%S.%f")]
     clocks += [pattern.replace(" %H", "T%H"), pattern.replace("T%H", " %H"), pattern + " %H:%M", pattern + "%z"]
-    some = (swapped, year, *marks, *clocks, *(each + ":%S" for each in (swapped, year, *marks) if each.endswith("%M")))
-    return tuple(each for each in dict.fromkeys(some) if each != pattern and "%S:%S" not in each)
+    some = (
+        swapped,
+        year,
+        *marks,
+        *clocks,
+        *(variant + ":%S" for variant in (swapped, year, *marks) if variant.endswith("%M")),
+    )
+    return tuple(variant for variant in dict.fromkeys(some) if variant != pattern and "%S:%S" not in variant)
 
 
 def form(format: TimeFormat | None, number: bool) -> str:

@@ -39,7 +39,11 @@ class NeverThere:
     def of(cls, schemas: Mapping[str, Schema]) -> NeverThere:
         """Create the state, with the optional attributes of the declared events."""
         lacking = {
-            name: [each for each in schema.attributes if each.optional and not from_message(source_of(each))]
+            name: [
+                attribute
+                for attribute in schema.attributes
+                if attribute.optional and not from_message(source_of(attribute))
+            ]
             for name, schema in schemas.items()
             if schema.declared and schema.fluent is None
         }
@@ -60,50 +64,58 @@ class NeverThere:
                 continue
             if not self._records[name]:
                 self._firsts[name] = first = _first(batch, name)
-                self._lacking[name] = [each for each in self._lacking[name] if first and not _written(first, each)]
+                self._lacking[name] = [
+                    attribute for attribute in self._lacking[name] if first and not _written(first, attribute)
+                ]
             self._records[name] += table.height
             self._lacking[name] = [
-                each for each in self._lacking[name] if table[each.name].null_count() == table.height
+                attribute for attribute in self._lacking[name] if table[attribute.name].null_count() == table.height
             ]
 
     def lacking(self) -> Lacking:
         """Return the attributes that no record of an event has, with hints at where their values may be."""
         return {
-            name: {each.name: elsewhere(self._firsts[name], replace(each, source=source_of(each))) for each in lacking}
+            name: {
+                attribute.name: elsewhere(self._firsts[name], replace(attribute, source=source_of(attribute)))
+                for attribute in lacking
+            }
             for name, lacking in self._lacking.items()
             if self._records[name]
         }
 
     def remarks(self) -> list[str]:
         """Return remarks about unused attributes and events, if there are enough records."""
-        sources = {name: {each.name: source_of(each) for each in lacking} for name, lacking in self._lacking.items()}
+        sources = {
+            name: {attribute.name: source_of(attribute) for attribute in lacking}
+            for name, lacking in self._lacking.items()
+        }
         return [*self._never_passed(), *remarks(self.lacking(), self._records, sources)]
 
     def _never_passed(self) -> Iterator[str]:
         """Yield remarks about events whose WHEN tests a path that the first unmatched record lacks."""
-        found = self._unmatched or {}
+        record = self._unmatched or {}
         for name, schema in sorted(self._tested.items()):
-            for source in schema.tested if found else ():
-                where = None if source in found else elsewhere(found, Attribute(source, "any"))
-                if where is not None and not has(found, path(source)):
+            for source in schema.tested if record else ():
+                where = None if source in record else elsewhere(record, Attribute(source, "any"))
+                if where is not None and not has(record, path(source)):
                     where = where.replace("write FROM", "write WHEN")
                     yield f"no record is `{name}`: the first that is not an event has nothing at `{source}`; {where}"
 
 
 def remarks(lacking: Lacking, records: Mapping[str, int], sources: Mapping[str, Mapping[str, str]]) -> list[str]:
     """Return remarks about attributes that no record has. `sources`: the source of each attribute."""
-    found = []
-    for name, each in sorted(lacking.items()):
-        for attribute, where in each.items() if records[name] >= FEW else ():
+    texts = []
+    for name, attributes in sorted(lacking.items()):
+        for attribute, where in attributes.items() if records[name] >= FEW else ():
             what = f"none of the {records[name]} records of `{name}` has a value at `{sources[name][attribute]}`"
-            found.append(f"{what}: `{attribute}` is missing in all of them{'' if where is None else f'; {where}'}")
-    return found
+            texts.append(f"{what}: `{attribute}` is missing in all of them{'' if where is None else f'; {where}'}")
+    return texts
 
 
-def _written(found: Mapping[str, object], attribute: Attribute) -> bool:
+def _written(record: Mapping[str, object], attribute: Attribute) -> bool:
     """Return True if a record has the source of an attribute, even with an empty value."""
     source = source_of(attribute)
-    return source in found or "args" in found or has(found, path(source))
+    return source in record or "args" in record or has(record, path(source))
 
 
 def _first(batch: Batch, type: str) -> Mapping[str, object]:
@@ -116,7 +128,7 @@ def _first(batch: Batch, type: str) -> Mapping[str, object]:
 
 def _object(text: str) -> Mapping[str, object]:
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}

@@ -219,10 +219,12 @@ def _absent(attribute: Attribute, bare: str, text: str) -> bool:
     """
     assert attribute.missing is not None, "there are some"
     if attribute.type not in NUMERIC:
-        return text in [str(each) for each in attribute.missing]
+        return text in [str(absent_value) for absent_value in attribute.missing]
     if bare in attribute.missing:
         return True
-    return is_number(bare) and any(not isinstance(each, str) and float(bare) == each for each in attribute.missing)
+    return is_number(bare) and any(
+        not isinstance(absent_value, str) and float(bare) == absent_value for absent_value in attribute.missing
+    )
 
 
 def _boolean(text: str) -> bool:

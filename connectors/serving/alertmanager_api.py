@@ -57,7 +57,7 @@ def router(
     inhibitor of each alert, by the alert's name. `feeds`: receivers that get everything in addition to those of the
     routes. `local`: see `alerts.router`.
     """
-    made = APIRouter(prefix="/api/v2", tags=["alertmanager"], default_response_class=Response)
+    api = APIRouter(prefix="/api/v2", tags=["alertmanager"], default_response_class=Response)
     responder = Depends(acting(Role.RESPONDER, "silencing alerts", local))
     outbox, begun = handling.outbox, time.time_ns() // 1000
 
@@ -83,12 +83,12 @@ def router(
         if not change.inhibited or inhibitor is None:
             return ["inhibited"] if change.inhibited else []
         wanted = {mine: change.key.get(own) for mine, own in inhibitor.equal} | dict(inhibitor.values)
-        found = [
+        sources_of = [
             fingerprint(change)
             for change in firing
             if change.name == inhibitor.alert and all(change.key.get(name) == value for name, value in wanted.items())
         ]
-        return found or [inhibitor.alert]
+        return sources_of or [inhibitor.alert]
 
     def listed(
         filters: list[str] | None,
@@ -103,8 +103,8 @@ def router(
         if not _parsed(receiver_matchers).matches({}):  # receivers have no labels
             return []
         chosen = Matchers.of([] if receiver is None else [Matcher("receiver", "=~", receiver)])
-        entries = [each for each in outbox.live() if not each.change.over]
-        firing = [each.change for each in entries]
+        entries = [entry for entry in outbox.live() if not entry.change.over]
+        firing = [entry.change for entry in entries]
         alerts: list[tuple[dict[str, Any], list[tuple[str, dict[str, str]]]]] = []
         for entry in entries:
             change = entry.change
@@ -122,7 +122,7 @@ def router(
 
     alerts_of = {**route_responses("application/json", json=_LIST), **_BAD}
 
-    @made.get("/alerts", responses=alerts_of)
+    @api.get("/alerts", responses=alerts_of)
     def alerts(
         filter: Filter = None,
         receiver: Annotated[str | None, Query(max_length=1_000)] = None,
@@ -134,10 +134,10 @@ def router(
     ) -> Response:
         """List the firing alerts."""
         return _answered(
-            lambda: [each for each, _ in listed(filter, receiver, receiver_matchers, active, silenced, inhibited)]
+            lambda: [alert for alert, _ in listed(filter, receiver, receiver_matchers, active, silenced, inhibited)]
         )
 
-    @made.get("/alerts/groups", responses=alerts_of)
+    @api.get("/alerts/groups", responses=alerts_of)
     def groups(
         filter: Filter = None,
         receiver: Annotated[str | None, Query(max_length=1_000)] = None,
@@ -151,17 +151,17 @@ def router(
         suppressed."""
 
         def shown() -> list[dict[str, Any]]:
-            found: dict[tuple[str, str], dict[str, Any]] = {}
+            by_group: dict[tuple[str, str], dict[str, Any]] = {}
             for alert, sent in listed(filter, receiver, receiver_matchers, active, silenced, inhibited):
                 for name, labels in sent:
                     group = {"labels": dict(labels), "routeLabels": {}, "receiver": {"name": name}, "alerts": []}
-                    found.setdefault((name, json.dumps(dict(labels), sort_keys=True)), group)["alerts"].append(alert)
-            groups = [found[each] for each in sorted(found)]
-            return [each for each in groups if muted or not all(map(_suppressed, each["alerts"]))]
+                    by_group.setdefault((name, json.dumps(dict(labels), sort_keys=True)), group)["alerts"].append(alert)
+            groups = [by_group[key] for key in sorted(by_group)]
+            return [group for group in groups if muted or not all(map(_suppressed, group["alerts"]))]
 
         return _answered(shown)
 
-    @made.get("/silences", responses={**route_responses("application/json", json=_LIST), **_BAD})
+    @api.get("/silences", responses={**route_responses("application/json", json=_LIST), **_BAD})
     def silences(
         filter: Filter = None,
         creator: Annotated[list[str] | None, Query(max_length=100)] = None,
@@ -184,7 +184,7 @@ def router(
 
         return _answered(shown)
 
-    @made.post(
+    @api.post(
         "/silences",
         responses={
             **route_responses("application/json", json={"type": "object"}),
@@ -213,17 +213,19 @@ def router(
                 raise HTTPException(503, error.message) from None
             return JSONResponse(error.message + (f"; {error.hint}" if error.hint else ""), 400)
 
-    one = {**route_responses("application/json", json={"type": "object"}, _404="There is no silence of this id.")}
+    silence_responses = {
+        **route_responses("application/json", json={"type": "object"}, _404="There is no silence of this id.")
+    }
 
-    @made.get("/silence/{id}", responses=one)
+    @api.get("/silence/{id}", responses=silence_responses)
     def one_silence(id: str) -> Response:
         """Return one silence."""
         return JSONResponse(_silence(doing(lambda: handling.silence(id)), handling.clock()))
 
-    @made.delete(
+    @api.delete(
         "/silence/{id}",
         responses={
-            **one,
+            **silence_responses,
             403: {"description": "It needs the role responder, or comes from another page.", "content": TEXT},
             500: {"description": "It has ended, or is a maintenance window.", "content": _STRING},
         },
@@ -238,12 +240,12 @@ def router(
             return JSONResponse(str(error.args[0]), 404)
         return JSONResponse({})
 
-    @made.get("/receivers", responses={**route_responses("application/json", json=_LIST), **_BAD})
+    @api.get("/receivers", responses={**route_responses("application/json", json=_LIST), **_BAD})
     def receivers(receiver_matchers: Filter = None) -> Response:
         """List the receivers of alerts."""
         return _answered(lambda: [{"name": name} for name in names()] if _parsed(receiver_matchers).matches({}) else [])
 
-    @made.get("/status", responses=route_responses("application/json", json={"type": "object"}))
+    @api.get("/status", responses=route_responses("application/json", json={"type": "object"}))
     def status() -> Response:
         """Return the server's version and start time. `config` contains the receivers and their routes."""
         build = dict.fromkeys(("revision", "buildUser", "buildDate", "goVersion"), "")
@@ -256,7 +258,7 @@ def router(
             }
         )
 
-    return made
+    return api
 
 
 def fingerprint(change: AlertChange) -> str:
@@ -293,11 +295,11 @@ def _parsed(filters: list[str] | None) -> Matchers:
     return Matchers.parse_all(filters or ())
 
 
-def _answered(found: Callable[[], list[dict[str, Any]]]) -> Response:
+def _answered(answers: Callable[[], list[dict[str, Any]]]) -> Response:
     """Return a list as response. If a filter is not valid, return 400 and the reason as a JSON string, as Alertmanager
     does."""
     try:
-        return JSONResponse(found())
+        return JSONResponse(answers())
     except CepError as error:
         return JSONResponse(error.message + (f"; {error.hint}" if error.hint else ""), 400)
 

@@ -71,7 +71,7 @@ _SILENCE = {
         "warnings": {"type": "array", "items": {"type": "string"}},
     },
 }
-_MANY: Callable[[Any], dict[str, Any]] = lambda one: {"type": "array", "items": one}  # noqa: E731
+_MANY: Callable[[Any], dict[str, Any]] = lambda schema: {"type": "array", "items": schema}  # noqa: E731
 REFUSALS: Responses = {
     403: {"description": "It needs the role responder, or comes from another page.", "content": TEXT},
     404: {"description": "There is no such alert, or no such silence.", "content": TEXT},
@@ -117,14 +117,16 @@ class Matching(BaseModel):
 
     def parsed(self) -> Matchers:
         """Parse the matchers. Raises CepError if one is not valid."""
-        found: list[Matcher] = []
-        for each in self.matchers:
-            if isinstance(each, str):
-                found += Matchers.parse(each)
+        matchers: list[Matcher] = []
+        for matcher in self.matchers:
+            if isinstance(matcher, str):
+                matchers += Matchers.parse(matcher)
             else:
-                sign: Any = ("=~" if each.isRegex else "=") if each.isEqual else ("!~" if each.isRegex else "!=")
-                found.append(Matcher(each.name, sign, each.value))
-        return Matchers.of(found)
+                sign: Any = (
+                    ("=~" if matcher.isRegex else "=") if matcher.isEqual else ("!~" if matcher.isRegex else "!=")
+                )
+                matchers.append(Matcher(matcher.name, sign, matcher.value))
+        return Matchers.of(matchers)
 
 
 class Previewed(Matching):
@@ -157,8 +159,8 @@ def _ticks(when: datetime | None) -> int | None:
     """Return a time in microseconds of Unix time. A time without a zone is in UTC."""
     if when is None:
         return None
-    at = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
-    seconds = (at - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()
+    instant = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
+    seconds = (instant - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()
     return round(seconds * 1_000_000)
 
 
@@ -182,7 +184,7 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
     `local`: the server has no tokens and is only reachable from this machine, so every client is a responder. `people`:
     those who can be assigned alerts, or None for anybody.
     """
-    made = APIRouter(
+    routes = APIRouter(
         tags=["alerts"], default_response_class=Response, dependencies=[Depends(refuse_unknown_parameters)]
     )
     outbox = handling.outbox
@@ -192,14 +194,14 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
     def view(entry: OutboxEntry) -> dict[str, Any]:
         return alert_view(entry, handling, origin)
 
-    def answered(found: object, status: int = 200) -> Response:
-        return JSONResponse(found, status, headers=_SAFE)
+    def answered(document: object, status: int = 200) -> Response:
+        return JSONResponse(document, status, headers=_SAFE)
 
     def ends(change: AlertChange) -> dict[str, str | None]:
         """Return the end of an alert (None: it is open), and the watermark when it was first closed."""
-        life = [each.change for each in outbox.life(change.alert)]
-        reopened = max((place for place, each in enumerate(life) if each.action == "reopened"), default=-1)
-        closed = [each.time for each in life[reopened + 1 :] if each.action == "closed"]
+        life = [entry.change for entry in outbox.life(change.alert)]
+        reopened = max((place for place, change in enumerate(life) if change.action == "reopened"), default=-1)
+        closed = [change.time for change in life[reopened + 1 :] if change.action == "closed"]
         over = None if change.ended is None else rfc3339(change.ended)
         return {"over": over, "closed": rfc3339(closed[0]) if closed else None}
 
@@ -208,7 +210,7 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
         assert entry is not None, "it was written"
         return answered(view(entry))
 
-    @made.get("/alerts", responses=route_responses("application/json", json=_MANY(dict(_VIEW)), _422="A filter."))
+    @routes.get("/alerts", responses=route_responses("application/json", json=_MANY(dict(_VIEW)), _422="A filter."))
     def alerts(
         state: Annotated[list[State] | None, Query(description="Default: all that are not over.")] = None,
         severity: Annotated[list[str] | None, Query(max_length=10)] = None,
@@ -233,7 +235,7 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
         if unknown:
             raise HTTPException(422, "\n".join(unknown))
         states, least = state or ["pending", "firing", "kept"], _ticks(since)
-        severities = {each.lower() for each in severity or ()}
+        severities = {word.lower() for word in severity or ()}
         words = (text or "").lower()
 
         def asked(change: AlertChange) -> bool:
@@ -253,31 +255,31 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
                 return False
             return not matchers or matchers.matches(handling.labels(change))
 
-        found: list[dict[str, Any]] = []
+        views: list[dict[str, Any]] = []
         over = bool({"resolved", "withdrawn"} & {*states})
         for entry in _newest(handling, before, over):
             if asked(entry.change):
-                found.append(view(entry))
-                if len(found) == limit:
+                views.append(view(entry))
+                if len(views) == limit:
                     break
-        return answered(found)
+        return answered(views)
 
-    @made.get("/alerts/verdicts", responses=route_responses("application/json", json=_MANY(_ONE)))
+    @routes.get("/alerts/verdicts", responses=route_responses("application/json", json=_MANY(_ONE)))
     def verdicts(
         before: Annotated[int | None, Query(ge=1, lt=2**62)] = None,
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
     ) -> Response:
         """List alerts with a verdict, latest change first, as labels for a backtest. Alerts that a revision withdrew
         are left out."""
-        found = []
+        views = []
         for entry in _newest(handling, before, True):
             if entry.change.verdict and not entry.change.withdrawn:
-                found.append(view(entry) | ends(entry.change))
-                if len(found) == limit:
+                views.append(view(entry) | ends(entry.change))
+                if len(views) == limit:
                     break
-        return answered(found)
+        return answered(views)
 
-    @made.get("/alerts/{alert}", responses=route_responses("application/json", json=_FULL, _404=none))
+    @routes.get("/alerts/{alert}", responses=route_responses("application/json", json=_FULL, _404=none))
     def alert(
         alert: str,
         before: Annotated[int | None, Query(ge=1, lt=2**62, description="Changes with a lower `number`.")] = None,
@@ -288,28 +290,30 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
         entry = outbox.revision(alert)
         if entry is None:
             raise HTTPException(404, "there is no such alert")
-        changes = [_numbered(each, origin) for each in outbox.last_of(alert, before, limit)]
-        others = [each for each in outbox.episodes(entry.change.slot, EPISODES + 1) if each.change.alert != alert]
+        changes = [_numbered(entry, origin) for entry in outbox.last_of(alert, before, limit)]
+        others = [
+            episode for episode in outbox.episodes(entry.change.slot, EPISODES + 1) if episode.change.alert != alert
+        ]
         more = {
             "changes": changes,
-            "actions": [each for each in changes if each["action"]],
-            "episodes": [_episode(each) for each in others[:EPISODES]],
+            "actions": [change for change in changes if change["action"]],
+            "episodes": [_episode(other) for other in others[:EPISODES]],
         }
         return answered(view(entry) | more)
 
     answers = {**route_responses("application/json", json=dict(_VIEW)), **REFUSALS}
 
-    @made.post("/alerts/{alert}/acknowledge", responses=answers)
+    @routes.post("/alerts/{alert}/acknowledge", responses=answers)
     def acknowledge(alert: str, said: Said | None = None, person: Person = responder) -> Response:
         """Acknowledge an alert: it no longer escalates, and reminders stop."""
         return done(doing(lambda: handling.acknowledge(alert, person.name, (said or Said()).comment)))
 
-    @made.delete("/alerts/{alert}/acknowledge", responses=answers)
+    @routes.delete("/alerts/{alert}/acknowledge", responses=answers)
     def unacknowledge(alert: str, said: Said | None = None, person: Person = responder) -> Response:
         """Withdraw an acknowledgement: the alert escalates again, and reminders resume."""
         return done(doing(lambda: handling.unacknowledge(alert, person.name, (said or Said()).comment)))
 
-    @made.post("/alerts/{alert}/assign", responses=answers)
+    @routes.post("/alerts/{alert}/assign", responses=answers)
     def assign(alert: str, said: Assigned, person: Person = responder) -> Response:
         """Assign an alert to a person. `null` removes the assignee."""
         name = (said.to or "").strip()
@@ -318,31 +322,31 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
             raise HTTPException(422, f"there is nobody called `{clean(name, 40)}` in the file of tokens; {hint}")
         return done(doing(lambda: handling.assign(alert, person.name, said.to or "", said.comment)))
 
-    @made.post("/alerts/{alert}/comment", responses=answers)
+    @routes.post("/alerts/{alert}/comment", responses=answers)
     def comment(alert: str, said: Said, person: Person = responder) -> Response:
         """Comment on an alert."""
         return done(doing(lambda: handling.comment(alert, person.name, said.comment)))
 
-    @made.post("/alerts/{alert}/close", responses=answers)
+    @routes.post("/alerts/{alert}/close", responses=answers)
     def close(alert: str, said: ClosedWith, person: Person = responder) -> Response:
         """Close an alert with a verdict: `true`, `false`, `duplicate` or `test`."""
         return done(doing(lambda: handling.close(alert, person.name, said.verdict, said.comment)))
 
-    @made.delete("/alerts/{alert}/close", responses=answers)
+    @routes.delete("/alerts/{alert}/close", responses=answers)
     def reopen(alert: str, said: Said | None = None, person: Person = responder) -> Response:
         """Remove the verdict on an alert."""
         return done(doing(lambda: handling.reopen(alert, person.name, (said or Said()).comment)))
 
-    @made.get(
+    @routes.get(
         "/silences",
         responses=route_responses("application/json", json=_MANY(_SILENCE), _422="A parameter that it does not have."),
     )
     def silences() -> Response:
         """List the silences and maintenance windows: active, pending, then expired ones."""
-        found, hidden = handling.silences(), handling.hidden()
-        return answered([silence_view(each, handling, hidden) for each in found])
+        listed, hidden = handling.silences(), handling.hidden()
+        return answered([silence_view(silence, handling, hidden) for silence in listed])
 
-    @made.post("/silences", responses={**route_responses("application/json", json=_SILENCE), **REFUSALS})
+    @routes.post("/silences", responses={**route_responses("application/json", json=_SILENCE), **REFUSALS})
     def silenced(new: OwnSilence, person: Person = responder) -> Response:
         """Silence alerts from now or `startsAt` until `endsAt`. With `id`, change that silence."""
 
@@ -353,25 +357,25 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
         warnings = doubts(new_silence.matchers, handling)
         return answered(silence_view(new_silence, handling, handling.hidden()) | {"warnings": warnings})
 
-    @made.post("/silences/preview", responses={**route_responses("application/json", json=_MANY(dict(_VIEW)))})
+    @routes.post("/silences/preview", responses={**route_responses("application/json", json=_MANY(dict(_VIEW)))})
     def preview(asked: Previewed) -> Response:
         """List the open alerts that a silence with these matchers would hide now."""
         changes = handling.hidden_by(doing(asked.parsed))
-        entries = [outbox.revision(each.alert) for each in changes]
-        return answered([view(each) for each in entries if each is not None])
+        entries = [outbox.revision(change.alert) for change in changes]
+        return answered([view(entry) for entry in entries if entry is not None])
 
-    @made.get("/silences/{id}", responses=route_responses("application/json", json=_SILENCE, _404="There is none."))
+    @routes.get("/silences/{id}", responses=route_responses("application/json", json=_SILENCE, _404="There is none."))
     def one_silence(id: str) -> Response:
         """Return a silence."""
         return answered(silence_view(doing(lambda: handling.silence(id)), handling, handling.hidden()))
 
-    @made.delete("/silences/{id}", responses={**route_responses("application/json", json=_SILENCE), **REFUSALS})
+    @routes.delete("/silences/{id}", responses={**route_responses("application/json", json=_SILENCE), **REFUSALS})
     def unsilence(id: str, said: Said | None = None, person: Person = responder) -> Response:
         """End a silence now."""
         ended: Silence = doing(lambda: handling.expire(id, person.name, (said or Said()).comment))
         return answered(silence_view(ended, handling, handling.hidden()))
 
-    @made.get("/feeds/actions", responses=route_responses("application/json", json=_MANY(_ONE)))
+    @routes.get("/feeds/actions", responses=route_responses("application/json", json=_MANY(_ONE)))
     def actions(
         action: Annotated[
             list[Recorded] | None, Query(max_length=20, description="Default: all but `reminded`, the reminders.")
@@ -382,10 +386,10 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
         limit: Annotated[int, Query(ge=1, le=10_000, description="Largest number to return.")] = 1_000,
     ) -> Response:
         """List the actions of people, in order. `action=reminded` lists the reminders that receivers accepted."""
-        found = outbox.actions(after, limit, action=action or DONE, person=by or (), alert=alert or ())
-        return answered([action_view(each) for each in found])
+        recorded = outbox.actions(after, limit, action=action or DONE, person=by or (), alert=alert or ())
+        return answered([action_view(recorded_action) for recorded_action in recorded])
 
-    return made
+    return routes
 
 
 def _not_severities(words: Sequence[str]) -> Iterator[str]:
@@ -400,7 +404,11 @@ def _not_alerts(names: Sequence[str], handling: Handling) -> Iterator[str]:
     """Yield a remark for each requested name that is neither an alert of the program nor of an earlier alert."""
     known = [alert.name for alert in handling.alerts if not alert.hidden]
     for name in names:
-        if known and name not in known and not any(each.change.name == name for each in _newest(handling, None, True)):
+        if (
+            known
+            and name not in known
+            and not any(entry.change.name == name for entry in _newest(handling, None, True))
+        ):
             hint = did_you_mean(name, known) or f"there are {', '.join(known[:20])}"
             yield f"the program has no ALERT `{clean(name, 40)}`; {hint}"
 
@@ -408,26 +416,26 @@ def _not_alerts(names: Sequence[str], handling: Handling) -> Iterator[str]:
 def doubts(matchers: Matchers, handling: Handling) -> list[str]:
     """Return the reasons why matchers are unlikely to match: unknown severities and names of alerts, and labels that no
     alert has."""
-    found = [matchers.doubt] if matchers.doubt else []
+    texts = [matchers.doubt] if matchers.doubt else []
     if not handling.alerts:
-        return found
-    found += _not_alerts(
-        [each.value for each in matchers if (each.name, each.operator) == ("alertname", "=")], handling
+        return texts
+    texts += _not_alerts(
+        [matcher.value for matcher in matchers if (matcher.name, matcher.operator) == ("alertname", "=")], handling
     )
     known = known_labels(handling.alerts, Publisher(handling.program, status=handling.status))
-    if rest := [each.name for each in matchers if each.name not in known]:
+    if rest := [matcher.name for matcher in matchers if matcher.name not in known]:
         known |= {name for change in handling.hidden_by(Matchers()) for name in handling.labels(change)}
         for name in rest:
             if name not in known:
                 hint = did_you_mean(name, sorted(known)) or f"there are {', '.join(sorted(known)[:20])}"
-                found.append(f"no alert of the program has the label `{clean(name, 40)}`; {hint}")
-    return found
+                texts.append(f"no alert of the program has the label `{clean(name, 40)}`; {hint}")
+    return texts
 
 
 def _newest(handling: Handling, before: int | None, over: bool) -> Iterator[OutboxEntry]:
     """Yield the last change of each alert, latest first. `over`: include alerts that are over."""
     if not over:
-        yield from (each for each in reversed(handling.outbox.live()) if before is None or each.number < before)
+        yield from (entry for entry in reversed(handling.outbox.live()) if before is None or entry.number < before)
         return
     while entries := handling.outbox.latest(before, _PAGE):
         yield from entries

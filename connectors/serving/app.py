@@ -55,33 +55,33 @@ def application(
     their time was ahead of the clock. `origins`: the websites whose pages may send requests; `*`: all. `root`: the path
     below which a proxy shows the application (`cep.connectors.serving.root_path`).
     """
-    made = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url=None)
-    own = _own(made, failed, trouble, lost, ahead, registry)
+    app = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url=None)
+    own = _own(app, failed, trouble, lost, ahead, registry)
 
-    @made.exception_handler(QueryRefused)
+    @app.exception_handler(QueryRefused)
     async def refused(request: Request, error: QueryRefused) -> Response:
         """Return the response if the store refuses a request outside `/sparql`."""
         return PlainTextResponse(f"{error}\n", 503, {"Retry-After": "5"})
 
     paths = RouteMethods(route for router in (own, *routers) for route in router.routes)
-    in_sentences(made, paths)
+    in_sentences(app, paths)
     for router in (own, *routers):
-        made.include_router(router)
-    made.openapi = description(made, limits.people is not None)  # type: ignore[method-assign]
-    made.add_middleware(Acceptable)
-    made.add_middleware(Codings, most=limits.body)
-    made.add_middleware(Methods, paths=paths)
-    made.add_middleware(Guard, limits=limits)
+        app.include_router(router)
+    app.openapi = description(app, limits.people is not None)  # type: ignore[method-assign]
+    app.add_middleware(Acceptable)
+    app.add_middleware(Codings, most=limits.body)
+    app.add_middleware(Methods, paths=paths)
+    app.add_middleware(Guard, limits=limits)
     if origins:  # outermost, so that browsers can read the reason of a refusal
-        made.add_middleware(
+        app.add_middleware(
             CORSMiddleware,
             allow_origins=list(origins),
             allow_methods=["GET", "HEAD", "POST", "DELETE"],
             allow_headers=["Authorization", "Content-Type", "Content-Encoding", "Accept", "Last-Event-ID"],
             expose_headers=["ETag", "Retry-After"],
         )
-    made.add_middleware(RootPath, path=root)
-    return made
+    app.add_middleware(RootPath, path=root)
+    return app
 
 
 def _own(
@@ -93,15 +93,15 @@ def _own(
     registry: CollectorRegistry,
 ) -> APIRouter:
     """Return the routes for the state of the server itself."""
-    made = APIRouter(tags=["server"], default_response_class=Response)
+    routes = APIRouter(tags=["server"], default_response_class=Response)
 
-    @made.get("/health", responses={**route_responses("application/json", json=_STATUS), **_FAILED})
+    @routes.get("/health", responses={**route_responses("application/json", json=_STATUS), **_FAILED})
     async def health() -> Response:
         """Return 200 while the process answers and the program has not failed."""
-        found = failed()
-        return JSONResponse({"status": found or "ok"}, 200 if found is None else 503)
+        failure = failed()
+        return JSONResponse({"status": failure or "ok"}, 200 if failure is None else 503)
 
-    @made.get("/ready", responses={**route_responses("application/json", json=_READY), **_UNREADY})
+    @routes.get("/ready", responses={**route_responses("application/json", json=_READY), **_UNREADY})
     async def ready() -> Response:
         """Return 200 if queries are answered, the program has not failed, and each live source has connected at least
         once.
@@ -109,24 +109,24 @@ def _own(
         `lost`: the lost input sources with the reasons. The server answers without them. `ahead`: the number of records
         refused because their time is ahead of the clock.
         """
-        found, away, early = trouble(), dict(lost()), ahead()
-        body = {"status": found or "ok", **({"lost": away} if away else {}), **({"ahead": early} if early else {})}
-        return JSONResponse(body, 200 if found is None else 503)
+        problem, away, early = trouble(), dict(lost()), ahead()
+        body = {"status": problem or "ok", **({"lost": away} if away else {}), **({"ahead": early} if early else {})}
+        return JSONResponse(body, 200 if problem is None else 503)
 
-    @made.get("/metrics", responses=route_responses("text/plain"))
+    @routes.get("/metrics", responses=route_responses("text/plain"))
     def metrics() -> Response:
         """Return metrics of the run for Prometheus."""
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
-    @made.get("/openapi.json", responses=route_responses("application/json", json={"type": "object"}))
+    @routes.get("/openapi.json", responses=route_responses("application/json", json={"type": "object"}))
     def openapi(request: Request) -> Response:
         """Return the description of the API as OpenAPI."""
         root = request.scope.get("root_path", "")
         return JSONResponse(app.openapi() | ({"servers": [{"url": root}]} if root else {}))
 
-    @made.get("/docs", responses=route_responses("text/html"))
+    @routes.get("/docs", responses=route_responses("text/html"))
     def docs() -> Response:
         """Return the description of the API as a web page."""
         return documented(app)
 
-    return made
+    return routes

@@ -50,7 +50,7 @@ class Codings:
                 return
             kept = (b"content-encoding", b"content-length")
             length = (b"content-length", str(len(unpacked)).encode())
-            scope = {**scope, "headers": [*(each for each in scope["headers"] if each[0] not in kept), length]}
+            scope = {**scope, "headers": [*(header for header in scope["headers"] if header[0] not in kept), length]}
             receive = _given(unpacked, receive)
         await self.app(scope, receive, _Packing(send, takes_coding(headers, "gzip")))
 
@@ -93,19 +93,19 @@ class _Packing:
 
 def gunzip(data: bytes, most: int) -> bytes | PlainTextResponse:
     """Unpack gzip data of at most `most` bytes. Return a response with the error if they are larger or damaged."""
-    found = b""
+    content = b""
     while data:
-        one = zlib.decompressobj(31)
+        decompressor = zlib.decompressobj(31)
         try:
-            found += one.decompress(data, most + 1 - len(found))
+            content += decompressor.decompress(data, most + 1 - len(content))
         except zlib.error as error:
             return PlainTextResponse(f"the body of the request is not gzip data: {error}\n", 400)
-        if len(found) > most:
+        if len(content) > most:
             return PlainTextResponse(f"the request has more than {most:,} bytes when it is unpacked\n", 413)
-        if not one.eof:
+        if not decompressor.eof:
             return PlainTextResponse("the body of the request is not complete gzip data\n", 400)
-        data = one.unused_data
-    return found
+        data = decompressor.unused_data
+    return content
 
 
 async def _whole(receive: Receive) -> bytes:

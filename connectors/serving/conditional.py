@@ -7,5 +7,5 @@ from starlette.datastructures import Headers
 
 def matches_etag(headers: Headers, tag: str) -> bool:
     """Return True if `If-None-Match` contains the tag. Weak tags match, too, because compressed responses have them."""
-    tags = [each.strip().removeprefix("W/") for each in ",".join(headers.getlist("if-none-match")).split(",")]
+    tags = [tag.strip().removeprefix("W/") for tag in ",".join(headers.getlist("if-none-match")).split(",")]
     return tag.removeprefix("W/") in tags or tags == ["*"]

@@ -43,10 +43,10 @@ def _operation(path: str, method: str, operation: Mapping[str, Any]) -> Iterator
     yield f"<p>{escape(operation.get('description') or operation.get('summary', ''))}</p>"
     if parameters := operation.get("parameters"):
         yield "<table><caption>Parameters</caption><tr><th>name</th><th>in</th><th>type</th><th></th></tr>"
-        for one in parameters:
-            description = one.get("description") or one["schema"].get("description", "")
-            must = "required. " if one.get("required") else ""
-            cells = (one["name"], one["in"], _type(one["schema"]), must + description)
+        for parameter in parameters:
+            description = parameter.get("description") or parameter["schema"].get("description", "")
+            must = "required. " if parameter.get("required") else ""
+            cells = (parameter["name"], parameter["in"], _type(parameter["schema"]), must + description)
             yield "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
         yield "</table>"
     if body := operation.get("requestBody"):
@@ -59,8 +59,8 @@ def _operation(path: str, method: str, operation: Mapping[str, Any]) -> Iterator
 
 
 def _type(schema: Mapping[str, Any]) -> str:
-    kinds = [one for one in schema.get("anyOf", [schema]) if one.get("type") != "null"]
-    texts = ["|".join(map(json.dumps, one["enum"])) if "enum" in one else one.get("type", "any") for one in kinds]
+    kinds = [kind for kind in schema.get("anyOf", [schema]) if kind.get("type") != "null"]
+    texts = ["|".join(map(json.dumps, kind["enum"])) if "enum" in kind else kind.get("type", "any") for kind in kinds]
     limits = {name: schema[name] for name in ("minimum", "maximum", "default") if name in schema}
     return " or ".join(texts) + "".join(f", {name} {value}" for name, value in limits.items())
 

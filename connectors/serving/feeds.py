@@ -33,11 +33,11 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
     `stream`: must be closed before the server waits for its clients to disconnect. `may_send`: on a server without
     tokens, every client may send dead letters again.
     """
-    made = APIRouter(prefix="/feeds", tags=["alerts"])
+    routes = APIRouter(prefix="/feeds", tags=["alerts"])
     sends = Depends(acting(Role.RESPONDER, "sending again", may_send))
     feed, none = outbox.id.replace("-", "")[:12], "There is no such alert."
 
-    @made.get("")
+    @routes.get("")
     def feeds() -> dict[str, str]:
         """List the feeds."""
         return {
@@ -56,7 +56,7 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
             return Response(status_code=304, headers=headers)
         return Response(body, media_type=kind, headers=headers)
 
-    @made.get(
+    @routes.get(
         "/atom",
         response_class=Response,
         responses=route_responses(
@@ -71,30 +71,32 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
         """Return an Atom feed with archives (RFC 5005): the newest changes, with older ones behind `prev-archive`."""
         if page is None:
             return answered(request, atom.newest_document(outbox, origin, feed), atom.TYPE, "no-cache")
-        found = atom.archive(outbox, origin, page, feed) if of in (None, feed) else None
-        if found is None:
+        archived = atom.archive(outbox, origin, page, feed) if of in (None, feed) else None
+        if archived is None:
             raise HTTPException(404, f"there is no page {page}")
-        return answered(request, found, atom.TYPE, "no-cache" if of is None else _FOR_EVER)
+        return answered(request, archived, atom.TYPE, "no-cache" if of is None else _FOR_EVER)
 
     messages = route_responses("application/cap+xml", _304=_UNCHANGED, _404=none)
 
-    @made.get("/cap/{alert}", response_class=Response, responses=messages)
+    @routes.get("/cap/{alert}", response_class=Response, responses=messages)
     def cap_latest(request: Request, alert: str) -> Response:
         """Return the latest message about an alert in the Common Alerting Protocol 1.2."""
         return _cap(request, alert, None)
 
-    @made.get("/cap/{alert}/{revision}", response_class=Response, responses=messages)
+    @routes.get("/cap/{alert}/{revision}", response_class=Response, responses=messages)
     def cap_message(request: Request, alert: str, revision: int) -> Response:
         """Return one message about an alert. The first has the number 0."""
         return _cap(request, alert, revision)
 
     def _cap(request: Request, alert: str, revision: int | None) -> Response:
-        found = cap.message(outbox, origin, alert, revision) if revision is None or 0 <= revision < 2**62 else None
-        if found is None:
+        cap_message = (
+            cap.message(outbox, origin, alert, revision) if revision is None or 0 <= revision < 2**62 else None
+        )
+        if cap_message is None:
             raise HTTPException(404, "there is no such alert" if revision is None else "there is no such message")
-        return answered(request, found, cap.TYPE, "no-cache")
+        return answered(request, cap_message, cap.TYPE, "no-cache")
 
-    @made.get(
+    @routes.get(
         "/events",
         response_class=StreamingResponse,
         responses=route_responses("text/event-stream", _400="`Last-Event-ID` is not a number."),
@@ -116,42 +118,42 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
         frames = stream.frames(stream.begin(number))
         return StreamingResponse(frames, media_type="text/event-stream", headers=headers)
 
-    @made.get("/alerts", responses=_listed(lost={"type": "array", "items": {"type": "string"}}))
+    @routes.get("/alerts", responses=_listed(lost={"type": "array", "items": {"type": "string"}}))
     def alerts(after: After = 0, limit: Limit = 1000) -> list[dict[str, Any]]:
         """List the open alerts, oldest first. `lost`: the lost sources, if there are any."""
         lost = {"lost": list(outbox.lost)} if outbox.lost else {}
         return [_numbered(entry, origin) | lost for entry in outbox.live(after, limit)]
 
-    @made.get("/alerts/{alert}", responses={**_listed(), 404: {"description": none, "content": TEXT}})
+    @routes.get("/alerts/{alert}", responses={**_listed(), 404: {"description": none, "content": TEXT}})
     def life(alert: str, after: After = 0, limit: Limit = 1000) -> list[dict[str, Any]]:
         """List the changes of an alert, in order."""
-        found = outbox.life(alert, after, limit)
-        if not found and outbox.revision(alert) is None:
+        entries = outbox.life(alert, after, limit)
+        if not entries and outbox.revision(alert) is None:
             raise HTTPException(404, "there is no such alert")
-        return [_numbered(entry, origin) for entry in found]
+        return [_numbered(entry, origin) for entry in entries]
 
-    @made.get("/receivers")
+    @routes.get("/receivers")
     def receivers() -> list[dict[str, Any]]:
         """List the progress of each receiver of alerts."""
         return [
             {
-                "name": one.name,
-                "cursor": one.cursor,
-                "waiting": one.waiting,
-                "dead": one.dead,
-                "letters": f"feeds/receivers/{quote(one.name, safe='')}/dead",
+                "name": status.name,
+                "cursor": status.cursor,
+                "waiting": status.waiting,
+                "dead": status.dead,
+                "letters": f"feeds/receivers/{quote(status.name, safe='')}/dead",
             }
-            for one in outbox.statuses()
+            for status in outbox.statuses()
         ]
 
-    @made.get("/receivers/{name:path}/dead", responses={404: {"description": _NOBODY, "content": TEXT}})
+    @routes.get("/receivers/{name:path}/dead", responses={404: {"description": _NOBODY, "content": TEXT}})
     def dead(name: str) -> list[dict[str, Any]]:
         """List the changes that a receiver finally refused, with the reason and the time."""
-        if all(one.name != name for one in outbox.statuses()):
+        if all(status.name != name for status in outbox.statuses()):
             raise HTTPException(404, "there is no such receiver; `feeds/receivers` names them")
-        return [_letter(each, origin) for each in outbox.dead(name)]
+        return [_letter(letter, origin) for letter in outbox.dead(name)]
 
-    @made.post(
+    @routes.post(
         "/receivers/{name:path}/dead/retry",
         status_code=202,
         responses={
@@ -166,14 +168,14 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
             raise HTTPException(404, "nothing is sent to such a receiver; `feeds/receivers` names them")
         return {"sent": outbox.retry(name, person.name)}
 
-    return made
+    return routes
 
 
 def _listed(**more: Any) -> Responses:
     """Describe a response: a list of changes with their numbers, each with the properties in `more`."""
     numbered = {"number": {"type": "integer", "minimum": 1}, **more}
-    one = {**SCHEMA, "properties": {**SCHEMA["properties"], **numbered}}
-    return route_responses("application/json", json={"type": "array", "items": one})
+    element = {**SCHEMA, "properties": {**SCHEMA["properties"], **numbered}}
+    return route_responses("application/json", json={"type": "array", "items": element})
 
 
 def _numbered(entry: OutboxEntry, origin: Publisher) -> dict[str, Any]:

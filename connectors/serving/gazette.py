@@ -126,14 +126,14 @@ class Gazette:
             if point is not None:
                 points.setdefault(str(thing), point)
         stations = {str(thing) for (thing,) in _rows(knowledge, _STATIONS.format(_iris(STATIONS), _PLACED))}
-        found = [
+        places = [
             (IDENTIFIERS.index(str(property)), str(thing) not in stations, str(value), str(thing))
             for thing, property, value in _rows(knowledge, _VALUES.format(_iris(IDENTIFIERS), _PLACED))
             if str(thing) in points
         ]
         identified: dict[str, str] = {}
         codes: dict[str, str] = {}
-        for _, _, value, thing in sorted(found):
+        for _, _, value, thing in sorted(places):
             identified.setdefault(value, thing)
             if identified[value] == thing:
                 codes.setdefault(thing, value)

@@ -160,11 +160,11 @@ class Guard:
             nonlocal begun
             if message["type"] == "http.response.start":
                 begun = True
-                made = MutableHeaders(scope=message)
+                headers = MutableHeaders(scope=message)
                 for name, value in _ALWAYS.items():
-                    made.setdefault(name, value)
+                    headers.setdefault(name, value)
                 if cookie is not None:
-                    made.append("Set-Cookie", cookie)
+                    headers.append("Set-Cookie", cookie)
             await send(message)
 
         scope.setdefault("state", {})["person"] = person
@@ -290,7 +290,7 @@ def client_of(scope: Scope) -> str:
 
 def _users(headers: Headers) -> list[str]:
     """Return the user names in a proxy's headers, decoded as UTF-8."""
-    return [each.encode("latin-1").decode("utf-8", "replace").strip() for each in headers.getlist(USER)]
+    return [header.encode("latin-1").decode("utf-8", "replace").strip() for header in headers.getlist(USER)]
 
 
 def _bearer(headers: Headers) -> str:
@@ -306,10 +306,10 @@ def _token_in_address(scope: Scope) -> str | None:
 
 def _cookie(headers: Headers) -> str:
     try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        morsel = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
     except CookieError:
         return ""
-    return "" if found is None else found.value
+    return "" if morsel is None else morsel.value
 
 
 def _host(text: str) -> str:

@@ -39,7 +39,7 @@ _NAMES = {**PREFIXES, "ldes": LDES, "tree": TREE}
 
 def router(history: StoreListener, retention: str | None) -> APIRouter:
     """Return the routes. `retention`: the time for which events are kept, as an xsd:duration."""
-    made = APIRouter(tags=["events"], default_response_class=Response)
+    routes = APIRouter(tags=["events"], default_response_class=Response)
     store = history.store
 
     async def view(request: Request) -> Response:
@@ -75,33 +75,33 @@ def router(history: StoreListener, retention: str | None) -> APIRouter:
         over = history.reached >= (end - _EPOCH) // timedelta(microseconds=1)  # must be read before the contents
         try:
             if "T" in part:
-                found = await await_answer(request, store.page(part, page, _PAGE, client_of(request.scope)))
+                content = await await_answer(request, store.page(part, page, _PAGE, client_of(request.scope)))
             else:
                 hours = await await_answer(request, store.hours(part, part + "~", client_of(request.scope)))
-                found = Page(parts=tuple(hour[-13:] for hour in hours)) if hours else None
+                content = Page(parts=tuple(hour[-13:] for hour in hours)) if hours else None
         except QueryRefused as error:
             return _refused(error)
-        if found is None:
+        if content is None:
             return PlainTextResponse("there is no such page\n", 404)
         lines = [*_stream(here)]
-        for each in found.parts:
-            start = datetime.fromisoformat(each)
-            lines += _relations(f"{here}/{part}", f"{here}/{each}", start, start + _LASTING[len(each)])
-        for member in found.members:
+        for span in content.parts:
+            start = datetime.fromisoformat(span)
+            lines += _relations(f"{here}/{part}", f"{here}/{span}", start, start + _LASTING[len(span)])
+        for member in content.members:
             lines += _triple(here, TREE + "member", f"<{member}>")
-        if found.more is not None:
+        if content.more is not None:
             address = f"{here}/{part}?page="
             this = f"{here}/{part}" if page == 1 else f"{address}{page}"
-            lines += _relation(this, f"{address}{page + 1}", "GreaterThanOrEqualTo", found.more)
-        return _answer(request, [*lines, found.body.decode()], over and "T" in part)
+            lines += _relation(this, f"{address}{page + 1}", "GreaterThanOrEqualTo", content.more)
+        return _answer(request, [*lines, content.body.decode()], over and "T" in part)
 
     busy = "It takes too long, or too many wait; `Retry-After` says when to ask again."
     responses = route_responses(*GRAPHS, _404="There is no such page.", _500="The store failed.", _503=busy)
-    made.add_api_route(
+    routes.add_api_route(
         "/ldes", view, methods=["GET"], responses=route_responses(*GRAPHS, _500="The store failed.", _503=busy)
     )
-    made.add_api_route("/ldes/{part}", page, methods=["GET"], responses=responses)
-    return made
+    routes.add_api_route("/ldes/{part}", page, methods=["GET"], responses=responses)
+    return routes
 
 
 def _stream(here: str) -> list[str]:

@@ -19,13 +19,13 @@ class RouteMethods:
 
     def methods(self, path: str) -> list[str]:
         """Return the methods of a path; for `*`, all methods."""
-        found = {
+        allowed = {
             method
             for route in self._routes
             if path == "*" or route.path_regex.match(path)
             for method in route.methods or ()
         }
-        return sorted({*found, "OPTIONS", *(["HEAD"] if "GET" in found else [])}) if found else []
+        return sorted({*allowed, "OPTIONS", *(["HEAD"] if "GET" in allowed else [])}) if allowed else []
 
 
 class ClientGone(OSError):

@@ -35,14 +35,14 @@ def ranges(lines: Sequence[str]) -> list[tuple[str, float]] | None:
     text = ",".join(lines)
     if not text.strip():
         return None
-    found = []
+    accepted = []
     for part in _PARTS.findall(text):
         kind, *options = (option.strip() for option in _OPTIONS.findall(part) or [""])
-        given = (option.partition("=") for option in options)
-        weights = [_number(value) for name, _, value in given if name.strip().lower() == "q"]
+        parameters = (option.partition("=") for option in options)
+        weights = [_number(value) for name, _, value in parameters if name.strip().lower() == "q"]
         if kind:
-            found.append((kind.lower(), weights[0] if weights else 1.0))
-    return found
+            accepted.append((kind.lower(), weights[0] if weights else 1.0))
+    return accepted
 
 
 def accepts(headers: Headers, kind: str) -> bool:
@@ -55,8 +55,8 @@ def _weight_of(kind: str, accepts: Sequence[tuple[str, float]] | None) -> float:
     if accepts is None:
         return 1.0
     fitting = [(-media_range.count("*"), weight) for media_range, weight in accepts if _fits(kind, media_range)]
-    exact = max((each for each, _ in fitting), default=0)
-    return max((weight for each, weight in fitting if each == exact), default=0.0)
+    exact = max((specificity for specificity, _ in fitting), default=0)
+    return max((weight for specificity, weight in fitting if specificity == exact), default=0.0)
 
 
 def _fits(kind: str, media_range: str) -> bool:
@@ -68,8 +68,8 @@ def _number(text: str) -> float:
     text = text.strip()
     if not _WEIGHT.fullmatch(text) or not any(map(str.isdigit, text)):
         return 0.0
-    found = float(text)
-    return found if found <= 1 else 0.0
+    weight = float(text)
+    return weight if weight <= 1 else 0.0
 
 
 class Acceptable:

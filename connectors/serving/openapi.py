@@ -42,17 +42,17 @@ def route_responses(*kinds: str, json: Mapping[str, Any] | None = None, **refusa
     (`_404="..."`)."""
     schemas = {"application/json": dict(json or {})}
     content = {kind: {"schema": schemas.get(kind, {"type": "string"})} for kind in kinds}
-    found: Responses = {200: {"description": "The answer.", "content": content}}
+    responses: Responses = {200: {"description": "The answer.", "content": content}}
     for status, why in refusals.items():
         number = int(status.lstrip("_"))
-        found[number] = {"description": why} if number < 400 else {"description": why, "content": TEXT}
-    return found
+        responses[number] = {"description": why} if number < 400 else {"description": why, "content": TEXT}
+    return responses
 
 
 def query_parameter(name: str, why: str, example: str, several: bool = False) -> dict[str, Any]:
     """Describe a query parameter for a route that reads it itself."""
-    one = {"type": "string", "minLength": 1, "example": example}
-    schema = {"type": "array", "items": one} if several else one
+    element = {"type": "string", "minLength": 1, "example": example}
+    schema = {"type": "array", "items": element} if several else element
     return {"name": name, "in": "query", "required": False, "description": why, "schema": schema}
 
 
@@ -64,18 +64,18 @@ def description(app: FastAPI, token: bool) -> Callable[[], dict[str, Any]]:
 
     def made() -> dict[str, Any]:
         if app.openapi_schema is None:
-            found = get_openapi(
+            document = get_openapi(
                 title=app.title, version=app.version, description=ABOUT, routes=app.routes, servers=app.servers
             )
-            for path, methods in found["paths"].items():
+            for path, methods in document["paths"].items():
                 for operation in methods.values():
                     _complete(path, operation, token)
-            schemas = found.get("components", {}).get("schemas", {})
+            schemas = document.get("components", {}).get("schemas", {})
             for name in ("HTTPValidationError", "ValidationError"):  # this server's errors are sentences
                 schemas.pop(name, None)
             if token:
-                found.setdefault("components", {})["securitySchemes"] = _TOKENS
-            app.openapi_schema = found
+                document.setdefault("components", {})["securitySchemes"] = _TOKENS
+            app.openapi_schema = document
         return app.openapi_schema
 
     return made

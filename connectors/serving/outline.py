@@ -46,14 +46,14 @@ def outline(service: Service, vocabulary: EventVocabulary) -> dict[str, Any]:
         "name": service.name,
         "text": service.text,
         "goals": goals,
-        "rules": [_rule(plan, at) for at in range(len(plan.heads)) if plan.rules.rules[at].span != NOWHERE],
+        "rules": [_rule(plan, number) for number in range(len(plan.heads)) if plan.rules.rules[number].span != NOWHERE],
         "events": [
             {
                 "name": name,
                 "derived": name in service.outputs,
                 "attributes": [
-                    {"name": each.name, "type": each.type, "iri": vocabulary.property(schema, number)}
-                    for number, each in enumerate(schema.attributes)
+                    {"name": attribute.name, "type": attribute.type, "iri": vocabulary.property(schema, number)}
+                    for number, attribute in enumerate(schema.attributes)
                 ],
                 "subject": SubjectColumns.of(schema).subject,
                 "iri": vocabulary.type(schema),
@@ -62,30 +62,30 @@ def outline(service: Service, vocabulary: EventVocabulary) -> dict[str, Any]:
         ],
         "alerts": [
             {
-                "name": each.name,
-                "event": each.event,
-                "severities": [each.severity, *(severity for severity, _ in each.escalations)],
-                "rises": [after for _, after in each.escalations],
-                "repeat": each.repeat,
-                "after": each.after,
-                "lasts": each.ends is not None,
+                "name": alert.name,
+                "event": alert.event,
+                "severities": [alert.severity, *(severity for severity, _ in alert.escalations)],
+                "rises": [after for _, after in alert.escalations],
+                "repeat": alert.repeat,
+                "after": alert.after,
+                "lasts": alert.ends is not None,
             }
-            for each in service.engine.alerts
-            if not each.hidden
+            for alert in service.engine.alerts
+            if not alert.hidden
         ],
         "changes": [word for word in (*get_args(AlertState), "withdrawn", *get_args(Action)) if word],
         "parameters": parameter_values(service.engine),
         "thresholds": [
             {
-                "event": each.event,
-                "attribute": each.attribute,
-                "operator": each.operator,
-                "value": each.value,
-                "aggregate": each.aggregate,
-                "line": each.line,
-                "leads": [name for name in each.leads if name in service.outputs or name in told],
+                "event": threshold.event,
+                "attribute": threshold.attribute,
+                "operator": threshold.operator,
+                "value": threshold.value,
+                "aggregate": threshold.aggregate,
+                "line": threshold.line,
+                "leads": [name for name in threshold.leads if name in service.outputs or name in told],
             }
-            for each in thresholds(plan.rules)
+            for threshold in thresholds(plan.rules)
         ],
         "lineage": service.engine.explain,
         "base": vocabulary.base,
@@ -95,8 +95,12 @@ def outline(service: Service, vocabulary: EventVocabulary) -> dict[str, Any]:
 def parameter_values(engine: Engine) -> list[dict[str, str]]:
     """Return the parameters of a program, each with its current value and its default."""
     return [
-        {"name": each.name, "value": each.written(each.value.value), "default": each.written(each.default.value)}
-        for each in engine.written.parameters
+        {
+            "name": parameter.name,
+            "value": parameter.written(parameter.value.value),
+            "default": parameter.written(parameter.default.value),
+        }
+        for parameter in engine.written.parameters
     ]
 
 

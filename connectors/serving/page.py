@@ -82,7 +82,7 @@ def router(
     shadow. `receivers`: the addresses of alerts by receiver in the file of routes. Addresses under the empty name get
     every alert.
     """
-    made = APIRouter(tags=["page"], default_response_class=Response)
+    routes = APIRouter(tags=["page"], default_response_class=Response)
     files = _files()
     run = secrets.token_hex(4)  # numbers of another run are meaningless in this one
     described = outline(scene.service, vocabulary or EventVocabulary())
@@ -93,7 +93,7 @@ def router(
 
     unchanged = "It has not changed: `If-None-Match` names it."
 
-    @made.get(
+    @routes.get(
         "/", responses=route_responses("text/html", _303="The token is taken out of the address.", _304=unchanged)
     )
     async def page(request: Request) -> Response:
@@ -102,7 +102,7 @@ def router(
 
     kinds = {kind.partition(";")[0] for kind in _KINDS.values()}
 
-    @made.get(
+    @routes.get(
         "/page/{name:path}", responses=route_responses(*sorted(kinds), _304=unchanged, _404="There is no such file.")
     )
     async def file(name: str, request: Request) -> Response:
@@ -111,7 +111,7 @@ def router(
             raise HTTPException(404, "there is no such file")
         return _sent(files[name], request)
 
-    @made.get("/api/program", responses=route_responses("application/json", json=_OBJECT))
+    @routes.get("/api/program", responses=route_responses("application/json", json=_OBJECT))
     async def program(request: Request) -> Response:
         """Return the rules and their parts, and the panels of the page: map, charts, alerts."""
         features = {
@@ -125,7 +125,7 @@ def router(
         }
         return _json(described | features | {"status": status, "version": version})
 
-    @made.post(
+    @routes.post(
         "/logout", responses=route_responses("application/json", json=_OBJECT, _403="Another page sent the request.")
     )
     async def logout(request: Request) -> Response:
@@ -135,7 +135,7 @@ def router(
         answer.headers["Set-Cookie"] = logout_cookie(request.scope)
         return answer
 
-    @made.get("/api/state", responses=route_responses("application/json", json=_OBJECT))
+    @routes.get("/api/state", responses=route_responses("application/json", json=_OBJECT))
     def state() -> Response:
         """Return the current state of the page. `stream` continues after `at`."""
         number, events, stations = scene.newest(SHOWN)
@@ -159,24 +159,24 @@ def router(
             headers={"Cache-Control": "no-store"},
         )
 
-    @made.get("/api/past", responses=route_responses("application/json", json=_OBJECT))
+    @routes.get("/api/past", responses=route_responses("application/json", json=_OBJECT))
     def past(at: Annotated[int, Query(ge=-_FAR, le=_FAR)]) -> Response:
         """Return the alerts at event time `at` (microseconds since 1970), and the events withdrawn since. `cut`: the
         number of changes of alerts that were read, if there are older ones."""
         entries, more = ([], False) if outbox is None else alerts_at(outbox, at)
-        found: dict[str, Any] = {"alerts": [document(entry.change, status) for entry in entries]}
-        found |= {"withdrawn": scene.withdrawn_since(at), "cut": LOOKED_AT if more else None}
-        return _json(found)
+        answer: dict[str, Any] = {"alerts": [document(entry.change, status) for entry in entries]}
+        answer |= {"withdrawn": scene.withdrawn_since(at), "cut": LOOKED_AT if more else None}
+        return _json(answer)
 
-    @made.get("/api/shadow", responses=route_responses("application/json", json=_OBJECT))
+    @routes.get("/api/shadow", responses=route_responses("application/json", json=_OBJECT))
     def shadow(request: Request, limit: Shown = 20, reasons: Told = 0) -> Response:
         """Return the shadow program as at `/shadow`, or null. Also return why the client may not promote it."""
-        found = None
+        shadowed = None
         with suppress(ChangeRefused):
-            found = None if versions is None else versions.shadow(limit, reasons)
-        return _json({"shadow": found, "refused": _refused(person_of(request), Role.EDITOR, "Promoting the shadow")})
+            shadowed = None if versions is None else versions.shadow(limit, reasons)
+        return _json({"shadow": shadowed, "refused": _refused(person_of(request), Role.EDITOR, "Promoting the shadow")})
 
-    @made.get("/api/stream", responses=route_responses("text/event-stream"))
+    @routes.get("/api/stream", responses=route_responses("text/event-stream"))
     async def stream(
         after: Annotated[str, Query(max_length=40)] = "", last_event_id: Annotated[str, Header()] = ""
     ) -> Response:
@@ -186,20 +186,20 @@ def router(
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(frames, media_type="text/event-stream", headers=headers)
 
-    @made.get("/api/event/{id}", responses=route_responses("application/json", json=_OBJECT, _404="It is not held."))
+    @routes.get("/api/event/{id}", responses=route_responses("application/json", json=_OBJECT, _404="It is not held."))
     def event(id: str) -> Response:
         """Return a derived event and, with lineage, the records from which it was derived."""
-        found = scene.event(id)
-        if found is None:
+        document = scene.event(id)
+        if document is None:
             raise HTTPException(404, "this event is not held any more, or never was")
-        return _json(found)
+        return _json(document)
 
-    @made.get("/api/station", responses=route_responses("application/json", json=_OBJECT))
+    @routes.get("/api/station", responses=route_responses("application/json", json=_OBJECT))
     def station(key: Annotated[str, Query(max_length=1_000)]) -> Response:
         """Return the latest record of each kind about a subject."""
         return _json({"key": key, "records": scene.readings.latest(key)})
 
-    @made.get(
+    @routes.get(
         "/api/series",
         responses=route_responses("application/json", json=_OBJECT, _404="No input event has such an attribute."),
     )
@@ -217,10 +217,10 @@ def router(
         """
         if not scene.readings.numeric(event, attribute):
             raise HTTPException(404, "no input event about a subject has such an attribute with numbers")
-        found = scene.readings.series(event, attribute, key, since, until)
-        return _json({"times": found.times, "values": found.values, "held": found.held})
+        values = scene.readings.series(event, attribute, key, since, until)
+        return _json({"times": values.times, "values": values.values, "held": values.held})
 
-    return made
+    return routes
 
 
 def _person(person: Person | None, local: bool) -> dict[str, str]:
@@ -270,12 +270,12 @@ def _number(run: str, place: str) -> int | None:
 
 def _files() -> dict[str, _File]:
     """Return the files that clients can request, by path below the page's folder."""
-    found = {}
+    files = {}
     for path in sorted(PAGE.rglob("*")):
         if path.suffix in _KINDS and path.is_file():
             tag = hashlib.sha256(path.read_bytes()).hexdigest()[:20]
-            found[path.relative_to(PAGE).as_posix()] = _File(_KINDS[path.suffix], f'"{tag}"', path)
-    return found
+            files[path.relative_to(PAGE).as_posix()] = _File(_KINDS[path.suffix], f'"{tag}"', path)
+    return files
 
 
 def _sent(file: _File, request: Request, more: Mapping[str, str] | None = None) -> Response:

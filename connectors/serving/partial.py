@@ -55,9 +55,9 @@ def router(engine: Engine | None, lock: FairLock, seconds: float = 10.0) -> APIR
     `lock` is held while the engine is read. A request waits for it up to `seconds`. If `engine` is None, the program
     runs on Spark, and every response says so.
     """
-    made = APIRouter(tags=["why"], default_response_class=Response)
+    routes = APIRouter(tags=["why"], default_response_class=Response)
 
-    @made.get(
+    @routes.get(
         "/partial",
         responses=route_responses(
             "application/json",
@@ -81,20 +81,20 @@ def router(engine: Engine | None, lock: FairLock, seconds: float = 10.0) -> APIR
         if not lock.acquire(timeout=seconds):
             return _refused("the program is busy", 503, {"Retry-After": "5"})
         try:
-            found = engine.partial_matches(event, key, limit)
+            partials = engine.partial_matches(event, key, limit)
         except CepError as error:
             return _refused(str(error), _STATUS.get(error.code, 400))
         finally:
             lock.release()
         answer = {
-            "event": found.event,
-            "watermark": _time(found.watermark),
-            "matches": [_match(each) for each in found],
-            "more": found.more,
+            "event": partials.event,
+            "watermark": _time(partials.watermark),
+            "matches": [_match(partial) for partial in partials],
+            "more": partials.more,
         }
         return JSONResponse(answer, headers=_NO_STORE)
 
-    return made
+    return routes
 
 
 def _match(match: PartialMatch) -> dict[str, Any]:

@@ -88,24 +88,24 @@ class People:
 
     def by_name(self, name: str) -> Person:
         """Return the person whom a trusted proxy names. A person who is not in the file is a viewer."""
-        found = [person for person in self._named if person.name == name]
-        return found[0] if found else Person(_NO_NAME.sub("_", name)[:64], Role.VIEWER)
+        persons = [person for person in self._named if person.name == name]
+        return persons[0] if persons else Person(_NO_NAME.sub("_", name)[:64], Role.VIEWER)
 
     def with_token(self, token: str) -> Person | None:
         """Return the person who has a token, or None."""
-        brought, found = token.encode(), None
+        brought, owner = token.encode(), None
         for person, own, _ in self._tokens:
             if hmac.compare_digest(brought, own):
-                found = person
-        return found
+                owner = person
+        return owner
 
     def with_cookie(self, value: str) -> Person | None:
         """Return the person for whose token a cookie was set, or None."""
-        brought, found = value.encode(), None
+        brought, owner = value.encode(), None
         for person, _, own in self._tokens:
             if hmac.compare_digest(brought, own):
-                found = person
-        return found
+                owner = person
+        return owner
 
 
 def cookie_value(token: str) -> str:
@@ -157,7 +157,7 @@ def _person(where: str, fields: list[str]) -> tuple[Person, str]:
     name, role, token = fields
     if not _NAME.fullmatch(name):
         raise CepError(f"{where}: `{name[:40]}` is not a name of at most 64 characters", hint=_FORM, code="option")
-    roles = [each.title for each in Role]
+    roles = [role.title for role in Role]
     if role not in roles:
         hint = did_you_mean(role, roles) or f"a role is {', '.join(roles[:-1])} or {roles[-1]}"
         raise CepError(f"{where}: `{role[:40]}` is not a role", hint=hint, code="option")
@@ -172,9 +172,9 @@ def _person(where: str, fields: list[str]) -> tuple[Person, str]:
 
 def person_of(request: Request) -> Person | None:
     """Return the person who sent a request, or None if the server has no tokens."""
-    found = getattr(request.state, "person", None)
-    assert found is None or isinstance(found, Person), "the guard says who it is"
-    return found
+    person = getattr(request.state, "person", None)
+    assert person is None or isinstance(person, Person), "the guard says who it is"
+    return person
 
 
 def require(request: Request, role: Role, what: str) -> Person:

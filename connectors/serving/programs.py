@@ -146,19 +146,19 @@ class ProgramVersions(Protocol):
 
 def router(versions: ProgramVersions) -> APIRouter:
     """Return the routes below `/program`."""
-    made = APIRouter(prefix="/program", tags=["program"], default_response_class=Response)
+    routes = APIRouter(prefix="/program", tags=["program"], default_response_class=Response)
     unknown = {"_404": "There is no such version."}
 
-    def answered(found: object) -> Response:
-        return JSONResponse(found, headers={"Cache-Control": "no-store"})
+    def answered(document: object) -> Response:
+        return JSONResponse(document, headers={"Cache-Control": "no-store"})
 
-    @made.get("", responses=route_responses("application/json", json=_RUNNING))
+    @routes.get("", responses=route_responses("application/json", json=_RUNNING))
     def running() -> Response:
         """Return the running program: its files, their author, its parameters, and the time from which on it derives
         events."""
         return answered(versions.running())
 
-    @made.put(
+    @routes.put(
         "",
         responses={**route_responses("application/json", json=_TAKEN), **_CHANGES},
         openapi_extra=_BODY,
@@ -168,14 +168,14 @@ def router(versions: ProgramVersions) -> APIRouter:
         texts = _texts(await request.body(), request.headers.get("content-type", ""), versions.names)
         return await _changed(versions.change, texts, person.name)
 
-    @made.get(
+    @routes.get(
         "/history", responses=route_responses("application/json", json={"type": "array", "items": dict(_VERSION)})
     )
     def history() -> Response:
         """List all versions, newest first."""
         return answered(versions.history())
 
-    @made.get("/history/{number}", responses=route_responses("application/json", json=_FULL, **unknown))
+    @routes.get("/history/{number}", responses=route_responses("application/json", json=_FULL, **unknown))
     def version(number: int) -> Response:
         """Return a version with its files."""
         try:
@@ -183,7 +183,7 @@ def router(versions: ProgramVersions) -> APIRouter:
         except ChangeRefused as error:
             raise HTTPException(error.status, str(error)) from None
 
-    @made.post(
+    @routes.post(
         "/history/{number}/restore",
         responses={**route_responses("application/json", json=_TAKEN, **unknown), **_CHANGES},
     )
@@ -191,15 +191,15 @@ def router(versions: ProgramVersions) -> APIRouter:
         """Replace the program by an earlier version, as a new version."""
         return await _changed(versions.restore, number, person.name)
 
-    return made
+    return routes
 
 
 def shadow_router(versions: ProgramVersions) -> APIRouter:
     """Return the routes below `/shadow`."""
-    made = APIRouter(prefix="/shadow", tags=["program"], default_response_class=Response)
+    routes = APIRouter(prefix="/shadow", tags=["program"], default_response_class=Response)
     none = {"_404": "There is no shadow program."}
 
-    @made.get("", responses=route_responses("application/json", json=_SHADOW, **none))
+    @routes.get("", responses=route_responses("application/json", json=_SHADOW, **none))
     def shadow(limit: Shown = 20, reasons: Told = 1) -> Response:
         """List events that only the shadow derives (appeared), that only the program derives (gone), and that moved."""
         try:
@@ -207,7 +207,7 @@ def shadow_router(versions: ProgramVersions) -> APIRouter:
         except ChangeRefused as error:
             raise HTTPException(error.status, str(error)) from None
 
-    @made.put(
+    @routes.put(
         "",
         responses={**route_responses("application/json", json=_SHADOW), **_CHANGES},
         openapi_extra=_BODY,
@@ -218,7 +218,7 @@ def shadow_router(versions: ProgramVersions) -> APIRouter:
         texts = _texts(await request.body(), request.headers.get("content-type", ""), versions.names)
         return await _changed(versions.begin_shadow, texts, person.name)
 
-    @made.delete("", status_code=204, responses={**_CHANGES, **_NONE})
+    @routes.delete("", status_code=204, responses={**_CHANGES, **_NONE})
     def end(person: Editor) -> Response:
         """Stop the shadow."""
         try:
@@ -227,12 +227,12 @@ def shadow_router(versions: ProgramVersions) -> APIRouter:
             raise HTTPException(error.status, str(error)) from None
         return Response(None, 204)
 
-    @made.post("/promote", responses={**route_responses("application/json", json=_TAKEN, **none), **_CHANGES})
+    @routes.post("/promote", responses={**route_responses("application/json", json=_TAKEN, **none), **_CHANGES})
     async def promote(person: Editor) -> Response:
         """Replace the program by the shadow."""
         return await _changed(versions.promote, person.name)
 
-    return made
+    return routes
 
 
 async def _changed(change: Any, *what: Any) -> Response:
@@ -251,14 +251,14 @@ def _texts(body: bytes, kind: str, names: tuple[str, ...]) -> Mapping[str, str]:
         raise HTTPException(422, "the program is not a text in UTF-8") from None
     if kind.partition(";")[0].strip() == "application/json":
         try:
-            found = json.loads(text)
+            texts = json.loads(text)
         except ValueError as error:
             raise HTTPException(422, f"the body is not JSON: {error}") from None
-        if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
+        if not isinstance(texts, dict) or not all(isinstance(file_text, str) for file_text in texts.values()):
             raise HTTPException(422, "the body is not an object of texts, by the names of files")
-        if found.keys() != set(names):
+        if texts.keys() != set(names):
             raise HTTPException(422, f"the program has the files {', '.join(names)}: send the text of each")
-        return found
+        return texts
     if len(names) > 1:
         raise HTTPException(
             422, f"the program has several files: send JSON with the text of each, by {', '.join(names)}"

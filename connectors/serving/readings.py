@@ -60,7 +60,7 @@ class Readings:
 
     def _oldest(self) -> str | None:
         """Return the event with the most tables, if it has more than one."""
-        name = max(self._tables, key=lambda each: len(self._tables[each]))
+        name = max(self._tables, key=lambda event: len(self._tables[event]))
         return name if len(self._tables[name]) > 1 else None
 
     def numeric(self, event: str, attribute: str) -> bool:
@@ -68,7 +68,7 @@ class Readings:
         schema = self._schemas.get(event)
         if schema is None or self._subjects[event].subject is None:
             return False
-        return any(each.name == attribute and each.type in _NUMBERS for each in schema.attributes)
+        return any(known.name == attribute and known.type in _NUMBERS for known in schema.attributes)
 
     def series(self, event: str, attribute: str, key: str, since: int, until: int) -> Series:
         """Return the values of a subject's attribute between two times, with the ones just before and after."""
@@ -88,19 +88,21 @@ class Readings:
     def latest(self, key: str) -> list[dict[str, Any]]:
         """Return the latest record about a subject for each input event."""
         with self._lock:
-            tables = {name: list(each) for name, each in self._tables.items()}
-        found = []
+            tables = {name: list(frames) for name, frames in self._tables.items()}
+        records = []
         for name in sorted(tables):
             subject = self._subjects[name].subject or ""
             for table in reversed(tables[name]):
                 mine = table.filter(texts(table[subject]) == key).sort("end", maintain_order=True).tail(1)
                 for row in mine.iter_rows(named=True):
                     attributes = self._schemas[name].attributes
-                    values = {each.name: json_value(row[each.name], each.type) for each in attributes}
-                    found.append({"type": name, "start": row["start"], "end": row["end"], "values": values})
+                    values = {
+                        attribute.name: json_value(row[attribute.name], attribute.type) for attribute in attributes
+                    }
+                    records.append({"type": name, "start": row["start"], "end": row["end"], "values": values})
                 if mine.height:
                     break
-        return found
+        return records
 
 
 def _numbers(table: pl.DataFrame, attribute: str) -> pl.DataFrame:

@@ -26,7 +26,7 @@ def in_sentences(app: FastAPI, paths: RouteMethods) -> None:
     async def wrong(request: Request, error: RequestValidationError) -> Response:
         errors = error.errors()
         lines = parameter_errors(errors, _body_fields(request))
-        if any(each["loc"] == ("body",) for each in errors) and not _says_json(request):
+        if any(error["loc"] == ("body",) for error in errors) and not _says_json(request):
             lines = ["the body is not read as JSON; the request needs the header `Content-Type: application/json`"]
         return PlainTextResponse("".join(f"{line}\n" for line in lines), 422)
 
@@ -45,13 +45,13 @@ def in_sentences(app: FastAPI, paths: RouteMethods) -> None:
 
 def _body_fields(request: Request) -> list[str]:
     """Return the names of the fields in the body of a route."""
-    found: list[str] = []
+    fields: list[str] = []
     dependant = getattr(request.scope.get("route"), "dependant", None)
-    for each in () if dependant is None else dependant.body_params:
-        annotation = each.field_info.annotation
+    for param in () if dependant is None else dependant.body_params:
+        annotation = param.field_info.annotation
         for model in get_args(annotation) or (annotation,):
-            found += getattr(model, "model_fields", ())
-    return found
+            fields += getattr(model, "model_fields", ())
+    return fields
 
 
 def _says_json(request: Request) -> bool:
@@ -63,7 +63,7 @@ def _says_json(request: Request) -> bool:
 def refuse_unknown_parameters(request: Request) -> None:
     """Raise HTTPException (422) if the address has a parameter that the route does not know. FastAPI would ignore
     it."""
-    known = [each.alias for each in request.scope["route"].dependant.query_params]
+    known = [query_param.alias for query_param in request.scope["route"].dependant.query_params]
     for name in request.query_params:
         if name not in known:
             hint = did_you_mean(name, known) or (f"there are {', '.join(known)}" if known else "there are none here")

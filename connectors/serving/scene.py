@@ -146,19 +146,23 @@ class Scene:
 
     # --- in the engine's thread ---
 
-    def take(self, one: Round) -> None:
-        self.readings.take(one.inputs)
+    def take(self, step_round: Round) -> None:
+        self.readings.take(step_round.inputs)
         with self.lock:
-            self._latest(one.inputs, "last_record")
-            again = {id for table in one.derived.values() for id in table[ID].to_list()} if one.withdrawn else set()
-            self._withdraw(one.withdrawn, one.late, again)
-            self._latest(one.derived, "last_event")
-            self._add(one.derived)
-            if abs(one.watermark) <= 2**60:
-                self.reached = one.watermark
-                self._miss(one.watermark)
-            self.rows = {count.unit: count.rows for count in one.counts}
-            for count in one.counts:
+            self._latest(step_round.inputs, "last_record")
+            again = (
+                {id for table in step_round.derived.values() for id in table[ID].to_list()}
+                if step_round.withdrawn
+                else set()
+            )
+            self._withdraw(step_round.withdrawn, step_round.late, again)
+            self._latest(step_round.derived, "last_event")
+            self._add(step_round.derived)
+            if abs(step_round.watermark) <= 2**60:
+                self.reached = step_round.watermark
+                self._miss(step_round.watermark)
+            self.rows = {count.unit: count.rows for count in step_round.counts}
+            for count in step_round.counts:
                 self.made[count.unit] = self.made.get(count.unit, 0) + count.made
         self._ring()
 
@@ -241,7 +245,7 @@ class Scene:
             for row, (end, start) in enumerate(zip(few["end"].to_list(), few["start"].to_list(), strict=True)):
                 begun, over = BEGINNING if start is None else start, END_OF_TIME if end is None else end
                 rows.append((over, begun, name, few, row))
-        rows.sort(key=lambda each: each[:3])
+        rows.sort(key=lambda row: row[:3])
         for *_, name, table, row in rows[-EVENTS:]:
             values = table.row(row, named=True)
             id, because = values[ID], values.get(_BECAUSE)
@@ -249,7 +253,7 @@ class Scene:
             if self._schemas[name].fluent is not None:
                 document["holds"] = True
                 self._holds(name, document)
-            if places := [place for each in self._iris[name] if (place := self._place(values[each])) is not None]:
+            if places := [place for column in self._iris[name] if (place := self._place(values[column])) is not None]:
                 document["places"] = places
             self.number += 1
             if len(self.events) == EVENTS:
@@ -354,10 +358,10 @@ class Scene:
             if not max(self._gone, self.withdrawn.gone) <= number <= self.number:
                 return None
             events, stations = [], []
-            for at, _, text in reversed(self.events):
-                if at <= number:
+            for event_number, _, text in reversed(self.events):
+                if event_number <= number:
                     break
-                events.append((at, text))
+                events.append((event_number, text))
             for station in reversed(self.stations.values()):
                 if station.number <= number:
                     break
@@ -393,11 +397,11 @@ class Scene:
     def event(self, id: str) -> dict[str, Any] | None:
         """Return an event that is kept or was withdrawn lately, with its lineage (None if that is not kept)."""
         with self.lock:
-            found = self._ids.get(id)
-            gone = self.withdrawn.document(id) if found is None else None
-        if found is None:
+            entry = self._ids.get(id)
+            gone = self.withdrawn.document(id) if entry is None else None
+        if entry is None:
             return None if gone is None else {**gone, "because": None}
-        _, _, text, because = found
+        _, _, text, because = entry
         return {**json.loads(text), "because": None if because is None else json.loads(because)}
 
     def summary(self) -> dict[str, Any]:
@@ -415,7 +419,7 @@ class Scene:
                 "derived": dict(self.derived),
                 "holding": sum(map(len, self._open.values())),
                 "withdrawn": self.withdrawn.counts.total(),
-                "made": {str(unit): made for unit, made in self.made.items()},
+                "made": {str(unit): count for unit, count in self.made.items()},
                 "waiting": {str(unit): rows for unit, rows in self.rows.items() if rows},
                 "unplaced": len(self.unplaced),
             }

@@ -123,7 +123,7 @@ class Malformed(Exception):
 
 def router(store: StoreProcess, options: SparqlOptions, log: Log | None = None) -> APIRouter:
     """Return the routes of `/sparql`. `log` is called for each request with its status, seconds and bytes."""
-    made = APIRouter(tags=["queries"], default_response_class=Response)
+    routes = APIRouter(tags=["queries"], default_response_class=Response)
 
     async def endpoint(request: Request) -> Response:
         """Answer a SPARQL 1.1 query over the knowledge and the derived events.
@@ -132,22 +132,24 @@ def router(store: StoreProcess, options: SparqlOptions, log: Log | None = None) 
         returns the service description.
         """
         began = perf_counter()
-        found: list[Question] = []
-        response = await _answered(request, store, options, found)
+        questions: list[Question] = []
+        response = await _answered(request, store, options, questions)
         if log is not None:
             seconds = round(perf_counter() - began, 4)
-            shown = {"query": found[0].text[:_SHOWN]} if options.shown and found else {}
+            shown = {"query": questions[0].text[:_SHOWN]} if options.shown and questions else {}
             log("query", None, status=response.status_code, seconds=seconds, bytes=len(response.body), **shown)
         return response
 
     responses = route_responses(*TABLES, *GRAPHS, **REFUSALS, _500="The store failed.")
     for method, more in QUERY_METHODS.items():
-        made.add_api_route("/sparql", endpoint, methods=[method], openapi_extra=more, responses=responses)
-    return made
+        routes.add_api_route("/sparql", endpoint, methods=[method], openapi_extra=more, responses=responses)
+    return routes
 
 
-async def _answered(request: Request, store: StoreProcess, options: SparqlOptions, found: list[Question]) -> Response:
-    """Return the response, and append the query to `found`."""
+async def _answered(
+    request: Request, store: StoreProcess, options: SparqlOptions, questions: list[Question]
+) -> Response:
+    """Return the response, and append the query to `questions`."""
     try:
         pairs = await parameters(request)
         if pairs is None:
@@ -157,7 +159,7 @@ async def _answered(request: Request, store: StoreProcess, options: SparqlOption
             text = service_description(str(request.url.replace(query="")), format)
             return Response(text, media_type=_TYPES[format], headers={"Vary": "Accept"})
         question = question_of(pairs, options)
-        found.append(question)
+        questions.append(question)
         table, graph = formats(request.headers)
         client = client_of(request.scope)
         question = replace(question, table=table or "json", graph=graph or "ttl", client=client)
@@ -248,10 +250,10 @@ def question_of(pairs: Sequence[tuple[str, str]], options: SparqlOptions) -> Que
 def check_federation(query: str) -> None:
     """Raise QueryRefused for a query that would overflow a parser's stack, or that obviously queries another endpoint.
     The store's process finds the less obvious cases."""
-    found = tokens(query)
-    if (large := too_large(found)) is not None:
+    query_tokens = tokens(query)
+    if (large := too_large(query_tokens)) is not None:
         raise QueryRefused("large", f"the query has {large[1]}")
-    for token in found:
+    for token in query_tokens:
         if token.kind == "word" and "service" in token.text.lower():
             raise QueryRefused("service", REFUSED)
 
@@ -291,19 +293,19 @@ def service_description(address: str, format: str) -> bytes:
     kinds |= {"jsonld": ox.RdfFormat.JSON_LD, "rdf": ox.RdfFormat.RDF_XML}
     names = {"sd": "http://www.w3.org/ns/sparql-service-description#"} if format == "ttl" else None
     triples = (quad.triple for quad in ox.parse(text, ox.RdfFormat.TURTLE))
-    made = ox.serialize(triples, format=kinds[format], prefixes=names)
-    assert made is not None, "without an output the text is given"
-    return made
+    serialized = ox.serialize(triples, format=kinds[format], prefixes=names)
+    assert serialized is not None, "without an output the text is given"
+    return serialized
 
 
 def _pairs(text: bytes) -> list[tuple[str, str]]:
     try:
-        found = parse_qsl(_utf8(text), keep_blank_values=True, max_num_fields=200, errors="strict")
+        pairs = parse_qsl(_utf8(text), keep_blank_values=True, max_num_fields=200, errors="strict")
     except UnicodeDecodeError:
         raise Malformed(400, "the request is not UTF-8") from None
     except ValueError:
         raise Malformed(400, "there are too many parameters") from None
-    return found
+    return pairs
 
 
 def _utf8(text: bytes) -> str:

@@ -92,18 +92,18 @@ class Subscriptions:
         names = None
         if question not in self._watched:
             names = await asyncio.to_thread(events_named, question.text, dict(question.prefixes), self._iris)
-        one = self._watched.get(question)  # another client may have begun to watch it meanwhile
-        if one is None:
+        watched = self._watched.get(question)  # another client may have begun to watch it meanwhile
+        if watched is None:
             if len(self._watched) >= _QUERIES:
                 raise QueryRefused("busy", "too many different queries are watched")
-            one = self._watched[question] = _Watched(question, names, self._loop.create_future())
-            one.task = asyncio.create_task(self._keep(one))
+            watched = self._watched[question] = _Watched(question, names, self._loop.create_future())
+            watched.task = asyncio.create_task(self._keep(watched))
         queue: asyncio.Queue[str | None] = asyncio.Queue(_BEHIND)
-        one.clients.append(queue)
-        if one.first_answer.done():
-            queue.put_nowait(_whole(one))
+        watched.clients.append(queue)
+        if watched.first_answer.done():
+            queue.put_nowait(_whole(watched))
         try:
-            await asyncio.shield(one.first_answer)
+            await asyncio.shield(watched.first_answer)
         except BaseException:
             self.leave(question, queue)
             raise
@@ -111,25 +111,25 @@ class Subscriptions:
 
     def leave(self, question: Question, queue: asyncio.Queue[str | None]) -> None:
         """Remove a client."""
-        one = self._watched.get(question)
-        if one is not None and queue in one.clients:
-            one.clients.remove(queue)
-        if one is not None and not one.clients:
-            assert one.task is not None, "what is watched is kept up"
-            one.task.cancel()
+        watched = self._watched.get(question)
+        if watched is not None and queue in watched.clients:
+            watched.clients.remove(queue)
+        if watched is not None and not watched.clients:
+            assert watched.task is not None, "what is watched is kept up"
+            watched.task.cancel()
             del self._watched[question]
 
     async def close(self) -> None:
         """End the stream of every client."""
         self.closed = True
-        for one in list(self._watched.values()):
-            for queue in list(one.clients):
+        for watched in list(self._watched.values()):
+            for queue in list(watched.clients):
                 _end(queue)
 
     @property
     def clients(self) -> int:
         """The number of subscribers."""
-        return sum(len(one.clients) for one in list(self._watched.values()))
+        return sum(len(watched.clients) for watched in list(self._watched.values()))
 
     def _notified(self, events: Sequence[str] | None) -> None:
         if self._loop is not None and not self._loop.is_closed():
@@ -137,62 +137,62 @@ class Subscriptions:
                 self._loop.call_soon_threadsafe(self._mark_due, None if events is None else frozenset(events))
 
     def _mark_due(self, events: Set[str] | None) -> None:
-        for one in self._watched.values():
-            if one.names is None or events is None or one.names & events:
-                one.due.set()
+        for watched in self._watched.values():
+            if watched.names is None or events is None or watched.names & events:
+                watched.due.set()
             else:
-                one.other = True
+                watched.other = True
 
-    async def _keep(self, one: _Watched) -> None:
+    async def _keep(self, watched: _Watched) -> None:
         try:
-            await self._ask(one)
+            await self._ask(watched)
         except Exception as error:
-            self._watched.pop(one.question, None)
-            one.first_answer.set_exception(_refusal(error))
+            self._watched.pop(watched.question, None)
+            watched.first_answer.set_exception(_refusal(error))
             return
-        self._send(one, _whole(one))
-        one.first_answer.set_result(None)
+        self._send(watched, _whole(watched))
+        watched.first_answer.set_result(None)
         troubles = 0
         while troubles < _TROUBLES:
             with suppress(TimeoutError):
-                await asyncio.wait_for(one.due.wait(), self._pace.later)
+                await asyncio.wait_for(watched.due.wait(), self._pace.later)
             pause = self._pace.soon
-            if one.due.is_set() or one.other:
-                one.due.clear()
-                one.other = False
+            if watched.due.is_set() or watched.other:
+                watched.due.clear()
+                watched.other = False
                 try:
-                    change = await self._ask(one)
+                    change = await self._ask(watched)
                     troubles = 0
                 except Exception as error:
                     refusal, pause = _refusal(error), self._pace.later
-                    one.due.set()  # evaluate even if nothing arrives, because the current answer is not known yet
+                    watched.due.set()  # evaluate even if nothing arrives, because the current answer is not known yet
                     troubles += refusal.code != "busy"  # only errors caused by the query count
                     change = _message("problem", _json({"code": refusal.code, "text": str(refusal)}))
                 if change is not None:
-                    self._send(one, change)
+                    self._send(watched, change)
             if troubles < _TROUBLES:
                 await asyncio.sleep(pause)
-        self._watched.pop(one.question, None)
-        for queue in one.clients:
+        self._watched.pop(watched.question, None)
+        for queue in watched.clients:
             _end(queue)
 
-    async def _ask(self, one: _Watched) -> str | None:
+    async def _ask(self, watched: _Watched) -> str | None:
         """Evaluate the query again, and return the difference as a message, or None. A separate thread compares the
         answers."""
-        answer = await asyncio.wrap_future(self._store.ask(one.question))
-        one.variables, one.rows, change = await asyncio.to_thread(_compared, one.rows, answer)
+        answer = await asyncio.wrap_future(self._store.ask(watched.question))
+        watched.variables, watched.rows, change = await asyncio.to_thread(_compared, watched.rows, answer)
         return change
 
-    def _send(self, one: _Watched, message: str) -> None:
-        for queue in list(one.clients):
+    def _send(self, watched: _Watched, message: str) -> None:
+        for queue in list(watched.clients):
             if not _put(queue, message):
-                one.clients.remove(queue)
+                watched.clients.remove(queue)
                 _end(queue)
 
 
 def router(subscriptions: Subscriptions, options: SparqlOptions) -> APIRouter:
     """Return the routes of `/sparql/subscribe`."""
-    made = APIRouter(tags=["queries"], default_response_class=Response)
+    routes = APIRouter(tags=["queries"], default_response_class=Response)
 
     async def subscribe(request: Request) -> Response:
         """Watch a SELECT query.
@@ -234,13 +234,13 @@ def router(subscriptions: Subscriptions, options: SparqlOptions) -> APIRouter:
 
     responses = route_responses("text/event-stream", **REFUSALS, _500="The store failed.")
     for method, more in QUERY_METHODS.items():
-        made.add_api_route("/sparql/subscribe", subscribe, methods=[method], openapi_extra=more, responses=responses)
-    return made
+        routes.add_api_route("/sparql/subscribe", subscribe, methods=[method], openapi_extra=more, responses=responses)
+    return routes
 
 
 def events_named(query: str, prefixes: Mapping[str, str], iris: Mapping[str, str]) -> frozenset[str] | None:
     """Return the events whose classes or properties a query names, or None if it names none."""
-    known, found, declared = dict(prefixes), set(), ""
+    known, names, declared = dict(prefixes), set(), ""
     for token in tokens(query):
         if token.kind == "word":
             declared = ""
@@ -259,29 +259,29 @@ def events_named(query: str, prefixes: Mapping[str, str], iris: Mapping[str, str
             continue
         declared = ""
         if iri in iris:
-            found.add(iris[iri])
-    return frozenset(found) or None
+            names.add(iris[iri])
+    return frozenset(names) or None
 
 
 def _iris(schemas: Mapping[str, Schema], vocabulary: EventVocabulary) -> dict[str, str]:
     """Return a mapping from the IRIs of classes and properties to their events."""
-    found = {}
+    names = {}
     for name, schema in schemas.items():
-        found[vocabulary.type(schema)] = name
-        found |= {vocabulary.property(schema, number): name for number in range(len(schema.attributes))}
-    return found
+        names[vocabulary.type(schema)] = name
+        names |= {vocabulary.property(schema, number): name for number in range(len(schema.attributes))}
+    return names
 
 
 def _compared(before: Counter[str], answer: Answer) -> tuple[list[str], Counter[str], str | None]:
     """Return the variables and rows of an answer, and its difference from the previous rows as a message, or None.
     Raises QueryRefused if it is not a SELECT."""
-    found = json.loads(answer.body) if answer.format == "json" else {}
-    if "results" not in found:
+    document = json.loads(answer.body) if answer.format == "json" else {}
+    if "results" not in document:
         raise QueryRefused(_NO_TABLE, "only a SELECT can be watched")
-    rows = Counter(json.dumps(row, sort_keys=True, ensure_ascii=False) for row in found["results"]["bindings"])
+    rows = Counter(json.dumps(row, sort_keys=True, ensure_ascii=False) for row in document["results"]["bindings"])
     added, removed = rows - before, before - rows
     change = f'{{"added": {_list(added)}, "removed": {_list(removed)}}}'
-    return found["head"]["vars"], rows, _message("change", change) if added or removed else None
+    return document["head"]["vars"], rows, _message("change", change) if added or removed else None
 
 
 def _refusal(error: Exception) -> QueryRefused:
@@ -289,10 +289,10 @@ def _refusal(error: Exception) -> QueryRefused:
     return error if isinstance(error, QueryRefused) else QueryRefused("failed", f"{type(error).__name__}: {error}")
 
 
-def _whole(one: _Watched) -> str:
+def _whole(watched: _Watched) -> str:
     """Return the current answer as a message."""
-    head = _json({"vars": one.variables})
-    return _message("answer", f'{{"head": {head}, "results": {{"bindings": {_list(one.rows)}}}}}')
+    head = _json({"vars": watched.variables})
+    return _message("answer", f'{{"head": {head}, "results": {{"bindings": {_list(watched.rows)}}}}}')
 
 
 def _list(rows: Counter[str]) -> str:

@@ -81,7 +81,7 @@ PACKAGES = (
 def fetch(folder: Path = VENDOR, packages: Sequence[Package] | None = None) -> int:
     """Fetch missing packages, by default all that the page needs, and return their number. Raises Unfetched if one
     cannot be fetched or has another hash."""
-    made = 0
+    count = 0
     for package in PACKAGES if packages is None else packages:
         stamp = folder / f"{package.name}.sha512"
         whole = all((folder / name).is_file() for name in package.files.values())
@@ -93,15 +93,15 @@ def fetch(folder: Path = VENDOR, packages: Sequence[Package] | None = None) -> i
         for name, content in taken.items():
             (folder / name).write_bytes(content)
         stamp.write_text(package.sha512)
-        made += 1
-    return made
+        count += 1
+    return count
 
 
 def _taken(package: Package, archive: bytes) -> dict[str, bytes]:
     """Return the wanted files in an archive."""
-    found = base64.b64encode(hashlib.sha512(archive).digest()).decode()
-    if found != package.sha512:
-        raise Unfetched(f"{package.archive} is not what it was: its sha512 is {found}")
+    digest = base64.b64encode(hashlib.sha512(archive).digest()).decode()
+    if digest != package.sha512:
+        raise Unfetched(f"{package.archive} is not what it was: its sha512 is {digest}")
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
         members = {name: tar.extractfile(f"package/{path}") for path, name in package.files.items()}
         return {name: member.read() for name, member in members.items() if member is not None}
@@ -136,12 +136,12 @@ def _download(package: Package) -> bytes:
 def main() -> int:
     """Fetch all packages. Return 0 even on failure: the page then shows a notice, and works without map and charts."""
     try:
-        made = fetch()
+        count = fetch()
     except (Unfetched, OSError) as error:
         print(f"the page of `cep serve` will have no map and no charts: {error}", file=sys.stderr)
         print("with a network, `make page` fetches what they need", file=sys.stderr)
         return 0
-    if made:
+    if count:
         print(f"fetched the map and the charts of the page: {', '.join(package.name for package in PACKAGES)}")
     return 0
 

@@ -60,8 +60,8 @@ class Versions:
         """Return a version, or None if it does not exist. Raises CepError if its file is damaged."""
         path = self._folder / f"{number}.json"
         try:
-            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            return Version(**found)
+            document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            return Version(**document)
         except FileNotFoundError:
             return None
         except (ValueError, TypeError):

@@ -129,14 +129,14 @@ class Questions:
             gone = await self._in_thread(lambda explainer: {"gone": revised.withdrawn(explainer, id)})
             if gone["gone"]:
                 return {**gone["gone"][0], "withdrawn": True}
-        found = await asyncio.to_thread(self.ended, id)
-        if found is None:
+        event_and_end = await asyncio.to_thread(self.ended, id)
+        if event_and_end is None:
             raise Unanswered(404, f"no derived event has the id `{id}`, or it is no longer kept")
-        event, end = found
+        event, end = event_and_end
 
         def explain(explainer: Explainer) -> dict[str, Any]:
             try:
-                one = by_id(self.engine, id, event, end, self.cuts)
+                occurrence = by_id(self.engine, id, event, end, self.cuts)
             except CepError:
                 what = f"what ended in the last {say_duration(self.remember)} and came since the server was started"
                 if self.since:
@@ -144,18 +144,18 @@ class Questions:
                 when = "" if end is None else f", which ended at {iso(end)}"
                 gone = f"it is not remembered what led to this event{when}; remembered is {what}"
                 raise Unanswered(410, f"{gone}: `--remember` says how much") from None
-            return {**explainer.why(one, most, depth), "id": id}
+            return {**explainer.why(occurrence, most, depth), "id": id}
 
         return await self._in_thread(explain)
 
-    async def why_not(self, event: str, at: str, back: int | None) -> dict[str, Any]:
+    async def why_not(self, event: str, when: str, back: int | None) -> dict[str, Any]:
         """Explain, rule by rule, why an event was not derived.
 
-        Raises Unanswered, and CepError if `event` or `at` is not valid.
+        Raises Unanswered, and CepError if `event` or `when` is not valid.
         """
 
         def explain(explainer: Explainer) -> dict[str, Any]:
-            question = read_question(event, self.engine, at, self.unit)
+            question = read_question(event, self.engine, when, self.unit)
             begun = self.since.get(question.event)
             if begun is not None and question.until <= begun:
                 text = (
@@ -214,8 +214,8 @@ def ended(scene: Scene, store: StoreProcess, vocabulary: EventVocabulary) -> End
     def found(id: str) -> tuple[str | None, int | None] | None:
         if (event := scene.event(id)) is not None:
             return str(event["type"]), None if event["end"] is None else int(event["end"])
-        one = f"<{vocabulary.event(id)}>"
-        query = f"SELECT ?end {{ {one} a ?type OPTIONAL {{ {one} <{TIME}hasEnd> ?end }} }}"
+        subject = f"<{vocabulary.event(id)}>"
+        query = f"SELECT ?end {{ {subject} a ?type OPTIONAL {{ {subject} <{TIME}hasEnd> ?end }} }}"
         answer = json.loads(store.ask(Question(query)).result().body)
         rows = answer["results"]["bindings"]  # an interval that still holds has no end
         stamps = [row["end"]["value"].removeprefix(vocabulary.instant()) for row in rows if "end" in row]
@@ -226,7 +226,7 @@ def ended(scene: Scene, store: StoreProcess, vocabulary: EventVocabulary) -> End
 
 def router(questions: Questions | None) -> APIRouter:
     """Return the routes of `/why`. If `questions` is None, lineage is not kept, and every response says so."""
-    made = APIRouter(tags=["why"], default_response_class=Response)
+    routes = APIRouter(tags=["why"], default_response_class=Response)
     busy = "It takes too long, or too many wait; `Retry-After` says when to ask again."
     trees = route_responses(
         *FORMS, json=_OBJECT, _404="There is no such event.", _410="It is not remembered.", _503=busy
@@ -243,16 +243,16 @@ def router(questions: Questions | None) -> APIRouter:
                 raise Unanswered(404, "it is not kept what events come from: `cep serve --explain` keeps it")
             chosen = form or negotiated(request.headers, FORMS)
             if chosen not in plain:
-                raise Unanswered(406, f"answers are {', '.join(kind for kind, each in FORMS.items() if each in plain)}")
-            found = await ask(questions)
-            return Response(plain[chosen](found, questions), media_type=TYPES[chosen], headers=_NO_STORE)
+                raise Unanswered(406, f"answers are {', '.join(kind for kind, form in FORMS.items() if form in plain)}")
+            explained = await ask(questions)
+            return Response(plain[chosen](explained, questions), media_type=TYPES[chosen], headers=_NO_STORE)
         except Unanswered as error:
             more = {"Retry-After": "5"} if error.status == 503 else {}
             return PlainTextResponse(f"{error}\n", error.status, _NO_STORE | more)
         except CepError as error:
             return PlainTextResponse(f"{str(error).removeprefix('--')}\n", 400, _NO_STORE)
 
-    @made.get("/why/{id}", responses=trees)
+    @routes.get("/why/{id}", responses=trees)
     async def why(
         request: Request,
         id: str,
@@ -266,7 +266,7 @@ def router(questions: Questions | None) -> APIRouter:
             return PlainTextResponse("an `@id` has 32 hexadecimal digits\n", 404, _NO_STORE)
         return await answered(request, format, lambda ask: ask.why(name, most, depth), _TREES)
 
-    @made.get(
+    @routes.get(
         "/why-not", responses=route_responses(*absences, json=_OBJECT, _400=wrong, _404=unkept, _410=changed, _503=busy)
     )
     async def why_not(
@@ -283,27 +283,27 @@ def router(questions: Questions | None) -> APIRouter:
             return PlainTextResponse(f"back: `{back}` is not a duration: `90 min`, `PT90M`\n", 400, _NO_STORE)
         return await answered(request, format, lambda ask: ask.why_not(event, at, before), _REFUSALS)
 
-    return made
+    return routes
 
 
-def _json(found: Mapping[str, Any], questions: Questions) -> str:
-    return json.dumps(found, ensure_ascii=False)
+def _json(explained: Mapping[str, Any], questions: Questions) -> str:
+    return json.dumps(explained, ensure_ascii=False)
 
 
-def _provenance(found: Mapping[str, Any], questions: Questions) -> str:
-    if "withdrawn" in found:
+def _provenance(explained: Mapping[str, Any], questions: Questions) -> str:
+    if "withdrawn" in explained:
         raise Unanswered(410, "this event was withdrawn, and comes from nothing: as JSON or text it is said why")
-    return provenance(found, questions.engine, questions.vocabulary)
+    return provenance(explained, questions.engine, questions.vocabulary)
 
 
-def _refused(found: Mapping[str, Any], questions: Questions) -> str:
-    gone = [line for each in found.get("withdrawn", ()) for line in (*withdrawn(each), "")]
-    return "\n".join([*gone, *refusals(found), ""])
+def _refused(explained: Mapping[str, Any], questions: Questions) -> str:
+    gone = [line for withdrawn_event in explained.get("withdrawn", ()) for line in (*withdrawn(withdrawn_event), "")]
+    return "\n".join([*gone, *refusals(explained), ""])
 
 
 _TREES: Plain = {
     "json": _json,
-    "text": lambda found, asked: "\n".join([*(withdrawn if "withdrawn" in found else tree)(found), ""]),
+    "text": lambda explained, asked: "\n".join([*(withdrawn if "withdrawn" in explained else tree)(explained), ""]),
     "prov": _provenance,
 }
 _REFUSALS: Plain = {"json": _json, "text": _refused}

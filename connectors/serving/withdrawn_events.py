@@ -63,13 +63,13 @@ class WithdrawnEvents:
 
     def behind(self, number: int, reached: int) -> list[bytes]:
         """Return the documents of the withdrawals after a number, up to another one, oldest first."""
-        found = []
-        for at, text in reversed(self._newest):
-            if at <= number:
+        texts = []
+        for event_number, text in reversed(self._newest):
+            if event_number <= number:
                 break
-            if at <= reached:
-                found.append(text)
-        return found[::-1]
+            if event_number <= reached:
+                texts.append(text)
+        return texts[::-1]
 
     def newest(self, most: int) -> list[bytes]:
         """Return the documents of the newest withdrawals, oldest first."""
@@ -81,17 +81,17 @@ class WithdrawnEvents:
 
     def document(self, id: str) -> dict[str, Any] | None:
         """Return the document of a withdrawn event."""
-        found = self._documents.get(id)
-        return None if found is None else json.loads(found[1])
+        entry = self._documents.get(id)
+        return None if entry is None else json.loads(entry[1])
 
 
 def subjects(tables: Mapping[str, Any], column: Callable[[str], str | None]) -> Iterator[str]:
     """Yield the subjects in tables, without duplicates. `column` returns the subject's column of an event."""
-    found = {
+    values = {
         str(value)
         for name, table in tables.items()
         if (subject := column(name)) is not None
         for value in table[subject].unique().to_list()
         if value is not None
     }
-    yield from sorted(found)
+    yield from sorted(values)

@@ -44,9 +44,9 @@ def check(name: TableName, schema: pa.Schema | None = None) -> None:
 
     The reason may be that the place holds something else, or that the table's columns have other types.
     """
-    there = table_at(name)
-    if there is not None and name.append is not None and schema is not None:
-        _fitting(name, there, schema)
+    existing = table_at(name)
+    if existing is not None and name.append is not None and schema is not None:
+        _fitting(name, existing, schema)
 
 
 def table_at(name: TableName) -> DeltaTable | None:
@@ -62,12 +62,12 @@ def table_at(name: TableName) -> DeltaTable | None:
     return table(name)
 
 
-def _fitting(name: TableName, there: DeltaTable, schema: pa.Schema) -> None:
+def _fitting(name: TableName, existing: DeltaTable, schema: pa.Schema) -> None:
     """Raise CepError if the columns of the new rows have other types than those of the table.
 
     The library would convert the values, for example true to 1.0.
     """
-    known = {field.name: field.type for field in pa.schema(there.schema().to_arrow())}
+    known = {field.name: field.type for field in pa.schema(existing.schema().to_arrow())}
     for field in schema:
         old = known.get(field.name, field.type)
         if _kind(old) != _kind(field.type) and (_kind(field.type), _kind(old)) != ("int", "float"):
@@ -91,12 +91,12 @@ def is_added(name: TableName, number: int = 1) -> bool:
     return name.append is not None and added(name, table(name), number)
 
 
-def added(name: TableName, there: DeltaTable | None, number: int = 1) -> bool:
+def added(name: TableName, existing: DeltaTable | None, number: int = 1) -> bool:
     """Return the result of `is_added` for a table that was loaded before."""
-    if there is None or name.append is None:
+    if existing is None or name.append is None:
         return False
     with _explaining(name):
-        known = there.transaction_version(_application(name))
+        known = existing.transaction_version(_application(name))
     return known is not None and known >= number
 
 
@@ -108,31 +108,31 @@ def write(name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int
     from deltalake import CommitProperties, Transaction, write_deltalake
 
     mine = [] if name.append is None else [Transaction(_application(name), number)]
-    there, given = table(name), rows()
-    if added(name, there, number):
+    existing, batches = table(name), rows()
+    if added(name, existing, number):
         raise name.added_meanwhile()
-    if there is not None and name.append is not None:
-        _fitting(name, there, given.schema)
-    if there is None and not is_url(name.place):
+    if existing is not None and name.append is not None:
+        _fitting(name, existing, batches.schema)
+    if existing is None and not is_url(name.place):
         with _explaining(name):
             os.makedirs(name.place, exist_ok=True)
     with _explaining(name):
         write_deltalake(
-            name.place if there is None else there,
-            given,
+            name.place if existing is None else existing,
+            batches,
             mode="overwrite" if name.append is None else "append",
-            schema_mode=None if there is None else "overwrite" if name.append is None else "merge",
-            storage_options=_options(name.place) if there is None else None,
+            schema_mode=None if existing is None else "overwrite" if name.append is None else "merge",
+            storage_options=_options(name.place) if existing is None else None,
             commit_properties=CommitProperties(app_transactions=mine),
         )
 
 
 def compact(name: TableName) -> None:
     """Merge small files if the table has at least `name.compact` files."""
-    there = None if name.compact is None else table(name)
-    if there is not None and name.compact is not None and len(there.file_uris()) >= name.compact:
+    existing = None if name.compact is None else table(name)
+    if existing is not None and name.compact is not None and len(existing.file_uris()) >= name.compact:
         with _explaining(name):
-            there.optimize.compact()
+            existing.optimize.compact()
 
 
 def _application(name: TableName) -> str:
@@ -142,17 +142,17 @@ def _application(name: TableName) -> str:
 def _options(place: str) -> dict[str, str] | None:
     if not is_url(place):
         return None
-    found = dict(_PATIENCE)
+    options = dict(_PATIENCE)
     kind = url(place).kind
     if kind == "s3":
-        found["conditional_put"] = "etag"  # so that one of two concurrent commits fails
+        options["conditional_put"] = "etag"  # so that one of two concurrent commits fails
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
     elif kind == "gs":
-        found |= stores.of_emulator()
+        options |= stores.of_emulator()
         endpoint = os.environ.get("STORAGE_EMULATOR_HOST", "")
     else:
         endpoint = os.environ.get("AZURE_STORAGE_ENDPOINT") or os.environ.get("AZURE_ENDPOINT") or ""
-    return found | ({"allow_http": "true"} if endpoint.startswith("http://") else {})
+    return options | ({"allow_http": "true"} if endpoint.startswith("http://") else {})
 
 
 @contextmanager

@@ -64,14 +64,14 @@ def write(name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int
 
         catalog, identifier = _catalog(name)
         for left in reversed(range(TRIES)):
-            given = rows()
-            there = _made(catalog, identifier, given.schema)
-            if any(_summary(each).get(_COMMIT) == mine for each in there.snapshots()):
+            batches = rows()
+            existing = _made(catalog, identifier, batches.schema)
+            if any(_summary(snapshot).get(_COMMIT) == mine for snapshot in existing.snapshots()):
                 return  # the commit succeeded, and its answer was lost
-            if _added(name, there, number):
+            if _added(name, existing, number):
                 raise name.added_meanwhile()
             try:
-                _commit(name, there, given, number, mine)
+                _commit(name, existing, batches, number, mine)
                 return
             except CommitFailedException:
                 if name.append is None or not left:
@@ -85,57 +85,61 @@ def compact(name: TableName) -> None:
 
     Skip tables with partitions, and tables that others change meanwhile. Raise CepError if the merge fails.
     """
-    there = None if name.compact is None else table(name)
-    if there is None or name.compact is None or not there.spec().is_unpartitioned():
+    existing = None if name.compact is None else table(name)
+    if existing is None or name.compact is None or not existing.spec().is_unpartitioned():
         return
     with _explaining(name):
         from pyiceberg.exceptions import CommitFailedException, ValidationException
         from pyiceberg.expressions import AlwaysTrue
         from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files, schema_to_pyarrow
 
-        small = [one for one in there.scan().plan_files() if not one.delete_files and _is_small(one.file)]
+        small = [
+            plan_file
+            for plan_file in existing.scan().plan_files()
+            if not plan_file.delete_files and _is_small(plan_file.file)
+        ]
         if len(small) < name.compact:
             return
-        read = ArrowScan(there.metadata, there.io, there.schema(), AlwaysTrue()).to_record_batches(small)
-        rows = pa.RecordBatchReader.from_batches(schema_to_pyarrow(there.schema(), include_field_ids=False), read)
-        made = list(_dataframe_to_data_files(there.metadata, rows, there.io))
+        read = ArrowScan(existing.metadata, existing.io, existing.schema(), AlwaysTrue()).to_record_batches(small)
+        rows = pa.RecordBatchReader.from_batches(schema_to_pyarrow(existing.schema(), include_field_ids=False), read)
+        written = list(_dataframe_to_data_files(existing.metadata, rows, existing.io))
         try:
-            with there.transaction() as changes, changes.update_snapshot().overwrite() as files:
-                for one in small:
-                    files.delete_data_file(one.file)
-                for new in made:
+            with existing.transaction() as changes, changes.update_snapshot().overwrite() as files:
+                for task in small:
+                    files.delete_data_file(task.file)
+                for new in written:
                     files.append_data_file(new)
         except (CommitFailedException, ValidationException):
-            for new in made:
+            for new in written:
                 with suppress(OSError):
-                    there.io.delete(new.file_path)
+                    existing.io.delete(new.file_path)
 
 
 def _made(catalog: Any, identifier: str, schema: pa.Schema) -> Table:
     if not catalog.table_exists(identifier):
         catalog.create_namespace_if_not_exists(identifier.rpartition(".")[0])
         catalog.create_table_if_not_exists(identifier, schema=schema, properties=_NEW)
-    there: Table = catalog.load_table(identifier)
-    return there
+    existing: Table = catalog.load_table(identifier)
+    return existing
 
 
-def _commit(name: TableName, there: Table, rows: pa.RecordBatchReader, number: int, mine: str) -> None:
-    with there.update_schema() as update:
+def _commit(name: TableName, existing: Table, rows: pa.RecordBatchReader, number: int, mine: str) -> None:
+    with existing.update_schema() as update:
         update.union_by_name(rows.schema)
     # Changes only this copy: the library would retry without checking if others have added rows under this name.
-    there.metadata.properties[_RETRIES] = "0"
-    given = rows if there.spec().is_unpartitioned() else rows.read_all()
-    with there.transaction() as changes:
+    existing.metadata.properties[_RETRIES] = "0"
+    content = rows if existing.spec().is_unpartitioned() else rows.read_all()
+    with existing.transaction() as changes:
         if name.append is None:
-            changes.overwrite(given)
+            changes.overwrite(content)
         else:
             added = {_property(name): str(number)}
-            changes.append(given, {**added, _COMMIT: mine})
+            changes.append(content, {**added, _COMMIT: mine})
             changes.set_properties(added)
 
 
-def _added(name: TableName, there: Table | None, number: int) -> bool:
-    known = None if there is None or name.append is None else there.properties.get(_property(name))
+def _added(name: TableName, existing: Table | None, number: int) -> bool:
+    known = None if existing is None or name.append is None else existing.properties.get(_property(name))
     return known is not None and int(known) >= number
 
 
@@ -166,7 +170,7 @@ def _explaining(name: TableName) -> Iterator[None]:
         from sqlalchemy.exc import SQLAlchemyError
     except ModuleNotFoundError as error:
         raise name.refused(f"no module {error.name}", install_command("iceberg")) from None
-    known = [one for one in vars(raised).values() if isinstance(one, type) and issubclass(one, Exception)]
+    known = [member for member in vars(raised).values() if isinstance(member, type) and issubclass(member, Exception)]
     try:
         yield
     except (*known, SQLAlchemyError, OSError, ValueError, pa.ArrowException) as error:

@@ -48,33 +48,33 @@ def is_table(text: str) -> bool:
 
 def input_table(text: str) -> TableName:
     """Parse the name of a table to read. Raise CepError if it is not a valid name, or has options."""
-    found = table_name(text, "--input")
-    if found.append is not None or found.compact is not None:
-        raise found.refused("a table that is read has no options")
-    return found
+    named = table_name(text, "--input")
+    if named.append is not None or named.compact is not None:
+        raise named.refused("a table that is read has no options")
+    return named
 
 
 def table_name(text: str, option: str = "--output") -> TableName:
     """Parse a name. Raise CepError if it is not valid, or has an unknown option."""
     kind, _, rest = text.partition(":")
-    place, _, given = rest.partition("?")
-    found = TableName(kind, place, option=option)
+    place, _, query = rest.partition("?")
+    named = TableName(kind, place, option=option)
     if kind == "delta":
         place = str(url(place)) if is_url(place) else os.path.abspath(local_path(place)) if place else ""
     catalog, slash, table = place.rpartition("/")
     if not place or (kind == "iceberg" and not (catalog and slash and "." in table.strip("."))):
         hint = "`delta:folder`, `delta:s3://bucket/table`" if kind == "delta" else "`iceberg:catalog/namespace.table`"
-        raise found.refused("this names no table", hint)
+        raise named.refused("this names no table", hint)
     options: dict[str, str] = {}
-    for part in filter(None, given.split("&")):
+    for part in filter(None, query.split("&")):
         name, equals, value = part.partition("=")
         if name not in OPTIONS:
             hint = did_you_mean(name, OPTIONS) or f"options are {', '.join(OPTIONS)}"
-            raise found.refused(f"`{name}` is not an option", hint)
+            raise named.refused(f"`{name}` is not an option", hint)
         if not equals or not value:
-            raise found.refused(f"`{name}` has no value", f"`?{name}=...`")
+            raise named.refused(f"`{name}` has no value", f"`?{name}=...`")
         options[name] = value
     compact = options.get("compact")
     if compact is not None and not (compact.isdecimal() and int(compact) > 1):
-        raise found.refused(f"`compact={compact}` is not a number from 2 on", "from how many files on: `?compact=20`")
+        raise named.refused(f"`compact={compact}` is not a number from 2 on", "from how many files on: `?compact=20`")
     return TableName(kind, place, options.get("append"), None if compact is None else int(compact), option)

@@ -25,24 +25,24 @@ def table_files(name: TableName) -> list[str]:
 
 
 def _of_delta(name: TableName) -> list[str]:
-    there: DeltaTable | None = delta.table(name)
-    if there is None:
+    existing: DeltaTable | None = delta.table(name)
+    if existing is None:
         raise name.refused("there is no Delta table", "a folder with `_delta_log` in it")
-    features = there.protocol().reader_features or ()
+    features = existing.protocol().reader_features or ()
     for feature in _UNREAD:
         if feature in features:
             raise name.refused(f"the table has the feature {feature}, and is not read", "write it as Parquet files")
-    if columns := there.metadata().partition_columns:
-        listed = ", ".join(f"`{each}`" for each in columns)
+    if columns := existing.metadata().partition_columns:
+        listed = ", ".join(f"`{column}`" for column in columns)
         raise name.refused(f"it is partitioned by {listed}, which its files do not hold", "write it as Parquet files")
-    return list(there.file_uris())
+    return list(existing.file_uris())
 
 
 def _of_iceberg(name: TableName) -> list[str]:
-    there: Any = iceberg.table(name)
-    if there is None:
+    existing: Any = iceberg.table(name)
+    if existing is None:
         raise name.refused("there is no such table in the catalog")
-    tasks = list(there.scan().plan_files())
+    tasks = list(existing.scan().plan_files())
     if any(task.delete_files for task in tasks):
         raise name.refused("rows were deleted from its files, which are not read then", "compact the table")
     return [task.file.file_path for task in tasks]

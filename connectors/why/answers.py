@@ -19,46 +19,50 @@ Json = dict[str, Any]
 def answer(explainer: Explainer, node: AnswerNode) -> Json:
     """Return the rule that derives an atom, with its literals."""
     literals = []
-    for each in node.literals:
-        made: Json = {"text": each.text, "negated": each.negated, "parts": [explainer.node(one) for one in each.parts]}
-        literals.append(made | ({"left_out": each.left_out} if each.left_out else {}))
+    for literal in node.literals:
+        shown: Json = {
+            "text": literal.text,
+            "negated": literal.negated,
+            "parts": [explainer.node(part) for part in literal.parts],
+        }
+        literals.append(shown | ({"left_out": literal.left_out} if literal.left_out else {}))
     return {
         "time": explainer.time(node.time),
         "rule": {"name": None} | explainer.place(node.span),
         "variables": explainer.variables(node.bound),
-        "conditions": [explainer.condition(each) for each in node.judged],
+        "conditions": [explainer.condition(condition) for condition in node.judged],
         "literals": literals,
     }
 
 
-def refusal(explainer: Explainer, found: AnswerRefusal) -> Json:
+def refusal(explainer: Explainer, refused: AnswerRefusal) -> Json:
     """Explain why a rule does not derive the atom."""
-    failure: Json = {"kind": found.kind, "told": _told(explainer, found)}
-    if found.lacking:
-        failure["conditions"] = [explainer.condition(each) for each in found.lacking]
-    if found.forbidden:
-        failure["forbidden"] = [explainer.place(each) for each in found.forbidden]
+    failure: Json = {"kind": refused.kind, "told": _told(explainer, refused)}
+    if refused.lacking:
+        failure["conditions"] = [explainer.condition(condition) for condition in refused.lacking]
+    if refused.forbidden:
+        failure["forbidden"] = [explainer.place(constraint) for constraint in refused.forbidden]
     return {
-        "rule": {"name": None} | explainer.place(found.span),
+        "rule": {"name": None} | explainer.place(refused.span),
         "since": None,
         "failure": failure,
-        "parts": [explainer.occurrence(each, False) for each in dict.fromkeys(found.parts)],
-        "variables": explainer.variables(found.bound),
-        "conditions": [explainer.condition(each) for each in found.judged],
+        "parts": [explainer.occurrence(part, False) for part in dict.fromkeys(refused.parts)],
+        "variables": explainer.variables(refused.bound),
+        "conditions": [explainer.condition(condition) for condition in refused.judged],
     }
 
 
-def _told(explainer: Explainer, found: AnswerRefusal) -> str:
-    match found.kind:
+def _told(explainer: Explainer, refused: AnswerRefusal) -> str:
+    match refused.kind:
         case "none":
             return "there is no answer then: constraints and what is denied leave none"
         case "head":
             return "it gives other atoms"
         case "missing":
-            return f"{found.text} is not true"
+            return f"{refused.text} is not true"
         case "condition":
-            return "this does not hold" if found.lacking else f"{found.text} is not true"
+            return "this does not hold" if refused.lacking else f"{refused.text} is not true"
         case _:
-            assert found.kind == "denied", "all kinds have a sentence"
-            by = " and ".join(dict.fromkeys(explainer.occurrence_text(each) for each in found.against))
-            return f"{found.text} is true, by {by}" if by else f"{found.text} is true"
+            assert refused.kind == "denied", "all kinds have a sentence"
+            by = " and ".join(dict.fromkeys(explainer.occurrence_text(occurrence) for occurrence in refused.against))
+            return f"{refused.text} is true, by {by}" if by else f"{refused.text} is true"

@@ -56,12 +56,16 @@ def fluent_text(schema: Schema, values: list[str], kind: Value) -> str:
     return f"{text} = {value}" if fluent.valued else text
 
 
-def times(explainer: Explainer, one: Occurrence) -> Json:
+def times(explainer: Explainer, occurrence: Occurrence) -> Json:
     """Return start, end and bounds of an occurrence."""
-    if not one.bounds:
-        return {"start": explainer.time(one.start), "end": explainer.time(one.end)}
-    start = None if one.start == SINCE_EVER else explainer.time(one.start)
-    return {"start": start, "end": None if one.end == END_OF_TIME else explainer.time(one.end), "bounds": one.bounds}
+    if not occurrence.bounds:
+        return {"start": explainer.time(occurrence.start), "end": explainer.time(occurrence.end)}
+    start = None if occurrence.start == SINCE_EVER else explainer.time(occurrence.start)
+    return {
+        "start": start,
+        "end": None if occurrence.end == END_OF_TIME else explainer.time(occurrence.end),
+        "bounds": occurrence.bounds,
+    }
 
 
 def interval_of(explainer: Explainer, when: tuple[int, int]) -> Json:
@@ -73,7 +77,7 @@ def interval_of(explainer: Explainer, when: tuple[int, int]) -> Json:
 
 
 def intervals_of(explainer: Explainer, when: When) -> list[Json]:
-    return [interval_of(explainer, each) for each in when]
+    return [interval_of(explainer, interval) for interval in when]
 
 
 def fluent_keys(explainer: Explainer, node: DerivationNode) -> Json:
@@ -87,7 +91,7 @@ def fluent_keys(explainer: Explainer, node: DerivationNode) -> Json:
         time, span = node.deadline
         answer["deadline"] = {"time": explainer.time(time)} | statement(explainer, span)
     if node.formulas:
-        answer["formulas"] = [formula(explainer, each) for each in node.formulas]
+        answer["formulas"] = [formula(explainer, node_of_formula) for node_of_formula in node.formulas]
     return answer
 
 
@@ -97,38 +101,40 @@ def statement(explainer: Explainer, span: Span | None) -> Json:
     return {"statement": explainer.place(span)}
 
 
-def turn(explainer: Explainer, found: Turn, word: str) -> Json:
+def turn(explainer: Explainer, change: Turn, word: str) -> Json:
     """Describe how a fluent `began` or `ended`."""
-    time = None if found.time == SINCE_EVER else explainer.time(found.time)
-    match found.how:
+    time = None if change.time == SINCE_EVER else explainer.time(change.time)
+    match change.how:
         case "initially":
             told = "it held from before all time"
         case "other":
             told = f"it {word} at {time}, as another value began"
         case "deadline":
-            told = f"it {word} at {time}, {say_duration(found.time - found.since)} after {explainer.time(found.since)}"
+            told = (
+                f"it {word} at {time}, {say_duration(change.time - change.since)} after {explainer.time(change.since)}"
+            )
         case "forgotten":
             told = f"it {word} at {time}; by what can no longer be told"
         case _:
             told = f"it {word} at {time}"
-    answer = {"time": time, "how": found.how, "told": told, "by": [explainer.node(each) for each in found.nodes]}
-    return answer | statement(explainer, found.deadline)
+    answer = {"time": time, "how": change.how, "told": told, "by": [explainer.node(node) for node in change.nodes]}
+    return answer | statement(explainer, change.deadline)
 
 
 def becomes_text(explainer: Explainer, refusal: Refusal) -> str:
     """Explain in a sentence why another value has not replaced this one."""
     failure = refusal.failure
     if failure.occurrence is None:
-        given = {place: value for place, value in enumerate(failure.given or ()) if value is not None}
-        return f"{explainer.event_text(refusal.rule.event, given)} did not hold before"
-    one, due = explainer.occurrence_text(failure.occurrence), failure.at or 0
+        values = {place: value for place, value in enumerate(failure.given or ()) if value is not None}
+        return f"{explainer.event_text(refusal.rule.event, values)} did not hold before"
+    fluent_text, due = explainer.occurrence_text(failure.occurrence), failure.at or 0
     if failure.kind == "waits":
         does = "becomes" if failure.occurrence.end == due else "would become"
         after = f"{say_duration(failure.by)} after {explainer.time(due - failure.by)}"
-        return f"{one} {does} it at {explainer.time(due)}, {after}"
+        return f"{fluent_text} {does} it at {explainer.time(due)}, {after}"
     if failure.kind == "stopped":
-        return f"{one} ended before it would have become it, at {explainer.time(due)}"
-    return f"{one} holds from before all time, and has no deadline until it is renewed"
+        return f"{fluent_text} ended before it would have become it, at {explainer.time(due)}"
+    return f"{fluent_text} holds from before all time, and has no deadline until it is renewed"
 
 
 def formula(explainer: Explainer, node: FormulaNode) -> Json:
@@ -140,8 +146,8 @@ def formula(explainer: Explainer, node: FormulaNode) -> Json:
     answer["negated"] = node.negated
     answer["intervals"] = intervals_of(explainer, node.when)
     if node.judged:
-        answer["conditions"] = [explainer.condition(each) for each in node.judged]
-    parts = [formula(explainer, each) if isinstance(each, FormulaNode) else explainer.node(each) for each in node.parts]
+        answer["conditions"] = [explainer.condition(condition) for condition in node.judged]
+    parts = [formula(explainer, part) if isinstance(part, FormulaNode) else explainer.node(part) for part in node.parts]
     if len(parts) == 1 and all(parts[0].get(key) == answer[key] for key in ("formula", "negated", "intervals")):
         parts = parts[0]["parts"]  # flatten parts with the same formula
     answer["parts"] = parts
@@ -150,56 +156,56 @@ def formula(explainer: Explainer, node: FormulaNode) -> Json:
     return answer
 
 
-def gap(explainer: Explainer, found: Gap) -> Json:
+def gap(explainer: Explainer, missing: Gap) -> Json:
     """Return a part of a formula that is not met."""
-    text = explainer.pattern_text(found.pattern, found.bound)
-    answer: Json = {"formula": text, "kind": found.kind, "told": _told(explainer, found, text)}
-    if found.kind != "held":
+    text = explainer.pattern_text(missing.pattern, missing.bound)
+    answer: Json = {"formula": text, "kind": missing.kind, "told": _told(explainer, missing, text)}
+    if missing.kind != "held":
         answer |= {
-            key: explainer.occurrence(one, False)
-            for key, one in (("before", found.before), ("after", found.after))
-            if one is not None
+            key: explainer.occurrence(occurrence, False)
+            for key, occurrence in (("before", missing.before), ("after", missing.after))
+            if occurrence is not None
         }
-    if found.when:
-        answer["intervals"] = intervals_of(explainer, found.when)
-    if found.judged:
-        answer["conditions"] = [explainer.condition(each) for each in found.judged]
-    if found.values:
-        answer["values"] = explainer.variables(found.values)
-    if found.ended is not None:
-        answer["ended"] = turn(explainer, found.ended, "ended")
-    if found.because:
-        answer["because"] = [explainer.refusal(each) for each in found.because]
-    if found.parts:
-        answer["gaps"] = [gap(explainer, each) for each in found.parts]
+    if missing.when:
+        answer["intervals"] = intervals_of(explainer, missing.when)
+    if missing.judged:
+        answer["conditions"] = [explainer.condition(condition) for condition in missing.judged]
+    if missing.values:
+        answer["values"] = explainer.variables(missing.values)
+    if missing.ended is not None:
+        answer["ended"] = turn(explainer, missing.ended, "ended")
+    if missing.because:
+        answer["because"] = [explainer.refusal(refusal_behind) for refusal_behind in missing.because]
+    if missing.parts:
+        answer["gaps"] = [gap(explainer, part) for part in missing.parts]
     return answer
 
 
-def _told(explainer: Explainer, found: Gap, text: str) -> str:
-    at, until = _moment(explainer, found.at), _end(explainer, found.until, found.open)
-    schema = explainer.engine.plan.schemas.get(found.pattern.properties().event or "")
-    match found.kind:
+def _told(explainer: Explainer, missing: Gap, text: str) -> str:
+    moment, until = _moment(explainer, missing.at), _end(explainer, missing.until, missing.open)
+    schema = explainer.engine.plan.schemas.get(missing.pattern.properties().event or "")
+    match missing.kind:
         case "missing" if schema is not None and schema.fluent is None:
-            return f"there is no {text} {at}"
+            return f"there is no {text} {moment}"
         case "missing" if schema is not None and schema.fluent is not None and schema.fluent.name.endswith(RECORDED):
-            return f"no record says that {text} holds {at}"
+            return f"no record says that {text} holds {moment}"
         case "missing":
-            return f"{text} does not hold {at}"
+            return f"{text} does not hold {moment}"
         case "held":
-            return f"{text} holds {at}"
+            return f"{text} holds {moment}"
         case "condition":
-            return f"{text} holds {at}, but not for these values"
-        case "never" | "not always" if found.since == found.until:
-            return f"{text} does not hold {_moment(explainer, found.since)}"
+            return f"{text} holds {moment}, but not for these values"
+        case "never" | "not always" if missing.since == missing.until:
+            return f"{text} does not hold {_moment(explainer, missing.since)}"
         case "never":
-            return f"{text} holds at no time from {_end(explainer, found.since)} to {until}"
+            return f"{text} holds at no time from {_end(explainer, missing.since)} to {until}"
         case "not always":
-            return f"{text} does not hold at all times from {_end(explainer, found.since)} to {until}"
+            return f"{text} does not hold at all times from {_end(explainer, missing.since)} to {until}"
         case "short":
-            return f"{text} holds {at}, but not for so long"
+            return f"{text} holds {moment}, but not for so long"
         case _:
-            assert found.kind == "group", "all kinds have a sentence"
-            return f"what is aggregated comes to other values {at}"
+            assert missing.kind == "group", "all kinds have a sentence"
+            return f"what is aggregated comes to other values {moment}"
 
 
 def _moment(explainer: Explainer, code: int) -> str:
@@ -219,11 +225,11 @@ def _end(explainer: Explainer, code: int, open: bool = False) -> str:
     return f"just before {explainer.time((code + 1) >> 1)}" if open else f"just after {explainer.time(code >> 1)}"
 
 
-def identity_times(one: Occurrence) -> list[Any]:
+def identity_times(occurrence: Occurrence) -> list[Any]:
     """Return the times that identify an occurrence: for an interval of a fluent, only its start."""
-    if not one.bounds:
-        return [one.start, one.end]
-    return [None if one.start == SINCE_EVER else one.start]
+    if not occurrence.bounds:
+        return [occurrence.start, occurrence.end]
+    return [None if occurrence.start == SINCE_EVER else occurrence.start]
 
 
 def shown_arguments(schema: Schema, args: tuple[Value, ...]) -> Mapping[int, Value]:

@@ -26,30 +26,30 @@ def withdrawn(node: Explained, width: int = WIDTH) -> list[str]:
     """Return the lines about a withdrawn event."""
     lines = [*_wrapped(f"{node['text']} {_when(node)} was withdrawn", 0, width), f"{STEP}@{node['id']}"]
     lines += _changes(node, width)
-    return lines + [line for each in node["because"] for line in _wrapped(f"it came from {each}", 1, width)]
+    return lines + [line for reason in node["because"] for line in _wrapped(f"it came from {reason}", 1, width)]
 
 
 def _changes(node: Explained, width: int) -> list[str]:
-    return [line for each in node.get("changes", ()) for line in _wrapped(told(each), 1, width)]
+    return [line for change in node.get("changes", ()) for line in _wrapped(told(change), 1, width)]
 
 
 def refusals(answer: Explained, width: int = WIDTH) -> list[str]:
     """Explain for each rule why it derived no such event, or say that the event exists."""
-    at = "" if answer["at"] is None else f" at {' to '.join(map(str, dict.fromkeys(answer['at'])))}"
+    when = "" if answer["at"] is None else f" at {' to '.join(map(str, dict.fromkeys(answer['at'])))}"
     if answer["exists"]:
-        lines = [f"{answer['asked']} {'holds' if answer.get('fluent') else 'is there'}{at}:"]
-        for one in answer["found"]:
-            what = "record of the input" if "record" in one else f"@{one['id']}"
-            lines += _wrapped(f"{one['text']} {_when(one)}  {what}", 1, width)
+        lines = [f"{answer['asked']} {'holds' if answer.get('fluent') else 'is there'}{when}:"]
+        for event in answer["found"]:
+            what = "record of the input" if "record" in event else f"@{event['id']}"
+            lines += _wrapped(f"{event['text']} {_when(event)}  {what}", 1, width)
         return lines
-    lines = [f"{answer['asked']} {'does not hold' if answer.get('fluent') else 'is not there'}{at}"]
+    lines = [f"{answer['asked']} {'does not hold' if answer.get('fluent') else 'is not there'}{when}"]
     if not answer["rules"]:
         lines.append(f"{STEP}no rule gives it: it is read from the input")
     lines += _around(answer, 1, width)
     if "ended" in answer:
         lines += _turn(answer["ended"], 1, width)
-    for each in answer["rules"]:
-        lines += _refusal(each, 1, width)
+    for rule in answer["rules"]:
+        lines += _refusal(rule, 1, width)
     return lines
 
 
@@ -58,16 +58,16 @@ def _refusal(answer: Explained, depth: int, width: int) -> list[str]:
     if not answer["rule"]["text"]:  # a rule without text
         return _behind(answer, depth, width)
     lines = _wrapped(_rule(answer), depth, width)
-    for one in answer["parts"]:
-        lines += _wrapped(f"there is {one['text']} {_when(one)}", depth + 1, width)
+    for part in answer["parts"]:
+        lines += _wrapped(f"there is {part['text']} {_when(part)}", depth + 1, width)
     for condition in answer["conditions"]:
         if condition["holds"]:
             lines += _condition(condition, depth + 1, width)
     lines += _wrapped(f"but {failure['told']}", depth + 1, width)
     for condition in failure.get("conditions", ()):
         lines += _condition(condition, depth + 2, width)
-    for each in failure.get("forbidden", ()):
-        told = f"were it there instead, {_line(each)} would be broken:  {each['text']}"
+    for constraint in failure.get("forbidden", ()):
+        told = f"were it there instead, {_line(constraint)} would be broken:  {constraint['text']}"
         lines += _wrapped(told, depth + 2, width)
     lines += _around(failure, depth + 2, width)
     return lines + _behind(answer, depth + 2, width)
@@ -77,10 +77,10 @@ def _behind(answer: Explained, depth: int, width: int) -> list[str]:
     """Return the lines that explain an absence: what ended the fluent, which parts of its formula are not met, and why
     rules did not derive it."""
     lines = _turn(answer["ended"], depth, width) if "ended" in answer else []
-    for gap in dict.fromkeys(tuple(_gap(each, depth, width)) for each in answer.get("gaps", ())):
+    for gap in dict.fromkeys(tuple(_gap(gap_document, depth, width)) for gap_document in answer.get("gaps", ())):
         lines += gap
-    for each in answer.get("because", ()):
-        lines += _refusal(each, depth, width)
+    for refusal in answer.get("because", ()):
+        lines += _refusal(refusal, depth, width)
     return lines
 
 
@@ -101,8 +101,8 @@ def _turn(answer: Explained, depth: int, width: int) -> list[str]:
     """Describe how a fluent began or ended."""
     told, where = answer["told"], answer.get("statement")
     lines = _wrapped(told if where is None else f"{told}: {_line(where)}:  {where['text']}", depth, width)
-    for each in answer["by"]:
-        lines += _node(each, depth + 1, width) if "rule" not in each else _body(each, depth, width)
+    for cause in answer["by"]:
+        lines += _node(cause, depth + 1, width) if "rule" not in cause else _body(cause, depth, width)
     return lines
 
 
@@ -164,8 +164,8 @@ def _body(node: Explained, depth: int, width: int) -> Iterator[str]:
             yield from _wrapped(variables, depth + 2, width)
         for condition in node["conditions"]:
             yield from _condition(condition, depth + 2, width)
-        for each in node.get("absent", ()):
-            told = f"no {each['pattern']} until {each['until']}" if "until" in each else _unheld(each)
+        for detail in node.get("absent", ()):
+            told = f"no {detail['pattern']} until {detail['until']}" if "until" in detail else _unheld(detail)
             yield from _wrapped(told, depth + 2, width)
     elif "began" in node:
         yield from _turn(node["began"], depth + 1, width)
@@ -179,8 +179,8 @@ def _body(node: Explained, depth: int, width: int) -> Iterator[str]:
     elif "answer" in node:
         yield from _answer(node["answer"], depth + 1, width)
     elif "bounds" in node:
-        for each in node.get("formulas", ()):
-            yield from _formula(each, depth + 1, width)
+        for detail in node.get("formulas", ()):
+            yield from _formula(detail, depth + 1, width)
     elif node.get("parts") and any(part["event"] != node["event"] for part in node["parts"]):
         # also for the beginning or end of an interval
         yield from _wrapped("by a rule that is no longer known, from", depth + 1, width)
@@ -205,12 +205,12 @@ def _answer(answer: Explained, depth: int, width: int) -> Iterator[str]:
         yield from _wrapped(variables, depth + 1, width)
     for condition in answer["conditions"]:
         yield from _condition(condition, depth + 1, width)
-    for each in answer["literals"]:
-        yield from _wrapped(each["text"], depth + 1, width)
-        for part in each["parts"]:
+    for literal in answer["literals"]:
+        yield from _wrapped(literal["text"], depth + 1, width)
+        for part in literal["parts"]:
             yield from _node(part, depth + 2, width)
-        if each.get("left_out"):
-            yield from _wrapped(f"... and {each['left_out']:,} more", depth + 2, width)
+        if literal.get("left_out"):
+            yield from _wrapped(f"... and {literal['left_out']:,} more", depth + 2, width)
 
 
 def _head(node: Explained, depth: int, width: int) -> list[str]:
@@ -251,8 +251,8 @@ def _condition(answer: Explained, depth: int, width: int) -> Iterator[str]:
     elif "told" not in answer and answer["values"]:
         text += ":  " + ", ".join(f"{name} = {_value(value)}" for name, value in answer["values"].items())
     yield from _wrapped(text, depth, width)
-    for each in answer.get("because", ()):
-        yield from _condition(each, depth + 1, width)
+    for cause in answer.get("because", ()):
+        yield from _condition(cause, depth + 1, width)
     for fact in answer.get("triples", ()):
         for line in fact["proof"] or [fact["triple"]]:
             indent = len(line) - len(line.lstrip())

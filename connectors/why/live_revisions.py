@@ -47,7 +47,7 @@ class LiveRevisions:
     @property
     def given(self) -> list[DerivedChange]:
         """Return all changes of events. The changes of each event are in the order of arrival."""
-        return [each for mine in self._changes.values() for each in mine]
+        return [change for mine in self._changes.values() for change in mine]
 
     def changes(self, id: str) -> Sequence[DerivedChange]:
         """Return the changes of one event."""
@@ -60,13 +60,13 @@ class LiveRevisions:
             self._came, self._over = [], False
         self._note(list(self._input_changes(event, changes)))
 
-    def _note(self, found: Iterable[InputChange]) -> None:
-        for each in found:
-            self._came.append(each)
-            if each.kind == "late":
-                self.late[each.record.order] = each
-            elif each.now is not None:
-                self.replaced[each.now.order] = each
+    def _note(self, changes: Iterable[InputChange]) -> None:
+        for change in changes:
+            self._came.append(change)
+            if change.kind == "late":
+                self.late[change.record.order] = change
+            elif change.now is not None:
+                self.replaced[change.now.order] = change
 
     def _input_changes(self, event: str, changes: RowChanges) -> Iterator[InputChange]:
         key, latest = self.engine.plan.schemas[event].key_places, self._before[0]
@@ -76,27 +76,27 @@ class LiveRevisions:
         ats = dict(zip(come[ORDER].tolist(), before, strict=True))  # the latest time of the input before each record
         now = {}
         if rows(changes.going) and key is not None:
-            now = {_keyed(one, key): one for one in self._memory.decoded(event, come, None)}
-        for one in self._occurrences(event, changes.going):
-            other = now.get(_keyed(one, key)) if key is not None else None
+            now = {_keyed(occurrence, key): occurrence for occurrence in self._memory.decoded(event, come, None)}
+        for occurrence in self._occurrences(event, changes.going):
+            other = now.get(_keyed(occurrence, key)) if key is not None else None
             if other is None:
-                yield InputChange("withdrawn", one, latest, -1)
+                yield InputChange("withdrawn", occurrence, latest, -1)
             else:
-                yield InputChange("corrected", one, ats[other.order], other.order, other)
-        for one in self._occurrences(event, come[:, late]):
-            yield InputChange("late", one, ats[one.order], one.order)
+                yield InputChange("corrected", occurrence, ats[other.order], other.order, other)
+        for occurrence in self._occurrences(event, come[:, late]):
+            yield InputChange("late", occurrence, ats[occurrence.order], occurrence.order)
 
     def _occurrences(self, event: str, table: Table) -> list[Occurrence]:
         return self._memory.decoded(event, table, None) if rows(table) else []
 
     # --- what that changes ---
 
-    def take(self, one: Round) -> None:
+    def take(self, step_round: Round) -> None:
         """Process a round: find the cause of each change."""
-        if self._came and not one.ended:
-            reasons = {_written(self.engine, record): each for each in self._came for record in _records(each)}
+        if self._came and not step_round.ended:
+            reasons = {_written(self.engine, record): change for change in self._came for record in _records(change)}
             rest = self._came[0] if len(self._came) == 1 else _first_of(self._came)
-            for added, tables in ((False, one.withdrawn), (True, one.derived)):
+            for added, tables in ((False, step_round.withdrawn), (True, step_round.derived)):
                 for name, table in tables.items():
                     self._note_changes(name, table, added, reasons, rest)
         self._over = True
@@ -107,30 +107,30 @@ class LiveRevisions:
     def _note_changes(
         self, name: str, table: pl.DataFrame, added: bool, reasons: dict[str, InputChange], rest: InputChange
     ) -> None:
-        own = [each.name for each in self.engine.outputs[name].attributes]
+        own = [attribute.name for attribute in self.engine.outputs[name].attributes]
         for row in table.iter_rows(named=True):
             end = row["start"] if row["end"] is None else row["end"]
             if added and (BEGINNING if end is None else end) > self._before[1] and row[ID] not in self._changes:
                 continue  # it arrived in order
             because = row.get(BECAUSE) or "[]"
-            mine = (reasons.get(json.dumps(each)) for each in json.loads(because)) if reasons else ()
+            mine = (reasons.get(json.dumps(load)) for load in json.loads(because)) if reasons else ()
             why = next(filter(None, mine), rest)
-            at = max(why.at, self._before[0])
+            instant = max(why.at, self._before[0])
             changes = self._changes.setdefault(row[ID], [])
-            changes.append(DerivedChange(added, row[ID], occurrence_of(name, own, row), at, why, because))
+            changes.append(DerivedChange(added, row[ID], occurrence_of(name, own, row), instant, why, because))
 
     def _forget(self, since: int) -> None:
         """Forget the changes of events and records that ended before a time."""
         self._changes = {
-            id: mine for id, mine in self._changes.items() if max(each.occurrence.end for each in mine) >= since
+            id: mine for id, mine in self._changes.items() if max(change.occurrence.end for change in mine) >= since
         }
-        self.late = {order: each for order, each in self.late.items() if each.record.end >= since}
-        self.replaced = {order: each for order, each in self.replaced.items() if each.record.end >= since}
+        self.late = {order: change for order, change in self.late.items() if change.record.end >= since}
+        self.replaced = {order: change for order, change in self.replaced.items() if change.record.end >= since}
         self._look_at = max(MOST, 2 * (len(self._changes) + len(self.late) + len(self.replaced)))
 
 
-def _keyed(one: Occurrence, key: Sequence[int]) -> tuple[Any, ...]:
-    return one.start, one.end, *(one.args[place] for place in key)
+def _keyed(occurrence: Occurrence, key: Sequence[int]) -> tuple[Any, ...]:
+    return occurrence.start, occurrence.end, *(occurrence.args[place] for place in key)
 
 
 def _records(change: InputChange) -> Iterator[Occurrence]:
@@ -147,6 +147,6 @@ def _written(engine: Engine, record: Occurrence) -> str:
     return json.dumps(times | dict(zip(names, record.args, strict=True)))
 
 
-def _first_of(came: Sequence[InputChange]) -> InputChange:
-    first = min(came, key=lambda each: (each.by, each.record.order))
-    return InputChange(first.kind, first.record, first.at, first.by, first.now, len(came))
+def _first_of(changes: Sequence[InputChange]) -> InputChange:
+    first = min(changes, key=lambda change: (change.by, change.record.order))
+    return InputChange(first.kind, first.record, first.at, first.by, first.now, len(changes))

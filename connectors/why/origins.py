@@ -63,5 +63,5 @@ class Origins:
 
     def named(self, record: Occurrence) -> tuple[str, int] | None:
         """Return the file and line of a record, without the folders of this machine."""
-        found = self(record)
-        return found if found is None or "://" in found[0] else (Path(found[0]).name, found[1])
+        origin = self(record)
+        return origin if origin is None or "://" in origin[0] else (Path(origin[0]).name, origin[1])

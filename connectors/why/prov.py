@@ -33,30 +33,30 @@ def _node(node: Explained, engine: Engine, vocabulary: EventVocabulary) -> Itera
 def _parts(node: Explained) -> list[Explained]:
     """Return the parts of an occurrence. For a fluent, these are the events that began and ended it, and the parts of
     its formulas."""
-    told = [each for turn in ("began", "ended") for each in node.get(turn, {}).get("by", ())]
-    found = [part for each in told for part in (_parts(each) if "rule" in each else [each])]
-    return [*node.get("parts", ()), *found, *_of_formulas(node.get("formulas", ()))]
+    told = [cause for turn in ("began", "ended") for cause in node.get(turn, {}).get("by", ())]
+    behind = [part for cause in told for part in (_parts(cause) if "rule" in cause else [cause])]
+    return [*node.get("parts", ()), *behind, *_of_formulas(node.get("formulas", ()))]
 
 
 def _of_formulas(formulas: Sequence[Explained]) -> list[Explained]:
-    found: list[Explained] = []
-    for each in formulas:
-        for part in each["parts"]:
-            found += _of_formulas([part]) if "formula" in part else [part]
-    return found
+    parts: list[Explained] = []
+    for formula in formulas:
+        for part in formula["parts"]:
+            parts += _of_formulas([part]) if "formula" in part else [part]
+    return parts
 
 
 def _own(node: Explained, parts: Sequence[Explained], engine: Engine, vocabulary: EventVocabulary) -> Iterator[str]:
-    one = _iri(node, vocabulary)
-    yield triple_line(one, RDF + "type", PROV + "Entity")
-    yield triple_line(one, RDF + "type", vocabulary.type(engine.plan.schemas[node["event"]]))
-    yield f"<{one}> <{RDFS}label> {quoted(node['text'])} .\n"
+    subject = _iri(node, vocabulary)
+    yield triple_line(subject, RDF + "type", PROV + "Entity")
+    yield triple_line(subject, RDF + "type", vocabulary.type(engine.plan.schemas[node["event"]]))
+    yield f"<{subject}> <{RDFS}label> {quoted(node['text'])} .\n"
     for part in parts:
-        yield triple_line(one, PROV + "wasDerivedFrom", _iri(part, vocabulary))
+        yield triple_line(subject, PROV + "wasDerivedFrom", _iri(part, vocabulary))
     if "rule" not in node and "bounds" in node and "record" not in node:
         derivations = Derivations(engine.plan, engine.meanings(), vocabulary)
         rules = _followed(node, derivations)
-        yield triple_line(one, PROV + "wasGeneratedBy", derivations.activity(node["event"], rules))
+        yield triple_line(subject, PROV + "wasGeneratedBy", derivations.activity(node["event"], rules))
         yield from derivations.described(node["event"], rules)
     if "rule" not in node:
         return
@@ -65,11 +65,11 @@ def _own(node: Explained, parts: Sequence[Explained], engine: Engine, vocabulary
     rules = [number for number, rule in numbered if (rule.span.line, rule.span.column) in rules_used]
     derivations = Derivations(engine.plan, engine.meanings(), vocabulary)
     activity = derivations.activity(node["event"], rules)
-    yield triple_line(one, PROV + "wasGeneratedBy", activity)
+    yield triple_line(subject, PROV + "wasGeneratedBy", activity)
     for part in parts:
         yield triple_line(activity, PROV + "used", _iri(part, vocabulary))
     for steps in _known(node.get("conditions", ())):
-        yield triple_line(one, PROV + "wasDerivedFrom", _statement(steps[0]["triple"], vocabulary))
+        yield triple_line(subject, PROV + "wasDerivedFrom", _statement(steps[0]["triple"], vocabulary))
         yield triple_line(activity, PROV + "used", _statement(steps[0]["triple"], vocabulary))
         yield from _stated(steps, vocabulary)
     yield from derivations.described(node["event"], rules)
@@ -77,8 +77,8 @@ def _own(node: Explained, parts: Sequence[Explained], engine: Engine, vocabulary
 
 def _followed(node: Explained, derivations: Derivations) -> list[int]:
     """Return the numbers of the rules by which a fluent began and ended, or of its formulas. Empty: unknown."""
-    told = [each for turn in ("began", "ended") for each in node.get(turn, {}).get("by", ())]
-    every = [each["rule"] for each in (*told, *node.get("formulas", ())) if "rule" in each]
+    told = [cause for turn in ("began", "ended") for cause in node.get(turn, {}).get("by", ())]
+    every = [cause["rule"] for cause in (*told, *node.get("formulas", ())) if "rule" in cause]
     places = {(rule["line"], rule["column"]) for rule in every}
     spans = {number: derivations.plan.rules.rules[number].span for number in derivations.rules_of(node["event"])}
     return [number for number, span in spans.items() if len(spans) == 1 or (span.line, span.column) in places]
@@ -94,15 +94,15 @@ def _known(conditions: Sequence[Explained]) -> Iterator[Sequence[Explained]]:
 def _stated(steps: Sequence[Explained], vocabulary: EventVocabulary) -> Iterator[str]:
     """Yield the triple of each step as a statement, with its premises and its rule of inference."""
     for step in steps:
-        one = _statement(step["triple"], vocabulary)
-        yield triple_line(one, RDF + "type", PROV + "Entity")
-        yield triple_line(one, RDF + "type", RDF + "Statement")
+        subject = _statement(step["triple"], vocabulary)
+        yield triple_line(subject, RDF + "type", PROV + "Entity")
+        yield triple_line(subject, RDF + "type", RDF + "Statement")
         for property, term in zip(("subject", "predicate", "object"), step["triple"]):
-            yield f"<{one}> <{RDF}{property}> {term} .\n"
+            yield f"<{subject}> <{RDF}{property}> {term} .\n"
         for premise in step.get("from", ()):
-            yield triple_line(one, PROV + "wasDerivedFrom", _statement(premise, vocabulary))
+            yield triple_line(subject, PROV + "wasDerivedFrom", _statement(premise, vocabulary))
         if step.get("from"):
-            yield f"<{one}> <{RDFS}comment> {quoted('inferred by ' + step['rule'])} .\n"
+            yield f"<{subject}> <{RDFS}comment> {quoted('inferred by ' + step['rule'])} .\n"
 
 
 def _statement(triple: Sequence[str], vocabulary: EventVocabulary) -> str:

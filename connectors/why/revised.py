@@ -28,18 +28,18 @@ REVISE = "revise"
 Json = dict[str, Any]
 
 
-def of_record(explainer: Explainer, one: Occurrence) -> Json:
+def of_record(explainer: Explainer, occurrence: Occurrence) -> Json:
     """Return the keys for a record that was late or corrected another."""
     answer: Json = {}
     if explainer.revisions is None:
         return answer
-    if (late := explainer.revisions.late.get(one.order)) is not None:
+    if (late := explainer.revisions.late.get(occurrence.order)) is not None:
         answer["late"] = {
-            "by": explainer.json_value((late.at - one.end, "duration")),
+            "by": explainer.json_value((late.at - occurrence.end, "duration")),
             **_at(explainer, late),
             "told": _late(explainer, late),
         }
-    if (replaced := explainer.revisions.replaced.get(one.order)) is not None:
+    if (replaced := explainer.revisions.replaced.get(occurrence.order)) is not None:
         old = explainer.occurrence_text(replaced.record)
         answer["replaces"] = {"text": old, **_at(explainer, replaced), "told": f"it corrects {old}"}
     return answer
@@ -47,33 +47,37 @@ def of_record(explainer: Explainer, one: Occurrence) -> Json:
 
 def of_event(explainer: Explainer, id: str) -> list[Json]:
     """Return the changes of an event; none if it only arrived in order."""
-    found = [] if explainer.revisions is None else explainer.revisions.changes(id)
-    if all(each.why is None for each in found):
+    changes = [] if explainer.revisions is None else explainer.revisions.changes(id)
+    if all(change.why is None for change in changes):
         return []
     answer: list[Json] = []
-    for before, each, after in zip([None, *found], found, [*found[1:], None]):
-        if not each.added and after is not None and after.why is each.why:
+    for before, change, after in zip([None, *changes], changes, [*changes[1:], None]):
+        if not change.added and after is not None and after.why is change.why:
             continue  # otherwise the event exists again
-        answer.append(_change(explainer, each))
-        if before is not None and not before.added and before.why is each.why:
-            answer[-1] |= {"change": REVISE} | fluents.times(explainer, each.occurrence)
-            if before.occurrence == each.occurrence:
-                answer[-1]["because"] = _because(explainer, each.because)
+        answer.append(_change(explainer, change))
+        if before is not None and not before.added and before.why is change.why:
+            answer[-1] |= {"change": REVISE} | fluents.times(explainer, change.occurrence)
+            if before.occurrence == change.occurrence:
+                answer[-1]["because"] = _because(explainer, change.because)
     return answer
 
 
 def withdrawn(explainer: Explainer, question: EventQuestion | str) -> list[Json]:
     """Return the withdrawn events that match a question or an `@id`, latest first."""
     last: dict[str, DerivedChange] = {}
-    for each in () if explainer.revisions is None else explainer.revisions.given:
-        if each.id == question.removeprefix("@") if isinstance(question, str) else _asked(question, each.occurrence):
-            last.pop(each.id, None)
-            last[each.id] = each
-    gone = [each for each in last.values() if not each.added]
+    for change in () if explainer.revisions is None else explainer.revisions.given:
+        if (
+            change.id == question.removeprefix("@")
+            if isinstance(question, str)
+            else _asked(question, change.occurrence)
+        ):
+            last.pop(change.id, None)
+            last[change.id] = change
+    gone = [change for change in last.values() if not change.added]
     return [
-        explainer.occurrence(each.occurrence, False)
-        | {"id": each.id, "changes": of_event(explainer, each.id), "because": _because(explainer, each.because)}
-        for each in reversed(gone)
+        explainer.occurrence(change.occurrence, False)
+        | {"id": change.id, "changes": of_event(explainer, change.id), "because": _because(explainer, change.because)}
+        for change in reversed(gone)
     ]
 
 
@@ -120,16 +124,18 @@ def _at(explainer: Explainer, change: InputChange) -> Json:
     return {"at": explainer.time(change.at)}
 
 
-def _asked(question: EventQuestion, one: Occurrence) -> bool:
-    fixed = all(place < len(one.args) and same(one.args[place], value) for place, value in question.fixed.items())
-    return one.event == question.event and fixed and question.touches(one)
+def _asked(question: EventQuestion, occurrence: Occurrence) -> bool:
+    fixed = all(
+        place < len(occurrence.args) and same(occurrence.args[place], value) for place, value in question.fixed.items()
+    )
+    return occurrence.event == question.event and fixed and question.touches(occurrence)
 
 
 def _because(explainer: Explainer, text: str) -> Sequence[str]:
     """Convert records from the form of lineage to the form of rules."""
-    schemas, found = explainer.engine.plan.schemas, []
-    for each in json.loads(text):
-        args = tuple(each[attribute.name] for attribute in schemas[each["type"]].attributes)
-        one = Occurrence(each["type"], args, each["start"], each["end"])
-        found.append(f"{explainer.occurrence_text(one)} at {explainer.time(one.end)}")
-    return found
+    schemas, texts = explainer.engine.plan.schemas, []
+    for load in json.loads(text):
+        args = tuple(load[attribute.name] for attribute in schemas[load["type"]].attributes)
+        occurrence = Occurrence(load["type"], args, load["start"], load["end"])
+        texts.append(f"{explainer.occurrence_text(occurrence)} at {explainer.time(occurrence.end)}")
+    return texts

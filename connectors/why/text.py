@@ -76,11 +76,11 @@ class Explainer:
     revisions: Revisions | None = None
 
     def why(
-        self, occurrence: Occurrence, most: int = MOST, depth: int = DEEPEST, at: int | None = None
+        self, occurrence: Occurrence, most: int = MOST, depth: int = DEEPEST, instant: int | None = None
     ) -> dict[str, Any]:
-        """Return the tree of a derived event. `at`: the time of the question, if the explanation depends on it."""
+        """Return the tree of a derived event. `instant`: the time of the question, if the explanation depends on it."""
         judge = Judge(self.engine, self.facts, None, self.check_limit)
-        answer = self.node(derivation(Memory(self.engine), judge, occurrence, most, depth, at))
+        answer = self.node(derivation(Memory(self.engine), judge, occurrence, most, depth, instant))
         changes = revised.of_event(self, answer["id"])
         return answer | {"changes": changes} if changes else answer
 
@@ -113,21 +113,21 @@ class Explainer:
             answer["left_out"] = node.left_out
         return {key: value for key, value in answer.items() if value != [] or key == "conditions"}
 
-    def occurrence(self, one: Occurrence, record: bool) -> dict[str, Any]:
-        schema = self.engine.plan.schemas[one.event]
-        own = zip(schema.attributes, fluents.shown_arguments(schema, one.args).values())
+    def occurrence(self, occurrence: Occurrence, record: bool) -> dict[str, Any]:
+        schema = self.engine.plan.schemas[occurrence.event]
+        own = zip(schema.attributes, fluents.shown_arguments(schema, occurrence.args).values())
         answer: dict[str, Any] = {
             "event": fluents.name_of(schema),
-            "text": self.occurrence_text(one),
+            "text": self.occurrence_text(occurrence),
             "arguments": {a.name: self.json_value((value, a.type)) for a, value in own},
-            **fluents.times(self, one),
-            "id": occurrence_id(one, "" if record else self.engine.meanings().get(one.event, "")),
+            **fluents.times(self, occurrence),
+            "id": occurrence_id(occurrence, "" if record else self.engine.meanings().get(occurrence.event, "")),
         }
         if record:
             answer["record"] = {}
-            if self.origin is not None and (place := self.origin(one)) is not None:
+            if self.origin is not None and (place := self.origin(occurrence)) is not None:
                 answer["record"] = {"file": place[0], "line": place[1]}
-            answer |= revised.of_record(self, one)
+            answer |= revised.of_record(self, occurrence)
         return answer
 
     def rule(self, rule: Rule) -> dict[str, Any]:
@@ -170,25 +170,25 @@ class Explainer:
 
     # --- absence ---
 
-    def absence(self, found: Absence) -> dict[str, Any]:
-        wanted = found.wanted
+    def absence(self, absent: Absence) -> dict[str, Any]:
+        wanted = absent.wanted
         answer: dict[str, Any] = {
             "event": wanted.event,
             "asked": self.event_text(wanted.event, wanted.fixed),
             "at": None if wanted.since == BEGINNING else [self.time(wanted.since), self.time(wanted.until)],
-            "exists": bool(found.found),
+            "exists": bool(absent.found),
         }
         if self.engine.plan.schemas[wanted.event].fluent is not None:
             answer["fluent"] = True
-        if found.found:
+        if absent.found:
             memory = Memory(self.engine)
-            answer["found"] = [self.occurrence(one, memory.is_input(one)) for one in found.found]
+            answer["found"] = [self.occurrence(occurrence, memory.is_input(occurrence)) for occurrence in absent.found]
             return answer
-        answer["rules"] = [self.refusal(refusal) for refusal in found.refusals]
-        answer["rules"] += [answers.refusal(self, each) for each in found.answers]
-        if found.ended is not None:
-            answer["ended"] = fluents.turn(self, found.ended, "ended")
-        return answer | self._around(found.before, found.after)
+        answer["rules"] = [self.refusal(refusal) for refusal in absent.refusals]
+        answer["rules"] += [answers.refusal(self, answer) for answer in absent.answers]
+        if absent.ended is not None:
+            answer["ended"] = fluents.turn(self, absent.ended, "ended")
+        return answer | self._around(absent.before, absent.after)
 
     def _around(self, before: Occurrence | None, after: Occurrence | None) -> dict[str, Any]:
         answer = {}
@@ -210,7 +210,7 @@ class Explainer:
             | self._around(refusal.before, refusal.after),
             "parts": [self.occurrence(part, False) for part in dict.fromkeys(attempt.parts)],
             "variables": self.variables(attempt.bound),
-            "conditions": [self.condition(each) for each, _ in attempt.judged],
+            "conditions": [self.condition(condition) for condition, _ in attempt.judged],
         }
         if refusal.gaps:
             answer["gaps"] = [fluents.gap(self, gap) for gap in refusal.gaps]
@@ -301,8 +301,8 @@ class Explainer:
             return fluents.fluent_text(schema, arguments, fixed.get(len(arguments) - 1))
         return f"{event}({', '.join(arguments)})" if arguments else event
 
-    def occurrence_text(self, one: Occurrence) -> str:
-        return self.event_text(one.event, dict(enumerate(one.args)))
+    def occurrence_text(self, occurrence: Occurrence) -> str:
+        return self.event_text(occurrence.event, dict(enumerate(occurrence.args)))
 
     def pattern_text(self, pattern: Pattern, bound: BoundValues) -> str:
         """Return a pattern as the author wrote it, or an event with its known values."""
@@ -352,11 +352,11 @@ class Explainer:
         return print_expression(Constant(value, kind))
 
 
-def occurrence_id(one: Occurrence, meaning: str) -> str:
+def occurrence_id(occurrence: Occurrence, meaning: str) -> str:
     """Return the `@id` of an occurrence, as `cep.connectors.rdf` creates it. Input records have an empty `meaning`;
     equal records have the same id."""
-    text = f"{json.dumps(one.event)} {json.dumps([*fluents.identity_times(one), *one.args])}"
-    return identity(text, meaning, one.number if meaning else 0)
+    text = f"{json.dumps(occurrence.event)} {json.dumps([*fluents.identity_times(occurrence), *occurrence.args])}"
+    return identity(text, meaning, occurrence.number if meaning else 0)
 
 
 def by_id(
@@ -386,9 +386,13 @@ def by_id(
     raise CepError(f"no derived event has the id `{id.removeprefix('@')}`", hint=hint, code="option")
 
 
-def cut(one: Occurrence, time: int | None) -> Occurrence:
+def cut(occurrence: Occurrence, time: int | None) -> Occurrence:
     """Return an interval without the part before `time`."""
-    return one if time is None or one.start >= time else replace(one, start=time, end=max(one.end, time))
+    return (
+        occurrence
+        if time is None or occurrence.start >= time
+        else replace(occurrence, start=time, end=max(occurrence.end, time))
+    )
 
 
 def why(engine: Engine, event: str | None, id: str, facts: SupportingTriples | None = None) -> dict[str, Any]:

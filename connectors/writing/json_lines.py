@@ -40,8 +40,8 @@ def as_json(column: pl.Series, type: str, times: str) -> TextPieces:
         texts = [json.dumps(value, ensure_ascii=False, allow_nan=False) for value in column.to_list()]
         return as_is(pl.Series(texts, dtype=pl.String))
     if column.dtype == pl.String or isinstance(column.dtype, (pl.Categorical, pl.Enum)):
-        data, ends, there = _buffers(column.cast(pl.String))
-        return TextPieces(*_escape(data, ends, there))
+        data, ends, present = _buffers(column.cast(pl.String))
+        return TextPieces(*_escape(data, ends, present))
     if column.dtype.is_float():
         column = column.cast(pl.Float64)
         column = column.set(~column.is_finite().fill_null(False), None) + 0.0
@@ -50,22 +50,22 @@ def as_json(column: pl.Series, type: str, times: str) -> TextPieces:
 
 def as_is(column: pl.Series) -> TextPieces:
     """Return texts that are already JSON. Missing values become null."""
-    data, ends, there = _buffers(column)
-    return TextPieces(data, ends) if there.all() else TextPieces(*_nulls(data, ends, there))
+    data, ends, present = _buffers(column)
+    return TextPieces(data, ends) if present.all() else TextPieces(*_nulls(data, ends, present))
 
 
 def as_ticks(column: pl.Series, times: str) -> TextPieces:
     """Convert microseconds to times in a format. ISO 8601 is quoted."""
-    there = column.is_not_null().to_numpy()
-    return TextPieces(*_ticks(column.fill_null(0).cast(pl.Int64).to_numpy(), there, *unit_of(times), True))
+    present = column.is_not_null().to_numpy()
+    return TextPieces(*_ticks(column.fill_null(0).cast(pl.Int64).to_numpy(), present, *unit_of(times), True))
 
 
 def ticks_text(column: pl.Series, times: str) -> pl.Series:
     """Convert microseconds to times in a format. ISO 8601 is not quoted. Missing values stay missing."""
-    there = column.is_not_null().to_numpy()
-    data, ends = _ticks(column.fill_null(0).cast(pl.Int64).to_numpy(), there, *unit_of(times), False)
+    present = column.is_not_null().to_numpy()
+    data, ends = _ticks(column.fill_null(0).cast(pl.Int64).to_numpy(), present, *unit_of(times), False)
     texts = as_texts(TextPieces(data, ends))
-    return texts.set(~column.is_not_null(), None) if not there.all() else texts
+    return texts.set(~column.is_not_null(), None) if not present.all() else texts
 
 
 def lines(keys: Sequence[str], type: str, columns: Sequence[TextPieces]) -> TextPieces:
@@ -119,14 +119,14 @@ def as_texts(pieces: TextPieces) -> pl.Series:
 
 
 @njit()
-def _nulls(data, ends, there):  # type: ignore[no-untyped-def]
+def _nulls(data, ends, present):  # type: ignore[no-untyped-def]
     """Return the texts, with `null` in place of missing ones."""
-    n = len(there)
+    n = len(present)
     out = np.empty(len(data) + 4 * n, np.uint8)
     marks = np.zeros(n + 1, np.int64)
     o = 0
     for row in range(n):
-        if there[row]:
+        if present[row]:
             for i in range(ends[row], ends[row + 1]):
                 out[o] = data[i]
                 o += 1
@@ -139,9 +139,9 @@ def _nulls(data, ends, there):  # type: ignore[no-untyped-def]
 
 
 @njit()
-def _escape(data, ends, there):  # type: ignore[no-untyped-def]
+def _escape(data, ends, present):  # type: ignore[no-untyped-def]
     """Return the strings quoted and escaped for JSON."""
-    n = len(there)
+    n = len(present)
     size = 0
     for c in data:
         if c < 32:
@@ -154,7 +154,7 @@ def _escape(data, ends, there):  # type: ignore[no-untyped-def]
     marks = np.zeros(n + 1, np.int64)
     o = 0
     for row in range(n):
-        if not there[row]:
+        if not present[row]:
             for k in range(4):
                 out[o + k] = _NULL[k]
             o += 4
@@ -227,7 +227,7 @@ def _fraction(out, o, rest, size):  # type: ignore[no-untyped-def]
 
 
 @njit()
-def _ticks(values, there, unit, zeros, json):  # type: ignore[no-untyped-def]
+def _ticks(values, present, unit, zeros, json):  # type: ignore[no-untyped-def]
     """Convert times to text. `unit`, `zeros`: results of `unit_of`.
 
     The longest number has 36 bytes: a sign, 19 digits, three zeros, a point and twelve decimals.
@@ -238,7 +238,7 @@ def _ticks(values, there, unit, zeros, json):  # type: ignore[no-untyped-def]
     marks = np.zeros(n + 1, np.int64)
     for row in range(n):
         o = marks[row]
-        if not there[row]:
+        if not present[row]:
             if json:
                 for k in range(4):
                     out[o + k] = _NULL[k]

@@ -53,11 +53,13 @@ class ParquetLayout:
 
     def table(self, event: str, table: pl.DataFrame) -> pa.Table:
         """Return a table of an event with the columns of all events. Columns of other events are null."""
-        found = typed(table, self._schemas[event]).to_arrow().cast(arrow(self._schemas[event]))
-        found = found.rename_columns([self.names[event].get(name, name) for name in found.column_names])
-        there = {name: found[name] for name in found.column_names}
-        each = [
-            there[field.name].cast(field.type) if field.name in there else pa.nulls(table.height, field.type)
+        arrow_table = typed(table, self._schemas[event]).to_arrow().cast(arrow(self._schemas[event]))
+        arrow_table = arrow_table.rename_columns(
+            [self.names[event].get(name, name) for name in arrow_table.column_names]
+        )
+        columns = {name: arrow_table[name] for name in arrow_table.column_names}
+        arranged = [
+            columns[field.name].cast(field.type) if field.name in columns else pa.nulls(table.height, field.type)
             for field in self.schema
         ]
-        return pa.Table.from_arrays(each, schema=self.schema)
+        return pa.Table.from_arrays(arranged, schema=self.schema)

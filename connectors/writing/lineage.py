@@ -20,7 +20,7 @@ def because(column: pl.Series, schemas: Mapping[str, Schema], times: str) -> pl.
     durations in seconds. `schemas`: the input events."""
     ticks = {
         type: {"start": "time", "end": "time"}
-        | {one.name: one.type for one in schema.attributes if one.type in ("time", "duration")}
+        | {attribute.name: attribute.type for attribute in schema.attributes if attribute.type in ("time", "duration")}
         for type, schema in schemas.items()
     }
 

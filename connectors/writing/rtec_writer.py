@@ -20,8 +20,8 @@ _ATOM = re.compile(r"[a-z]\w*", re.ASCII)
 
 def tick_of(inputs: Mapping[str, Schema]) -> int:
     """Return the length of a tick in microseconds as the input declares it, by default a second."""
-    found = (each.records.option("tick") for each in inputs.values() if each.records is not None)
-    return int(next((each for each in found if each), SECOND))
+    ticks = (schema.records.option("tick") for schema in inputs.values() if schema.records is not None)
+    return int(next((tick for tick in ticks if tick), SECOND))
 
 
 class RtecWriter(Writer):
@@ -45,7 +45,7 @@ class RtecWriter(Writer):
         return "".join(f"{clause}\n" for *_, clause in sorted(rows)).encode()
 
     def _clause(self, schema: Schema, row: Mapping[str, Value]) -> str:
-        names = [each.name for each in schema.attributes if each.name != "bounds"]
+        names = [attribute.name for attribute in schema.attributes if attribute.name != "bounds"]
         values = [_term(row[name]) for name in names]
         if schema.fluent is None:
             return f"happensAt({_applied(schema.name, values)}, {self._ticks(row['end'], 0)})."

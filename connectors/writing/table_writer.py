@@ -88,8 +88,8 @@ class TableWriter:
         self._file.close()
 
     def _arranged(self, event: str, table: pl.DataFrame) -> pa.Table:
-        found = self._layout.table(event, table)
-        columns = {name: found[name] for name in found.column_names}
+        arranged = self._layout.table(event, table)
+        columns = {name: arranged[name] for name in arranged.column_names}
         columns[TYPE] = pa.array([event] * table.height, pa.string())
         if self._inputs is not None:
             columns[BECAUSE] = because(table[BECAUSE], self._inputs, self.times).to_arrow().cast(pa.string())

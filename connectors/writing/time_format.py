@@ -22,30 +22,30 @@ from cep.core.storage.urls import is_url
 _BYTES, _ROWS, _TIMES = 1 << 16, 1 << 10, 4
 
 
-def form(found: Sequence[Input], schemas: Mapping[str, Schema]) -> str | None:
+def form(sources: Sequence[Input], schemas: Mapping[str, Schema]) -> str | None:
     """Return the time format of the first record in the inputs (`cep.connectors.records.times`), or None if no file
     shows it.
 
     Only the beginning of a file is read (256 KiB of text, four thousand rows). Files without a readable record there
     are skipped. Pipes are not read, because they cannot be read again.
     """
-    for one in found:
-        if one.address is None and (is_url(one.path) or os.path.isfile(one.path)):
+    for source in sources:
+        if source.address is None and (is_url(source.path) or os.path.isfile(source.path)):
             with suppress(CepError):  # reported when the whole file is read
-                if (times := _of(one, schemas)) is not None:
+                if (times := _of(source, schemas)) is not None:
                     return times
     return None
 
 
-def number_size(found: Sequence[Input], schemas: Mapping[str, Schema]) -> Fraction | None:
+def number_size(sources: Sequence[Input], schemas: Mapping[str, Schema]) -> Fraction | None:
     """Return the unit of numeric times in the inputs, in microseconds, according to formats and declarations.
 
     It is a second if no input has numeric times, and None if inputs use different units. Without inputs, the
     declarations of all events are used.
     """
-    read = [(one.format, name) for one in found for name in ((one.type,) if one.type else schemas)]
+    read = [(source.format, name) for source in sources for name in ((source.type,) if source.type else schemas)]
     if not read:
-        read = [(each.records.name if each.records else "jsonl", name) for name, each in schemas.items()]
+        read = [(schema.records.name if schema.records else "jsonl", name) for name, schema in schemas.items()]
     sizes = {count_size(times) for format, name in read if (times := _numbers(format, schemas[name])) is not None}
     if len(sizes) > 1:
         return None
@@ -63,8 +63,8 @@ def _numbers(format: str, schema: Schema) -> str | None:
     return None if times == ISO else times
 
 
-def _of(one: Input, schemas: Mapping[str, Schema]) -> str | None:
-    if one.known.shape == "graph":
+def _of(source: Input, schemas: Mapping[str, Schema]) -> str | None:
+    if source.known.shape == "graph":
         return ISO
-    with closing(read_one(one, schemas, chunk=_BYTES, rows=_ROWS)) as batches:
+    with closing(read_one(source, schemas, chunk=_BYTES, rows=_ROWS)) as batches:
         return next((batch.times for batch in islice(batches, _TIMES) if batch.times), None)

@@ -25,10 +25,10 @@ class WrittenRows(pl.DataFrame):
     @classmethod
     def of(cls, times: pl.DataFrame, parts: Sequence[TextPieces], order: Ints | None = None) -> Self:
         """Create rows from their times and texts. Without an `order`, row i has the text number i."""
-        made = cls(times)
-        made.parts = parts
-        made.order = np.arange(times.height) if order is None else order
-        return made
+        rows = cls(times)
+        rows.parts = parts
+        rows.order = np.arange(times.height) if order is None else order
+        return rows
 
 
 def stacked_rows(tables: Sequence[pl.DataFrame]) -> WrittenRows:
@@ -41,9 +41,9 @@ def stacked_rows(tables: Sequence[pl.DataFrame]) -> WrittenRows:
 def together(tables: Sequence[pl.DataFrame]) -> tuple[list[TextPieces], list[Ints]]:
     """Concatenate the parts of tables of `WrittenRows`. Returns the parts, and the text numbers of each table's rows in
     them."""
-    each = [(table.parts, table.order) for table in tables if isinstance(table, WrittenRows)]
-    assert len(each) == len(tables), "rows of an event are written, or they are not"
-    return _together(each)
+    pairs = [(table.parts, table.order) for table in tables if isinstance(table, WrittenRows)]
+    assert len(pairs) == len(tables), "rows of an event are written, or they are not"
+    return _together(pairs)
 
 
 def in_order(tables: Sequence[tuple[Sequence[TextPieces], Ints]], order: Ints | None = None) -> Iterator[memoryview]:
@@ -69,8 +69,8 @@ def _together(
     """Concatenate the parts of several tables. Returns the parts, and the text numbers of each table's rows in them."""
     parts: list[TextPieces] = []
     orders, base = [], 0
-    for each, order in tables:
+    for pieces, order in tables:
         orders.append(order + base if base else order)
-        parts += each
-        base += sum(len(part.ends) - 1 for part in each)
+        parts += pieces
+        base += sum(len(part.ends) - 1 for part in pieces)
     return parts, orders

@@ -85,8 +85,8 @@ def avwx_stations(file: Path) -> Gazetteer:
 
     Heliports have the code AIRH, even those of hospitals: only their names would distinguish them.
     """
-    found = package_records(file, _avwx)
-    rows = [(key, *values) for key, values in found.items()]
+    stations = package_records(file, _avwx)
+    rows = [(key, *values) for key, values in stations.items()]
     schema = {"key": pl.String, "name": pl.String, "lat": pl.Float64, "long": pl.Float64, "alt": pl.Float64}
     schema |= dict.fromkeys(("country", "city", "icao", "iata", "local", "kind"), pl.String)
     table = pl.DataFrame(rows, schema=schema, orient="row")

@@ -60,13 +60,13 @@ def _links(cities: pl.DataFrame, states: pl.DataFrame, nations: pl.DataFrame, co
         placed.select("id", relation=pl.lit("parentFeature"), other=pl.coalesce("state", "nation")),
         above.select("id", relation=pl.lit("parentFeature"), other="other"),
     ]
-    found = pl.concat(links).drop_nulls()
-    return found.select("relation", iri=feature(pl.col("id")), other=feature(pl.col("other")))
+    joined = pl.concat(links).drop_nulls()
+    return joined.select("relation", iri=feature(pl.col("id")), other=feature(pl.col("other")))
 
 
 def _table(file: str, row: Callable[[dict[str, Any]], Any], kind: str, code: str | None) -> pl.DataFrame:
-    found = package_records(data(_PACKAGE, f"data/{file}"), row)
-    table = pl.DataFrame(list(found.values()), schema=_FEATURES, orient="row")
+    records = package_records(data(_PACKAGE, f"data/{file}"), row)
+    table = pl.DataFrame(list(records.values()), schema=_FEATURES, orient="row")
     return table.with_columns(pl.lit(kind).alias("class"), pl.lit(code, pl.String).alias("code"))
 
 

@@ -112,9 +112,9 @@ def _content(path: Path) -> bytes:
             if len(names) != 1:
                 content = ", ".join(archive.namelist()) or "nothing"
                 raise CepError(f"{path}: one `.txt` file is expected in it, and it holds {content}", code="places")
-            found = archive.getinfo(names[0])
-            check_unpacked(found.file_size, found.compress_size)
-            return archive.read(found)
+            member = archive.getinfo(names[0])
+            check_unpacked(member.file_size, member.compress_size)
+            return archive.read(member)
     except UnpackedTooLarge as error:
         raise CepError(f"{path} cannot be read: {error}", code="places") from None
     except zipfile.BadZipFile:

@@ -92,13 +92,13 @@ def _key(level: int) -> pl.Expr:
 def _parents(features: pl.DataFrame, dump: Dump) -> pl.DataFrame:
     # Return, for each feature, its divisions, its country, and the lowest of them if the hierarchy has no parent.
     own = pl.when(pl.col("class") == "A").then(pl.col("code").str.extract(r"^ADM([1-4])$").cast(pl.Int64))
-    found = features.with_columns(own=own)
+    joined = features.with_columns(own=own)
     for level in _LEVELS:
-        divisions = found.filter(pl.col("own") == level).select(f"key{level}", division="id")
+        divisions = joined.filter(pl.col("own") == level).select(f"key{level}", division="id")
         if level < 3:
             named = dump.regions.select(pl.col("key").alias(f"key{level}"), division="id")
             divisions = pl.concat([divisions, named])
-        found = found.join(
+        joined = joined.join(
             divisions.drop_nulls().unique(f"key{level}", keep="first", maintain_order=True),
             on=f"key{level}",
             how="left",
@@ -106,15 +106,15 @@ def _parents(features: pl.DataFrame, dump: Dump) -> pl.DataFrame:
         ).rename({"division": f"parentADM{level}"})
     codes = features.filter((pl.col("class") == "A") & pl.col("code").is_in(_COUNTRIES)).select("country", nation="id")
     nations = pl.concat([dump.countries.select("country", nation="id"), codes]).drop_nulls()
-    found = found.join(
+    joined = joined.join(
         nations.unique("country", keep="first", maintain_order=True), on="country", how="left", maintain_order="left"
     )
     # At its own level, a division's codes name itself, and so does a country's code.
     other = pl.col("id")
     for level in _LEVELS:
         name, lower = f"parentADM{level}", (pl.col("own") > level) | pl.col("own").is_null()
-        found = found.with_columns(pl.when(lower & (pl.col(name) != other)).then(name).alias(name))
-    found = found.with_columns(parentCountry=pl.when(pl.col("nation") != other).then("nation"))
+        joined = joined.with_columns(pl.when(lower & (pl.col(name) != other)).then(name).alias(name))
+    joined = joined.with_columns(parentCountry=pl.when(pl.col("nation") != other).then("nation"))
     lowest = pl.coalesce(*(f"parentADM{level}" for level in reversed(_LEVELS)), "parentCountry")
     without_parent = ~pl.col("id").is_in(dump.hierarchy["child"].implode())
-    return found.with_columns(parentFeature=pl.when(without_parent).then(lowest))
+    return joined.with_columns(parentFeature=pl.when(without_parent).then(lowest))

@@ -47,8 +47,8 @@ def answered(
             (type,), (column,) = terms.columns([ids], pool)
             every[i] = ids, type, column, rank(column, type, pool)
     before.generation, before.columns = pool.generation, every
-    types, values = tuple(each[1] for each in every.values()), tuple(each[2] for each in every.values())
-    frame = pl.DataFrame([each[3].alias(f"{i}") for i, each in every.items()])
+    types, values = tuple(entry[1] for entry in every.values()), tuple(entry[2] for entry in every.values())
+    frame = pl.DataFrame([entry[3].alias(f"{i}") for i, entry in every.items()])
     order = frame.with_row_index("row").unique(frame.columns, keep="any").sort(frame.columns)["row"].to_numpy()
     return Answers(types, tuple(column[order] for column in values), len(order))
 
@@ -57,5 +57,5 @@ def spanned(terms: Terms, spans: ValidTimeRows, pool: Pool) -> Spanned:
     """Convert rows of ids with valid times to rows of values with valid times, sorted as `answered` does."""
     types, values = terms.columns(spans.columns, pool)
     ranks = tuple(rank(column, type, pool).to_numpy() for type, column in zip(types, values))
-    made, first = ValidTimeRows(ranks, spans.since, spans.until).united()
-    return Spanned(Answers(types, tuple(column[first] for column in values), made.rows), made.since, made.until)
+    united, first = ValidTimeRows(ranks, spans.since, spans.until).united()
+    return Spanned(Answers(types, tuple(column[first] for column in values), united.rows), united.since, united.until)

@@ -66,64 +66,64 @@ def solve(
     `start`: bindings of some variables. Raise TooLarge instead of building a table of more than `most` cells.
     """
     left = list(patterns)
-    found = start
-    while left and found.rows:
-        best = next((i for i, pattern in enumerate(left) if _is_bound(pattern, found)), -1 if len(left) > 1 else 0)
+    answers = start
+    while left and answers.rows:
+        best = next((i for i, pattern in enumerate(left) if _is_bound(pattern, answers)), -1 if len(left) > 1 else 0)
         if best < 0:
-            best = min(range(len(left)), key=lambda i: (_apart(left[i], found), _guess(left[i], triples, found), i))
+            best = min(range(len(left)), key=lambda i: (_apart(left[i], answers), _guess(left[i], triples, answers), i))
         pattern = left.pop(best)
         needed = {*wanted, *(slot for other in left for slot in other if isinstance(slot, str))}
-        found = _joined(pattern, triples, found, needed, most)
-    if not found.rows:
+        answers = _joined(pattern, triples, answers, needed, most)
+    if not answers.rows:
         return Bindings({name: np.empty(0, dtype=np.int64) for name in wanted}, 0)
-    return found.distinct(wanted)
+    return answers.distinct(wanted)
 
 
-def _is_bound(pattern: EncodedPattern, found: Bindings) -> bool:
+def _is_bound(pattern: EncodedPattern, bindings: Bindings) -> bool:
     # Return True if a pattern has no new variable, so it only removes rows.
-    return all(isinstance(slot, int) or slot in found.columns for slot in pattern)
+    return all(isinstance(slot, int) or slot in bindings.columns for slot in pattern)
 
 
-def _apart(pattern: EncodedPattern, found: Bindings) -> bool:
+def _apart(pattern: EncodedPattern, bindings: Bindings) -> bool:
     # Return True if a pattern shares no variable with the bindings; such patterns come last.
-    return bool(found.columns) and not any(slot in found.columns for slot in pattern)
+    return bool(bindings.columns) and not any(slot in bindings.columns for slot in pattern)
 
 
-def _keys(pattern: EncodedPattern, found: Bindings, rows: Ints | slice) -> list[Ints | None]:
-    count = found.rows if isinstance(rows, slice) else len(rows)
+def _keys(pattern: EncodedPattern, bindings: Bindings, rows: Ints | slice) -> list[Ints | None]:
+    count = bindings.rows if isinstance(rows, slice) else len(rows)
     return [
         np.full(count, slot, dtype=np.int64)
         if isinstance(slot, int)
-        else (found.columns[slot][rows] if slot in found.columns else None)
+        else (bindings.columns[slot][rows] if slot in bindings.columns else None)
         for slot in pattern
     ]
 
 
-def _guess(pattern: EncodedPattern, triples: TripleSet, found: Bindings) -> float:
+def _guess(pattern: EncodedPattern, triples: TripleSet, bindings: Bindings) -> float:
     if NONE in pattern:
         return 0
-    rows: Ints = np.arange(found.rows, dtype=np.int64)
-    if found.rows > _SAMPLE:
-        rows = np.unique(np.linspace(0, found.rows - 1, _SAMPLE).astype(np.int64))
-    keys = _keys(pattern, found, rows)
+    rows: Ints = np.arange(bindings.rows, dtype=np.int64)
+    if bindings.rows > _SAMPLE:
+        rows = np.unique(np.linspace(0, bindings.rows - 1, _SAMPLE).astype(np.int64))
+    keys = _keys(pattern, bindings, rows)
     if all(key is None for key in keys):
-        return float(found.rows) * len(triples)
-    return float(triples.counts(*keys).sum()) * found.rows / len(rows)
+        return float(bindings.rows) * len(triples)
+    return float(triples.counts(*keys).sum()) * bindings.rows / len(rows)
 
 
-def _joined(pattern: EncodedPattern, triples: TripleSet, found: Bindings, needed: Set[str], most: int) -> Bindings:
+def _joined(pattern: EncodedPattern, triples: TripleSet, bindings: Bindings, needed: Set[str], most: int) -> Bindings:
     """Join the bindings with a pattern. Keep the needed columns, and only distinct rows if others were dropped."""
     if NONE in pattern:
         return Bindings({}, 0)
-    keys = _keys(pattern, found, slice(None))
+    keys = _keys(pattern, bindings, slice(None))
     free = all(key is None for key in keys)
-    counts: Ints = np.full(found.rows, len(triples), dtype=np.int64) if free else triples.counts(*keys)
-    names = [name for name in found.columns if name in needed]
+    counts: Ints = np.full(bindings.rows, len(triples), dtype=np.int64) if free else triples.counts(*keys)
+    names = [name for name in bindings.columns if name in needed]
     new = [slot for slot, key in zip(pattern, keys) if isinstance(slot, str) and key is None]
     if len(set(new)) == len(new) and not needed & set(new):  # it only matters if a triple exists
-        there = np.flatnonzero(counts > 0)
-        some = Bindings({name: found.columns[name][there] for name in names}, len(there))
-        return some if len(names) == len(found.columns) else some.distinct(names)
+        matching = np.flatnonzero(counts > 0)
+        some = Bindings({name: bindings.columns[name][matching] for name in names}, len(matching))
+        return some if len(names) == len(bindings.columns) else some.distinct(names)
     total = int(counts.sum())
     if total * len({*names, *new} & needed) > most:
         raise TooLarge(total)
@@ -132,7 +132,7 @@ def _joined(pattern: EncodedPattern, triples: TripleSet, found: Bindings, needed
         every = triples.columns[0][rows], triples.columns[1][rows], triples.columns[2][rows]
     else:
         index, every = triples.found(*keys)
-    columns = {name: found.columns[name][index] for name in names}
+    columns = {name: bindings.columns[name][index] for name in names}
     same = np.ones(total, dtype=np.bool_)
     for slot, key, column in zip(pattern, keys, every):
         if key is None and isinstance(slot, str):
@@ -144,4 +144,4 @@ def _joined(pattern: EncodedPattern, triples: TripleSet, found: Bindings, needed
         columns = {name: column[same] for name, column in columns.items()}
     some = Bindings(columns, int(same.sum()))
     kept = [name for name in columns if name in needed]
-    return some if len(kept) == len({*found.columns, *new}) else some.distinct(kept)
+    return some if len(kept) == len({*bindings.columns, *new}) else some.distinct(kept)

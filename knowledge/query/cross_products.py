@@ -57,13 +57,13 @@ def group_patterns(text: str) -> Iterator[GroupPattern]:
 
 
 def _groups(text: str, block: NestedGroup, around: GroupPattern) -> Iterator[GroupPattern]:
-    found = [
+    parts = [
         replace(element, start=element.start + block.start, end=element.end + block.start)
         for element in elements(text[block.start : block.end])
     ]
-    group = replace(around, elements=tuple(found))
+    group = replace(around, elements=tuple(parts))
     yield group
-    for element in found:
+    for element in parts:
         for inner in nested_groups(text, element):
             # SPARQL evaluates other inner groups on their own; these are joined with the outer group.
             alone = inner.kind not in ("group", "graph", "exists")
@@ -100,11 +100,11 @@ def refuse_products(graph: Graph, store: ox.Store, source: Source, most: int) ->
 
 def _factors(text: str, group: GroupPattern, without: GroupElement | None = None) -> list[_Factor]:
     """Return the parts of a group and its links, combined where they share variables."""
-    made = [_Factor(set(link.variables), list(link.texts), linked=True) for link in group.links]
+    factors = [_Factor(set(link.variables), list(link.texts), linked=True) for link in group.links]
     for element in group.elements:
         if element.kind in _JOINED and element.variables and element is not without:
-            touching = [factor for factor in made if factor.variables & element.variables]
-            made = [factor for factor in made if not any(factor is each for each in touching)]
+            touching = [factor for factor in factors if factor.variables & element.variables]
+            factors = [factor for factor in factors if not any(factor is touched for touched in touching)]
             joined = _Factor(
                 set(element.variables), [text[element.start : element.end]], [(element.start, element.end)]
             )
@@ -113,19 +113,19 @@ def _factors(text: str, group: GroupPattern, without: GroupElement | None = None
                 joined.texts[:0] = factor.texts
                 joined.places[:0] = factor.places
                 joined.linked |= factor.linked
-            made.append(joined)
+            factors.append(joined)
     for element in group.elements:
         if element.kind == "optional" and element.variables and element is not without:
             # It does not connect other parts, because it keeps their rows.
-            touching = [factor for factor in made if factor.variables & element.variables]
+            touching = [factor for factor in factors if factor.variables & element.variables]
             if touching:
                 touching[0].variables |= element.variables
-            elif made:
+            elif factors:
                 (inner,) = nested_groups(text, element)
-                made.append(
+                factors.append(
                     _Factor(set(element.variables), [text[inner.start : inner.end]], [(element.start, element.end)])
                 )
-    return made
+    return factors
 
 
 def _size(texts: Sequence[str], within: Sequence[str], graph: Graph, store: ox.Store, most: int) -> int:

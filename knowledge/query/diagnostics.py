@@ -35,46 +35,46 @@ class Diagnostic(Exception):
         self.hint = hint
 
 
-def first_error(text: str, prefixes: Collection[str], at: int) -> Diagnostic:
-    """Return the first mistake in a pattern that SPARQL refuses. `at`: the position at which its parser gave up."""
-    found = tokens(text)
-    diagnostic = _first(found, prefixes)
-    return diagnostic or _unexpected(found, at)
+def first_error(text: str, prefixes: Collection[str], offset: int) -> Diagnostic:
+    """Return the first mistake in a pattern that SPARQL refuses. `offset`: the position at which its parser gave up."""
+    words = tokens(text)
+    diagnostic = _first(words, prefixes)
+    return diagnostic or _unexpected(words, offset)
 
 
-def first_query_error(text: str, prefixes: Collection[str], at: int) -> Diagnostic:
+def first_query_error(text: str, prefixes: Collection[str], offset: int) -> Diagnostic:
     """Return the first mistake in a query that SPARQL refuses. `prefixes`: those that it need not declare."""
-    found = tokens(text)
+    words = tokens(text)
     declared = [
-        name.text[:-1] for word, name in zip(found, found[1:]) if word.text.lower() == "prefix" and name.kind == "name"
+        name.text[:-1] for word, name in zip(words, words[1:]) if word.text.lower() == "prefix" and name.kind == "name"
     ]
     known, depth = {*prefixes, *declared}, 0
-    for i, token in enumerate(found):
-        if token.text == "{" and not depth and token.start <= at:
-            diagnostic = _first(found, known, i)
+    for i, token in enumerate(words):
+        if token.text == "{" and not depth and token.start <= offset:
+            diagnostic = _first(words, known, i)
             if diagnostic is not None:
                 return diagnostic
         depth += (token.text == "{") - (token.text == "}")
-    if not found:
+    if not words:
         return Diagnostic(0, 0, "there is no query", _QUERY)
-    first = next((token for token in found if token.kind == "word" and token.text.lower() not in _BEFORE), found[0])
+    first = next((token for token in words if token.kind == "word" and token.text.lower() not in _BEFORE), words[0])
     if first.text.lower() not in ("select", "ask", "construct", "describe"):
         return Diagnostic(first.start, first.end, f"`{first.text}` begins no query", _QUERY)
-    last = found[-1]
-    if depth > 0 and at >= last.end:
+    last = words[-1]
+    if depth > 0 and offset >= last.end:
         return Diagnostic(last.start, last.end, "a `}` is missing behind it", _BRACES)
-    diagnostic = _unexpected(found, at)
-    if not any(token.text == "{" for token in found):
+    diagnostic = _unexpected(words, offset)
+    if not any(token.text == "{" for token in words):
         diagnostic.hint = _BRACES
-    elif not any(token.text.lower() in _AGGREGATES for token in found):
+    elif not any(token.text.lower() in _AGGREGATES for token in words):
         diagnostic.hint = None
     return diagnostic
 
 
-def _first(found: list[SparqlToken], prefixes: Collection[str], at: int = 0) -> Diagnostic | None:
-    """Return the first mistake in the group that begins at token number `at`, or None."""
+def _first(words: list[SparqlToken], prefixes: Collection[str], position: int = 0) -> Diagnostic | None:
+    """Return the first mistake in the group that begins at token number `position`, or None."""
     try:
-        _GrammarCheck(found, prefixes, at).group()
+        _GrammarCheck(words, prefixes, position).group()
     except Diagnostic as found_one:
         return found_one
     except RecursionError:  # `!!!...`
@@ -82,18 +82,18 @@ def _first(found: list[SparqlToken], prefixes: Collection[str], at: int = 0) -> 
     return None
 
 
-def _unexpected(found: Sequence[SparqlToken], at: int) -> Diagnostic:
-    token = next((token for token in found if token.end > at), found[-1])
-    words = {token.text.lower() for token in found if token.kind == "word"}
+def _unexpected(token_list: Sequence[SparqlToken], offset: int) -> Diagnostic:
+    token = next((token for token in token_list if token.end > offset), token_list[-1])
+    words = {token.text.lower() for token in token_list if token.kind == "word"}
     hint = next((hint for word, hint in _RULES if word in words), None)
     return Diagnostic(token.start, token.end, f"this is not SPARQL: `{token.text}` cannot stand here", hint)
 
 
 class _GrammarCheck:
-    def __init__(self, found: list[SparqlToken], prefixes: Collection[str], at: int) -> None:
-        self.found = found
+    def __init__(self, words: list[SparqlToken], prefixes: Collection[str], position: int) -> None:
+        self.found = words
         self.prefixes = prefixes
-        self.at = at
+        self.at = position
 
     @property
     def next(self) -> SparqlToken:

@@ -57,13 +57,13 @@ def changes_of_table(
         return None
     if isinstance(now, Refreshed):
         width = len(now.variables)
-        found = [
+        difference_rows = [
             _answers(
                 now.terms, [np.array([row[i] for row in rows], dtype=np.int64) for i in range(width)], len(rows), pool
             )
             for rows in (now.gone, now.new)
         ]
-        return found[0], found[1]
+        return difference_rows[0], difference_rows[1]
     assert isinstance(before, PatternTable), "a pattern of triples stays one"
     changed = [i for i, (old, new) in enumerate(zip(before.components, now.components)) if old is not new]
     if len(changed) != 1 or any(p.wanted or not p.found.rows for i, p in enumerate(now.components) if i != changed[0]):

@@ -38,7 +38,7 @@ def check_federation(text: str, prefixes: Mapping[str, str]) -> None:
         raise FederatedQuery
 
     def other(word: str) -> str:
-        return _WORD.sub(lambda found: "".join(letter.upper() if c.isupper() else letter for c in found[0]), word)
+        return _WORD.sub(lambda match: "".join(letter.upper() if c.isupper() else letter for c in match[0]), word)
 
     try:
         _NOTHING.query(other(text), prefixes={other(name): iri for name, iri in prefixes.items()})
@@ -46,8 +46,8 @@ def check_federation(text: str, prefixes: Mapping[str, str]) -> None:
         place = _PLACE.search(str(error))
         lines = text.split("\n")
         if place is not None and int(place[1]) <= len(lines):
-            at = sum(len(line) + 1 for line in lines[: int(place[1]) - 1]) + int(place[2]) - 1
-            if not any(found.start() <= at <= found.end() for found in _AROUND.finditer(text)):
+            offset = sum(len(line) + 1 for line in lines[: int(place[1]) - 1]) + int(place[2]) - 1
+            if not any(match.start() <= offset <= match.end() for match in _AROUND.finditer(text)):
                 raise
         raise FederatedQuery from None
     except (ValueError, RuntimeError, OSError):  # it is SPARQL; evaluating it will report the error
@@ -56,7 +56,7 @@ def check_federation(text: str, prefixes: Mapping[str, str]) -> None:
 
 def unescaped(text: str) -> str:
     """Replace the escapes `\u0041` and `\U00000041` in a query by their letters."""
-    return _ESCAPE.sub(lambda found: _letter(found[1] or found[2]), text)
+    return _ESCAPE.sub(lambda escape: _letter(escape[1] or escape[2]), text)
 
 
 def _letter(code: str) -> str:

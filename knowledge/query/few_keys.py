@@ -39,10 +39,10 @@ def few_columns(terms: Terms, columns: Sequence[Ints], pool: Pool) -> tuple[tupl
         if value is None:
             return None
         values[id] = value
-    made = [_column([values[id] for id in column.tolist()], pool) for column in columns]
-    if any(each is None for each in made):
+    typed_columns = [_column([values[id] for id in column.tolist()], pool) for column in columns]
+    if any(typed is None for typed in typed_columns):
         return None
-    return tuple(each[0] for each in made if each), tuple(each[1] for each in made if each)
+    return tuple(typed[0] for typed in typed_columns if typed), tuple(typed[1] for typed in typed_columns if typed)
 
 
 def _value(datatype: str, blank: bool, text: str) -> tuple[str, Any] | None:

@@ -12,12 +12,12 @@ from cep.rules.expressions.value_order import rank
 from cep.rules.static.materialized import series_of
 
 
-def solutions_frame(found: ox.QuerySolutions, ordered: bool) -> pl.DataFrame:
+def solutions_frame(results: ox.QuerySolutions, ordered: bool) -> pl.DataFrame:
     """Return the values of solutions, one column per variable, sorted by value unless they are `ordered`."""
-    names, pool = [variable.value for variable in found.variables], Pool()
+    names, pool = [variable.value for variable in results.variables], Pool()
     if not names:
         return pl.DataFrame()
-    terms, columns = solutions.solution_columns(found)
+    terms, columns = solutions.solution_columns(results)
     types, values = terms.columns(columns, pool)
     table = pl.DataFrame([series_of(c, t, pool).alias(n) for n, t, c in zip(names, types, values)])
     if ordered:

@@ -45,16 +45,18 @@ def triple_patterns_table(graph: Graph, triples: TripleSet, resolve: Resolve, so
 
 
 def table_answers(
-    found: PatternTable, graph: Graph, terms: Terms, pool: Pool, source: Source, before: PreviousAnswers | None = None
+    pattern: PatternTable, graph: Graph, terms: Terms, pool: Pool, source: Source, before: PreviousAnswers | None = None
 ) -> Answers:
     """Return answers in the form of the engine. Raise CepError if there are too many."""
-    several = [component for component in found.components if component.wanted]
+    several = [component for component in pattern.components if component.wanted]
     if len(several) > 1:
-        texts = [pattern_excerpt(graph, p.patterns[0].start, max(each.end for each in p.patterns)) for p in several]
+        texts = [
+            pattern_excerpt(graph, p.patterns[0].start, max(pattern.end for pattern in p.patterns)) for p in several
+        ]
         refuse_product([component.found.rows for component in several], texts, graph, source)
-    if found.rows * len(found.variables) > MOST_CELLS:
-        raise _too_large(found.rows, graph, source)
-    return answered(terms, found.columns(), found.rows, pool, before)
+    if pattern.rows * len(pattern.variables) > MOST_CELLS:
+        raise _too_large(pattern.rows, graph, source)
+    return answered(terms, pattern.columns(), pattern.rows, pool, before)
 
 
 def by_sparql(graph: Graph, store: ox.Store, pool: Pool, source: Source) -> Answers:
@@ -75,10 +77,10 @@ def solved(graph: Graph, names: Sequence[str], store: ox.Store, source: Source) 
     The result is a dictionary of terms and columns of ids.
     """
     refuse_products(graph, store, source, MOST_CELLS)
-    found = store.query(select_query(graph.text, names), prefixes=dict(graph.prefixes))
-    assert isinstance(found, ox.QuerySolutions), "a SELECT gives solutions"
+    results = store.query(select_query(graph.text, names), prefixes=dict(graph.prefixes))
+    assert isinstance(results, ox.QuerySolutions), "a SELECT gives solutions"
     try:
-        return solutions.distinct_solutions(found, MOST_CELLS // len(names), MOST_READ)
+        return solutions.distinct_solutions(results, MOST_CELLS // len(names), MOST_READ)
     except solutions.TooMany as error:
         raise _too_large(error.rows, graph, source, more=True) from None
 
@@ -91,12 +93,12 @@ def select_query(text: str, names: Sequence[str]) -> str:
 def _refuse_explosion(graph: Graph, triples: TripleSet, resolve: Resolve, source: Source) -> None:
     """Raise CepError for triples with so many answers that no store can produce them, even if a FILTER leaves few."""
     for group in group_patterns(graph.text):
-        found = group.elements
-        if group.links or group.within or any(p.kind not in ("triples", "filter", "optional", "minus") for p in found):
+        parts = group.elements
+        if group.links or group.within or any(p.kind not in ("triples", "filter", "optional", "minus") for p in parts):
             continue  # another element may narrow them
-        if any("=" in graph.text[p.start : p.end].replace("!=", "") for p in found if p.kind == "filter"):
+        if any("=" in graph.text[p.start : p.end].replace("!=", "") for p in parts if p.kind == "filter"):
             continue
-        core = " . ".join(graph.text[part.start : part.end] for part in found if part.kind == "triples")
+        core = " . ".join(graph.text[part.start : part.end] for part in parts if part.kind == "triples")
         patterns = basic(f"{{ {core} }}", dict(graph.prefixes))
         every = tuple(dict.fromkeys(name for pattern in patterns or () for name in pattern.variables))
         try:

@@ -27,17 +27,17 @@ class GroupElement:
 
 def elements(text: str) -> list[GroupElement]:
     """Return the parts of a valid group, in the order of the text."""
-    found = tokens(text)[1:-1]
-    if found and found[0].text.lower() == "select":
-        return [_part("select", found)]
-    made: list[GroupElement] = []
-    at = 0
-    while at < len(found):
-        kind, stop = _next(found, at)
+    words = tokens(text)[1:-1]
+    if words and words[0].text.lower() == "select":
+        return [_part("select", words)]
+    parts: list[GroupElement] = []
+    position = 0
+    while position < len(words):
+        kind, stop = _next(words, position)
         if kind:
-            made.append(_part(kind, found[at:stop]))
-        at = stop
-    return made
+            parts.append(_part(kind, words[position:stop]))
+        position = stop
+    return parts
 
 
 def _part(kind: str, piece: Sequence[SparqlToken]) -> GroupElement:
@@ -46,17 +46,17 @@ def _part(kind: str, piece: Sequence[SparqlToken]) -> GroupElement:
 
 def _visible(piece: Sequence[SparqlToken]) -> Iterator[str]:
     """Yield the variables of some tokens, except those that are local to a subquery."""
-    at = 0
-    while at < len(piece):
-        token = piece[at]
+    position = 0
+    while position < len(piece):
+        token = piece[position]
         if token.kind in ("variable", "blank"):
             yield token.text[1:]
-        if token.text == "{" and piece[at + 1].text.lower() == "select":
-            stop = _closed(piece, at, "{")
-            yield from _selected(piece[at + 1 : stop - 1])
-            at = stop
+        if token.text == "{" and piece[position + 1].text.lower() == "select":
+            stop = _closed(piece, position, "{")
+            yield from _selected(piece[position + 1 : stop - 1])
+            position = stop
         else:
-            at += 1
+            position += 1
 
 
 def _selected(query: Sequence[SparqlToken]) -> Iterator[str]:
@@ -72,37 +72,37 @@ def _selected(query: Sequence[SparqlToken]) -> Iterator[str]:
         before = token.text.lower()
 
 
-def _next(found: Sequence[SparqlToken], at: int) -> tuple[str, int]:
-    token = found[at]
+def _next(words: Sequence[SparqlToken], position: int) -> tuple[str, int]:
+    token = words[position]
     word = token.text.lower() if token.kind == "word" else ""
     if token.text == ".":
-        return "", at + 1
+        return "", position + 1
     if word in ("filter", "bind"):
-        return word, _closed(found, at, "({")
+        return word, _closed(words, position, "({")
     if word in _BLOCKS:
-        return word, _closed(found, at, "{")
+        return word, _closed(words, position, "{")
     if token.text == "{":
-        stop = _closed(found, at, "{")
-        while stop < len(found) and found[stop].text.lower() == "union":
-            stop = _closed(found, stop, "{")
+        stop = _closed(words, position, "{")
+        while stop < len(words) and words[stop].text.lower() == "union":
+            stop = _closed(words, stop, "{")
         return "group", stop
-    stop = at
-    while stop < len(found) and found[stop].text not in (".", "{"):
-        if found[stop].kind == "word" and found[stop].text.lower() in _BLOCKS:
+    stop = position
+    while stop < len(words) and words[stop].text not in (".", "{"):
+        if words[stop].kind == "word" and words[stop].text.lower() in _BLOCKS:
             break
-        stop = _closed(found, stop, "([") if found[stop].text in ("(", "[") else stop + 1
+        stop = _closed(words, stop, "([") if words[stop].text in ("(", "[") else stop + 1
     return "triples", stop
 
 
-def _closed(found: Sequence[SparqlToken], at: int, opening: str) -> int:
+def _closed(words: Sequence[SparqlToken], position: int, opening: str) -> int:
     # Return the position after the bracket that closes the first of these opening ones after `at`.
     depth = 0
-    for i in range(at, len(found)):
-        if found[i].kind == "mark" and (depth or found[i].text in opening):
-            depth += (found[i].text in "({[") - (found[i].text in ")}]")
+    for i in range(position, len(words)):
+        if words[i].kind == "mark" and (depth or words[i].text in opening):
+            depth += (words[i].text in "({[") - (words[i].text in ")}]")
             if depth == 0:
                 return i + 1
-    return len(found)
+    return len(words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,28 +121,28 @@ class NestedGroup:
 
 def nested_groups(text: str, part: GroupElement) -> list[NestedGroup]:
     """Return the groups directly inside a part."""
-    found = [_moved(token, part.start) for token in tokens(text[part.start : part.end])]
+    words = [_moved(token, part.start) for token in tokens(text[part.start : part.end])]
     if part.kind in ("filter", "bind"):
-        tests = [i + 1 for i, token in enumerate(found[:-1]) if token.text.lower() == "exists"]
-        return [NestedGroup("exists", found[i].start, found[_closed(found, i, "{") - 1].end) for i in tests]
+        tests = [i + 1 for i, token in enumerate(words[:-1]) if token.text.lower() == "exists"]
+        return [NestedGroup("exists", words[i].start, words[_closed(words, i, "{") - 1].end) for i in tests]
     if part.kind in ("triples", "values", "service"):
         return []
-    made: list[NestedGroup] = []
-    at = 0
-    while at < len(found):
-        stop = _closed(found, at, "({")
-        opened = next((i for i in range(at, stop) if found[i].text in ("(", "{")), stop)
-        if opened < stop and found[opened].text == "{":
-            made.append(NestedGroup(part.kind, found[opened].start, found[stop - 1].end))
-        at = stop
+    groups: list[NestedGroup] = []
+    position = 0
+    while position < len(words):
+        stop = _closed(words, position, "({")
+        opened = next((i for i in range(position, stop) if words[i].text in ("(", "{")), stop)
+        if opened < stop and words[opened].text == "{":
+            groups.append(NestedGroup(part.kind, words[opened].start, words[stop - 1].end))
+        position = stop
     if part.kind == "select":  # VALUES may follow its group
-        after = {token.text.lower() for token in found if token.start >= made[0].end}
-        return [replace(made[0], cut="limit" in after and after.isdisjoint(("order", "group")))]
-    if part.kind == "group" and len(made) > 1:
-        return [replace(block, kind="union") for block in made]
+        after = {token.text.lower() for token in words if token.start >= groups[0].end}
+        return [replace(groups[0], cut="limit" in after and after.isdisjoint(("order", "group")))]
+    if part.kind == "group" and len(groups) > 1:
+        return [replace(block, kind="union") for block in groups]
     if part.kind == "graph":
-        return [replace(made[0], name=text[part.start : made[0].start])]
-    return made
+        return [replace(groups[0], name=text[part.start : groups[0].start])]
+    return groups
 
 
 def _moved(token: SparqlToken, start: int) -> SparqlToken:

@@ -47,12 +47,12 @@ def locality(text: str, prefixes: Mapping[str, str]) -> Locality | None:
     """
     try:
         for key in _candidates(text, prefixes):
-            found = _Blocks(prefixes)
+            reader = _Blocks(prefixes)
             try:
-                found.group(text, [_Way((), key, frozenset([key]))], frozenset())
+                reader.group(text, [_Way((), key, frozenset([key]))], frozenset())
             except _NotJoined:
                 continue
-            return Locality(key, tuple(dict.fromkeys(found.blocks)))
+            return Locality(key, tuple(dict.fromkeys(reader.blocks)))
     except _Unbounded:
         pass
     return None
@@ -80,19 +80,19 @@ class _Way:
 
 def _candidates(text: str, prefixes: Mapping[str, str]) -> list[str]:
     """Return the variables of top-level triples, the most frequent ones first."""
-    found = [part for part in elements(text) if part.kind == "triples"]
-    slots = [name for each in _triples(text, found, prefixes, 0) for name in set(_names([each]))]
+    triple_parts = [part for part in elements(text) if part.kind == "triples"]
+    slots = [name for triple in _triples(text, triple_parts, prefixes, 0) for name in set(_names([triple]))]
     counted = Counter(name for name in slots if not name.startswith(("[", "_")))
     everywhere = Counter(name for part in elements(text) for name in part.variables)
     return sorted(counted, key=lambda name: (-everywhere[name], -counted[name], slots.index(name)))
 
 
 def _triples(text: str, some: Sequence[GroupElement], prefixes: Mapping[str, str], number: int) -> tuple[Slots, ...]:
-    found = basic("{ " + " . ".join(text[part.start : part.end] for part in some) + " }", prefixes)
-    if found is None:
+    patterns = basic("{ " + " . ".join(text[part.start : part.end] for part in some) + " }", prefixes)
+    if patterns is None:
         raise _Unbounded
     # Blank nodes in brackets are numbered per text.
-    named = [[f"{s}{number}" if isinstance(s, str) and s[0] == "[" else s for s in each.slots] for each in found]
+    named = [[f"{s}{number}" if isinstance(s, str) and s[0] == "[" else s for s in row.slots] for row in patterns]
     return tuple((s, p, o) for s, p, o in named)
 
 
@@ -115,16 +115,16 @@ class _Blocks:
         that its FILTERs see.
         """
         bound: frozenset[str] = frozenset()
-        found, at = elements(text), 0
+        parts, position = elements(text), 0
         tests: list[GroupElement] = []
-        while at < len(found):
-            part, at = found[at], at + 1
+        while position < len(parts):
+            part, position = parts[position], position + 1
             match part.kind:
                 case "triples":
                     some = [part]
-                    while at < len(found) and found[at].kind in ("triples", "filter"):
-                        (some if found[at].kind == "triples" else tests).append(found[at])
-                        at += 1
+                    while position < len(parts) and parts[position].kind in ("triples", "filter"):
+                        (some if parts[position].kind == "triples" else tests).append(parts[position])
+                        position += 1
                     self.made += 1
                     own = _triples(text, some, self.prefixes, self.made)
                     ways = [self._joined(way, own) for way in ways]
@@ -137,7 +137,8 @@ class _Blocks:
                     self._inner(text, part, ways, bound, frozenset())
                 case "group":
                     branches = [
-                        self.group(text[each.start : each.end], ways, frozenset()) for each in nested_groups(text, part)
+                        self.group(text[nested_group.start : nested_group.end], ways, frozenset())
+                        for nested_group in nested_groups(text, part)
                     ]
                     ways = [way for branch, _ in branches for way in branch]
                     bound |= frozenset.intersection(*(certain for _, certain in branches))
@@ -154,8 +155,8 @@ class _Blocks:
     def _inner(
         self, text: str, part: GroupElement, ways: Sequence[_Way], bound: frozenset[str], outside: frozenset[str]
     ) -> None:
-        for each in nested_groups(text, part):
-            self.group(text[each.start : each.end], [self._hidden(way, bound) for way in ways], outside)
+        for nested_group in nested_groups(text, part):
+            self.group(text[nested_group.start : nested_group.end], [self._hidden(way, bound) for way in ways], outside)
 
     def _joined(self, way: _Way, own: tuple[Slots, ...]) -> _Way:
         """Return a way extended by triple patterns, which become a block."""

@@ -38,8 +38,8 @@ class PatternComponent:
 
     def solved(self, triples: TripleSet, resolve: Resolve, most: int) -> PatternComponent:
         """Return the component with its bindings evaluated anew."""
-        found = solve(self.resolved(resolve), triples, self.wanted, most=most)
-        return replace(self, found=found, gone=None, new=None)
+        bindings = solve(self.resolved(resolve), triples, self.wanted, most=most)
+        return replace(self, found=bindings, gone=None, new=None)
 
     def changed(
         self, before: TripleSet, after: TripleSet, added: TripleSet, removed: TripleSet, resolve: Resolve, most: int
@@ -54,14 +54,14 @@ class PatternComponent:
             return self.solved(after, resolve, most)
         if lost.rows + won.rows <= _SINGLE:
             kept = solve(patterns, after, wanted, lost, most)
-            found, gone, new = _one_by_one(self.found, lost, kept, won, wanted)
-            return replace(self, found=found, gone=gone, new=new)
-        here, went, came = (_frame(bindings, wanted) for bindings in (self.found, lost, won))
+            remaining, gone, new = _one_by_one(self.found, lost, kept, won, wanted)
+            return replace(self, found=remaining, gone=gone, new=new)
+        here, went, arrived = (_frame(bindings, wanted) for bindings in (self.found, lost, won))
         still = _frame(solve(patterns, after, wanted, lost, most), wanted)
         went = went.join(still, on=wanted, how="anti").join(here, on=wanted, how="semi")
-        came = came.join(here, on=wanted, how="anti")
-        here = pl.concat([here.join(went, on=wanted, how="anti"), came]).sort(wanted)
-        return replace(self, found=_bindings(here), gone=_bindings(went), new=_bindings(came))
+        arrived = arrived.join(here, on=wanted, how="anti")
+        here = pl.concat([here.join(went, on=wanted, how="anti"), arrived]).sort(wanted)
+        return replace(self, found=_bindings(here), gone=_bindings(went), new=_bindings(arrived))
 
     def resolved(self, resolve: Resolve) -> list[EncodedPattern]:
         """Return the patterns with ids in place of constants."""
@@ -159,14 +159,14 @@ def touching(
 
 def _of_few(pattern: EncodedPattern, columns: TripleColumns, fits: NDArray[np.bool_]) -> Bindings:
     """Return the bindings with which a pattern matches triples in the mask `fits`."""
-    found: dict[str, Ints] = {}
+    by_name: dict[str, Ints] = {}
     for slot, column in zip(pattern, columns):
-        if isinstance(slot, str) and slot in found:
-            fits = fits & (found[slot] == column)
+        if isinstance(slot, str) and slot in by_name:
+            fits = fits & (by_name[slot] == column)
         elif isinstance(slot, str):
-            found[slot] = column
+            by_name[slot] = column
     rows = np.flatnonzero(fits)
-    return Bindings({name: column[rows] for name, column in found.items()}, len(rows)).distinct(list(found))
+    return Bindings({name: column[rows] for name, column in by_name.items()}, len(rows)).distinct(list(by_name))
 
 
 def _connected(patterns: Sequence[sparql.TriplePattern]) -> list[tuple[sparql.TriplePattern, ...]]:
@@ -189,20 +189,20 @@ def _one_by_one(
     kept = set(rows_of(still, names))
     columns = [here.columns[name] for name in names]
     went = [row for row in rows_of(gone, names) if row not in kept and contains(columns, row)]
-    came = [row for row in rows_of(new, names) if not contains(columns, row)]
-    return of_rows(edited(columns, went, came), names), _few(went, names), _few(came, names)
+    arrived = [row for row in rows_of(new, names) if not contains(columns, row)]
+    return of_rows(edited(columns, went, arrived), names), _few(went, names), _few(arrived, names)
 
 
 def edited(columns: Sequence[Ints], gone: Sequence[Row], new: Sequence[Row]) -> list[Ints]:
     """Remove existing rows from sorted rows, and add new ones."""
-    found = list(columns)
+    edited_columns = list(columns)
     for row in gone:
-        start, _ = stretch_of(found, row)
-        found = [np.delete(column, start) for column in found]
+        start, _ = stretch_of(edited_columns, row)
+        edited_columns = [np.delete(column, start) for column in edited_columns]
     for row in new:
-        start, _ = stretch_of(found, row)
-        found = [np.insert(column, start, value) for column, value in zip(found, row)]
-    return found
+        start, _ = stretch_of(edited_columns, row)
+        edited_columns = [np.insert(column, start, value) for column, value in zip(edited_columns, row)]
+    return edited_columns
 
 
 def rows_of(bindings: Bindings, names: Sequence[str]) -> list[Row]:

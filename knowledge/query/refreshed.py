@@ -100,12 +100,12 @@ class Refreshed:
 
     def _touched(self, triples: TripleSet, few: TripleSet, resolve: Resolve) -> set[int]:
         """Return the keys from which some of the few triples are reachable."""
-        found: set[int] = set()
+        keys: set[int] = set()
         for block in self.of.blocks if len(few) else ():
             patterns = [*_resolved(block.own, resolve), *_resolved(block.around, resolve)]
             some = touching(patterns, triples, few, (block.key,), MOST_CELLS, last=len(block.own))
-            found |= set(some.columns[block.key].tolist())
-        return found
+            keys |= set(some.columns[block.key].tolist())
+        return keys
 
     def _found(self, triples: TripleSet, keys: Ints, resolve: Resolve) -> TripleSet | None:
         """Return the triples that are reachable from keys; None if there are too many."""
@@ -129,14 +129,14 @@ class Refreshed:
         """Return the solutions over these quads whose first term is one of the keys."""
         small = ox.Store()
         small.extend(few)
-        found = small.query(select_query(query[0], self.names), prefixes=dict(query[1]))
-        assert isinstance(found, ox.QuerySolutions), "a SELECT gives solutions"
-        rows = [[solution[i] for i in range(len(self.names))] for solution in found]
-        there = {term for row in rows for term in row if term is not None}
-        every = list(there)
+        results = small.query(select_query(query[0], self.names), prefixes=dict(query[1]))
+        assert isinstance(results, ox.QuerySolutions), "a SELECT gives solutions"
+        rows = [[solution[i] for i in range(len(self.names))] for solution in results]
+        used_terms = {term for row in rows for term in row if term is not None}
+        every = list(used_terms)
         ids = dict(zip(every, self.terms.ids(every).tolist()))
-        made = {tuple(NONE if term is None else ids[term] for term in row) for row in rows}
-        return {row for row in made if row[0] in keys}
+        id_rows = {tuple(NONE if term is None else ids[term] for term in row) for row in rows}
+        return {row for row in id_rows if row[0] in keys}
 
     def _rows(self, key: int) -> list[Row]:
         start, stop = stretch_of(self.by_key, (key,))
@@ -150,23 +150,23 @@ class Refreshed:
         places = [self.names.index(name) for name in columns_by_value(self.of, self.variables)]
         by_key = edited(self.by_key, gone, new)
         here = self.by_value
-        there = edited(here, *([tuple(row[i] for i in places) for row in rows] for rows in (gone, new)))
+        edited_columns = edited(here, *([tuple(row[i] for i in places) for row in rows] for rows in (gone, new)))
         width = len(self.variables)
         went = dict.fromkeys(tuple(row[i] for i in places[:width]) for row in gone)
-        came = dict.fromkeys(tuple(row[i] for i in places[:width]) for row in new)
+        arrived = dict.fromkeys(tuple(row[i] for i in places[:width]) for row in new)
         return replace(
             self,
             by_key=tuple(by_key),
-            by_value=tuple(there),
-            gone=tuple(row for row in went if not contains(there, row)),
-            new=tuple(row for row in came if not contains(here, row)),
+            by_value=tuple(edited_columns),
+            gone=tuple(row for row in went if not contains(edited_columns, row)),
+            new=tuple(row for row in arrived if not contains(here, row)),
         )
 
 
 def refreshed(of: Locality, wanted: tuple[str, ...], terms: Terms, columns: Sequence[Ints]) -> Refreshed:
     """Build the table from the columns `names(of, wanted)` of distinct rows, and the dictionary of their terms."""
     named = dict(zip(names(of, wanted), columns))
-    by_key, values = (_sorted([named[name] for name in each]) for each in (named, columns_by_value(of, wanted)))
+    by_key, values = (_sorted([named[name] for name in order]) for order in (named, columns_by_value(of, wanted)))
     return Refreshed(of, wanted, terms, len(terms), by_key, values)
 
 
@@ -177,15 +177,15 @@ def tables_following(
     resolve: Resolve,
 ) -> dict[PatternKey, Refreshed]:
     """Return the tables that can follow a change (`Refreshed.changed`), by text, variables and prefixes."""
-    found: dict[PatternKey, Refreshed] = {}
-    for key, each in tables.items():
+    renewed_tables: dict[PatternKey, Refreshed] = {}
+    for key, refreshed in tables.items():
         try:
-            renewed = each.changed((key[0], dict(key[2])), triples, terms, resolve)
+            renewed = refreshed.changed((key[0], dict(key[2])), triples, terms, resolve)
         except TooLarge:
             continue
         if renewed is not None:
-            found[key] = renewed
-    return found
+            renewed_tables[key] = renewed
+    return renewed_tables
 
 
 def names(of: Locality, wanted: Sequence[str]) -> tuple[str, ...]:

@@ -55,40 +55,40 @@ def tokens(text: str) -> list[SparqlToken]:
 
     For linear time, a long text that fails to match as a name or string is not tried again from each of its characters.
     """
-    found: list[SparqlToken] = []
-    at, tried = 0, dict.fromkeys((*_STRINGS, ":"), 0)
-    while at < len(text):
-        kind, end = _one(text, at, tried)
+    read_tokens: list[SparqlToken] = []
+    offset, tried = 0, dict.fromkeys((*_STRINGS, ":"), 0)
+    while offset < len(text):
+        kind, end = _one(text, offset, tried)
         if kind != "space":
-            found.append(SparqlToken(kind, text[at:end], at, end))
-        at = end
-    return found
+            read_tokens.append(SparqlToken(kind, text[offset:end], offset, end))
+        offset = end
+    return read_tokens
 
 
-def _one(text: str, at: int, tried: dict[str, int]) -> tuple[str, int]:
+def _one(text: str, offset: int, tried: dict[str, int]) -> tuple[str, int]:
     """Return the kind and the end of the token at an offset.
 
     `tried`: for each kind of quotes, and for names (`:`), the offset before which another try is known to fail.
     """
-    letter = text[at]
+    letter = text[offset]
     if letter in "\"'":
-        long = text.startswith(letter * 3, at)
+        long = text.startswith(letter * 3, offset)
         quotes = letter * 3 if long else letter
-        if at >= tried[quotes]:
-            string = _STRINGS[quotes].match(text, at)
+        if offset >= tried[quotes]:
+            string = _STRINGS[quotes].match(text, offset)
             assert string is not None, "it begins with its quotes"
             if string["end"]:
                 return "string", string.end()
             tried[quotes] = string.end()
         if long:
-            return "string", at + 2  # an empty string
-    elif at >= tried[":"] and (letter == ":" or letter.isalnum()):
-        name = _NAME.match(text, at)
+            return "string", offset + 2  # an empty string
+    elif offset >= tried[":"] and (letter == ":" or letter.isalnum()):
+        name = _NAME.match(text, offset)
         assert name is not None, "all of it may be missing"
         if name["colon"]:
             return "name", name.end()
         tried[":"] = name.end()
-    token = _TOKEN.match(text, at)
+    token = _TOKEN.match(text, offset)
     assert token is not None, "any letter is a mark"
     return token.lastgroup or "", token.end()
 
@@ -134,8 +134,8 @@ class _NotBasic(Exception):
 
 
 class _QueryReader:
-    def __init__(self, found: Sequence[SparqlToken], prefixes: Mapping[str, str]) -> None:
-        self.found = [*found, SparqlToken("mark", "", -1, -1)]
+    def __init__(self, words: Sequence[SparqlToken], prefixes: Mapping[str, str]) -> None:
+        self.found = [*words, SparqlToken("mark", "", -1, -1)]
         self.prefixes = prefixes
         self.at = 0
         self.made = 0
@@ -245,9 +245,9 @@ class _QueryReader:
         return self.absolute(self.prefixes[prefix] + re.sub(r"\\(.)", r"\1", local))
 
     def maybe(self, mark: str) -> bool:
-        found = self.found[self.at].kind == "mark" and self.found[self.at].text == mark
-        self.at += found
-        return found
+        matched = self.found[self.at].kind == "mark" and self.found[self.at].text == mark
+        self.at += matched
+        return matched
 
     def need(self, mark: str) -> None:
         if not self.maybe(mark):

@@ -39,12 +39,12 @@ def filled(terms: Terms, triples: TripleSet, graphs: Mapping[int, TripleSet], or
 
 def store_quads(terms: Terms, triples: TripleSet, graph: int = NONE) -> list[ox.Quad]:
     """Convert a few triples to quads for a store."""
-    made: dict[int, ox.NamedNode | ox.BlankNode | ox.Literal] = {}
+    term_by_id: dict[int, ox.NamedNode | ox.BlankNode | ox.Literal] = {}
     for column in triples.columns:
-        made |= {id: terms.term(id) for id in set(column.tolist()) - made.keys()}
+        term_by_id |= {id: terms.term(id) for id in set(column.tolist()) - term_by_id.keys()}
     name = None if graph == NONE else terms.term(graph)
     rows = zip(*(column.tolist() for column in triples.columns))
-    return [ox.Quad(made[s], made[p], made[o], name) for s, p, o in rows]  # type: ignore[arg-type]
+    return [ox.Quad(term_by_id[s], term_by_id[p], term_by_id[o], name) for s, p, o in rows]  # type: ignore[arg-type]
 
 
 def follow(store: ox.Store, terms: Terms, changes: Sequence[tuple[int, TripleSet, TripleSet]]) -> None:

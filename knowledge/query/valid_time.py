@@ -47,8 +47,8 @@ class ValidTimeRows:
         first[1:] = ~same | (sorted.since[1:] > ends[latest[:-1]])
         begins = np.flatnonzero(first)
         lasts = np.append(begins[1:], self.rows) - 1
-        made = ValidTimeRows(tuple(c[begins] for c in sorted.columns), sorted.since[begins], ends[latest[lasts]])
-        return made, order[begins]
+        rows = ValidTimeRows(tuple(c[begins] for c in sorted.columns), sorted.since[begins], ends[latest[lasts]])
+        return rows, order[begins]
 
 
 def always(columns: tuple[Ints, ...], rows: int) -> ValidTimeRows:

@@ -36,14 +36,14 @@ _LOADED = "load what the other endpoint knows: `--knowledge FILE`"
 
 def check_pattern(graph: Graph, source: Source) -> None:
     """Raise CepError, with the position in the braces, for a pattern that cannot be evaluated."""
-    found = tokens(graph.text)
-    if (large := too_large(found)) is not None:
+    words = tokens(graph.text)
+    if (large := too_large(words)) is not None:
         raise pattern_error(f"the pattern has {large[1]}", graph, source, large[0], _SMALLER)
     if (mark := quoting(graph.text)) is not None:
         message = f"`{mark.text}` asks for a triple about a triple, of RDF 1.2, and the knowledge has none"
         hint = "what is said about a triple is said of a thing of its own: `?R rdf:subject ?S ; rdf:object ?O`"
         raise pattern_error(message, graph, source, mark, hint)
-    for token, following in zip(found, [*found[1:], SparqlToken("end", "", 0, 0)]):
+    for token, following in zip(words, [*words[1:], SparqlToken("end", "", 0, 0)]):
         word = token.text.lower() if token.kind == "word" else ""
         if "service" in word:  # it may lack surrounding space
             raise pattern_error(_FEDERATED.format("a pattern"), graph, source, token, _LOADED)
@@ -70,17 +70,17 @@ def check_pattern(graph: Graph, source: Source) -> None:
         raise pattern_error(f"this pattern cannot be answered: {reason}", graph, source) from None
     assert isinstance(solutions, ox.QuerySolutions), "a SELECT gives solutions"
     bound = {variable.value for variable in solutions.variables}
-    for name, at in of_the_rule(graph.text).items():
+    for name, pos in of_the_rule(graph.text).items():
         if name not in bound:
             message = f"`?{name}` gets no value from this pattern, which is answered before any event"
             hint = f"a test of the rule's `{name}` stands after the braces: `{{ ... }}, {name} > 3`"
-            raise pattern_error(message, graph, source, SparqlToken("variable", name, at - 1, at + len(name)), hint)
+            raise pattern_error(message, graph, source, SparqlToken("variable", name, pos - 1, pos + len(name)), hint)
 
 
-def too_large(found: Sequence[SparqlToken]) -> tuple[SparqlToken, str] | None:
+def too_large(words: Sequence[SparqlToken]) -> tuple[SparqlToken, str] | None:
     """Return the first token at which a query is too large for a parser's stack, and the reason."""
     depth, parts = 0, 0
-    for token in found:
+    for token in words:
         if token.kind == "mark":
             depth += (token.text in ("(", "{", "[")) - (token.text in (")", "}", "]"))
             parts += token.text in _OPERATORS
@@ -98,8 +98,8 @@ _TRIPLES = ("isTRIPLE", "TRIPLE", "SUBJECT", "PREDICATE", "OBJECT")
 
 def quoting(text: str) -> SparqlToken | None:
     """Find a triple about a triple in a pattern or query: `<<`, `{|`, `~` after a triple, or `TRIPLE(...)`."""
-    found = tokens(text)
-    for token, following in zip(found, found[1:]):
+    words = tokens(text)
+    for token, following in zip(words, words[1:]):
         joined = token.text + following.text
         if token.end == following.start and joined in ("<<", "{|"):
             return SparqlToken("mark", joined, token.start, following.end)
@@ -142,10 +142,10 @@ def _position(graph: Graph, offset: int) -> tuple[int, int]:
 def no_query(error: str, text: str, prefixes: Mapping[str, str], name: str) -> CepError:
     """Return an error for a query that SPARQL refuses with the message `error`."""
     source = Source(text, name)
-    at = _offset(error, text)
-    if at is None:
+    offset = _offset(error, text)
+    if offset is None:
         return CepError(f"this is not SPARQL: {error[:1].lower()}{error[1:]}", code="graph")
-    diagnostic = first_query_error(text, dict(prefixes), at)
+    diagnostic = first_query_error(text, dict(prefixes), offset)
     whole = Graph(text, (), span=Span(1, 1, 1, 1))
     return CepError(
         diagnostic.message, source, span_in_program(whole, diagnostic.start, diagnostic.end), diagnostic.hint, "graph"
@@ -155,21 +155,21 @@ def no_query(error: str, text: str, prefixes: Mapping[str, str], name: str) -> C
 def check_query(text: str, prefixes: Mapping[str, str], name: str) -> None:
     """Raise CepError if a query asks another endpoint, or is nested too deeply. Raise SyntaxError for some invalid
     queries."""
-    source, whole, found = Source(text, name), Graph(text, (), span=Span(1, 1, 1, 1)), tokens(text)
-    if (large := too_large(found)) is not None:
+    source, whole, words = Source(text, name), Graph(text, (), span=Span(1, 1, 1, 1)), tokens(text)
+    if (large := too_large(words)) is not None:
         place = span_in_program(whole, large[0].start, large[0].end)
         raise CepError(f"the query has {large[1]}", source, place, _SMALLER, "graph")
     try:
         check_federation(text, prefixes)
     except FederatedQuery:
-        at = next((token for token in found if token.kind == "word" and "service" in token.text.lower()), None)
-        span = None if at is None else span_in_program(whole, at.start, at.end)
+        keyword = next((token for token in words if token.kind == "word" and "service" in token.text.lower()), None)
+        span = None if keyword is None else span_in_program(whole, keyword.start, keyword.end)
         raise CepError(_FEDERATED.format("a query"), source, span, _LOADED, "graph") from None
 
 
 def _no_sparql(error: str, graph: Graph, source: Source) -> CepError:
-    at = _offset(error, graph.text, 1)  # one line precedes the pattern in the query
-    diagnostic = first_error(graph.text, dict(graph.prefixes), at or 0)
+    offset = _offset(error, graph.text, 1)  # one line precedes the pattern in the query
+    diagnostic = first_error(graph.text, dict(graph.prefixes), offset or 0)
     return CepError(
         diagnostic.message, source, span_in_program(graph, diagnostic.start, diagnostic.end), diagnostic.hint, "graph"
     )

@@ -53,16 +53,16 @@ class Canonical:
     def copy(self) -> Canonical:
         """Return a copy for a copy of the dictionary."""
         self._keep_up()
-        made = Canonical(self.terms.copy())
-        made._of, made._found, made.changes = self._of, dict(self._found), self.changes
-        return made
+        copied = Canonical(self.terms.copy())
+        copied._of, copied._found, copied.changes = self._of, dict(self._found), self.changes
+        return copied
 
     def renamed(self, terms: Terms, kept: Ints, ids: Ints) -> Canonical:
         """Return the mapping for a dictionary that contains only the terms `kept`. `ids`: their new ids."""
         self._keep_up()
-        made = Canonical(terms)
-        made._of, made.changes = ids[self._of[kept]], self.changes
-        return made
+        canonical = Canonical(terms)
+        canonical._of, canonical.changes = ids[self._of[kept]], self.changes
+        return canonical
 
     def ids(self, ids: Ints) -> Ints:
         """Return the canonical ids; NONE for NONE."""
@@ -99,10 +99,10 @@ class Canonical:
         token = sort.written(pl.Series([text], dtype=pl.String))
         if datatype in _BY_VALUE:
             token = canonical_form(token)
-        found = int(self.ids(self.terms.tokens(token, add=False))[0])
-        if found != NONE:
-            self._found[text, datatype, language] = found
-        return found
+        term_id = int(self.ids(self.terms.tokens(token, add=False))[0])
+        if term_id != NONE:
+            self._found[text, datatype, language] = term_id
+        return term_id
 
     def _keep_up(self) -> None:
         done, terms = len(self._of), self.terms
@@ -122,11 +122,11 @@ class Canonical:
                     ids = ids[~terms.texts(ids).str.contains(CANONICAL[datatype]).to_numpy()]
                 doubtful.append(ids)
         uncertain = np.concatenate([new[:0], *doubtful])
-        found = terms.tokens(canonical_form(terms.written(uncertain))) if len(uncertain) else uncertain
+        canonical_ids = terms.tokens(canonical_form(terms.written(uncertain))) if len(uncertain) else uncertain
         # A returned term may be new; it is its own canonical term.
         self._of = np.concatenate([self._of, np.arange(done, len(terms), dtype=np.int64)])
-        self._of[uncertain] = found
-        self.changes = self.changes or bool((uncertain != found).any())
+        self._of[uncertain] = canonical_ids
+        self.changes = self.changes or bool((uncertain != canonical_ids).any())
 
 
 def canonical_form(tokens: pl.Series) -> pl.Series:

@@ -25,12 +25,12 @@ def quads_fingerprint(terms: Terms, graphs: Mapping[int, TripleSet], reasoning: 
 
     Each quad has a hash of the texts of its terms. The hashes are summed, so the order does not matter.
     """
-    there = np.zeros(len(terms), dtype=np.bool_)
+    is_used = np.zeros(len(terms), dtype=np.bool_)
     for graph, triples in graphs.items():
         for column in triples.columns:
-            there[column] = True
-        there[[graph] if graph != NONE else []] = True
-    used = np.flatnonzero(there)
+            is_used[column] = True
+        is_used[[graph] if graph != NONE else []] = True
+    used = np.flatnonzero(is_used)
     parts = [reasoning]
     for seed in _SEEDS:
         words: Words = np.zeros(len(terms), dtype=np.uint64)
@@ -72,8 +72,8 @@ def _hash(characters: Any, ends: Any, seed: Any, out: Any) -> None:
     # Compute a number for each text. `ends` has one element more than there are texts.
     for i in range(out.shape[0]):
         h = seed
-        for at in range(ends[i], ends[i + 1]):
-            h = (h ^ np.uint64(characters[at])) * np.uint64(0x100000001B3)
+        for position in range(ends[i], ends[i + 1]):
+            h = (h ^ np.uint64(characters[position])) * np.uint64(0x100000001B3)
             h ^= h >> np.uint64(47)
         out[i] = h
 

@@ -53,20 +53,20 @@ class _GuardedFile(io.RawIOBase):
         return len(data)
 
     def _entities(self, data: bytes) -> None:
-        text, at = self._rest + data, 0
-        while (at := text.find(_DECLARATION, at)) >= 0 and _ENTITY.match(text, at):
-            at += len(_DECLARATION)
-        if at >= 0 and (not data or len(text) - at > _LOOKED_AT):
-            raise self._refused(text, at)
-        end = at if at >= 0 else max(0, len(text) - len(_DECLARATION) + 1)
+        text, offset = self._rest + data, 0
+        while (offset := text.find(_DECLARATION, offset)) >= 0 and _ENTITY.match(text, offset):
+            offset += len(_DECLARATION)
+        if offset >= 0 and (not data or len(text) - offset > _LOOKED_AT):
+            raise self._refused(text, offset)
+        end = offset if offset >= 0 else max(0, len(text) - len(_DECLARATION) + 1)
         done = max(text.rfind(b"\n", 0, end) + 1, end - _LOOKED_AT)  # an error shows the line from here
         self._lines += text.count(b"\n", 0, done)
         self._rest = text[done:]
 
-    def _refused(self, text: bytes, at: int) -> CepError:
-        number, begin = self._lines + text.count(b"\n", 0, at) + 1, text.rfind(b"\n", 0, at) + 1
+    def _refused(self, text: bytes, offset: int) -> CepError:
+        number, begin = self._lines + text.count(b"\n", 0, offset) + 1, text.rfind(b"\n", 0, offset) + 1
         line = text[begin : begin + _LOOKED_AT].split(b"\n", 1)[0].decode(errors="replace")
-        column = len(text[begin:at].decode(errors="replace")) + 1
+        column = len(text[begin:offset].decode(errors="replace")) + 1
         return CepError(
             f"an entity may stand for up to {LONGEST_ENTITY} characters, and not for other entities or files",
             Source("\n" * (number - 1) + line, self._name),

@@ -16,9 +16,9 @@ def stored(literals: Sequence[ox.Literal]) -> list[ox.Literal]:
     """Return the literals in the form in which Oxigraph returns them. It keeps their values, not their spelling."""
     if not literals:
         return []
-    found = ox.Store().query(f"SELECT ?x {{ VALUES ?x {{ {' '.join(map(str, literals))} }} }}")
-    assert isinstance(found, ox.QuerySolutions), "a SELECT gives solutions"
-    return [solution["x"] for solution in found]
+    results = ox.Store().query(f"SELECT ?x {{ VALUES ?x {{ {' '.join(map(str, literals))} }} }}")
+    assert isinstance(results, ox.QuerySolutions), "a SELECT gives solutions"
+    return [solution["x"] for solution in results]
 
 
 def engine_values(term: Term) -> tuple[Value, ...]:
@@ -37,7 +37,7 @@ def engine_values(term: Term) -> tuple[Value, ...]:
 
 def equal(term: Term, value: Value) -> bool:
     """Return True if the engine reads the term as this value."""
-    return any(_kind(found) == _kind(value) and found == value for found in engine_values(term))
+    return any(_kind(engine_value) == _kind(value) and engine_value == value for engine_value in engine_values(term))
 
 
 def _kind(value: Value) -> tuple[bool, bool, bool]:
@@ -48,7 +48,7 @@ def first_like(wanted: Term | Value, literals: Sequence[Term]) -> int | None:
     """Return the index of the first literal that equals `wanted` or has its value; None if there is none."""
     if not isinstance(wanted, ox.Literal):
         assert not isinstance(wanted, ox.NamedNode | ox.BlankNode), "an IRI has one form"
-        return next((place for place, each in enumerate(literals) if equal(each, wanted)), None)
-    places = [place for place, each in enumerate(literals) if isinstance(each, ox.Literal)]
-    form, *forms = stored([wanted, *(each for each in literals if isinstance(each, ox.Literal))])
-    return next((places[i] for i in np.flatnonzero([each == form for each in forms]).tolist()), None)
+        return next((place for place, literal in enumerate(literals) if equal(literal, wanted)), None)
+    places = [place for place, literal in enumerate(literals) if isinstance(literal, ox.Literal)]
+    form, *forms = stored([wanted, *(literal for literal in literals if isinstance(literal, ox.Literal))])
+    return next((places[i] for i in np.flatnonzero([canonical == form for canonical in forms]).tolist()), None)

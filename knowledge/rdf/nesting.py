@@ -84,9 +84,9 @@ class TurtleDepth:
             return self._depth, self._depth, b""
         last: re.Match[bytes] | None = None
 
-        def blank(found: re.Match[bytes]) -> bytes:
+        def blank(blank_match: re.Match[bytes]) -> bytes:
             nonlocal last
-            last = found
+            last = blank_match
             return b" "
 
         plain = _TEXTS.sub(blank, self._begun + text)
@@ -111,8 +111,8 @@ class XmlDepth:
             text = _QUIET.sub(b" ", text)
         self._begun = b""
         for begin, end in _MARKUP:
-            before, found, inside = text.partition(begin)
-            if found:  # it continues in the next piece
+            before, begun, inside = text.partition(begin)
+            if begun:  # it continues in the next piece
                 text, self._begun = before, begin + inside[1 - len(end) :]
         if not self._begun:  # a mark may be cut off
             cut = text.rfind(b"<", -9)

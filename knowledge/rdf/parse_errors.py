@@ -33,7 +33,7 @@ _HINTS_OF_LINES = (  # for formats without prefixes and base, with one statement
     ("predicate of a triple", "a predicate is an IRI in full, `<http://...>`; neither prefixes nor `a` are known here"),
     ("followed by a dot", "a statement is one line, and ends with ` .`"),
     ("Unexpected end of file", 'the file ends within a statement: is a closing `"` or `>`, or the last `.`, missing?'),
-    *(each for each in _HINTS if each[0] in ("Invalid UTF-8", "code point")),
+    *(hint for hint in _HINTS if hint[0] in ("Invalid UTF-8", "code point")),
 )
 _LONGEST = 100_000  # show the line itself up to this line number
 

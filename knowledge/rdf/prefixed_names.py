@@ -85,14 +85,14 @@ class PrefixedNames:
         return f"[{'; '.join(parts)}]" if parts else ""
 
     def _list(self, id: int) -> list[int]:
-        found: list[int] = []
-        while (first := self._objects(id, RDF + "first")) and len(found) < 100:
-            found.append(first[0])
+        members: list[int] = []
+        while (first := self._objects(id, RDF + "first")) and len(members) < 100:
+            members.append(first[0])
             rest = self._objects(id, RDF + "rest")
             if not rest:
                 break
             id = rest[0]
-        return found
+        return members
 
     def _objects(self, subject: int, predicate: str) -> list[int]:
         assert self.facts is not None, "what is written out is looked up"

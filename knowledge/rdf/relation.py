@@ -48,10 +48,10 @@ def contained(within: Ints, values: Ints) -> NDArray[np.bool_]:
     """Return a mask of the `values` that are in a sorted column."""
     if not len(within):
         return np.zeros(len(values), dtype=np.bool_)
-    at = np.searchsorted(within, values)
-    at[at == len(within)] = 0
-    there: NDArray[np.bool_] = within[at] == values
-    return there
+    places = np.searchsorted(within, values)
+    places[places == len(within)] = 0
+    is_contained: NDArray[np.bool_] = within[places] == values
+    return is_contained
 
 
 def _rows(within: Ints, values: Ints) -> Ints:
@@ -145,10 +145,10 @@ class BinaryRelation:
 
     def has(self, pairs: Ints, before: int | None = None) -> NDArray[np.bool_]:
         """Return a mask of the packed pairs that are in the relation. With `before`, only earlier rounds count."""
-        there = contained(self.pairs, pairs)
+        is_held = contained(self.pairs, pairs)
         if before is not None:
-            there[there] = self.rounds[np.searchsorted(self.pairs, pairs[there])] < before
-        return there
+            is_held[is_held] = self.rounds[np.searchsorted(self.pairs, pairs[is_held])] < before
+        return is_held
 
     def fresh(self, pairs: Ints) -> Ints:
         """Return the pairs, out of some sorted and distinct ones, that are not in the relation."""
@@ -235,10 +235,10 @@ class PredicateRelations(Mapping[int, BinaryRelation]):
 
     def plus(self, more: PredicateRelations, round: int) -> PredicateRelations:
         """Return a copy with more triples of a round, which must be new."""
-        made = self.copy()
+        relations = self.copy()
         for predicate in more:
-            made.add(predicate, more[predicate].pairs, round)
-        return made
+            relations.add(predicate, more[predicate].pairs, round)
+        return relations
 
     def minus(self, less: PredicateRelations) -> PredicateRelations:
         """Return a copy without some triples."""
@@ -250,11 +250,11 @@ class PredicateRelations(Mapping[int, BinaryRelation]):
 
     def renamed(self, ids: Ints) -> PredicateRelations:
         """Return a copy with the id `ids[i]` in place of each id i. The order of ids must not change."""
-        made = {}
+        relations = {}
         for p in self:
             first, second = unpacked(self[p].pairs)
-            made[p if p < 0 else int(ids[p])] = BinaryRelation(packed(ids[first], ids[second]), self[p].rounds)
-        return PredicateRelations(made)
+            relations[p if p < 0 else int(ids[p])] = BinaryRelation(packed(ids[first], ids[second]), self[p].rounds)
+        return PredicateRelations(relations)
 
     def common(self, other: PredicateRelations) -> PredicateRelations:
         """Return the triples that are also in other relations."""

@@ -84,17 +84,17 @@ class Terms:
 
     def copy(self) -> Terms:
         """Return a copy that grows separately."""
-        made = copy(self)
-        made.sorts, made._sort_ids, made._met = list(self.sorts), dict(self._sort_ids), dict(self._met)
-        made._keys, made._sort, made._recent = self._keys.copy(), self._sort.copy(), list(self._recent)
-        return made
+        copied = copy(self)
+        copied.sorts, copied._sort_ids, copied._met = list(self.sorts), dict(self._sort_ids), dict(self._met)
+        copied._keys, copied._sort, copied._recent = self._keys.copy(), self._sort.copy(), list(self._recent)
+        return copied
 
     def only(self, ids: Ints) -> Terms:
         """Return a dictionary of some terms only. Given in ascending order of id, they get the ids 0, 1, ..."""
-        made = Terms()
-        made.sorts, made._sort_ids = list(self.sorts), dict(self._sort_ids)
-        made._insert(self.texts(ids), self._sort[ids].astype(np.int64))
-        return made
+        kept_terms = Terms()
+        kept_terms.sorts, kept_terms._sort_ids = list(self.sorts), dict(self._sort_ids)
+        kept_terms._insert(self.texts(ids), self._sort[ids].astype(np.int64))
+        return kept_terms
 
     # --- columns of texts to ids; terms not met before are added ---
 
@@ -144,7 +144,7 @@ class Terms:
             self.sort_id(Sort(LITERAL, LANG_STRING, language.lower()) if language else Sort(LITERAL, datatype))
             for datatype, language in kinds.iter_rows()
         ]
-        found = parts.join(
+        joined = parts.join(
             kinds.with_columns(sort=pl.Series(sorts, dtype=pl.Int64)),
             on=["datatype", "language"],
             how="left",
@@ -156,7 +156,7 @@ class Terms:
         texts = frame.select(
             pl.col("text").cast(pl.Binary).bin.slice(1, pl.col("text").str.len_bytes() - pl.col("length") - 1)
         ).to_series()
-        return unescaped(texts.cast(pl.String)), found["sort"].to_numpy()
+        return unescaped(texts.cast(pl.String)), joined["sort"].to_numpy()
 
     # --- ids to what they stand for ---
 
@@ -210,8 +210,8 @@ class Terms:
         type. All other literals become strings. A column of one type has this type. A column of `int` and `float` is
         `float` if that is lossless, and any other mixture is `any`.
         """
-        made = [decoded_column(self, column, pool) for column in ids]
-        return tuple(type for type, _ in made), tuple(column for _, column in made)
+        decoded = [decoded_column(self, column, pool) for column in ids]
+        return tuple(type for type, _ in decoded), tuple(column for _, column in decoded)
 
     # --- single terms, for the edges ---
 
@@ -238,11 +238,11 @@ class Terms:
         if not new:
             return np.array(met, dtype=np.int64)
         sorts = np.fromiter((self.sort_id(sort) for sort, _ in new), dtype=np.int64, count=len(new))
-        made = dict(zip(new, self._insert(pl.Series([text for _, text in new], dtype=pl.String), sorts).tolist()))
+        new_ids = dict(zip(new, self._insert(pl.Series([text for _, text in new], dtype=pl.String), sorts).tolist()))
         if len(new) <= _MET:
-            for part, id in made.items():
+            for part, id in new_ids.items():
                 self._meet(part, id)
-        return np.array([made[part] if id == NONE else id for part, id in zip(split, met)], dtype=np.int64)
+        return np.array([new_ids[part] if id == NONE else id for part, id in zip(split, met)], dtype=np.int64)
 
     def term(self, id: int) -> Term:
         """Return the term with this id, as one of pyoxigraph."""

@@ -50,12 +50,12 @@ class TripleSet:
         # `base` contains all triples of `less`, and none of `more`.
         if (len(less) + len(more)) * _MANY > len(base):
             orders = {order: _replaced(base, less, more, order) for order in base._orders}
-            made = cls(orders[0])
-            made._orders = orders
-            return made
-        made = object.__new__(cls)
-        made._orders, made._beside = {}, (base, less, more)
-        return made
+            triple_set = cls(orders[0])
+            triple_set._orders = orders
+            return triple_set
+        triple_set = object.__new__(cls)
+        triple_set._orders, triple_set._beside = {}, (base, less, more)
+        return triple_set
 
     def __len__(self) -> int:
         if self._beside is not None:
@@ -86,13 +86,13 @@ class TripleSet:
 
     def renamed(self, ids: Ints) -> TripleSet:
         """Return a copy with the id `ids[i]` in place of each id i. The order of ids must not change."""
-        made = object.__new__(TripleSet)
-        made._orders = {order: (ids[s], ids[p], ids[o]) for order, (s, p, o) in self._orders.items()}
-        made._beside = None
+        triple_set = object.__new__(TripleSet)
+        triple_set._orders = {order: (ids[s], ids[p], ids[o]) for order, (s, p, o) in self._orders.items()}
+        triple_set._beside = None
         if self._beside is not None:
             base, less, more = self._beside
-            made._beside = base.renamed(ids), less.renamed(ids), more.renamed(ids)
-        return made
+            triple_set._beside = base.renamed(ids), less.renamed(ids), more.renamed(ids)
+        return triple_set
 
     # --- search by terms ---
 
@@ -143,10 +143,10 @@ class TripleSet:
             _, start, stop = self.ranges(s, p, o)
             return stop - start
         base, less, more = self._beside
-        found = base.counts(s, p, o)
+        count = base.counts(s, p, o)
         if len(less):
-            found = found - less.counts(s, p, o)
-        return found + more.counts(s, p, o) if len(more) else found
+            count = count - less.counts(s, p, o)
+        return count + more.counts(s, p, o) if len(more) else count
 
     def found(self, s: Ints | None, p: Ints | None, o: Ints | None) -> tuple[Ints, TripleColumns]:
         """Return the triples for all rows of the given columns (None: any, but not all), with the index of the row for
@@ -245,10 +245,10 @@ def _replaced(base: TripleSet, less: TripleSet, more: TripleSet, order: int) -> 
             _take(old, gone, out)
         columns = kept
     if len(more):
-        places, made = _places(columns, order, more), _room(len(columns[0]) + len(more))
-        for old, ids, out in zip(columns, more.ordered(order), made):
+        places, new_columns = _places(columns, order, more), _room(len(columns[0]) + len(more))
+        for old, ids, out in zip(columns, more.ordered(order), new_columns):
             _put(old, places, ids, out)
-        columns = made
+        columns = new_columns
     return columns
 
 

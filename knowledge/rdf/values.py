@@ -39,37 +39,37 @@ def decoded_column(terms: Terms, ids: Ints, pool: Pool) -> tuple[str, Column]:
     Terms.columns."""
     frame = pl.DataFrame({"id": ids})
     distinct = frame.filter(pl.col("id") >= 0).unique().sort("id")["id"].to_numpy()
-    found = _parts(terms, distinct)
-    type = _type(found)
+    parts = _parts(terms, distinct)
+    type = _type(parts)
     values = np.full(len(distinct) + 1, np.nan) if type == "float" else np.full(len(distinct) + 1, MISSING)
-    for part in found:
+    for part in parts:
         values[part.places] = _encoded(part, type, pool)
     return type, values[np.where(ids >= 0, np.searchsorted(distinct, ids), len(distinct))]
 
 
 def _parts(terms: Terms, distinct: Ints) -> list[_Part]:
-    sorts, found = terms.sort_of(distinct), []
+    sorts, parts = terms.sort_of(distinct), []
     for index in np.unique(sorts).tolist():
         sort, places = terms.sorts[index], np.flatnonzero(sorts == index)
         texts = terms.texts(distinct[places])
         if not sort.datatype:
-            found.append(_Part("iri", places, texts if sort.kind == 0 else "_:" + texts))
+            parts.append(_Part("iri", places, texts if sort.kind == 0 else "_:" + texts))
         elif sort.datatype not in READ:
-            found.append(_Part("string", places, texts))
+            parts.append(_Part("string", places, texts))
         else:
             type, read = READ[sort.datatype]
             good, values = read(texts)
             if good.any():
-                found.append(_Part(type, places[good], values[good]))
+                parts.append(_Part(type, places[good], values[good]))
             if not good.all():
-                found.append(_Part("string", places[~good], texts.filter(~good)))
-    return found
+                parts.append(_Part("string", places[~good], texts.filter(~good)))
+    return parts
 
 
-def _type(found: list[_Part]) -> str:
-    types = {part.type for part in found}
+def _type(parts: list[_Part]) -> str:
+    types = {part.type for part in parts}
     if types == {"int", "float"}:
-        whole = np.concatenate([part.values for part in found if part.type == "int"])
+        whole = np.concatenate([part.values for part in parts if part.type == "int"])
         whole = whole[whole != MISSING]
         exact = (np.abs(whole) < 2**53).all() or (whole.astype(np.float64).astype(object) == whole.astype(object)).all()
         return "float" if exact else "any"
@@ -163,18 +163,18 @@ def _micros(fraction: pl.Series) -> Ints:
 
 def _times(clock: bool) -> Read:
     def read(texts: pl.Series) -> tuple[Bools, Column]:
-        found = texts.str.extract_groups(_DATE + (_CLOCK if clock else "") + _ZONE + "$").struct.unnest()
-        good = found["year"].is_not_null().to_numpy()
-        year, month, day = (_whole(found[name], 10**6) for name in ("year", "month", "day"))
+        fields = texts.str.extract_groups(_DATE + (_CLOCK if clock else "") + _ZONE + "$").struct.unnest()
+        good = fields["year"].is_not_null().to_numpy()
+        year, month, day = (_whole(fields[name], 10**6) for name in ("year", "month", "day"))
         good &= (month >= 1) & (month <= 12) & (day >= 1) & (day <= _month_length(year, month))
         ticks = _days(year, month, day) * _DAY
         if clock:
-            hour, minute, second = (_whole(found[name]) for name in ("hour", "minute", "second"))
-            fraction = _micros(found["fraction"])
+            hour, minute, second = (_whole(fields[name]) for name in ("hour", "minute", "second"))
+            fraction = _micros(fields["fraction"])
             last = (hour == 24) & (minute == 0) & (second == 0) & (fraction == 0)
             good &= ((hour <= 23) & (minute <= 59) & (second <= 59)) | last
             ticks += ((hour * 60 + minute) * 60 + second) * 1_000_000 + fraction
-        zone = found["zone"].fill_null("Z").replace("Z", "+00:00")
+        zone = fields["zone"].fill_null("Z").replace("Z", "+00:00")
         minutes = _whole(zone.str.slice(1, 2)) * 60 + _whole(zone.str.slice(4, 2))
         ticks -= np.where(_mask(zone.str.starts_with("-")), -minutes, minutes) * 60_000_000
         return good, np.where((ticks >= _FIRST) & (ticks <= _LAST) & (np.abs(year) < 20_000), ticks, MISSING)
@@ -203,18 +203,18 @@ def _month_length(year: Ints, month: Ints) -> Ints:
 
 
 def _durations(texts: pl.Series) -> tuple[Bools, Column]:
-    found = texts.str.extract_groups(_PERIOD).struct.unnest()
+    fields = texts.str.extract_groups(_PERIOD).struct.unnest()
     good = _mask(texts.str.contains(_PERIOD)) & _mask(~texts.str.contains("[PT]$"))
     seconds: Ints = np.zeros(len(texts), dtype=np.int64)
     fits = np.ones(len(texts), dtype=np.bool_)
     for name, unit in (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1)):
         # An absent part is 0; a number of more than 64 bits exceeds any duration.
-        part = np.where(found[name].is_null().to_numpy(), 0, _whole(found[name], 2**62))
+        part = np.where(fields[name].is_null().to_numpy(), 0, _whole(fields[name], 2**62))
         fits &= part < 9_000_000_000_000 // unit
         seconds += np.where(fits, part, 0) * unit
     fits &= seconds < 9_200_000_000_000
-    ticks = np.where(fits, seconds, 0) * 1_000_000 + _micros(found["fraction"])
-    return good, np.where(fits, np.where(found["sign"].is_not_null().to_numpy(), -ticks, ticks), MISSING)
+    ticks = np.where(fits, seconds, 0) * 1_000_000 + _micros(fields["fraction"])
+    return good, np.where(fits, np.where(fields["sign"].is_not_null().to_numpy(), -ticks, ticks), MISSING)
 
 
 _DECIMAL = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"

@@ -63,9 +63,9 @@ def close_once(
         path = folder() / f"{key(terms, triples, reasoning)}.npz"
     except (OSError, RuntimeError):  # the code is not in files, or there is no home directory
         return compute_closure(terms, triples, reasoning, prefixes)
-    found = _read(path, terms, triples, reasoning, prefixes or {})
-    if found is not None:
-        return found
+    closure = _read(path, terms, triples, reasoning, prefixes or {})
+    if closure is not None:
+        return closure
     closed = compute_closure(terms, triples, reasoning, prefixes)
     with suppress(OSError):
         _write(path, closed)
@@ -164,10 +164,10 @@ def _prune(kept: Path) -> None:
     files: list[tuple[float, str, int, Path]] = []
     for file in kept.parent.iterdir():
         with suppress(FileNotFoundError):
-            found = file.stat()
+            status = file.stat()
             if file.suffix == ".npz" and file != kept:
-                files.append((found.st_mtime, file.name, found.st_size, file))
-            elif file.suffix == ".part" and found.st_mtime < newest - _ABANDONED:
+                files.append((status.st_mtime, file.name, status.st_size, file))
+            elif file.suffix == ".part" and status.st_mtime < newest - _ABANDONED:
                 file.unlink()
     for _, _, size, file in sorted(files, reverse=True):
         total += size

@@ -126,14 +126,14 @@ class Closure:
     def since(self, before: Closure) -> tuple[TripleSet, TripleSet]:
         """Return the triples that were added and removed since another closure. This is cheap if little has changed."""
         changed = [p for p in sorted({*self.facts, *before.facts}) if self.facts[p] is not before.facts[p]]
-        here, there = (PredicateRelations({p: facts[p] for p in changed}) for facts in (self.facts, before.facts))
-        return visible(self.terms, there.fresh(here)), visible(self.terms, here.fresh(there))
+        here, former = (PredicateRelations({p: facts[p] for p in changed}) for facts in (self.facts, before.facts))
+        return visible(self.terms, former.fresh(here)), visible(self.terms, here.fresh(former))
 
     def links(self, less: Closure) -> bool:
         """Return True if a triple that is not in `less` follows in one step from other such triples."""
         changed = [p for p in sorted({*self.facts, *less.facts}) if self.facts[p] is not less.facts[p]]
-        here, there = (PredicateRelations({p: facts[p] for p in changed}) for facts in (self.facts, less.facts))
-        more = there.fresh(here)
+        here, former = (PredicateRelations({p: facts[p] for p in changed}) for facts in (self.facts, less.facts))
+        more = former.fresh(here)
         work, heads = self._work(), DerivedFacts()
         if len(more[work.words.same].pairs):
             return True

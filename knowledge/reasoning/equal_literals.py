@@ -60,11 +60,11 @@ def _literals(terms: Terms, facts: PredicateRelations) -> Ints:
 
 def _used(facts: PredicateRelations, literals: Ints) -> Ints:
     """Return the literals, of the few given ones, that are the object of some triple."""
-    there = np.zeros(len(literals), dtype=np.bool_)
+    is_used = np.zeros(len(literals), dtype=np.bool_)
     for predicate in facts if len(literals) else ():
         within = facts[predicate].backward
-        there |= np.searchsorted(within, literals << 32) < np.searchsorted(within, (literals + 1) << 32)
-    return literals[there]
+        is_used |= np.searchsorted(within, literals << 32) < np.searchsorted(within, (literals + 1) << 32)
+    return literals[is_used]
 
 
 def _paired(literals: Ints, standing: Ints, several: Ints) -> PredicateRelations:
@@ -79,8 +79,8 @@ def one_value(facts: PredicateRelations, pairs: Ints) -> Bools:
     """Return a mask of the packed pairs that are two literals of equal value."""
     first, second = unpacked(pairs)
     values = facts[VALUE].pairs
-    one: Bools = (first != second) & (_standing(values, first) == _standing(values, second))
-    return one
+    same_value: Bools = (first != second) & (_standing(values, first) == _standing(values, second))
+    return same_value
 
 
 def _standing(values: Ints, ids: Ints) -> Ints:

@@ -113,8 +113,8 @@ class ConsistencyCheck:
 def _first(rows: Substitutions) -> dict[str, int]:
     """Return the smallest row."""
     names = sorted(rows.columns)
-    at = int(np.lexsort([rows.columns[name] for name in reversed(names)])[0])
-    return {name: int(rows.columns[name][at]) for name in names}
+    place = int(np.lexsort([rows.columns[name] for name in reversed(names)])[0])
+    return {name: int(rows.columns[name][place]) for name in names}
 
 
 def inconsistent(contradiction: Contradiction, prover: Prover, names: PrefixedNames) -> CepError:

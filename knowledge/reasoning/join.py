@@ -86,10 +86,10 @@ def _solve(
 ) -> Iterator[Substitutions]:
     open_ = []
     for x, y in differ:
-        one, other = rows.of(x), rows.of(y)
-        if one is None or other is None:
+        left, other = rows.of(x), rows.of(y)
+        if left is None or other is None:
             open_.append((x, y))
-        elif not (unequal := one != other).all():
+        elif not (unequal := left != other).all():
             rows = rows.take(unequal, int(unequal.sum()))
     if not rows.count:
         return
@@ -152,8 +152,8 @@ def _extended(part: BodyAtom, rows: Substitutions, later: set[str]) -> Iterator[
         if part.before is not None or part.atom.s == part.atom.o:
             yield from _joined(known, group, relation)
         elif not wanted:
-            there = _ranges(known, group, relation)[2] > 0
-            yield group.take(there, int(there.sum()))
+            has_match = _ranges(known, group, relation)[2] > 0
+            yield group.take(has_match, int(has_match.sum()))
         elif s is None and o is None and len(wanted) == 1:
             ends = relation.subjects if part.atom.s in wanted else relation.objects
             yield from _crossed(group, str(wanted.pop()), ends)
@@ -176,8 +176,8 @@ def _joined(part: BodyAtom, rows: Substitutions, relation: BinaryRelation) -> It
             keep &= first == second
         if part.before is not None:
             keep &= relation.rounds[np.searchsorted(relation.pairs, packed(first, second))] < part.before
-        made = Substitutions(len(index), columns)
-        yield made if keep.all() else made.take(keep, int(keep.sum()))
+        joined = Substitutions(len(index), columns)
+        yield joined if keep.all() else joined.take(keep, int(keep.sum()))
 
 
 def _crossed(rows: Substitutions, name: str, column: Ints) -> Iterator[Substitutions]:
@@ -225,8 +225,8 @@ def _of_every(part: BodyAtom, relation: BinaryRelation, s: Ints, lists: Ints) ->
     members = part.relations[HAS]
     lows = np.searchsorted(members.pairs, heads << 32)
     counts = np.searchsorted(members.pairs, (heads + 1) << 32) - lows
-    there = np.ones(len(pairs), dtype=np.bool_)
+    in_every = np.ones(len(pairs), dtype=np.bool_)
     for index, places in _expanded(lows, counts):
         held = relation.has(packed(subjects[index], unpacked(members.pairs[places])[1]), part.before)
-        there[index[~held]] = False
-    return there[back]
+        in_every[index[~held]] = False
+    return in_every[back]

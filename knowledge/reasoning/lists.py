@@ -43,17 +43,17 @@ class Lists:
 
 def lists_of(facts: PredicateRelations, words: ReasoningVocabulary, names: PrefixedNames) -> Lists:
     """Return the lists in axioms of `facts`. Raise CepError for a list that branches, is incomplete or has a cycle."""
-    found = [facts[predicate].objects for predicate in words.of_lists]
-    heads = sorted_distinct(np.concatenate(found))
-    at, place, step = heads, np.arange(len(heads)), 0
+    object_ids = [facts[predicate].objects for predicate in words.of_lists]
+    heads = sorted_distinct(np.concatenate(object_ids))
+    nodes, place, step = heads, np.arange(len(heads)), 0
     columns: list[tuple[Ints, Ints, Ints]] = []
     while True:
-        going = at != words.nil
-        at, place = at[going], place[going]
-        if not len(at):
+        going = nodes != words.nil
+        nodes, place = nodes[going], place[going]
+        if not len(nodes):
             break
-        columns.append((heads[place], np.full(len(at), step), _next(facts, words.first, at, heads[place], names)))
-        at = _next(facts, words.rest, at, heads[place], names)
+        columns.append((heads[place], np.full(len(nodes), step), _next(facts, words.first, nodes, heads[place], names)))
+        nodes = _next(facts, words.rest, nodes, heads[place], names)
         step += 1
         if step > len(facts[words.rest]) + 1:
             endless = names.of(int(heads[place[0]]))
@@ -65,14 +65,14 @@ def lists_of(facts: PredicateRelations, words: ReasoningVocabulary, names: Prefi
     return Lists(head[order], member[order])
 
 
-def _next(facts: PredicateRelations, predicate: int, at: Ints, heads: Ints, names: PrefixedNames) -> Ints:
+def _next(facts: PredicateRelations, predicate: int, nodes: Ints, heads: Ints, names: PrefixedNames) -> Ints:
     pairs = facts[predicate].pairs
-    lows = np.searchsorted(pairs, at << 32)
-    counts = np.searchsorted(pairs, (at + 1) << 32) - lows
+    lows = np.searchsorted(pairs, nodes << 32)
+    counts = np.searchsorted(pairs, (nodes + 1) << 32) - lows
     if (counts != 1).any():
         wrong = int(np.flatnonzero(counts != 1)[0])
         raise CepError(
-            f"the list {names.of(int(heads[wrong]))} is broken: {names.of(int(at[wrong]))} has {int(counts[wrong])} "
+            f"the list {names.of(int(heads[wrong]))} is broken: {names.of(int(nodes[wrong]))} has {int(counts[wrong])} "
             f"values of {names.of(predicate)}",
             hint="each node of a list has one rdf:first and one rdf:rest, and the last rdf:rest is rdf:nil",
             code="list",

@@ -116,10 +116,10 @@ def ill_formed(terms: Terms, ids: Ints) -> Ints:
 
 def inside(terms: Terms, ids: Ints, datatype: str) -> Bools:
     """Return a mask of the well-formed literals whose value the datatype contains (rule dt-type2)."""
-    there = np.zeros(len(ids), dtype=np.bool_)
+    is_inside = np.zeros(len(ids), dtype=np.bool_)
     for sort, places in _by_sort(terms, ids):
-        there[places] = _inside(sort, terms.texts(ids[places]), datatype)
-    return there
+        is_inside[places] = _inside(sort, terms.texts(ids[places]), datatype)
+    return is_inside
 
 
 def outside(terms: Terms, ids: Ints, datatype: str) -> Bools:
@@ -127,12 +127,12 @@ def outside(terms: Terms, ids: Ints, datatype: str) -> Bools:
 
     Literals of an unknown datatype are in neither mask.
     """
-    there = np.zeros(len(ids), dtype=np.bool_)
+    is_outside = np.zeros(len(ids), dtype=np.bool_)
     if datatype in KNOWN:
         for sort, places in _by_sort(terms, ids):
             if sort.datatype in SPACES:
-                there[places] = ~_inside(sort, terms.texts(ids[places]), datatype)
-    return there
+                is_outside[places] = ~_inside(sort, terms.texts(ids[places]), datatype)
+    return is_outside
 
 
 def _inside(sort: Sort, texts: pl.Series, datatype: str) -> Bools:
@@ -189,5 +189,5 @@ def _written(terms: Terms, id: int) -> tuple[Sort, str]:
 
 def _by_sort(terms: Terms, ids: Ints) -> list[tuple[Sort, Ints]]:
     sorts = terms.sort_of(ids)
-    found = [(terms.sorts[index], np.flatnonzero(sorts == index)) for index in np.unique(sorts).tolist()]
-    return [(sort, places) for sort, places in found if sort.kind == LITERAL]
+    places_by_sort = [(terms.sorts[index], np.flatnonzero(sorts == index)) for index in np.unique(sorts).tolist()]
+    return [(sort, places) for sort, places in places_by_sort if sort.kind == LITERAL]

@@ -42,10 +42,10 @@ def rule_set(named: str | type[Any]) -> type[Any]:
     """
     from owlrl.Closure import Core
 
-    found = _imported(named) if isinstance(named, str) else named
-    if not (isinstance(found, type) and issubclass(found, Core)):
+    rules = _imported(named) if isinstance(named, str) else named
+    if not (isinstance(rules, type) and issubclass(rules, Core)):
         raise CepError(f"{_shown(named)} is not a rule set of owlrl", hint=_HINT, code="knowledge")
-    return found
+    return rules
 
 
 def name_of(rules: type[Any]) -> str:
@@ -62,7 +62,7 @@ def _imported(name: str) -> Any:
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     try:
-        found = import_module(module)
+        imported = import_module(module)
     except ModuleNotFoundError as error:
         if error.name != module.partition(".")[0] and error.name != module:
             raise CepError(f"`{name}`: {module} imports `{error.name}`, which is not there", code="knowledge") from None
@@ -71,12 +71,12 @@ def _imported(name: str) -> Any:
     except Exception as error:
         raise CepError(f"`{name}`: {module} cannot be imported: {error}", code="knowledge") from None
     for part in path.split("."):
-        classes = [each for each in dir(found) if isinstance(getattr(found, each), type)]
-        if not hasattr(found, part):
+        classes = [member for member in dir(imported) if isinstance(getattr(imported, member), type)]
+        if not hasattr(imported, part):
             hint = did_you_mean(part, classes) or _HINT
             raise CepError(f"`{name}`: {module} has no class `{part}`", hint=hint, code="knowledge")
-        found = getattr(found, part)
-    return found
+        imported = getattr(imported, part)
+    return imported
 
 
 # --- the closure ---
@@ -172,9 +172,9 @@ def _closed(rules: type[Any], terms: Terms, asserted: PredicateRelations) -> Pre
         message = "\n".join([f"the knowledge is inconsistent by {name_of(rules)}:", *shown, *more])
         raise CepError(message, code="inconsistent")
     rdf = [t for t in every if isinstance(t[1], URIRef) and not isinstance(t[0], Literal)]
-    made: set[Node] = {node for t in rdf for node in t if isinstance(node, BNode) and node not in ids}
-    if made:
-        rdf = _labelled(rdf, made)
+    blank_nodes: set[Node] = {node for t in rdf for node in t if isinstance(node, BNode) and node not in ids}
+    if blank_nodes:
+        rdf = _labelled(rdf, blank_nodes)
     new = sorted({node for triple in rdf for node in triple if node not in ids}, key=sort_key)
     ids |= dict(zip(new, terms.ids(new).tolist(), strict=True))
     s, p, o = (np.array([ids[triple[i]] for triple in rdf], dtype=np.int64) for i in range(3))
@@ -186,20 +186,20 @@ def sort_key(node: Node) -> tuple[str, ...]:
     return type(node).__name__, str(node), *(str(getattr(node, name, None)) for name in ("datatype", "language"))
 
 
-def _labelled(triples: list[Triple], made: set[Node]) -> list[Triple]:
+def _labelled(triples: list[Triple], blank_nodes: set[Node]) -> list[Triple]:
     """Relabel the blank nodes that a rule set created: owlrl's labels are random, these depend only on the triples."""
     from rdflib import BNode, Graph, URIRef
     from rdflib.compare import to_canonical_graph
 
     def known(node: Node) -> Node:  # blank nodes of the input keep their labels
-        return URIRef(f"_:{node}") if isinstance(node, BNode) and node not in made else node
+        return URIRef(f"_:{node}") if isinstance(node, BNode) and node not in blank_nodes else node
 
     def back(node: Node) -> Node:
         return BNode(node[2:]) if isinstance(node, URIRef) and node.startswith("_:") else node
 
     some = Graph()
     for s, p, o in triples:
-        if not made.isdisjoint((s, p, o)):
+        if not blank_nodes.isdisjoint((s, p, o)):
             some.add((known(s), known(p), known(o)))
     labelled = [(back(s), back(p), back(o)) for s, p, o in to_canonical_graph(some)]
-    return [triple for triple in triples if made.isdisjoint(triple)] + labelled
+    return [triple for triple in triples if blank_nodes.isdisjoint(triple)] + labelled

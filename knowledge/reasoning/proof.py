@@ -31,33 +31,33 @@ class Proof:
         """Write the proof with one triple per line and premises indented. A triple is proved only where it first
         appears."""
         shown = set() if shown is None else shown
-        made: list[str] = []
+        texts: list[str] = []
         waiting = [(self, depth)]
         while waiting:
             proof, depth = waiting.pop()
             again = proof.triple in shown and bool(proof.premises)
             shown.add(proof.triple)
             line = f"{'  ' * depth}{names.triple(proof.triple)}   {proof.rule}{', see above' if again else ''}"
-            if line not in made[-1:]:  # the parts of a restriction make a single line
-                made.append(line)
+            if line not in texts[-1:]:  # the parts of a restriction make a single line
+                texts.append(line)
             if not again:
                 waiting += [(premise, depth + 1) for premise in reversed(proof.premises)]
-        return made
+        return texts
 
     @property
     def asserted(self) -> tuple[IdTriple, ...]:
         """The distinct asserted triples from which it follows."""
-        found: dict[IdTriple, None] = {}
+        triples: dict[IdTriple, None] = {}
         seen, waiting = {self.triple}, [self]
         while waiting:
             proof = waiting.pop()
             if proof.rule == ASSERTED:
-                found[proof.triple] = None
+                triples[proof.triple] = None
             for premise in reversed(proof.premises):
                 if premise.triple not in seen:
                     seen.add(premise.triple)
                     waiting.append(premise)
-        return tuple(found)
+        return tuple(triples)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,24 +72,24 @@ class Prover:
 
     def proof(self, triple: IdTriple) -> Proof:
         """Return the proof of a triple of the closed facts."""
-        made: dict[IdTriple, Proof] = {}
+        proofs: dict[IdTriple, Proof] = {}
         steps: dict[IdTriple, tuple[str, list[IdTriple]]] = {}
         waiting = [triple]
         while waiting:
             goal = waiting[-1]
-            if goal in made:
+            if goal in proofs:
                 waiting.pop()
                 continue
             if goal not in steps:
                 steps[goal] = self._step(goal)
             rule, premises = steps[goal]
-            missing = [premise for premise in premises if premise not in made]
+            missing = [premise for premise in premises if premise not in proofs]
             if missing:
                 waiting += missing
                 continue
-            made[goal] = Proof(goal, rule, tuple(made[premise] for premise in premises))
+            proofs[goal] = Proof(goal, rule, tuple(proofs[premise] for premise in premises))
             waiting.pop()
-        return made[triple]
+        return proofs[triple]
 
     def _step(self, triple: IdTriple) -> tuple[str, list[IdTriple]]:
         s, p, o = triple
@@ -105,9 +105,9 @@ class Prover:
         for number, rule in enumerate(self.rules):
             for premises in self._premises(rule, triple, round):
                 rounds = [self._round(premise) for premise in premises]
-                found = (max(rounds, default=0), sum(at > 0 for at in rounds), number, premises)
-                if best is None or found < best:
-                    best = found
+                candidate = (max(rounds, default=0), sum(fact_round > 0 for fact_round in rounds), number, premises)
+                if best is None or candidate < best:
+                    best = candidate
         if best is None and p == self.words.same:
             chain = self._chain(triple, round, both=True)
             return "eq-sym" if len(chain) == 1 else "eq-trans", chain
@@ -139,24 +139,24 @@ class Prover:
         s, p, o = triple
         relation = self.facts[p]
         pairs = relation.pairs[relation.rounds < before]
-        came: dict[int, IdTriple] = {}
+        reached_by: dict[int, IdTriple] = {}
         reached, seen = [s], {s} - {o}  # a path may end where it began
-        while reached and o not in came:
+        while reached and o not in reached_by:
             following: list[int] = []
             for column, turned in ((pairs, False), (np.sort(flipped(pairs)), True))[: 1 + both]:
                 early = BinaryRelation.at(column, 0)
-                for at in reached:
-                    for there in early.objects_of(at):
-                        if there not in seen:
-                            seen.add(there)
-                            following.append(there)
-                            came[there] = (there, p, at) if turned else (at, p, there)
+                for node in reached:
+                    for neighbour in early.objects_of(node):
+                        if neighbour not in seen:
+                            seen.add(neighbour)
+                            following.append(neighbour)
+                            reached_by[neighbour] = (neighbour, p, node) if turned else (node, p, neighbour)
             reached = following
-        assert o in came, "equal terms, and the ends of a transitive property, are joined by earlier triples"
+        assert o in reached_by, "equal terms, and the ends of a transitive property, are joined by earlier triples"
         chain: list[IdTriple] = []
         while not chain or o != s:
-            chain.append(came[o])
-            x, _, y = came[o]
+            chain.append(reached_by[o])
+            x, _, y = reached_by[o]
             o = x if o == y else y
         return chain[::-1]
 
@@ -167,14 +167,14 @@ def body_instances(
     """Return some instances of a rule's body that hold in facts of earlier rounds, each as its triples."""
     parts = [BodyAtom(atom, facts, before) for atom in rule.body]
     keep = {name for atom in rule.body for name in atom.variables}
-    found: list[list[IdTriple]] = []
+    bodies: list[list[IdTriple]] = []
     for rows in solutions(parts, start, keep, rule.differ):
         columns = {name: column.tolist() for name, column in rows.columns.items()}
         for i in range(min(rows.count, 1000)):
-            found.append(instance(rule.body, {name: column[i] for name, column in columns.items()}, facts))
-        if found:
+            bodies.append(instance(rule.body, {name: column[i] for name, column in columns.items()}, facts))
+        if bodies:
             break
-    return found
+    return bodies
 
 
 def instance(body: tuple[RuleAtom, ...], row: dict[str, int], facts: PredicateRelations) -> list[IdTriple]:

@@ -86,13 +86,13 @@ def _with_ids(table: str, words: ReasoningVocabulary, numbers: Mapping[str, list
 def _numbers(terms: Terms, asserted: PredicateRelations, words: ReasoningVocabulary, value: int) -> list[int]:
     """Return the literals in cardinalities that have an integer value, by id."""
     objects = sorted_distinct(np.concatenate([asserted[predicate].objects for predicate in words.of_numbers]))
-    found = []
+    literals = []
     for literal in objects[terms.kinds(objects) == LITERAL].tolist():
         type, read = READ.get(terms.sorts[int(terms.sort_of(np.array([literal]))[0])].datatype, ("", None))
         if type == "int" and read is not None:
             good, values = read(terms.texts(np.array([literal])))
-            found += [literal] if good[0] and values[0] == value else []
-    return found
+            literals += [literal] if good[0] and values[0] == value else []
+    return literals
 
 
 def _typed(terms: Terms, asserted: PredicateRelations, words: ReasoningVocabulary) -> PredicateRelations:

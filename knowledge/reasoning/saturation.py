@@ -74,7 +74,7 @@ class Saturation:
 
         `new`: the facts that are new to the rules `first`; None: all facts.
         """
-        yield from rounds(self._round(first, new), lambda found: self._round(rules, found))
+        yield from rounds(self._round(first, new), lambda facts: self._round(rules, facts))
 
     def _round(self, rules: Sequence[TripleRule], new: PredicateRelations | None) -> PredicateRelations:
         """Apply rules to the facts, at least one of which must be in `new`, and return the results."""
@@ -140,11 +140,11 @@ class Saturation:
             return np.empty(0, dtype=np.int64)
         rows = _together(blocks, [*group, y])
         order = np.lexsort([rows.columns[name] for name in (y, *group)])
-        one, other = order[:-1], order[1:]
-        linked = rows.columns[y][one] != rows.columns[y][other]
+        left, other = order[:-1], order[1:]
+        linked = rows.columns[y][left] != rows.columns[y][other]
         for name in group:
-            linked &= rows.columns[name][one] == rows.columns[name][other]
-        return packed(rows.columns[y][one[linked]], rows.columns[y][other[linked]])
+            linked &= rows.columns[name][left] == rows.columns[name][other]
+        return packed(rows.columns[y][left[linked]], rows.columns[y][other[linked]])
 
     def _walk(self, new: PredicateRelations | None, heads: DerivedFacts) -> None:
         # RULE prp-trp: a walk instead of a join, which would derive a pair once for each thing between its ends.

@@ -67,11 +67,11 @@ def _walked(
             top += 1
         while top > 0:
             top -= 1
-            at = stack[top]
-            if stepped[at] == x:
+            node = stack[top]
+            if stepped[node] == x:
                 continue
-            stepped[at] = x
-            for j in range(new_starts[at], new_starts[at + 1]):
+            stepped[node] = x
+            for j in range(new_starts[node], new_starts[node + 1]):
                 v = new[j]
                 if seen[v] == x:
                     continue

@@ -45,7 +45,7 @@ def datatype_contains(datatype: Node, literal: Literal) -> bool:
 
 def values_differ(x: Literal, y: Literal) -> bool:
     """Return True if two literals have different values: numbers, booleans, strings or texts in a language."""
-    sorts = [(XSD.decimal if datatype_contains(XSD.decimal, one) else one.datatype, one.language) for one in (x, y)]
+    sorts = [(XSD.decimal if datatype_contains(XSD.decimal, term) else term.datatype, term.language) for term in (x, y)]
     return sorts[0] != sorts[1] or x.value != y.value
 
 

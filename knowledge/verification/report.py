@@ -31,9 +31,9 @@ class Verification:
 
 def regime(reasoning: str | None) -> Regime:
     """Return the regime, which owlrl must support too; the default is OWL 2 RL. Raise CepError."""
-    for one in REGIMES:
-        if one == (reasoning or "owlrl"):
-            return one
+    for known_regime in REGIMES:
+        if known_regime == (reasoning or "owlrl"):
+            return known_regime
     assert reasoning is not None, "without a name it is owlrl"
     reason = "nothing follows by it" if reasoning == "none" else "that is owlrl's alone"
     if reasoning != "none" and ":" not in reasoning:
@@ -49,35 +49,35 @@ def verify_closure(knowledge: Knowledge, regime: Regime, subjects: int) -> Verif
     return Verification(knowledge, regime, taken, compare_closures(knowledge.terms, taken.triples, regime))
 
 
-def report_lines(found: Verification, prefixes: Mapping[str, str]) -> list[str]:
+def report_lines(verification: Verification, prefixes: Mapping[str, str]) -> list[str]:
     """Return the lines of the report."""
-    taken, compared = found.sample, found.comparison
+    taken, compared = verification.sample, verification.comparison
     size = f"{len(taken.triples):,} triples"
     if not taken.whole:
-        size = f"a sample of {size} of {len(found.knowledge.asserted):,}"
-    made = [f"{size}: {taken.schema:,} of the schema, {taken.subjects:,} of {taken.among:,} subjects"]
+        size = f"a sample of {size} of {len(verification.knowledge.asserted):,}"
+    lines = [f"{size}: {taken.schema:,} of the schema, {taken.subjects:,} of {taken.among:,} subjects"]
     rows = [("both", compared.both), ("only semcep", compared.only("semcep")), ("only owlrl", compared.only("owlrl"))]
-    made += ["", f"closed under {found.regime}", *(f"  {name:<12}{count:>10,}" for name, count in rows)]
+    lines += ["", f"closed under {verification.regime}", *(f"  {name:<12}{count:>10,}" for name, count in rows)]
     sides: tuple[Side, ...] = ("semcep", "owlrl")
     for side in sides:
         known = [(name, compared.explained[side, name]) for name in DIFFERENCES if (side, name) in compared.explained]
         if known:
-            made += ["", f"only {side}, and known"]
-            made += [f"  {name:<3}{DIFFERENCES[name]:<60}{count:>10,}" for name, count in known]
-    return [*made, "", *_unexplained(found, prefixes)]
+            lines += ["", f"only {side}, and known"]
+            lines += [f"  {name:<3}{DIFFERENCES[name]:<60}{count:>10,}" for name, count in known]
+    return [*lines, "", *_unexplained(verification, prefixes)]
 
 
-def _unexplained(found: Verification, prefixes: Mapping[str, str]) -> list[str]:
-    compared = found.comparison
+def _unexplained(verification: Verification, prefixes: Mapping[str, str]) -> list[str]:
+    compared = verification.comparison
     if compared.agrees:
         return ["no difference is unexplained"]
-    made = [f"a contradiction that only {side} finds: {text}" for side, text in compared.contradictions[:MOST_SHOWN]]
-    names = PrefixedNames(found.knowledge.terms, prefixes)
+    lines = [f"a contradiction that only {side} finds: {text}" for side, text in compared.contradictions[:MOST_SHOWN]]
+    names = PrefixedNames(verification.knowledge.terms, prefixes)
     if compared.unexplained:
-        made.append(f"unexplained: {len(compared.unexplained):,}")
+        lines.append(f"unexplained: {len(compared.unexplained):,}")
     for side, triple in compared.unexplained[:MOST_SHOWN]:
-        written = " ".join(names.of(id) for id in found.knowledge.terms.ids(triple).tolist())
-        made.append(f"  only {side + ':':<8}{written}")
+        written = " ".join(names.of(id) for id in verification.knowledge.terms.ids(triple).tolist())
+        lines.append(f"  only {side + ':':<8}{written}")
     if len(compared.unexplained) > MOST_SHOWN:
-        made.append(f"  and {len(compared.unexplained) - MOST_SHOWN:,} more")
-    return [*made, "hint: one of the two is wrong; please report it with the triples behind it"]
+        lines.append(f"  and {len(compared.unexplained) - MOST_SHOWN:,} more")
+    return [*lines, "hint: one of the two is wrong; please report it with the triples behind it"]

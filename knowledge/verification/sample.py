@@ -70,8 +70,8 @@ def _of_schema(terms: Terms, triples: TripleSet) -> np.ndarray[tuple[int], np.dt
         _OF_THINGS
     )
     of_type = (triples.p == terms.id_of(RDF_TYPE)) & np.isin(triples.o, classes[built_in.to_numpy()])
-    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = np.isin(triples.p, predicates[of_schema.to_numpy()]) | of_type
-    return found
+    schema: np.ndarray[tuple[int], np.dtype[np.bool_]] = np.isin(triples.p, predicates[of_schema.to_numpy()]) | of_type
+    return schema
 
 
 def _connected(terms: Terms, facts: TripleSet, most: int) -> Ints:
@@ -83,13 +83,13 @@ def _connected(terms: Terms, facts: TripleSet, most: int) -> Ints:
         if not waiting:  # nothing else is connected, so take the next subject
             left = subjects[subjects > last]
             waiting.append(last := int(left[0]))
-        one = waiting.popleft()
-        if one in chosen or not facts.count(one):
+        node = waiting.popleft()
+        if node in chosen or not facts.count(node):
             continue
-        chosen[one] = None
-        objects = facts.match(s=one)[2]
+        chosen[node] = None
+        objects = facts.match(s=node)[2]
         waiting += objects[terms.kinds(objects) != LITERAL].tolist()
-        waiting += facts.match(o=one)[0][:_BACK].tolist()
+        waiting += facts.match(o=node)[0][:_BACK].tolist()
     return np.array(sorted(chosen), dtype=np.int64)
 
 

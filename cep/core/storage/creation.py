@@ -13,11 +13,13 @@ KINDS = ("s3", "gs", "abfs")
 
 def check_creating(address: str) -> None:
     """Raise CepError if the file system of an address has no conditional creation."""
-    at = url(address)
-    if at.kind not in KINDS:
-        raise CepError(f"{address}: {at.kind}:// has no conditional put", hint="s3://, gs:// or abfs://", code="option")
+    location = url(address)
+    if location.kind not in KINDS:
+        raise CepError(
+            f"{address}: {location.kind}:// has no conditional put", hint="s3://, gs:// or abfs://", code="option"
+        )
     try:
-        stores.check_installed(at)
+        stores.check_installed(location)
     except StorageError as error:
         raise CepError(f"{address}: {error.strerror}", hint=error.hint, code="option") from None
 

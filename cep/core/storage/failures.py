@@ -56,15 +56,17 @@ class StorageError(OSError):
         self.hint, self.no_bucket = hint, no_bucket
 
 
-def no_bucket(at: Url) -> StorageError:
+def no_bucket(location: Url) -> StorageError:
     """Return the error for a bucket or a container that does not exist."""
-    word = "container" if at.kind == "abfs" else "bucket"
-    hint = f"the name, or the place where it is looked for: {_REACHED[at.kind]}"
-    return StorageError(errno.ENOENT, f"there is no {word} `{at.place.partition('@')[0]}`", str(at), hint, True)
+    word = "container" if location.kind == "abfs" else "bucket"
+    hint = f"the name, or the place where it is looked for: {_REACHED[location.kind]}"
+    return StorageError(
+        errno.ENOENT, f"there is no {word} `{location.place.partition('@')[0]}`", str(location), hint, True
+    )
 
 
-def not_there(at: Url) -> StorageError:
-    return StorageError(errno.ENOENT, "no such file", str(at))
+def not_there(location: Url) -> StorageError:
+    return StorageError(errno.ENOENT, "no such file", str(location))
 
 
 def is_passing(text: str) -> bool:
@@ -73,33 +75,39 @@ def is_passing(text: str) -> bool:
     return any(words.search(said) for words in (_SILENT, _UNREACHED, _BROKEN, _BUSY))
 
 
-def explained(error: Exception, at: Url) -> StorageError:
+def explained(error: Exception, location: Url) -> StorageError:
     """Explain why a file system refuses an address, from the error of its library."""
     if isinstance(error, StorageError):
         return error
     text = _bare(str(error))
     if re.search(r"NO_SUCH_BUCKET|NoSuchBucket|ContainerNotFound|bucket does not exist", text, re.IGNORECASE):
-        return no_bucket(at)
+        return no_bucket(location)
     if re.search(r"libhdfs|libjvm|CLASSPATH", text):
         hint = "JAVA_HOME, HADOOP_HOME and CLASSPATH=`$HADOOP_HOME/bin/hadoop classpath --glob` say where Hadoop is"
-        return StorageError(errno.EIO, "HDFS needs Hadoop's library libhdfs, which is not found", str(at), hint)
+        return StorageError(errno.EIO, "HDFS needs Hadoop's library libhdfs, which is not found", str(location), hint)
     if _REGION.search(text):
-        return StorageError(errno.EIO, "the bucket is in another region", str(at), "AWS_REGION=eu-central-1 names it")
+        return StorageError(
+            errno.EIO, "the bucket is in another region", str(location), "AWS_REGION=eu-central-1 names it"
+        )
     if "OAuth2 access token" in text:  # the error of Google Cloud, followed by its reasons
-        return StorageError(errno.EACCES, "there are no credentials", str(at), _LOGIN[at.kind])
+        return StorageError(errno.EACCES, "there are no credentials", str(location), _LOGIN[location.kind])
     if _SILENT.search(text):
-        return StorageError(errno.EIO, f"{_server(at)} does not answer in time", str(at), _REACHED[at.kind])
+        return StorageError(
+            errno.EIO, f"{_server(location)} does not answer in time", str(location), _REACHED[location.kind]
+        )
     if _UNREACHED.search(text):
-        return StorageError(errno.EIO, f"{_server(at)} cannot be reached", str(at), _REACHED[at.kind])
+        return StorageError(errno.EIO, f"{_server(location)} cannot be reached", str(location), _REACHED[location.kind])
     if _DENIED.search(text):
-        who = "there are no credentials" if at.kind == "s3" and not _has_login() else "access is denied"
-        return StorageError(errno.EACCES, who, str(at), _LOGIN[at.kind])
+        who = "there are no credentials" if location.kind == "s3" and not _has_login() else "access is denied"
+        return StorageError(errno.EACCES, who, str(location), _LOGIN[location.kind])
     if _BROKEN.search(text):
-        return StorageError(errno.EIO, f"{_server(at)} answers with an error of its own: {_short(text)}", str(at))
+        return StorageError(
+            errno.EIO, f"{_server(location)} answers with an error of its own: {_short(text)}", str(location)
+        )
     if isinstance(error, FileNotFoundError) or "does not exist" in text or "Not found" in text:
-        return not_there(at)
+        return not_there(location)
     number = errno.ENOSPC if _FULL.search(text) else getattr(error, "errno", None) or errno.EIO
-    return StorageError(number, _short(text), str(at))
+    return StorageError(number, _short(text), str(location))
 
 
 def _bare(text: str) -> str:
@@ -115,19 +123,19 @@ def _has_login() -> bool:
     return (Path(file) if file else Path.home() / ".aws" / "credentials").exists()
 
 
-def _server(at: Url) -> str:
-    if at.kind == "s3":
+def _server(location: Url) -> str:
+    if location.kind == "s3":
         return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "S3"
-    if at.kind == "gs":
+    if location.kind == "gs":
         return os.environ.get("STORAGE_EMULATOR_HOST") or "Google Cloud Storage"
-    if at.kind == "abfs":
-        return os.environ.get("AZURE_STORAGE_ENDPOINT") or os.environ.get("AZURE_ENDPOINT") or at.place
-    return at.place or "HDFS"
+    if location.kind == "abfs":
+        return os.environ.get("AZURE_STORAGE_ENDPOINT") or os.environ.get("AZURE_ENDPOINT") or location.place
+    return location.place or "HDFS"
 
 
 def _short(text: str) -> str:
     """Return the end of a library's message on one line. It contains most of the information."""
     line = " ".join(text.partition(_AUTHORS)[0].split())
-    found = re.search(r"AWS Error \w+.*?: (.+)", line)
-    said = (found[1] if found else line).rstrip(".")
+    matched = re.search(r"AWS Error \w+.*?: (.+)", line)
+    said = (matched[1] if matched else line).rstrip(".")
     return said if len(said) <= 200 else said[:197] + "..."

@@ -37,18 +37,18 @@ class Found:
 
 def found(address: str) -> Found | None:
     """Return the entry at an address, or None. Raises StorageError."""
-    at = url(address)
-    with _explaining(at):
-        info = filesystem(at).get_file_info(at.path)
-    return _found(at, info)
+    location = url(address)
+    with _explaining(location):
+        info = filesystem(location).get_file_info(location.path)
+    return _found(location, info)
 
 
 def size(address: str) -> int:
     """Return the size of a file in bytes. Raises StorageError."""
-    there = found(address)
-    if there is None:
+    info = found(address)
+    if info is None:
         raise _lost(url(address))
-    return there.size
+    return info.size
 
 
 def listed(address: str, deep: bool = False) -> list[Found]:
@@ -58,28 +58,30 @@ def listed(address: str, deep: bool = False) -> list[Found]:
     """
     from pyarrow.fs import FileSelector
 
-    at = url(address)
-    cut = at.kind == "gs" and not deep  # pyarrow lists only folders that have an object of their own there
-    with _explaining(at):
-        infos = filesystem(at).get_file_info(FileSelector(at.path, allow_not_found=True, recursive=deep or cut))
+    location = url(address)
+    cut = location.kind == "gs" and not deep  # pyarrow lists only folders that have an object of their own there
+    with _explaining(location):
+        infos = filesystem(location).get_file_info(
+            FileSelector(location.path, allow_not_found=True, recursive=deep or cut)
+        )
     if not infos:
-        _check_bucket(at)
-    every = [one for one in (_found(at, info) for info in infos) if one is not None]
-    return sorted(_direct(at, every) if cut else every, key=lambda one: one.address)
+        _check_bucket(location)
+    every = [entry for entry in (_found(location, info) for info in infos) if entry is not None]
+    return sorted(_direct(location, every) if cut else every, key=lambda entry: entry.address)
 
 
 def matching(address: str) -> list[Found]:
     """Return the files that match a pattern, by name. `**` means any number of folders. Raises StorageError as `listed`
     does."""
-    at = url(address)
-    parts = at.key.split("/")
+    location = url(address)
+    parts = location.key.split("/")
     fixed = next((n for n, part in enumerate(parts) if any(letter in part for letter in "*?[")), len(parts))
-    folder = at.root + "/".join(parts[:fixed])
+    folder = location.root + "/".join(parts[:fixed])
     deep = len(parts) - fixed > 1 or "**" in parts
     return [
-        one
-        for one in listed(folder, deep)
-        if not one.folder and _fits(url(one.address).key.split("/")[fixed:], parts[fixed:])
+        entry
+        for entry in listed(folder, deep)
+        if not entry.folder and _fits(url(entry.address).key.split("/")[fixed:], parts[fixed:])
     ]
 
 
@@ -91,31 +93,31 @@ def read(address: str) -> bytes:
 
 def put(address: str, content: bytes | BinaryIO) -> None:
     """Write a file as a whole or not at all. It replaces a file of the same name. Raises StorageError."""
-    at = url(address)
-    if at.kind == "abfs":  # pyarrow would show incomplete files there, and can rename files only in some accounts
-        stores.put(at, content)
+    location = url(address)
+    if location.kind == "abfs":  # pyarrow would show incomplete files there, and can rename files only in some accounts
+        stores.put(location, content)
         return
     pieces = iter([content]) if isinstance(content, bytes) else iter(lambda: content.read(_PIECE), b"")
-    with _explaining(at):
-        system = filesystem(at)
-        path = at.path if at.kind != "hdfs" else f"{at.path}.{os.getpid()}.part"
-        if at.kind == "hdfs":
+    with _explaining(location):
+        system = filesystem(location)
+        path = location.path if location.kind != "hdfs" else f"{location.path}.{os.getpid()}.part"
+        if location.kind == "hdfs":
             system.create_dir(path.rpartition("/")[0])
         with system.open_output_stream(path, compression=None) as out:
             for piece in pieces:
                 out.write(piece)
-        if path != at.path:  # HDFS shows incomplete files, so the file gets its name at the end
-            system.move(path, at.path)
+        if path != location.path:  # HDFS shows incomplete files, so the file gets its name at the end
+            system.move(path, location.path)
 
 
 def opened(address: str) -> Any:
     """Open a file as a pyarrow file with random access. Raises StorageError."""
-    at = url(address)
-    with _explaining(at):
+    location = url(address)
+    with _explaining(location):
         try:
-            return filesystem(at).open_input_file(at.path)
+            return filesystem(location).open_input_file(location.path)
         except FileNotFoundError:
-            raise _lost(at) from None
+            raise _lost(location) from None
 
 
 class StoredFile(io.RawIOBase):
@@ -169,10 +171,10 @@ class Upload:
     def __init__(self, address: str) -> None:
         """Begin an upload. Raises StorageError if the bucket is missing or not accessible, or a library is not
         installed."""
-        self.address, at = address, url(address)
-        if at.kind == "abfs":
-            stores.check_installed(at)
-        _check_bucket(at)
+        self.address, location = address, url(address)
+        if location.kind == "abfs":
+            stores.check_installed(location)
+        _check_bucket(location)
         self.file: BinaryIO = tempfile.TemporaryFile(prefix="semcep-")  # noqa: SIM115
 
     def write(self, piece: bytes | memoryview) -> int:
@@ -195,9 +197,9 @@ class Upload:
         self.file.close()
 
 
-def filesystem(at: Url) -> Any:
+def filesystem(location: Url) -> Any:
     """Return the pyarrow file system of an address."""
-    return _filesystem(at.kind, at.place if at.kind in ("abfs", "hdfs") else "", os.getpid())
+    return _filesystem(location.kind, location.place if location.kind in ("abfs", "hdfs") else "", os.getpid())
 
 
 _PATIENCE = timedelta(seconds=30)
@@ -235,8 +237,8 @@ def _filesystem(kind: str, place: str, process: int) -> Any:
 
 def _azure() -> dict[str, str]:
     """Return the account and the server in environment variables."""
-    found = {"account_key": "AZURE_STORAGE_ACCOUNT_KEY", "sas_token": "AZURE_STORAGE_SAS_TOKEN"}
-    known = {name: os.environ[variable] for name, variable in found.items() if os.environ.get(variable)}
+    variables = {"account_key": "AZURE_STORAGE_ACCOUNT_KEY", "sas_token": "AZURE_STORAGE_SAS_TOKEN"}
+    known = {name: os.environ[variable] for name, variable in variables.items() if os.environ.get(variable)}
     if (server := stores.endpoint()) is not None:
         scheme, authority = server
         for service in ("blob", "dfs"):
@@ -244,41 +246,41 @@ def _azure() -> dict[str, str]:
     return known
 
 
-def _check_bucket(at: Url) -> None:
+def _check_bucket(location: Url) -> None:
     """Raise StorageError if the bucket does not exist or is not accessible."""
     from pyarrow.fs import FileType
 
-    if at.kind == "hdfs":
+    if location.kind == "hdfs":
         return
-    with _explaining(at):
-        if filesystem(at).get_file_info(at.path.partition("/")[0]).type == FileType.NotFound:
-            raise no_bucket(at)
+    with _explaining(location):
+        if filesystem(location).get_file_info(location.path.partition("/")[0]).type == FileType.NotFound:
+            raise no_bucket(location)
 
 
-def _lost(at: Url) -> StorageError:
+def _lost(location: Url) -> StorageError:
     """Return the error for a missing file, or for its missing bucket."""
     try:
-        _check_bucket(at)
+        _check_bucket(location)
     except StorageError as error:
         return error
-    return not_there(at)
+    return not_there(location)
 
 
-def _found(at: Url, info: Any) -> Found | None:
+def _found(location: Url, info: Any) -> Found | None:
     from pyarrow.fs import FileType
 
     if info.type == FileType.NotFound:
         return None
-    return Found(at.at(info.path), info.type == FileType.Directory, info.size or 0)
+    return Found(location.at(info.path), info.type == FileType.Directory, info.size or 0)
 
 
-def _direct(at: Url, every: Iterable[Found]) -> Iterable[Found]:
+def _direct(location: Url, every: Iterable[Found]) -> Iterable[Found]:
     """Return the direct entries of a folder, from all entries in it and its subfolders."""
-    folder = joined(str(at), "") if at.key else at.root
+    folder = joined(str(location), "") if location.key else location.root
     direct: dict[str, Found] = {}
-    for one in every:
-        name, slash, _ = one.address.removeprefix(folder).partition("/")
-        direct[name] = Found(folder + name, True) if slash else direct.get(name, one)
+    for entry in every:
+        name, slash, _ = entry.address.removeprefix(folder).partition("/")
+        direct[name] = Found(folder + name, True) if slash else direct.get(name, entry)
     return direct.values()
 
 
@@ -292,16 +294,16 @@ def _fits(names: list[str], wanted: list[str]) -> bool:
 
 
 @contextmanager
-def _explaining(at: Url) -> Iterator[None]:
+def _explaining(location: Url) -> Iterator[None]:
     """Convert failures of the file system during the block into StorageErrors."""
     import pyarrow as pa
 
     try:
         yield
     except FileNotFoundError as error:
-        raise (error if isinstance(error, StorageError) else _lost(at)) from None
+        raise (error if isinstance(error, StorageError) else _lost(location)) from None
     except (OSError, pa.ArrowException) as error:
-        raise explained(error, at) from None
+        raise explained(error, location) from None
 
 
 def forget() -> None:

@@ -18,16 +18,16 @@ Given = TypeVar("Given")
 
 def part(address: str, offset: int, length: int) -> bytes:
     """Return a range of bytes of an object. Raises StorageError if it does not exist, is shorter, or cannot be read."""
-    at = url(address)
+    location = url(address)
     if not length:
         return b""
-    with stores.explaining(at):
+    with stores.explaining(location):
         import obstore
 
         try:
-            return bytes(obstore.get_range(stores.store(at), at.key, start=offset, length=length))
+            return bytes(obstore.get_range(stores.store(location), location.key, start=offset, length=length))
         except FileNotFoundError:
-            raise not_there(at) from None
+            raise not_there(location) from None
 
 
 def put(address: str, content: bytes) -> None:
@@ -37,37 +37,37 @@ def put(address: str, content: bytes) -> None:
 
 def copy(address: str, to: str) -> None:
     """Copy an object within its bucket, on the server. Raises StorageError."""
-    at, there = url(address), url(to)
-    assert at.place == there.place, "a store copies within a bucket"
-    with stores.explaining(at):
+    source, target = url(address), url(to)
+    assert source.place == target.place, "a store copies within a bucket"
+    with stores.explaining(source):
         import obstore
 
         try:
-            obstore.copy(stores.store(at), at.key, there.key)
+            obstore.copy(stores.store(source), source.key, target.key)
         except FileNotFoundError:
-            raise not_there(at) from None
+            raise not_there(source) from None
 
 
 def remove(addresses: Sequence[str]) -> None:
     """Remove objects of one bucket. Missing ones are ignored. Raises StorageError."""
     if not addresses:
         return
-    at = url(addresses[0])
-    with stores.explaining(at):
+    first = url(addresses[0])
+    with stores.explaining(first):
         import obstore
 
         try:
-            obstore.delete(stores.store(at), [url(one).key for one in addresses])
+            obstore.delete(stores.store(first), [url(address).key for address in addresses])
         except FileNotFoundError:
             return
 
 
-def at_once(do: Callable[[Given], None], each: Iterable[Given]) -> None:
+def at_once(do: Callable[[Given], None], arguments: Iterable[Given]) -> None:
     """Call `do` for each value, several at a time. Exceptions are raised when all calls have ended."""
-    some = list(each)
+    some = list(arguments)
     if len(some) < 2:
-        for one in some:
-            do(one)
+        for argument in some:
+            do(argument)
         return
     with ThreadPoolExecutor(min(len(some), _AT_ONCE)) as threads:
         for _ in threads.map(do, some):

@@ -25,48 +25,48 @@ _PATIENCE = timedelta(seconds=20)
 _AT_ONCE = 4  # the number of parts of 5 MiB that are uploaded in parallel
 
 
-def put(at: Url, content: bytes | BinaryIO, mode: Literal["create", "overwrite"] = "overwrite") -> bool:
+def put(location: Url, content: bytes | BinaryIO, mode: Literal["create", "overwrite"] = "overwrite") -> bool:
     """Write a file as a whole or not at all. With `create`, only if it does not exist. Return True if it was written.
 
     Raises StorageError, also if the library is not installed.
     """
-    with explaining(at):
+    with explaining(location):
         import obstore
         from obstore.exceptions import AlreadyExistsError
 
         try:
-            obstore.put(store(at), at.key, content, mode=mode, max_concurrency=_AT_ONCE)
+            obstore.put(store(location), location.key, content, mode=mode, max_concurrency=_AT_ONCE)
             return True
         except AlreadyExistsError:
             return False
         except FileNotFoundError:
-            raise no_bucket(at) from None
+            raise no_bucket(location) from None
 
 
-def remove(at: Url) -> None:
+def remove(location: Url) -> None:
     """Remove a file, if it exists. Raises StorageError, also if the library is not installed."""
-    with explaining(at):
+    with explaining(location):
         import obstore
 
         try:
-            obstore.delete(store(at), at.key)
+            obstore.delete(store(location), location.key)
         except FileNotFoundError:
             return
 
 
-def check_installed(at: Url) -> None:
+def check_installed(location: Url) -> None:
     """Raise StorageError if the library is not installed."""
     try:
         import obstore  # noqa: F401
     except ImportError:
         raise StorageError(
-            errno.ENOSYS, "the library obstore is not installed", str(at), install_command("storage")
+            errno.ENOSYS, "the library obstore is not installed", str(location), install_command("storage")
         ) from None
 
 
-def store(at: Url) -> Any:
+def store(location: Url) -> Any:
     """Return the store of an address."""
-    return _store(at.kind, at.place, os.getpid())
+    return _store(location.kind, location.place, os.getpid())
 
 
 def endpoint() -> tuple[str, str] | None:
@@ -74,8 +74,8 @@ def endpoint() -> tuple[str, str] | None:
 
     The variable AZURE_STORAGE_ENDPOINT names it with the account as path: `http://127.0.0.1:10000/account`.
     """
-    found = urlsplit(os.environ.get("AZURE_STORAGE_ENDPOINT") or os.environ.get("AZURE_ENDPOINT") or "")
-    return (found.scheme, found.netloc) if found.netloc else None
+    configured = urlsplit(os.environ.get("AZURE_STORAGE_ENDPOINT") or os.environ.get("AZURE_ENDPOINT") or "")
+    return (configured.scheme, configured.netloc) if configured.netloc else None
 
 
 def of_emulator() -> dict[str, str]:
@@ -106,15 +106,15 @@ def _store(kind: str, place: str, process: int) -> Any:
 
 
 @contextmanager
-def explaining(at: Url) -> Iterator[None]:
+def explaining(location: Url) -> Iterator[None]:
     """Convert failures of the library during the block into StorageErrors."""
-    check_installed(at)
+    check_installed(location)
     from obstore.exceptions import BaseError
 
     try:
         yield
     except (BaseError, OSError) as error:
-        raise explained(error, at) from None
+        raise explained(error, location) from None
 
 
 def forget() -> None:

@@ -70,15 +70,15 @@ class Url:
 
 def is_url(text: str) -> bool:
     """Return True if a text is an address of a file system that is not on this machine's disks."""
-    found = _SCHEME.match(text)
-    return found is not None and found[1].lower() in KINDS
+    matched = _SCHEME.match(text)
+    return matched is not None and matched[1].lower() in KINDS
 
 
 def url(text: str) -> Url:
     """Split an address. Raises CepError if it names no bucket."""
-    found = _SCHEME.fullmatch(text)
-    assert found is not None and found[1].lower() in KINDS, "this is an address of a file system"
-    scheme, rest = found[1].lower(), found[2]
+    matched = _SCHEME.fullmatch(text)
+    assert matched is not None and matched[1].lower() in KINDS, "this is an address of a file system"
+    scheme, rest = matched[1].lower(), matched[2]
     place, _, key = rest.partition("/")
     kind = KINDS[scheme]
     if not place and kind != "hdfs":  # Hadoop's configuration may name the server
@@ -116,7 +116,7 @@ def is_pattern(text: str) -> bool:
 def near_scheme(scheme: str, others: tuple[str, ...] = ()) -> str:
     """Return `; did you mean s3://?` for a scheme that resembles a known one, or an empty text."""
     word = scheme.lower()
-    same = next((each for each in KINDS if sorted(each) == sorted(word)), None)  # `nearest` ignores two letters
+    same = next((kind for kind in KINDS if sorted(kind) == sorted(word)), None)  # `nearest` ignores two letters
     short = {"s4": "s3", "s": "s3", "s3n": "s3", "aws": "s3", "az": "abfs", "azure": "abfs", "wasb": "abfs"}
     near = same or short.get(word) or nearest(word, (*KINDS, *others, "file"))
     return "" if near is None else f"; did you mean `{near}://`?"

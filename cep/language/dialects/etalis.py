@@ -187,9 +187,9 @@ class _Lowering:
             case ast.Where(inner, conditions, span):
                 lowered = tuple(self.known.condition(condition, outside) for condition in conditions)
                 body = self.pattern(inner, policy, within, outside)
-                given = self.fluents.given(body, lowered, within, span)
-                self.flawed = self.flawed or given is None
-                return SelectPattern(body, lowered, within, span) if given is None else given
+                selection = self.fluents.given(body, lowered, within, span)
+                self.flawed = self.flawed or selection is None
+                return SelectPattern(body, lowered, within, span) if selection is None else selection
             case ast.Binary("OR", left, right, span):
                 return Either(
                     self.pattern(left, policy, within, outside),
@@ -330,17 +330,17 @@ class _Lowering:
             arguments = (*arguments, *value)
         if atom.names is not None:
             positions = {a.name: i for i, a in enumerate(schema.attributes)}
-            given: set[str] = set()
+            bound_names: set[str] = set()
             placed: list[Expression] = [Variable("_", atom.span) for _ in schema.attributes]
             for name, argument in zip(atom.names, atom.arguments, strict=True):
                 if name not in positions:
                     hint = did_you_mean(name, positions) or _attributes(schema)
                     self.error(f"event `{atom.name}` has no attribute `{name}`", argument.span, hint)
-                elif name in given:
+                elif name in bound_names:
                     self.error(f"attribute `{name}` is given twice", argument.span)
                 else:
                     placed[positions[name]] = argument
-                given.add(name)
+                bound_names.add(name)
             arguments = (*placed[: len(placed) - len(value)], *value) if fluent else tuple(placed)
         elif len(arguments) != len(schema.attributes):
             self.error(
@@ -360,25 +360,25 @@ class _Lowering:
                 self.error(message, argument.span, hint, "pattern")
                 argument = Variable("_", argument.span)
             plain.append(argument)
-        made = Atom(atom.name, tuple(plain), within, atom.span)
-        return self.fluents.atom(atom, made) if fluent else made
+        lowered = Atom(atom.name, tuple(plain), within, atom.span)
+        return self.fluents.atom(atom, lowered) if fluent else lowered
 
     def inhibitions(self, alerts: Mapping[str, Alerting], rules: list[Rule]) -> list[Alert]:
         """Return all alerts with their inhibitors, including hidden alerts on fluents, whose rules are added to
         `rules`."""
-        found = {name: each.alert for name, each in alerts.items()}
-        written = [each for each in self.program.statements if isinstance(each, ast.AlertStatement)]
+        by_name = {name: alerting.alert for name, alerting in alerts.items()}
+        written = [statement for statement in self.program.statements if isinstance(statement, ast.AlertStatement)]
         by: dict[str, str] = {}
         for statement in written:
             pattern = statement.inhibitor
             if pattern is None or statement.name not in alerts:
                 continue
-            watched = self.inhibitor(statement, pattern, alerts, frozenset(each.name for each in written))
+            watched = self.inhibitor(statement, pattern, alerts, frozenset(alert.name for alert in written))
             if watched is None:
                 continue
             if watched.alert.hidden:
                 rules += watched.rules
-                found[watched.alert.name] = watched.alert
+                by_name[watched.alert.name] = watched.alert
             else:
                 by[statement.name] = pattern.name
                 circle = [statement.name]
@@ -388,9 +388,9 @@ class _Lowering:
                     names = ", ".join(f"`{name}`" for name in (*circle, statement.name))
                     self.error(f"alerts inhibit each other in a circle: {names}", pattern.span, "remove one of them")
                     continue
-            found[statement.name], errors = inhibited(statement, alerts[statement.name], watched, self.source)
+            by_name[statement.name], errors = inhibited(statement, alerts[statement.name], watched, self.source)
             self.errors += errors
-        return list(found.values())
+        return list(by_name.values())
 
     def inhibitor(
         self,
@@ -411,8 +411,8 @@ class _Lowering:
         elif alert:
             return alerts.get(name)  # None if its own statement has mistakes
         elif fluent and pattern.edge is None:
-            made = self.alert(watching(statement), {})
-            return None if made is None else since_ever(replace(made, alert=replace(made.alert, hidden=True)))
+            watched = self.alert(watching(statement), {})
+            return None if watched is None else since_ever(replace(watched, alert=replace(watched.alert, hidden=True)))
         else:
             hint = (
                 did_you_mean(name, [*written, *self.fluents.declared])
@@ -432,18 +432,18 @@ class _Lowering:
             self.error(f"there is no event `{event}`", statement.event.span, hint)
             return None
         fluent = event in self.fluents.declared and statement.event.edge is None
-        on = replace(statement.event, edge="BEGIN") if fluent else statement.event
-        atom = self.atom(on, None)
+        event_pattern = replace(statement.event, edge="BEGIN") if fluent else statement.event
+        atom = self.atom(event_pattern, None)
         uses = Counter([*pattern_variables(statement.event), *alert_variables(statement)])
         conditions = tuple(self.known.condition(condition, uses) for condition in statement.conditions)
         assert isinstance(atom, Atom), "an event was written"
         if self.flawed:
             return None
         making = on_fluent if fluent else alerting
-        made, errors = making(statement, atom, conditions, self.schemas[event], self.source)
+        lowered, errors = making(statement, atom, conditions, self.schemas[event], self.source)
         self.errors += errors
-        self.schemas |= {each.name: each for each in (made.schema, made.ends) if each is not None}
-        return None if errors else made
+        self.schemas |= {schema.name: schema for schema in (lowered.schema, lowered.ends) if schema is not None}
+        return None if errors else lowered
 
 
 def _attributes(schema: Schema) -> str:

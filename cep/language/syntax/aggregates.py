@@ -141,7 +141,7 @@ def result(cursor: Cursor) -> AggregateResult:
         cursor.fail("an aggregate function", messages.RESULT)
     name = function.text.lower()
     if name not in AGGREGATES:
-        all_of_them = "the aggregates are " + ", ".join(f"`{each}`" for each in AGGREGATES)
+        all_of_them = "the aggregates are " + ", ".join(f"`{name}`" for name in AGGREGATES)
         hint = messages.unknown(name, AGGREGATES, all_of_them, FOREIGN_AGGREGATES)
         cursor.stop(f"unknown aggregate `{function.text}`", hint)
     cursor.advance()

@@ -88,51 +88,49 @@ def alert(cursor: Cursor) -> ast.AlertStatement:
     first = cursor.advance()
     name = cursor.name("the name of an alert", messages.ALERT)
     cursor.expect("ON", "`ON` and an event", messages.ALERT)
-    on = occurrence(cursor)
+    about = occurrence(cursor)
     if cursor.token.key in (*OPERATORS, *POSTFIXES, "TIMES") and cursor.token.key != "WHERE":
-        hint = (
-            f"derive an event from the pattern with a rule, and alert on that event: `seen(R) <- {on.name}(R) SEQ ...`"
-        )
+        hint = f"derive an event from the pattern with a rule, then alert on it: `seen(R) <- {about.name}(R) SEQ ...`"
         cursor.stop("an alert is on one event, not on a pattern", hint)
-    found = _Clauses()
+    clauses = _Clauses()
     height = cursor.height
     while cursor.token.key == "WHERE" or cursor.token.key in ALERTING[1:]:
-        _clause(cursor, cursor.advance(), found)
+        _clause(cursor, cursor.advance(), clauses)
         height = max(height, cursor.height)
     whole = cursor.span(first)
     end_statement(cursor, "the alert", messages.logic_hint(cursor.token) or _hint(cursor.token))
     cursor.height = height
-    if "TITLE" not in found.spans:
+    if "TITLE" not in clauses.spans:
         example = 'add `TITLE "Smoke in {R}"`, with a variable of the event in braces'
         cursor.stop(f"the alert `{name.text}` has no title", example, name.span)
-    if "RADIUS" in found.spans and "AT" not in found.spans:
+    if "RADIUS" in clauses.spans and "AT" not in clauses.spans:
         cursor.stop("`RADIUS` needs a place", "put the place before it: `AT Lat, Long RADIUS 40000`, in degrees and "
                                               "metres",
-                    found.spans["RADIUS"])  # fmt: skip
+                    clauses.spans["RADIUS"])  # fmt: skip
     return ast.AlertStatement(
         name.text,
-        on,
-        found.conditions,
-        found.choices.get("SEVERITY"),
-        found.choices.get("URGENCY"),
-        found.choices.get("CERTAINTY"),
-        found.choices.get("CATEGORY"),
-        found.texts["TITLE"],
-        found.texts.get("TEXT"),
-        found.texts.get("INSTRUCTION"),
-        found.durations.get("FOR"),
-        found.keys,
-        found.at,
-        found.values.get("RADIUS"),
-        found.values.get("AREA"),
-        found.durations.get("AFTER", 0),
-        found.durations.get("KEEP", 0),
-        found.escalations,
-        found.texts.get("RUNBOOK"),
-        found.labels,
-        found.inhibitor,
-        found.durations.get("REPEAT", 0),
-        found.spans,
+        about,
+        clauses.conditions,
+        clauses.choices.get("SEVERITY"),
+        clauses.choices.get("URGENCY"),
+        clauses.choices.get("CERTAINTY"),
+        clauses.choices.get("CATEGORY"),
+        clauses.texts["TITLE"],
+        clauses.texts.get("TEXT"),
+        clauses.texts.get("INSTRUCTION"),
+        clauses.durations.get("FOR"),
+        clauses.keys,
+        clauses.at,
+        clauses.values.get("RADIUS"),
+        clauses.values.get("AREA"),
+        clauses.durations.get("AFTER", 0),
+        clauses.durations.get("KEEP", 0),
+        clauses.escalations,
+        clauses.texts.get("RUNBOOK"),
+        clauses.labels,
+        clauses.inhibitor,
+        clauses.durations.get("REPEAT", 0),
+        clauses.spans,
         whole,
         name.span,
     )
@@ -145,47 +143,47 @@ def _hint(token: Token) -> str:
     return f"did you mean `{meant}`? {clauses}" if meant else clauses
 
 
-def _clause(cursor: Cursor, word: Token, found: _Clauses) -> None:
-    if word.key in found.spans:
+def _clause(cursor: Cursor, word: Token, clauses: _Clauses) -> None:
+    if word.key in clauses.spans:
         cursor.stop(f"the alert has a second `{word.key}`", "each clause is written once", word.span)
-    found.spans[word.key] = word.span
+    clauses.spans[word.key] = word.span
     match word.key:
         case "WHERE":
-            found.conditions = conditions(cursor)
+            clauses.conditions = conditions(cursor)
         case "SEVERITY" | "URGENCY" | "CERTAINTY" | "CATEGORY":
-            found.choices[word.key] = _choice(cursor, word)
+            clauses.choices[word.key] = _choice(cursor, word)
         case "TITLE" | "TEXT" | "INSTRUCTION" | "RUNBOOK":
             example = _EXAMPLES.get(word.key, "Smoke in {R}")
-            found.texts[word.key] = _string(cursor, f'e.g. `{word.key} "{example}"`')
+            clauses.texts[word.key] = _string(cursor, f'e.g. `{word.key} "{example}"`')
         case "AFTER" | "FOR" | "KEEP" | "REPEAT":
             token = cursor.token
-            found.durations[word.key] = duration(cursor)
-            if not found.durations[word.key]:
+            clauses.durations[word.key] = duration(cursor)
+            if not clauses.durations[word.key]:
                 message, example = _DURATIONS[word.key]
                 cursor.stop(message, f"e.g. `{word.key} {example}`", token.span)
         case "ESCALATE":
-            found.escalations = _escalations(cursor, word)
+            clauses.escalations = _escalations(cursor, word)
         case "LABELS":
-            found.labels = _labels(cursor)
+            clauses.labels = _labels(cursor)
         case "INHIBITED":
             cursor.expect("BY", "`BY`", "e.g. `INHIBITED BY outage(site: S)`, an alert or a fluent")
-            found.inhibitor = occurrence(cursor)
+            clauses.inhibitor = occurrence(cursor)
         case "KEYED":
             cursor.expect("BY", "`BY`", "e.g. `KEYED BY S`: one alert for each value of `S`")
-            found.keys = _keys(cursor)
+            clauses.keys = _keys(cursor)
         case "AT":
             latitude = expression(cursor)
             cursor.expect(",", "`,` and a longitude", "a place is `AT Lat, Long`, in degrees")
-            found.at = (latitude, expression(cursor))
+            clauses.at = (latitude, expression(cursor))
         case _:
-            found.values[word.key] = expression(cursor)
+            clauses.values[word.key] = expression(cursor)
 
 
 def _keys(cursor: Cursor) -> tuple[Variable, ...]:
     keys: list[Variable] = []
     while not keys or cursor.accept(","):
         token = cursor.variable("a variable", "e.g. `KEYED BY S`: one alert for each value of `S`")
-        if token.text == "_" or any(each.name == token.text for each in keys):
+        if token.text == "_" or any(key.name == token.text for key in keys):
             wrong = "`_` has no value" if token.text == "_" else f"`{token.text}` is there already"
             cursor.stop(wrong, "a key has each variable once", token.span)
         keys.append(Variable(token.text, token.span))
@@ -204,7 +202,7 @@ def _choice(cursor: Cursor, word: Token, key: str = "") -> str:
     """Read one of the quoted words that a clause permits. `key`: the clause, if it is not `word`."""
     key = key or word.key
     choices = CHOICES[key]
-    all_of_them = f"the {_PLURALS[key]} are {', '.join(f'`{each}`' for each in choices)}"
+    all_of_them = f"the {_PLURALS[key]} are {', '.join(f'`{choice}`' for choice in choices)}"
     token = cursor.token
     text = str(_string(cursor, f'{all_of_them}, in quotes: `{word.key} "{choices[1]}"`').value)
     if text not in choices:

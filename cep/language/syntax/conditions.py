@@ -50,47 +50,47 @@ def conditions(cursor: Cursor) -> tuple[Condition, ...]:
 def test(cursor: Cursor) -> Call:
     """Read a condition as a value: `X > 3 and Y < 2 or late(X)`, up to a comma."""
     first = cursor.token
-    found = _alternatives(cursor, ("AND",))
+    parts = _alternatives(cursor, ("AND",))
     span = cursor.span(first)
-    made = conjunction(found, span)
-    if made is None:
+    call = conjunction(parts, span)
+    if call is None:
         hint = "bind its variables in the WHERE first, or write alternatives: `({ ... }, X = 1 or X = 2)`"
         cursor.stop("an `if` cannot contain a graph pattern", hint, span)
-    return made
+    return call
 
 
 def _conjunction(cursor: Cursor, separators: Collection[str]) -> tuple[Condition, ...]:
-    found = [*_condition(cursor)]
+    parts = [*_condition(cursor)]
     height = cursor.height
     while cursor.token.key in separators:
         cursor.advance()
-        found += _condition(cursor)
+        parts += _condition(cursor)
         height = max(height, cursor.height)
     cursor.height = height
-    return tuple(found)
+    return tuple(parts)
 
 
 def _alternatives(cursor: Cursor, separators: Collection[str]) -> tuple[Condition, ...]:
     """Read `X > 3, linked(X, Y) or X < 1`: a conjunction binds tighter than `or`."""
     first = cursor.token
-    found = [_conjunction(cursor, separators)]
+    parts = [_conjunction(cursor, separators)]
     height = cursor.height
     while cursor.accept("OR"):
-        found.append(_conjunction(cursor, separators))
+        parts.append(_conjunction(cursor, separators))
         height = max(height, cursor.height)
-    if len(found) > 1:
+    if len(parts) > 1:
         cursor.grow(height, first)
-    return _either(found, cursor.span(first))
+    return _either(parts, cursor.span(first))
 
 
 def _either(alternatives: list[tuple[Condition, ...]], span: Span) -> tuple[Condition, ...]:
     """Return the disjunction of conjunctions. A nested disjunction is flattened."""
     flat: list[tuple[Condition, ...]] = []
-    for each in alternatives:
-        if len(each) == 1 and isinstance(each[0], Disjunction):
-            flat += each[0].alternatives
+    for alternative in alternatives:
+        if len(alternative) == 1 and isinstance(alternative[0], Disjunction):
+            flat += alternative[0].alternatives
         else:
-            flat.append(each)
+            flat.append(alternative)
     return flat[0] if len(flat) == 1 else (Disjunction(tuple(flat), (), span),)
 
 
@@ -103,12 +103,12 @@ def _opposite(condition: Condition) -> tuple[Condition, ...]:
             denied = None if graph is None else replace(graph, negated=not graph.negated)
             return (replace(condition, negated=not condition.negated, graph=denied),)
         case Disjunction(alternatives):
-            return tuple(each for inside in alternatives for each in _none(inside, condition.span))
+            return tuple(opposite for inside in alternatives for opposite in _none(inside, condition.span))
 
 
 def _none(conditions: tuple[Condition, ...], span: Span) -> tuple[Condition, ...]:
     """Return the negation of a conjunction."""
-    return _either([_opposite(each) for each in conditions], span)
+    return _either([_opposite(condition) for condition in conditions], span)
 
 
 def _condition(cursor: Cursor) -> tuple[Condition, ...]:
@@ -224,11 +224,11 @@ def _refuse_reversed(cursor: Cursor, left: Expression, low: Expression, high: Ex
     ends = (_constant(low), _constant(high))
     if ends[0] is None or ends[1] is None or ends[0][0] != ends[1][0] or ends[0][1] <= ends[1][1]:
         return
-    value, one, other = (print_expression(each) for each in (left, low, high))
-    hint = f"put the smaller value first: `{value} between {other} and {one}`"
+    value, lower, other = (print_expression(expression) for expression in (left, low, high))
+    hint = f"put the smaller value first: `{value} between {other} and {lower}`"
     if ends[0][0] == "clock":
-        hint = f"across midnight, write `({value} >= {one} or {value} < {other})`"
-    cursor.stop(f"nothing is between {one} and {other}", hint, span)
+        hint = f"across midnight, write `({value} >= {lower} or {value} < {other})`"
+    cursor.stop(f"nothing is between {lower} and {other}", hint, span)
 
 
 def _constant(expression: Expression) -> tuple[str, float] | None:
@@ -263,10 +263,10 @@ def _negated(cursor: Cursor) -> tuple[Condition, ...]:
         cursor.fail("a predicate or `(`", f"{denied}{messages.NEGATION}")
     name = cursor.name("a predicate", messages.NEGATION)
     cursor.height = 1
-    found = called(cursor, name) if cursor.token.key == "(" else ()
+    arguments = called(cursor, name) if cursor.token.key == "(" else ()
     if cursor.token.key in COMPARISONS or cursor.token.key in LEVELS or cursor.token.key in ("IN", "BETWEEN"):
         cursor.fail("`,` or the end of the conditions", messages.NEGATION)
-    return (Predicate(name.text, found, True, cursor.span(first)),)
+    return (Predicate(name.text, arguments, True, cursor.span(first)),)
 
 
 def _holds_conditions(cursor: Cursor) -> bool:
@@ -292,10 +292,10 @@ def _grouped(cursor: Cursor) -> tuple[Condition, ...]:
     """Read `(X > 3 or linked(X, Y), Y < 2)`."""
     cursor.enter()
     opening = cursor.advance()
-    found = _alternatives(cursor, (",", "AND"))
+    inside = _alternatives(cursor, (",", "AND"))
     cursor.close(opening, ")", "`,`, `or` or `)`", messages.logic_hint(cursor.token))
     cursor.depth -= 1
-    return found
+    return inside
 
 
 def _as_predicate(first: Token, read: Expression) -> Predicate | None:
@@ -354,7 +354,7 @@ def _graph(cursor: Cursor, first: Token, negated: bool) -> Predicate:
         cursor.stop(f"more than {DEEPEST} levels of nesting", "several patterns, separated by `,`", token.span)
     names = of_the_rule(token.text)
     graph = Graph(token.text, tuple(names), prefixes_of(token.text, cursor.prefixes), negated, token.span)
-    variables = tuple(Variable(name, cursor.place(token.start + at, len(name))) for name, at in names.items())
+    variables = tuple(Variable(name, cursor.place(token.start + offset, len(name))) for name, offset in names.items())
     return Predicate(token.text, variables, negated, cursor.span(first), graph)
 
 

@@ -62,18 +62,22 @@ class Cursor:
 
     def _with_values(self, tokens: list[Token], parameters: Parameters) -> list[Token]:
         """Replace the names of parameters by their values."""
-        made = list[Token]()
+        replaced = list[Token]()
         before = ""
         for token in tokens:
-            if token.kind == "variable" and before != "PARAM" and (found := parameters.named(token.text)) is not None:
-                kind, text = found.token
+            if (
+                token.kind == "variable"
+                and before != "PARAM"
+                and (parameter := parameters.named(token.text)) is not None
+            ):
+                kind, text = parameter.token
                 self._named[token.line, token.column] = token
                 token = token._replace(kind=kind, text=text, key="")
             elif token.kind == "graph":
                 token = token._replace(text=parameters.in_graph(token.text))
-            made.append(token)
+            replaced.append(token)
             before = token.key
-        return made
+        return replaced
 
     # -- parameters
 
@@ -87,7 +91,9 @@ class Cursor:
 
     def parameter_meant(self, *types: str) -> str | None:
         """Return a hint if the next token is nearly the name of a parameter of one of these types."""
-        return did_you_mean(self.token.text, [each.name for each in self._parameters if each.type in types])
+        return did_you_mean(
+            self.token.text, [parameter.name for parameter in self._parameters if parameter.type in types]
+        )
 
     def written(self, token: Token) -> Token:
         """Return a token as written: a parameter's name instead of its value."""
@@ -162,10 +168,10 @@ class Cursor:
         """Return the span from `first` to the previous token."""
         return Span(first.line, first.column, *self.previous.stop)
 
-    def place(self, at: int, length: int) -> Span:
-        """Return the span of `length` characters of one line, from the offset `at`."""
-        line = bisect_right(self._starts, at)
-        column = at - self._starts[line - 1] + 1
+    def place(self, offset: int, length: int) -> Span:
+        """Return the span of `length` characters of one line, from the offset `offset`."""
+        line = bisect_right(self._starts, offset)
+        column = offset - self._starts[line - 1] + 1
         return Span(line, column, line, column + length)
 
     # -- limits
@@ -176,11 +182,11 @@ class Cursor:
         if self.depth > DEEPEST:
             self.stop(f"more than {DEEPEST} levels of nesting", "give an inner part a rule of its own")
 
-    def grow(self, below: int, at: Token) -> None:
+    def grow(self, below: int, token: Token) -> None:
         """Set `height` for a node over trees of at most the height `below`. Refuse a tree that is too high."""
         self.height = below + 1
         if self.height > HIGHEST:
-            self.stop(f"more than {HIGHEST} operators on one another", "give a part a rule of its own", at.span)
+            self.stop(f"more than {HIGHEST} operators on one another", "give a part a rule of its own", token.span)
 
     # -- names and constants
 
@@ -237,12 +243,12 @@ class Cursor:
 
     def fail_open_brace(self) -> NoReturn:
         """Raise the error for a brace that is not closed. The cause may be a missing quotation mark."""
-        at = open_string(self.source.text, self.token.start)
-        if at < 0:
+        offset = open_string(self.source.text, self.token.start)
+        if offset < 0:
             self.stop("this `{` is not closed", messages.BRACE)
         opened = f"the graph pattern begins at {self.token.line}:{self.token.column}"
         hint = f'{opened}; a string ends on the line where it begins, unless it is in `"""`'
-        self.stop("this string is not closed", hint, self.place(at, 1))
+        self.stop("this string is not closed", hint, self.place(offset, 1))
 
     def stop(self, message: str, hint: str | None = None, span: Span | None = None, code: str = "syntax") -> NoReturn:
         raise CepError(message, self.source, span or self.token.span, hint, code)

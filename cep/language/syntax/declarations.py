@@ -99,14 +99,14 @@ def declaration(cursor: Cursor) -> ast.EventDeclaration:
                     cursor.stop(f"`{last.name}` is declared twice", "each attribute has its own name", last.span)
                 names.add(last.name)
         cursor.close(opening, ")", "`,` or `)`", _after_attribute(cursor))
-    found = record_clauses(cursor, name.text, tuple(attributes), sources, first)
+    declared = record_clauses(cursor, name.text, tuple(attributes), sources, first)
     hint = "after the attributes comes `AS class`, then `TIME column` or `START column END column`, then the final `.`"
     if cursor.token.text.upper() in ("TIMEZONE", "TZ"):
         hint = 'did you mean `ZONE`? e.g. `TIME ts ZONE "Europe/Zurich"`'
     if cursor.token.text == KEY.lower():
         hint = f"keywords are written in capitals: `{KEY} {attributes[0].name if attributes else 'sensor'}`"
     end_statement(cursor, "the declaration", hint)
-    return replace(found, span=cursor.span(first))
+    return replace(declared, span=cursor.span(first))
 
 
 def record_clauses(
@@ -139,7 +139,7 @@ def record_clauses(
         hint = "with a KEY, records of the same key and time correct each other, so equal ones already count once"
         cursor.stop("an event cannot have both KEY and DISTINCT", hint, distinct.span)
     if when is not None:
-        named = [each.source for each in attributes] + [source for source, _ in sources]
+        named = [attribute.source for attribute in attributes] + [source for source, _ in sources]
         _check_tested(cursor, name, clauses, named, first)
     times = clauses.times(cursor)
     if further and times is not None and times.unit is not None:
@@ -174,8 +174,8 @@ def _time(cursor: Cursor, sources: list[tuple[str, Token]]) -> tuple[str | None,
         return None, further, None, None
     start = _column(cursor, sources)
     two = "an interval has two columns: `START departed END landed`"
-    one = "; only TIME joins a day and a time of day from two columns"
-    cursor.expect("END", "`END`", two + (one if cursor.token.key == "," else ""))
+    day_hint = "; only TIME joins a day and a time of day from two columns"
+    cursor.expect("END", "`END`", two + (day_hint if cursor.token.key == "," else ""))
     return None, further, start, _column(cursor, sources)
 
 
@@ -201,8 +201,8 @@ def _key(
             "the declaration has a second KEY", "attributes are separated by commas: `KEY sensor, seq`", first.span
         )
     names = [attribute.name for attribute in attributes]
-    found: list[str] = []
-    while not found or cursor.accept(","):
+    key_names: list[str] = []
+    while not key_names or cursor.accept(","):
         token = cursor.token
         if token.kind != "name":
             cursor.fail("the name of an attribute", f"e.g. `KEY {names[0] if names else 'sensor'}`")
@@ -210,10 +210,10 @@ def _key(
             known = ", ".join(f"`{name}`" for name in names)
             hint = did_you_mean(token.text, names) or (f"it has {known}" if known else "it has none")
             cursor.stop(f"`{event}` has no attribute `{token.text}`", hint, token.span)
-        if token.text in found:
+        if token.text in key_names:
             cursor.stop(f"`{token.text}` is in the key twice", "once is enough", token.span)
-        found.append(cursor.advance().text)
-    return tuple(found)
+        key_names.append(cursor.advance().text)
+    return tuple(key_names)
 
 
 def _after_attribute(cursor: Cursor) -> str | None:
@@ -283,9 +283,9 @@ def attribute(cursor: Cursor, sources: list[tuple[str, Token]]) -> ast.Attribute
 def _type(cursor: Cursor) -> str:
     token = cursor.token
     if token.kind not in ("name", "variable") or token.key in RESERVED:
-        cursor.fail("a type", "the types are " + ", ".join(f"`{each}`" for each in type_names))
+        cursor.fail("a type", "the types are " + ", ".join(f"`{name}`" for name in type_names))
     if token.text not in type_names:
-        all_of_them = "the types are " + ", ".join(f"`{each}`" for each in type_names)
+        all_of_them = "the types are " + ", ".join(f"`{name}`" for name in type_names)
         hint = messages.unknown(token.text, type_names, all_of_them, messages.FOREIGN_TYPES)
         cursor.stop(f"unknown type `{token.text}`", hint)
     return cursor.advance().text
@@ -301,7 +301,7 @@ def _column(cursor: Cursor, sources: list[tuple[str, Token]]) -> str:
         path = [_iri(cursor)]
         while cursor.accept("/"):
             path.append(_iri(cursor))
-        return "/".join(f"<{each}>" for each in path)
+        return "/".join(f"<{iri}>" for iri in path)
     sources.append((column(cursor), token))
     return sources[-1][0]
 
@@ -310,9 +310,9 @@ def _iri(cursor: Cursor) -> str:
     """Read the IRI of a class or a property."""
     if cursor.token.kind not in ("iri", "prefixed"):
         cursor.fail("an IRI", "e.g. `AS weather:Blizzard`, `AS <http://example.org/Storm>`")
-    found = constant(cursor).value
-    assert isinstance(found, str), "an IRI was written"
-    return str(found)
+    iri = constant(cursor).value
+    assert isinstance(iri, str), "an IRI was written"
+    return str(iri)
 
 
 def _range(cursor: Cursor, kind: str) -> tuple[RangeEnd, RangeEnd]:
@@ -334,19 +334,19 @@ def _bound(cursor: Cursor, kind: str) -> int | float:
     """Read a bound in the attribute's unit. A plain number is seconds for a time or a duration."""
     first = cursor.token
     sign = -1 if cursor.accept("-") else 1
-    found = cursor.token.kind
-    if found not in ("number", "duration", "time") or (found == "time" and sign < 0):
+    bound_kind = cursor.token.kind
+    if bound_kind not in ("number", "duration", "time") or (bound_kind == "time" and sign < 0):
         cursor.fail("a number" if kind in ("int", "float") else f"a {kind}", messages.RANGE)
-    if kind in ("time", "duration") and found != "time":
+    if kind in ("time", "duration") and bound_kind != "time":
         ticks = duration(cursor)
-        found = kind if kind == "duration" or cursor.previous.kind == "number" else "duration"
+        bound_kind = kind if kind == "duration" or cursor.previous.kind == "number" else "duration"
         value: int | float = ticks
     else:
         read = constant(cursor)
         assert isinstance(read.value, (int, float)), "a number, a time or a duration was written"
-        found = "float" if kind == "float" and read.type == "int" else read.type
-        value = float(read.value) if found == "float" else read.value
-    if found != kind:
+        bound_kind = "float" if kind == "float" and read.type == "int" else read.type
+        value = float(read.value) if bound_kind == "float" else read.value
+    if bound_kind != kind:
         article = "an" if kind == "int" else "a"
-        cursor.stop(f"the range of {article} {kind} is bounded by a {found}", messages.RANGE, cursor.span(first))
+        cursor.stop(f"the range of {article} {kind} is bounded by a {bound_kind}", messages.RANGE, cursor.span(first))
     return sign * value

@@ -25,8 +25,12 @@ def _duration(cursor: Cursor) -> int:
         return cursor.read(read_duration, token, token.text)
     if token.kind != "number" or token.text[0] == "-":
         if token.kind in ("name", "variable") and not token.key and not token.text[1:2].isdigit():
-            one = _ONE.get(token.text.lower().removesuffix("s"))
-            hint = messages.OWN_DURATION if one is None else f"write `{one}`: a duration is a number and a unit"
+            single_unit = _ONE.get(token.text.lower().removesuffix("s"))
+            hint = (
+                messages.OWN_DURATION
+                if single_unit is None
+                else f"write `{single_unit}`: a duration is a number and a unit"
+            )
             hint = cursor.parameter_meant("duration") or hint
             cursor.stop(f"a duration is a constant, found `{token.text}`", hint)
         calendar = token.kind == "variable" and token.text[0] == "P" and token.text[1:2].isdigit()

@@ -36,7 +36,7 @@ def fact_declaration(cursor: Cursor) -> FactDeclaration:
     while cursor.accept(","):
         attributes.append(_attribute(cursor))
         last = attributes[-1]
-        if any(each.name == last.name for each in attributes[:-1]):
+        if any(attribute.name == last.name for attribute in attributes[:-1]):
             cursor.stop(f"`{last.name}` is declared twice", "each attribute has its own name", last.span)
     cursor.close(opening, ")", "`,` or `)`", messages.FACTS)
     clauses = Clauses()
@@ -57,7 +57,7 @@ def _attribute(cursor: Cursor) -> FactAttribute:
     cursor.advance()
     cursor.expect(":", "`:` and a type", messages.FACTS)
     token = cursor.token
-    all_of_them = "the types are " + ", ".join(f"`{each}`" for each in type_names)
+    all_of_them = "the types are " + ", ".join(f"`{name}`" for name in type_names)
     if token.kind not in ("name", "variable"):
         cursor.fail("a type", all_of_them)
     if token.text not in type_names:

@@ -39,17 +39,17 @@ def fluent_statement(cursor: Cursor) -> ast.FluentDeclaration | ast.FluentRule:
 def _declaration(cursor: Cursor) -> ast.FluentDeclaration:
     first = cursor.advance()
     name = cursor.name("the name of a fluent", DECLARATION)
-    found: list[ast.AttributeTree] = []
+    key_attributes: list[ast.AttributeTree] = []
     sources: list[tuple[str, Token]] = []
     if cursor.token.key == "(":
         opening = cursor.advance()
         if cursor.token.key != ")":
-            found.append(attribute(cursor, sources))
+            key_attributes.append(attribute(cursor, sources))
             while cursor.accept(","):
-                found.append(attribute(cursor, sources))
+                key_attributes.append(attribute(cursor, sources))
         cursor.close(opening, ")", "`,` or `)`", DECLARATION)
     value = attribute(cursor, sources) if cursor.accept("=") else None
-    attributes = (*found, *([] if value is None else [value]))
+    attributes = (*key_attributes, *([] if value is None else [value]))
     records = record_clauses(cursor, name.text, attributes, sources, first)
     if records is not None and records.key is not None:
         hint = "leave out KEY: a later record with the same start, and an end, closes the earlier one"
@@ -65,7 +65,7 @@ def _declaration(cursor: Cursor) -> ast.FluentDeclaration:
     if records is not None and records.time is not None:
         cursor.stop("a fluent holds for a time", f"`START {records.time} END ..`", records.span)
     end_statement(cursor, "the declaration", DECLARATION)
-    return ast.FluentDeclaration(name.text, tuple(found), value, records, cursor.span(first))
+    return ast.FluentDeclaration(name.text, tuple(key_attributes), value, records, cursor.span(first))
 
 
 def _held(cursor: Cursor, hint: str) -> tuple[str, tuple[Expression, ...], Expression | None]:
@@ -82,9 +82,9 @@ def _rule(cursor: Cursor) -> ast.FluentRule:
     name, values, value = _held(cursor, hint)
     head = cursor.span(begin)
     if first.key == "INITIALLY":
-        found = conditions(cursor) if cursor.accept("WHERE") else ()
+        tests = conditions(cursor) if cursor.accept("WHERE") else ()
         end_statement(cursor, "the statement", hint, "`WHERE` or `.`")
-        return ast.FluentRule("initially", name, values, value, None, found, cursor.span(first), head)
+        return ast.FluentRule("initially", name, values, value, None, tests, cursor.span(first), head)
     cursor.expect("<-", "`<-`", hint)
     body = pattern(cursor)
     end_statement(cursor, "the rule", hint, "an operator or `.`")

@@ -96,14 +96,14 @@ def formatted(source: Source, parameters: Parameters | None = None) -> str:
     crlf = "\r\n" in source.text
     text = source.text.replace("\r\n", "\n").replace("\r", "\n")
     statements = list(placed(Source(text, source.name), parameters))
-    tree, remarks = [each for each, _, _ in statements], _comments(text)
+    tree, remarks = [statement for statement, _, _ in statements], _comments(text)
     for _ in range(_PASSES):
-        made = _formatted(text, statements)
-        if made == text:
+        laid_out = _formatted(text, statements)
+        if laid_out == text:
             break
-        text = made
+        text = laid_out
         statements = list(placed(Source(text, source.name), parameters))
-        assert [each for each, _, _ in statements] == tree, "a layout changes no meaning"
+        assert [statement for statement, _, _ in statements] == tree, "a layout changes no meaning"
         assert _comments(text) == remarks, "a layout keeps all comments"
     return text.replace("\n", "\r\n") if crlf else text
 
@@ -118,10 +118,10 @@ def _formatted(text: str, statements: Sequence[tuple[ast.Statement | None, int, 
 
 
 def _text(line: _Line) -> str:
-    text, at = "", 1
+    text, column = "", 1
     for item in line.items:
-        text += " " * (item.at - at) + item.text
-        at = item.end
+        text += " " * (item.at - column) + item.text
+        column = item.end
     return text
 
 
@@ -139,7 +139,9 @@ def _gaps(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
 def _comments(text: str) -> list[str]:
     tokens = tokenise(text, line_starts(text))
     return [
-        found.group().rstrip() for begin, end in _gaps(text, tokens) for found in _COMMENT.finditer(text, begin, end)
+        comment.group().rstrip()
+        for begin, end in _gaps(text, tokens)
+        for comment in _COMMENT.finditer(text, begin, end)
     ]
 
 
@@ -149,24 +151,24 @@ def _items(
     """Yield all tokens and comments, each with the number of its statement, or None between statements."""
     tokens = tokenise(text, line_starts(text))
     lines = _Places(text)
-    at = 0
+    index = 0
     before = 0  # the offset after the last item
     last: _Item | None = None
     previous: Token | None = None
     depth = arrows = 0
     for token, (begin, end) in zip(tokens, _gaps(text, tokens), strict=True):
-        while at < len(statements) and token.start >= statements[at][2]:
-            at += 1
-        inside = at < len(statements) and token.kind != "end" and token.start > statements[at][1]
-        for found in _COMMENT.finditer(text, begin, end):
-            breaks, spaces = lines.between(before, found.start())
-            line, column = lines.of(found.start())
-            last = _Item("comment", found.group().rstrip(), "", line, column, breaks, spaces, False, False, 2)
-            before = found.end()
-            yield at if inside else None, last
+        while index < len(statements) and token.start >= statements[index][2]:
+            index += 1
+        inside = index < len(statements) and token.kind != "end" and token.start > statements[index][1]
+        for comment in _COMMENT.finditer(text, begin, end):
+            breaks, spaces = lines.between(before, comment.start())
+            line, column = lines.of(comment.start())
+            last = _Item("comment", comment.group().rstrip(), "", line, column, breaks, spaces, False, False, 2)
+            before = comment.end()
+            yield index if inside else None, last
         if token.kind == "end":
             return
-        statement, start, _ = statements[at]
+        statement, start, _ = statements[index]
         first = token.start == start
         if first:
             depth = arrows = 0
@@ -196,7 +198,7 @@ def _items(
         elif token.key == "-" and _is_sign(previous, token, text):
             item.key = "sign"
         before, previous, last = token.end, token, item
-        yield at, item
+        yield index, item
 
 
 class _Places:
@@ -208,8 +210,8 @@ class _Places:
 
     def of(self, offset: int) -> tuple[int, int]:
         """Return the line and the column of an offset. Offsets must not decrease from call to call."""
-        while (found := self._text.find("\n", self._start, offset)) >= 0:
-            self._line, self._start = self._line + 1, found + 1
+        while (newline := self._text.find("\n", self._start, offset)) >= 0:
+            self._line, self._start = self._line + 1, newline + 1
         return self._line, offset - self._start + 1
 
     def between(self, begin: int, end: int) -> tuple[int, int]:
@@ -342,9 +344,9 @@ def _levels(lines: Sequence[_Line], runs: list[list[_Item]]) -> list[list[list[_
     levels: list[list[list[_Item]]] = []
     for run in sorted(runs, key=lambda run: run[0].column):
         own = [line_of[id(item)] for item in run]
-        level = max(before[each] for each in own)
-        for each in own:
-            before[each] = level + 1
+        level = max(before[slot] for slot in own)
+        for slot in own:
+            before[slot] = level + 1
         if level == len(levels):
             levels.append([])
         levels[level].append(run)
@@ -403,17 +405,17 @@ def _indentation(line: _Line, anchors: Sequence[_Item]) -> int:
 
 def _broken(lines: list[_Line]) -> bool:
     """Break each line that is too long, at one place. Return True if any was broken."""
-    made: list[_Line] = []
+    pieces: list[_Line] = []
     for line in lines:
-        made.append(line)
+        pieces.append(line)
         code = [item for item in line.items if item.kind != "comment"]
         if not code or code[-1].end - 1 <= WIDTH or any("\n" in item.text for item in code):
             continue
         if (cut := _cut(line, code)) is not None:
-            made.append(_Line(line.items[cut:], False, line.statement, True))
+            pieces.append(_Line(line.items[cut:], False, line.statement, True))
             line.items = line.items[:cut]
-    several = len(made) > len(lines)
-    lines[:] = made
+    several = len(pieces) > len(lines)
+    lines[:] = pieces
     return several
 
 
@@ -428,6 +430,6 @@ def _cut(line: _Line, code: Sequence[_Item]) -> int | None:
         if not clause and left.key != ",":
             continue
         fits = left.end - 1 <= WIDTH
-        found = (not fits, item.depth, 0 if clause else 1, -place if fits else place)
-        best = found if best is None or found < best else best
+        rank = (not fits, item.depth, 0 if clause else 1, -place if fits else place)
+        best = rank if best is None or rank < best else best
     return None if best is None else abs(best[3])

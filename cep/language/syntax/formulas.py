@@ -32,7 +32,7 @@ FORMULA = "a formula is made of fluents and events: `slow(V) AND ONCE[0, 10 min]
 INTERVAL = "write how far it reaches: `ONCE[0, 10 min]`, `SINCE(2 s, inf)`"
 LASTING = "e.g. `slow(V) LASTING >= 10 min`"
 UNARY, BINARY, LENGTHS = words(Place.BEFORE), words(Place.BETWEEN), words(Place.BEHIND)
-BOXES = tuple(word for word, each in TEMPORAL.items() if each.of_head is not None)
+BOXES = tuple(word for word, operator in TEMPORAL.items() if operator.of_head is not None)
 """The temporal operators that a head may have."""
 
 
@@ -112,7 +112,7 @@ def _joined(cursor: Cursor) -> Formula:
     if first.key == "NOT":
         cursor.stop("nothing binds the variables of a NOT that begins a formula", "put it after a formula that "
                     "binds them: `slow(V) AND NOT anchored(V)`")  # fmt: skip
-    found, negated = [_since(cursor)], [False]
+    parts, negated = [_since(cursor)], [False]
     height, word = cursor.height, cursor.token.key
     while cursor.token.key in ("AND", "OR"):
         if cursor.token.key != word:
@@ -127,13 +127,13 @@ def _joined(cursor: Cursor) -> Formula:
         negated.append(denied)
         if denied:
             cursor.advance()
-        found.append(_since(cursor))
+        parts.append(_since(cursor))
         height = max(height, cursor.height)
-    if len(found) == 1:
-        return found[0]
+    if len(parts) == 1:
+        return parts[0]
     cursor.grow(height, first)
     span = cursor.span(first)
-    return Or(tuple(found), span) if word == "OR" else And(tuple(found), tuple(negated), span)
+    return Or(tuple(parts), span) if word == "OR" else And(tuple(parts), tuple(negated), span)
 
 
 def _since(cursor: Cursor) -> Formula:
@@ -199,10 +199,10 @@ def _event_within(cursor: Cursor, step: Token, first: Token, left: Formula) -> F
 
 
 def _aggregate(cursor: Cursor, step: Token, first: Token, left: Formula) -> Formula:
-    found = [result(cursor)]
+    results = [result(cursor)]
     height = cursor.height
     while cursor.accept(","):
-        found.append(result(cursor))
+        results.append(result(cursor))
         height = max(height, cursor.height)
     if cursor.token.key == "OVER":
         cursor.stop(
@@ -215,7 +215,7 @@ def _aggregate(cursor: Cursor, step: Token, first: Token, left: Formula) -> Form
         while cursor.accept(","):
             by.append(group(cursor))
     cursor.height = height
-    return AggregatedFormula(left, tuple(found), tuple(by), cursor.span(first))
+    return AggregatedFormula(left, tuple(results), tuple(by), cursor.span(first))
 
 
 def _long(cursor: Cursor, step: Token, first: Token, left: Formula) -> Formula:
@@ -290,7 +290,11 @@ def _within(cursor: Cursor) -> MetricInterval:
 def _length(cursor: Cursor) -> int:
     if cursor.token.key == "-":
         back, ahead = (
-            [each.word for each in TEMPORAL.values() if each.ahead == later and each.word not in LENGTHS]
+            [
+                operator.word
+                for operator in TEMPORAL.values()
+                if operator.ahead == later and operator.word not in LENGTHS
+            ]
             for later in (False, True)
         )
         cursor.stop(

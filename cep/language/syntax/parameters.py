@@ -76,11 +76,11 @@ def _parameter(cursor: Cursor) -> Parameter:
         step = _step(cursor, default, low is not None or high is not None)
     span = cursor.span(first)
     end_statement(cursor, "the parameter", EXAMPLE)
-    found = Parameter(name.text, default, default, low, high, choices, step, cursor.source, span)
-    if not found.allows(default.value):
-        hint = f"it is {found.written(default.value)}, and may be {found.domain}"
+    parameter = Parameter(name.text, default, default, low, high, choices, step, cursor.source, span)
+    if not parameter.allows(default.value):
+        hint = f"it is {parameter.written(default.value)}, and may be {parameter.domain}"
         cursor.stop("the default is out of range", hint, default.span)
-    return found
+    return parameter
 
 
 def _value(cursor: Cursor, like: Constant | None = None) -> Constant:
@@ -90,38 +90,38 @@ def _value(cursor: Cursor, like: Constant | None = None) -> Constant:
     token = cursor.token
     if token.kind == "name" and token.text in ("true", "false") and not negative:
         cursor.advance()
-        found = Constant(token.text == "true", "bool", token.span)
+        value = Constant(token.text == "true", "bool", token.span)
     elif token.kind in (("number",) if negative else _VALUES):
-        found = constant(cursor)
+        value = constant(cursor)
     elif token.kind == "name" and not token.key and not negative:
         cursor.fail("a constant", f'as a string it is written `"{token.text}"`')
     else:
         cursor.fail("a constant", EXAMPLE)
     if negative:
-        if found.type == "duration":
+        if value.type == "duration":
             cursor.stop("a duration cannot be negative", EXAMPLE, cursor.span(first))
-        assert isinstance(found.value, int | float), "a number was written"
-        found = Constant(-found.value, found.type, cursor.span(first))
-    if like is None or found.type == like.type:
-        return found
-    if like.type == "float" and found.type == "int":
-        return Constant(float(found.value), "float", found.span)
+        assert isinstance(value.value, int | float), "a number was written"
+        value = Constant(-value.value, value.type, cursor.span(first))
+    if like is None or value.type == like.type:
+        return value
+    if like.type == "float" and value.type == "int":
+        return Constant(float(value.value), "float", value.span)
     article = "an" if like.type in ("int", "iri") else "a"
     hint = f"the values must have the type of the default: {like.type}"
     if like.type == "duration":
         hint = "a duration has a unit: `5 min`"
-    if like.type == "int" and found.type == "float":
+    if like.type == "int" and value.type == "float":
         hint += "; for a float, write the default with decimals: `7.0`"
     cursor.stop(f"the default is {article} {like.type}, but this value is not", hint, cursor.span(first))
 
 
 def _choices(cursor: Cursor, default: Constant) -> tuple[int | float | str | bool, ...]:
     opening = cursor.previous
-    found = [_value(cursor, default).value]
+    choices = [_value(cursor, default).value]
     while cursor.accept(","):
-        found.append(_value(cursor, default).value)
+        choices.append(_value(cursor, default).value)
     cursor.close(opening, "]", "`,` or `]`", "a list of values is written `[5, 7, 9]`")
-    return tuple(found)
+    return tuple(choices)
 
 
 def _range(cursor: Cursor, default: Constant) -> tuple[int | float | None, int | float | None]:

@@ -152,7 +152,7 @@ def parse(
     are at most HIGHEST high, so passes may recurse over them.
     """
     source, mistakes = Source(text, name, files), recovery or Recovery()
-    statements = tuple(each for each, _, _ in placed(source, parameters, mistakes) if each is not None)
+    statements = tuple(statement for statement, _, _ in placed(source, parameters, mistakes) if statement is not None)
     tree = ast.SyntaxTree(statements, source)
     if recovery is None and mistakes.errors:
         raise mistakes.refused(tree)
@@ -194,16 +194,16 @@ def placed(
 def _refuse_unreadable(source: Source) -> None:
     """Refuse characters that a text file cannot contain: NUL, and halves of surrogate pairs."""
     text = source.text
-    at, message = text.find("\0"), "a NUL character is not text"
+    offset, message = text.find("\0"), "a NUL character is not text"
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        if at < 0 or error.start < at:
-            at, message = error.start, f"the code U+{ord(text[error.start]):04X} is not a character"
-    if at >= 0:
+        if offset < 0 or error.start < offset:
+            offset, message = error.start, f"the code U+{ord(text[error.start]):04X} is not a character"
+    if offset >= 0:
         starts = line_starts(text)
-        line = sum(1 for start in starts if start <= at)
-        column = at - starts[line - 1] + 1
+        line = sum(1 for start in starts if start <= offset)
+        column = offset - starts[line - 1] + 1
         hint = "programs are UTF-8 text; is this a binary or a UTF-16 file?"
         raise CepError(message, source, Span(line, column, line, column + 1), hint, "syntax")
 
@@ -262,9 +262,9 @@ def _rule(cursor: Cursor) -> ast.EventRule | StaticRule | ast.DeadlineStatement 
     if names is not None:
         cursor.fail("`<-`", messages.NAMED_HEAD)
     if cursor.accept(":-"):
-        found = conditions(cursor)
+        tests = conditions(cursor)
         _end_static_rule(cursor)
-        return StaticRule(head.text, values, found, cursor.span(first))
+        return StaticRule(head.text, values, tests, cursor.span(first))
     if not cursor.accept("."):
         _fail_after_head(cursor)
     return StaticRule(head.text, values, (), cursor.span(first))

@@ -84,8 +84,8 @@ def _with_deadline(left: ast.PatternTree, waiting: ast.UnlessTree, met: ast.Unle
 def _postfixed(cursor: Cursor, postfix: Token, first: Token, left: ast.PatternTree) -> ast.PatternTree:
     match postfix.key:
         case "WHERE":
-            found = conditions(cursor)
-            return ast.Where(left, found, cursor.span(first))
+            tests = conditions(cursor)
+            return ast.Where(left, tests, cursor.span(first))
         case "WITHIN":
             ticks = duration(cursor)
             return ast.Within(left, ticks, cursor.span(first))
@@ -234,9 +234,9 @@ def event(cursor: Cursor) -> ast.EventPattern:
     if cursor.token.key != "(":
         return ast.EventPattern(first.text, (), None, first.span)
     if not goes_by_name(cursor):
-        found = arguments(cursor, messages.ALL_OR_NONE)
-        _refuse_parameters(cursor, found)
-        return ast.EventPattern(first.text, found, None, cursor.span(first))
+        terms = arguments(cursor, messages.ALL_OR_NONE)
+        _refuse_parameters(cursor, terms)
+        return ast.EventPattern(first.text, terms, None, cursor.span(first))
     names, values = named_arguments(cursor)
     _refuse_parameters(cursor, values)
     return ast.EventPattern(first.text, values, names, cursor.span(first))

@@ -93,7 +93,7 @@ def _alert(alert: ast.AlertStatement) -> str:
         text += f" ESCALATE {', '.join(steps)}"
     text += f" REPEAT {write_duration(alert.repeat)}" if alert.repeat else ""
     if alert.keys:
-        text += f" KEYED BY {', '.join(each.name for each in alert.keys)}"
+        text += f" KEYED BY {', '.join(key.name for key in alert.keys)}"
     for word, values in (("AT", alert.at), ("RADIUS", (alert.radius,)), ("AREA", (alert.area,))):
         written = ", ".join(print_expression(value) for value in values if value is not None)
         text += f" {word} {written}" if written else ""
@@ -132,5 +132,5 @@ def _text(pattern: ast.PatternTree) -> Text:
         case ast.Policy(inner, choice):
             return pattern_text.policy(_text(inner), choice)
         case ast.Aggregate(inner, results, events, ticks, by):
-            groups = [each.name for each in by]
+            groups = [variable.name for variable in by]
             return pattern_text.aggregate(_text(inner), results, events, ticks, pattern.over, groups)

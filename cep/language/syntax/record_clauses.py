@@ -190,7 +190,7 @@ class Clauses:
         if unit.text.lower() not in UNITS:
             meant = _FOREIGN_UNITS.get(unit.text.lower().removesuffix("s"))
             hint = f"write `epoch {meant}`; " if meant and self.of != "duration" else ""
-            cursor.fail("a unit", f"{hint}the units are " + ", ".join(f"`{each}`" for each in UNITS))
+            cursor.fail("a unit", f"{hint}the units are " + ", ".join(f"`{unit}`" for unit in UNITS))
         self.unit = cursor.advance().text.lower()
 
 
@@ -202,22 +202,22 @@ def _known_zone(name: str) -> None:
 
 def _values(cursor: Cursor) -> Missing:
     hint = 'list the numbers and strings that mean a missing value: `MISSING -999, "n/a"`'
-    found: list[int | float | str] = []
+    missing: list[int | float | str] = []
     while True:
         token = cursor.token
         sign = -1 if cursor.accept("-") else 1
         if cursor.token.kind == "string" and sign == 1:
-            found.append(_text(cursor, "a value", hint))
+            missing.append(_text(cursor, "a value", hint))
         elif cursor.token.kind == "number":
             value = constant(cursor).value
             assert isinstance(value, int | float), "a number was written"
-            found.append(sign * value)
+            missing.append(sign * value)
         else:
             cursor.fail("a number or a string", hint)
-        if found[-1] in found[:-1]:
+        if missing[-1] in missing[:-1]:
             cursor.stop("this value is listed twice", hint, token.span)
         if cursor.token.key != "," or (cursor.peek().kind not in ("number", "string") and cursor.peek().key != "-"):
-            return tuple(found)
+            return tuple(missing)
         cursor.advance()
 
 
@@ -225,7 +225,7 @@ def _records(cursor: Cursor) -> RecordFormat:
     name = cursor.advance()
     if name.text not in RECORD_FORMATS:
         near = nearest(name.text, tuple(RECORD_FORMATS))
-        listed = "the formats of records are " + ", ".join(f"`{each}`" for each in RECORD_FORMATS)
+        listed = "the formats of records are " + ", ".join(f"`{name}`" for name in RECORD_FORMATS)
         cursor.stop(f"unknown format `{name.text}`", f"did you mean `{near}`?" if near else listed, name.span)
     if cursor.token.key != "(":
         return RecordFormat(name.text)
@@ -238,7 +238,7 @@ def _records(cursor: Cursor) -> RecordFormat:
     while True:
         key = cursor.token
         if key.text not in known:
-            listed = ", ".join(f"`{each}`" for each in known)
+            listed = ", ".join(f"`{name}`" for name in known)
             meant = _FOREIGN_OPTIONS.get(key.text.lower()) or nearest(key.text, known)
             hint = f"did you mean `{meant}`? " if meant in known else ""
             cursor.fail("an option", f"{hint}the options of {name.text} are {listed}: {_EXAMPLES[name.text]}")
@@ -268,7 +268,7 @@ def _records(cursor: Cursor) -> RecordFormat:
 
 def _twice(columns: str) -> str | None:
     """Return the first column name that occurs twice, or None. `_` and `-` may repeat: they are unused columns."""
-    names = [name for each in columns.split(",") if (name := each.strip()).strip("_-")]
+    names = [name for column in columns.split(",") if (name := column.strip()).strip("_-")]
     return next((name for place, name in enumerate(names) if name in names[:place]), None)
 
 

@@ -63,10 +63,10 @@ def _test(cursor: Cursor, attributes: Sequence[ast.AttributeTree], sources: list
         cursor.close(opening, "]", "`,` or `]`", WHEN)
     elif cursor.token.key in COMPARISONS:
         operator = COMPARISONS[cursor.advance().key]
-        at = cursor.token
+        token = cursor.token
         values.append(_value(cursor, source))
         if operator[0] in "<>" and (isinstance(values[0], str | bool)):
-            cursor.stop(f"`{operator}` compares only numbers", "for texts, use `=`, `!=` or `in`", at.span)
+            cursor.stop(f"`{operator}` compares only numbers", "for texts, use `=`, `!=` or `in`", token.span)
     else:
         cursor.fail("`EXISTS`, `in` or a comparison", WHEN)
     _check_type(cursor, source, values, attributes, first)

@@ -57,7 +57,7 @@ class Recovery:
         dropped."""
         before = set(self._constants)
         tokens = self.skip(cursor, first)
-        if not any(each.text.partition(":")[0] in before for each in tokens):
+        if not any(token.text.partition(":")[0] in before for token in tokens):
             self.errors.add(error)
 
     def skip(self, cursor: Cursor, first: Token) -> list[Token]:
@@ -71,7 +71,7 @@ class Recovery:
         names = list(_declared(tokens))
         self.names.update(names)
         if tokens and tokens[0].key in _CONSTANTS:
-            self._constants.update(each.partition(":")[0] for each in names)
+            self._constants.update(name.partition(":")[0] for name in names)
         return tokens
 
     def refused(self, tree: SyntaxTree) -> SyntaxErrors:

@@ -140,8 +140,8 @@ def constant(cursor: Cursor) -> Constant:
     token = cursor.advance()
     name = cursor.written(token)
     if name is not token:
-        found = _constant(cursor, token, before)
-        return replace(found, parameter=name.text) if found.span == token.span else found
+        literal = _constant(cursor, token, before)
+        return replace(literal, parameter=name.text) if literal.span == token.span else literal
     return _constant(cursor, token, before)
 
 
@@ -205,14 +205,14 @@ def arguments(cursor: Cursor, colon: str = messages.ONLY_IN_PATTERNS) -> tuple[E
     if cursor.accept(")"):
         cursor.height = 1
         return ()
-    found = [expression(cursor)]
+    terms = [expression(cursor)]
     height = cursor.height
     while cursor.accept(","):
-        found.append(expression(cursor))
+        terms.append(expression(cursor))
         height = max(height, cursor.height)
     close_arguments(cursor, opening, colon)
     cursor.grow(height, opening)
-    return tuple(found)
+    return tuple(terms)
 
 
 def called(cursor: Cursor, word: Token) -> tuple[Expression, ...]:
@@ -224,18 +224,18 @@ def called(cursor: Cursor, word: Token) -> tuple[Expression, ...]:
         cursor.stop("`not` stands before `held`", messages.NOT_HELD)
     opening = cursor.expect("(")
     first = cursor.token
-    found = [expression(cursor)]
+    terms = [expression(cursor)]
     height = cursor.height
     if cursor.token.key in ("=", "==", "!="):
         operator = COMPARISONS[cursor.advance().key]
-        found = [Call(operator, (found[0], expression(cursor)), cursor.span(first))]
+        terms = [Call(operator, (terms[0], expression(cursor)), cursor.span(first))]
         height = max(height, cursor.height) + 1
     while cursor.accept(","):
-        found.append(expression(cursor))
+        terms.append(expression(cursor))
         height = max(height, cursor.height)
     close_arguments(cursor, opening, messages.ONLY_IN_PATTERNS)
     cursor.grow(height, opening)
-    return tuple(found)
+    return tuple(terms)
 
 
 def close_arguments(cursor: Cursor, opening: Token, colon: str) -> None:

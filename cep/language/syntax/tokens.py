@@ -88,10 +88,10 @@ def tokenise(text: str, starts: list[int], begin: int = 0, stop: int | None = No
     line = bisect_right(starts, begin)
     line_start = starts[line - 1]
     next_line = starts[line] if line < len(starts) else len(text) + 1
-    at: int | None = begin
-    while at is not None:
-        matches = _TOKEN.finditer(text, at, stop)
-        at = None
+    offset: int | None = begin
+    while offset is not None:
+        matches = _TOKEN.finditer(text, offset, stop)
+        offset = None
         for match in matches:
             kind = match.lastgroup
             if kind == "skip":
@@ -112,11 +112,11 @@ def tokenise(text: str, starts: list[int], begin: int = 0, stop: int | None = No
             elif kind == "mark":
                 key = word
             if key == "{":
-                at = closed(text, start, stop)
-                if at >= 0:
-                    tokens.append(Token("graph", text[start:at], key, line, start - line_start + 1, start, at))
+                offset = closed(text, start, stop)
+                if offset >= 0:
+                    tokens.append(Token("graph", text[start:offset], key, line, start - line_start + 1, start, offset))
                     break
-                kind, at = "brace", None
+                kind, offset = "brace", None
             tokens.append(Token(kind, word, key, line, start - line_start + 1, start, end))
             if kind == "brace":
                 break

@@ -127,27 +127,27 @@ def places(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
     count = int(np.count_nonzero(mask))
     if count * SELDOM > len(mask):
         return np.flatnonzero(mask)
-    found: NDArray[np.int64] = np.empty(count + 1, np.int64)
-    _places(mask[: len(mask) // 8 * 8].view(np.int64), mask, found)
-    return found[:count]
+    positions: NDArray[np.int64] = np.empty(count + 1, np.int64)
+    _places(mask[: len(mask) // 8 * 8].view(np.int64), mask, positions)
+    return positions[:count]
 
 
 @bare
-def _places(words, mask, found):  # type: ignore[no-untyped-def]
-    """Write the indexes at which a mask is True into `found`.
+def _places(words, mask, positions):  # type: ignore[no-untyped-def]
+    """Write the indexes at which a mask is True into `positions`.
 
-    `words`: the mask in words of eight values, without the remainder at its end. `found` must have room for one index
-    more than there are, because each index is written before it is checked.
+    `words`: the mask in words of eight values, without the remainder at its end. `positions` must have room for one
+    index more than there are, because each index is written before it is checked.
     """
-    made = 0
+    written = 0
     for word in range(words.shape[0]):
         if words[word] != 0:
             for k in range(8 * word, 8 * word + 8):
-                found[made] = k
-                made += mask[k]
+                positions[written] = k
+                written += mask[k]
     for k in range(8 * words.shape[0], mask.shape[0]):
-        found[made] = k
-        made += mask[k]
+        positions[written] = k
+        written += mask[k]
 
 
 def by_arrival(table: Table) -> Table:
@@ -266,8 +266,8 @@ def first_of_equal(table: Table, numbered: bool = False) -> Table:
     first = first_places(table, numbered)
     if len(first) == rows(table):
         return table
-    found: Table = take(table, first)
-    return found
+    kept: Table = take(table, first)
+    return kept
 
 
 def first_places(table: Table, numbered: bool) -> NDArray[np.int64]:

@@ -116,7 +116,7 @@ class Goal(Protocol):
         """Return the part of a state that belongs to other keys only, without the state that belongs to every key."""
         ...
 
-    def together(self, one: Arrays, other: Arrays) -> Arrays:
+    def together(self, left: Arrays, other: Arrays) -> Arrays:
         """Join two states that have no key in common. One of them has the state that belongs to every key."""
         ...
 

@@ -56,8 +56,8 @@ class WithConvertedKeys:
             wide.append(table)
         return wide
 
-    def narrowed(self, made: Table) -> Table:
-        return made[: made.shape[0] - self.drop] if self.drop else made
+    def narrowed(self, table: Table) -> Table:
+        return table[: table.shape[0] - self.drop] if self.drop else table
 
     @property
     def size(self) -> tuple[int, int]:

@@ -33,12 +33,12 @@ def columns_of(table: Table, types: Sequence[str], times: bool = False, lasting:
 
 def project(table: Table, types: Sequence[str], evaluations: Sequence[Evaluation]) -> Table:
     """Return the same occurrences with other arguments, one per evaluation."""
-    made = np.empty((FIRST + len(evaluations), rows(table)), np.int64)
-    made[:FIRST] = table[:FIRST]
+    projected = np.empty((FIRST + len(evaluations), rows(table)), np.int64)
+    projected[:FIRST] = table[:FIRST]
     named = columns_of(table, types)
     for i, evaluate in enumerate(evaluations):
-        made[FIRST + i] = bits(evaluate(named, rows(table)))
-    return made
+        projected[FIRST + i] = bits(evaluate(named, rows(table)))
+    return projected
 
 
 class Head:
@@ -62,7 +62,7 @@ class Head:
             return table
         if self.columns is None:
             return project(table, self.types, self.evaluations)
-        made: Table = table.take(self.rows, axis=0)
+        projected: Table = table.take(self.rows, axis=0)
         for row, value in self.constants:
-            made[row] = value
-        return made
+            projected[row] = value
+        return projected

@@ -29,10 +29,10 @@ LEAST_TIMES, MOST_TIMES = 1.25, 4.0
 
 
 @inside
-def copied(rows, i, made, j):  # type: ignore[no-untyped-def]
+def copied(rows, i, target, j):  # type: ignore[no-untyped-def]
     """Copy a row to another place."""
     for word in range(rows.shape[1]):
-        made[j, word] = rows[i, word]
+        target[j, word] = rows[i, word]
 
 
 @inside
@@ -127,8 +127,8 @@ def _change(rows, spans, changes, words, bag):  # type: ignore[no-untyped-def]
     c = wrong = 0
     while c < changes.shape[0]:
         stop, number = same_key(changes, c), changes[c, KEY]
-        at, last = spans[number, AT], spans[number, AT] + spans[number, COUNT]
-        j = first_from(rows, at, last, changes[c, ROW + R_END])
+        start, last = spans[number, AT], spans[number, AT] + spans[number, COUNT]
+        j = first_from(rows, start, last, changes[c, ROW + R_END])
         more = coming(changes, c, stop)
         moved(rows, j, last, more)
         i, last = j + more, last + more
@@ -136,7 +136,7 @@ def _change(rows, spans, changes, words, bag):  # type: ignore[no-untyped-def]
             i, j, c, none = put(rows, i, j, changes, c, turn(rows, i, last, changes, c, stop, words), words, bag)
             wrong += none
         moved(rows, i, last, j - i)
-        spans[number, COUNT] = j + last - i - at
+        spans[number, COUNT] = j + last - i - start
     return wrong
 
 
@@ -145,9 +145,9 @@ def _moved(rows, spans, keys, rooms, used):  # type: ignore[no-untyped-def]
     """Move keys to new places from `used` on. `rooms`: the new room of each key. The rows must have room for all of
     them."""
     for i in range(len(keys)):
-        at, count = spans[keys[i], AT], spans[keys[i], COUNT]
+        start, count = spans[keys[i], AT], spans[keys[i], COUNT]
         for j in range(count):
-            copied(rows, at + j, rows, used + j)
+            copied(rows, start + j, rows, used + j)
         spans[keys[i], AT], spans[keys[i], ROOM] = used, rooms[i]
         used += rooms[i]
     return used
@@ -158,23 +158,23 @@ def _closed_up(rows, spans, order):  # type: ignore[no-untyped-def]
     """Move the rows of all keys together, without the gaps. `order`: the keys in the order of their places."""
     used = 0
     for key in order:
-        at, room = spans[key, AT], spans[key, ROOM]
-        if room > 0 and at > used:
+        start, room = spans[key, AT], spans[key, ROOM]
+        if room > 0 and start > used:
             for j in range(spans[key, COUNT]):
-                copied(rows, at + j, rows, used + j)
+                copied(rows, start + j, rows, used + j)
             spans[key, AT] = used
         used += room
     return used
 
 
 @bare
-def _packed(rows, spans, made):  # type: ignore[no-untyped-def]
-    """Copy the rows of all keys into `made`, one after the other, each with its new room."""
+def _packed(rows, spans, packed):  # type: ignore[no-untyped-def]
+    """Copy the rows of all keys into `packed`, one after the other, each with its new room."""
     used = 0
     for key in range(spans.shape[0]):
-        at, count = spans[key, AT], spans[key, COUNT]
+        start, count = spans[key, AT], spans[key, COUNT]
         for j in range(count):
-            copied(rows, at + j, made, used + j)
+            copied(rows, start + j, packed, used + j)
         spans[key, AT] = used
         used += spans[key, ROOM]
     return used
@@ -184,39 +184,39 @@ def _packed(rows, spans, made):  # type: ignore[no-untyped-def]
 def _forgotten(rows, spans, keys, floor, before, kept):  # type: ignore[no-untyped-def]
     """Drop the rows of these keys that end at or before `floor`. Keep the last words of the last one in `before`."""
     for key in keys:
-        at, count = spans[key, AT], spans[key, COUNT]
+        start, count = spans[key, AT], spans[key, COUNT]
         gone = 0
-        while gone < count and rows[at + gone, R_END] <= floor:
+        while gone < count and rows[start + gone, R_END] <= floor:
             gone += 1
         if gone == 0:
             continue
         for word in range(kept):
-            before[key, word] = rows[at + gone - 1, rows.shape[1] - kept + word]
+            before[key, word] = rows[start + gone - 1, rows.shape[1] - kept + word]
         for j in range(count - gone):
-            copied(rows, at + gone + j, rows, at + j)
+            copied(rows, start + gone + j, rows, start + j)
         spans[key, COUNT] = count - gone
 
 
 @njit()
-def _at(rows, spans, keys, ends, words, bag, made):  # type: ignore[no-untyped-def]
+def _at(rows, spans, keys, ends, words, bag, matched):  # type: ignore[no-untyped-def]
     """Return the rows of these keys with these ends, each after the number of its pair; their array grows as needed.
 
     In a `bag`, each row is repeated by its multiplicity.
     """
     count = 0
     for i in range(len(keys)):
-        at = spans[keys[i], AT]
-        j, last = first_from(rows, at, at + spans[keys[i], COUNT], ends[i]), at + spans[keys[i], COUNT]
+        start = spans[keys[i], AT]
+        j, last = first_from(rows, start, start + spans[keys[i], COUNT], ends[i]), start + spans[keys[i], COUNT]
         while j < last and rows[j, R_END] == ends[i]:
             for _ in range(rows[j, words] if bag else 1):
-                if count == made.shape[0]:
-                    made = grow(made, count + 1)
-                made[count, 0] = i
+                if count == matched.shape[0]:
+                    matched = grow(matched, count + 1)
+                matched[count, 0] = i
                 for word in range(words):
-                    made[count, 1 + word] = rows[j, word]
+                    matched[count, 1 + word] = rows[j, word]
                 count += 1
             j += 1
-    return made, count
+    return matched, count
 
 
 @bare
@@ -224,8 +224,11 @@ def _counted(rows, spans, keys, after, until, words, bag, runs):  # type: ignore
     """Find each key's rows that end after one time and at or before another. Returns their count with multiplicity."""
     count = 0
     for i in range(keys.shape[0]):
-        at, last = spans[keys[i], AT], spans[keys[i], AT] + spans[keys[i], COUNT]
-        runs[i, 0], runs[i, 1] = first_from(rows, at, last, after[i] + 1), first_from(rows, at, last, until[i] + 1)
+        start, last = spans[keys[i], AT], spans[keys[i], AT] + spans[keys[i], COUNT]
+        runs[i, 0], runs[i, 1] = (
+            first_from(rows, start, last, after[i] + 1),
+            first_from(rows, start, last, until[i] + 1),
+        )
         if not bag:
             count += runs[i, 1] - runs[i, 0]
             continue
@@ -235,14 +238,14 @@ def _counted(rows, spans, keys, after, until, words, bag, runs):  # type: ignore
 
 
 @bare
-def _listed(rows, runs, words, bag, made):  # type: ignore[no-untyped-def]
-    """Write the rows of these runs into `made`, which must have room, each repeated by its multiplicity."""
+def _listed(rows, runs, words, bag, listed):  # type: ignore[no-untyped-def]
+    """Write the rows of these runs into `listed`, which must have room, each repeated by its multiplicity."""
     count = 0
     for i in range(runs.shape[0]):
         for j in range(runs[i, 0], runs[i, 1]):
             for _ in range(rows[j, words] if bag else 1):
                 for word in range(words):
-                    made[count, word] = rows[j, word]
+                    listed[count, word] = rows[j, word]
                 count += 1
 
 
@@ -331,9 +334,9 @@ class KeyedRows:
         """Drop all rows that end at or before the floor, and release unused room."""
         self.forget(np.flatnonzero(self.spans[:, COUNT]))
         counts = self.spans[:, COUNT]
-        there = np.flatnonzero(counts)
+        filled = np.flatnonzero(counts)
         rooms = np.zeros_like(counts)
-        rooms[there] = self._rooms(counts[there], self.rows[self.spans[there, AT], R_END])
+        rooms[filled] = self._rooms(counts[filled], self.rows[self.spans[filled, AT], R_END])
         self.spans[:, ROOM] = np.minimum(self.spans[:, ROOM], rooms)
         self.come, self.stayed = 0, int(counts.sum())
         if len(self.rows) > 3 * int(self.spans[:, ROOM].sum()):
@@ -363,9 +366,9 @@ class KeyedRows:
     def _pack(self) -> None:
         """Copy the rows of all keys to a new array of the required size."""
         whole = int(self.spans[:, ROOM].sum())
-        made = np.empty((roomy(whole, whole + whole // 2), self.rows.shape[1]), np.int64)
-        self.used = _packed(self.rows, self.spans, made)
-        self.rows = made
+        packed = np.empty((roomy(whole, whole + whole // 2), self.rows.shape[1]), np.int64)
+        self.used = _packed(self.rows, self.spans, packed)
+        self.rows = packed
 
     def at(self, keys: Ints, ends: Ints, once: bool = False) -> tuple[Ints, Ints]:
         """Return the rows of these keys with these ends, and for each row the number of its pair.
@@ -373,17 +376,17 @@ class KeyedRows:
         Rows are repeated by their multiplicity, unless `once`.
         """
         room = np.empty((len(keys), self.words + 1), np.int64)
-        made, count = _at(self.rows, self.spans, keys, ends, self.words, self.bag and not once, room)
-        return made[:count, 1:], made[:count, 0]
+        matched, count = _at(self.rows, self.spans, keys, ends, self.words, self.bag and not once, room)
+        return matched[:count, 1:], matched[:count, 0]
 
     def ending(self, keys: Ints, after: Ints, until: Ints) -> Ints:
         """Return the rows of each key that end after one time and at or before another, repeated by their
         multiplicity."""
         runs = np.empty((len(keys), 2), np.int64)
         count = _counted(self.rows, self.spans, keys, after, until, self.words, self.bag, runs)
-        made = np.empty((count, self.words), np.int64)
-        _listed(self.rows, runs, self.words, self.bag, made)
-        return made
+        listed = np.empty((count, self.words), np.int64)
+        _listed(self.rows, runs, self.words, self.bag, listed)
+        return listed
 
     def every(self) -> tuple[Ints, Ints]:
         """Return all rows, key by key, and the key of each."""
@@ -406,12 +409,12 @@ def demand_there(wrong: int) -> None:
     assert not wrong, "what goes was there"
 
 
-def as_table(found: Ints) -> Table:
+def as_table(matched: Ints) -> Table:
     """Return rows that are occurrences as a table, sorted by arrival."""
-    table = np.empty((found.shape[1] + 1, len(found)), np.int64)
-    table[END], table[START], table[ORDER] = found[:, R_END], found[:, R_START], found[:, R_ORDER]
+    table = np.empty((matched.shape[1] + 1, len(matched)), np.int64)
+    table[END], table[START], table[ORDER] = matched[:, R_END], matched[:, R_START], matched[:, R_ORDER]
     table[IDENTITY] = 0
-    table[FIRST:] = found[:, R_REST:].T
+    table[FIRST:] = matched[:, R_REST:].T
     return by_arrival(table)
 
 
@@ -427,22 +430,22 @@ SPREAD = 8
 
 
 @bare
-def collected(table, slots, words, made):  # type: ignore[no-untyped-def]
+def collected(table, slots, words, changes):  # type: ignore[no-untyped-def]
     """Convert the rows of a table that have a key to changes. `words`: the table row for each word of a change."""
     count = 0
     for i in range(table.shape[1]):
         if slots[i] < 0:
             continue
-        made[count, KEY] = slots[i]
-        made[count, TIMES] = GOES if table[IDENTITY, i] == GOES else COMES
+        changes[count, KEY] = slots[i]
+        changes[count, TIMES] = GOES if table[IDENTITY, i] == GOES else COMES
         for word in range(len(words)):
-            made[count, ROW + word] = 0 if words[word] == NONE else table[words[word], i]
+            changes[count, ROW + word] = 0 if words[word] == NONE else table[words[word], i]
         count += 1
     return count
 
 
 @bare
-def _by_key(changes, begins, made):  # type: ignore[no-untyped-def]
+def _by_key(changes, begins, sorted_changes):  # type: ignore[no-untyped-def]
     """Sort changes by key, stably. `begins` must have as many zeros as there are keys, and one more."""
     for i in range(changes.shape[0]):
         begins[changes[i, KEY] + 1] += 1
@@ -451,7 +454,7 @@ def _by_key(changes, begins, made):  # type: ignore[no-untyped-def]
     for i in range(changes.shape[0]):
         place = begins[changes[i, KEY]]
         for word in range(changes.shape[1]):
-            made[place, word] = changes[i, word]
+            sorted_changes[place, word] = changes[i, word]
         begins[changes[i, KEY]] = place + 1
 
 
@@ -516,13 +519,13 @@ def in_turn(changes: Ints, known: int) -> Ints:
     if len(changes) < 2:
         return changes
     if known <= SPREAD * len(changes):
-        made = np.empty_like(changes)
-        _by_key(changes, np.zeros(known + 1, np.int64), made)
+        ordered = np.empty_like(changes)
+        _by_key(changes, np.zeros(known + 1, np.int64), ordered)
     else:
-        made = changes[stable_order(np.ascontiguousarray(changes[:, KEY]))]
-    if not _by_row(made):
-        made = made[np.lexsort((*made[:, :ROW:-1].T, made[:, ROW], made[:, KEY]))]
-    return made[: _netted(made)]
+        ordered = changes[stable_order(np.ascontiguousarray(changes[:, KEY]))]
+    if not _by_row(ordered):
+        ordered = ordered[np.lexsort((*ordered[:, :ROW:-1].T, ordered[:, ROW], ordered[:, KEY]))]
+    return ordered[: _netted(ordered)]
 
 
 def changes_of(table: Table, slots: Ints, words: Ints, known: int) -> Ints:
@@ -531,8 +534,8 @@ def changes_of(table: Table, slots: Ints, words: Ints, known: int) -> Ints:
     `slots`: the key of each row; rows with -1 are left out. `words`: see `collected`. `known`: the number of known
     keys.
     """
-    made = np.empty((len(slots), ROW + len(words)), np.int64)
-    return in_turn(made[: collected(table, slots, words, made)], known)
+    changes = np.empty((len(slots), ROW + len(words)), np.int64)
+    return in_turn(changes[: collected(table, slots, words, changes)], known)
 
 
 def words_of(arguments: int) -> Ints:
@@ -544,9 +547,9 @@ def signed(going: Table, coming: Table) -> Table:
     """Return removed and added rows as one table of changes."""
     if not rows(going):
         return coming
-    made = np.concatenate([going, coming], axis=1)
-    made[IDENTITY, : rows(going)] = GOES
-    return made
+    changes = np.concatenate([going, coming], axis=1)
+    changes[IDENTITY, : rows(going)] = GOES
+    return changes
 
 
 def parts_of(changes: Table) -> tuple[Table, Table]:

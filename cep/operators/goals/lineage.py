@@ -53,11 +53,11 @@ class Lineage:
 
     def numbers_of(self, names: Ints) -> Ints:
         """Return for each of `names` the number of equal occurrences before it."""
-        found = np.zeros(len(names), np.int64)
+        numbers = np.zeros(len(names), np.int64)
         for run in self._equal:
-            index, at = sorted_runs.found(run, names, _WHOLE)
-            found[index] = run[_PART, at]
-        return found
+            index, positions = sorted_runs.found(run, names, _WHOLE)
+            numbers[index] = run[_PART, positions]
+        return numbers
 
     def pass_on(self, names: Ints, parts: Ints) -> None:
         """Copy the numbers of `parts` to `names`, pair by pair."""
@@ -68,24 +68,24 @@ class Lineage:
         """Return the recorded rules of `names` as sorted pairs (index into names, rule), without duplicates."""
         pairs = [np.empty((2, 0), np.int64)]
         for run in self._rules:
-            index, at = sorted_runs.found(run, names, _WHOLE)
-            pairs.append(np.stack([index, run[_PART, at]]))
+            index, positions = sorted_runs.found(run, names, _WHOLE)
+            pairs.append(np.stack([index, run[_PART, positions]]))
         both: Table = np.unique(np.concatenate(pairs, axis=1), axis=1)
         return both[0], both[1]
 
     def edges(self) -> tuple[Ints, Ints]:
         """Return all edges as (wholes, parts), sorted by the whole."""
-        made: Table = np.concatenate([np.empty((2, 0), np.int64), *self._settled()], axis=1)
-        made = made[:, np.argsort(made[_WHOLE], kind="stable")]
-        return made[_WHOLE], made[_PART]
+        pairs: Table = np.concatenate([np.empty((2, 0), np.int64), *self._settled()], axis=1)
+        pairs = pairs[:, np.argsort(pairs[_WHOLE], kind="stable")]
+        return pairs[_WHOLE], pairs[_PART]
 
     def parts_of(self, names: Ints) -> tuple[Ints, Ints]:
         """Return the constituents of `names` as pairs (index into names, constituent)."""
         index, parts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for run in self._settled():
-            places, at = sorted_runs.found(run, names, _WHOLE)
+            places, positions = sorted_runs.found(run, names, _WHOLE)
             index.append(places)
-            parts.append(run[_PART, at])
+            parts.append(run[_PART, positions])
         return np.concatenate(index), np.concatenate(parts)
 
     def _settled(self) -> list[Table]:
@@ -98,19 +98,19 @@ class Lineage:
         """Return the input events of `names` as sorted pairs (index into names, input), without duplicates."""
         roots, current = np.arange(len(names)), names
         found_roots: list[Ints] = []
-        found: list[Ints] = []
+        inputs: list[Ints] = []
         while len(current):
             basic = current < DERIVED
-            given = basic & (current != 0)  # 0 is a time point, which is not an input
-            found_roots.append(roots[given])
-            found.append(current[given])
+            is_input = basic & (current != 0)  # 0 is a time point, which is not an input
+            found_roots.append(roots[is_input])
+            inputs.append(current[is_input])
             roots, current = roots[~basic], current[~basic]
             index, current = self.parts_of(current)
             roots = roots[index]
             both = np.unique(np.stack([roots, current], axis=1), axis=0)
             roots, current = both[:, 0], both[:, 1]
         nothing = np.empty(0, np.int64)
-        both = np.stack([np.concatenate([nothing, *found_roots]), np.concatenate([nothing, *found])], axis=1)
+        both = np.stack([np.concatenate([nothing, *found_roots]), np.concatenate([nothing, *inputs])], axis=1)
         both = np.unique(both, axis=0)
         return both[:, 0], both[:, 1]
 
@@ -199,14 +199,14 @@ class Lineage:
 
 def numbers(table: Table, lineage: Lineage | None) -> Ints:
     """Return for each occurrence in a table how many equal ones of its event precede it."""
-    found: Ints = table[IDENTITY] if lineage is None else lineage.numbers_of(table[IDENTITY])
-    return found
+    part_numbers: Ints = table[IDENTITY] if lineage is None else lineage.numbers_of(table[IDENTITY])
+    return part_numbers
 
 
 def first_of_each(tables: Sequence[Table], once: Sequence[bool], lineage: Lineage | None) -> list[Table]:
     """Return the tables. Those marked in `once` keep only the first of equal occurrences."""
-    found = list(tables)
+    firsts = list(tables)
     for place, table in enumerate(tables):
         if once[place] and rows(table) and np.count_nonzero(before := numbers(table, lineage)):
-            found[place] = np.ascontiguousarray(table[:, before == 0])
-    return found
+            firsts[place] = np.ascontiguousarray(table[:, before == 0])
+    return firsts

@@ -159,9 +159,9 @@ class SelectGoal(Memoryless):
         named = columns_of(table, self.types, True, self.lasting)
         if not self.binds:
             return kept(table, self.conditions.holds(named, rows(table)))
-        index, found = self.conditions.answers(named, rows(table))
+        index, answers = self.conditions.answers(named, rows(table))
         wide = take(table, index)
-        return np.concatenate([wide, *(bits(found[name])[None, :] for name in self.binds)], axis=0)
+        return np.concatenate([wide, *(bits(answers[name])[None, :] for name in self.binds)], axis=0)
 
 
 def passed(table: Table, tests: Tests) -> Table:
@@ -183,8 +183,8 @@ def picked(table: Table, index: Ints) -> Table:
     """Return the occurrences at these indices."""
     if not len(index):
         return empty(len(table) - FIRST)
-    found: Table = take(table, index)
-    return found
+    selected: Table = take(table, index)
+    return selected
 
 
 NOWHERE: Ints = np.empty(0, np.int64)
@@ -198,12 +198,12 @@ class UnionGoal(Memoryless):
         self.types = types
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        made = [
+        tables = [
             project(table, types, side)
             for table, types, side in zip(inputs, self.types, self.sides, strict=True)
             if rows(table)
         ]
-        return by_arrival(concat(made)) if made else empty(len(self.sides[0]))
+        return by_arrival(concat(tables)) if tables else empty(len(self.sides[0]))
 
 
 class Own(Enum):
@@ -246,7 +246,7 @@ class Project(Memoryless):
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         """Process the inputs: the event's own input, then one table per head."""
-        made = [self.taken(inputs[0])] if rows(inputs[0]) else []
+        tables = [self.taken(inputs[0])] if rows(inputs[0]) else []
         by: dict[int, int] = {}
         for table, head, rule in zip(inputs[1:], self.heads, self.rules, strict=True):
             if not rows(table):
@@ -254,30 +254,30 @@ class Project(Memoryless):
             passes = rule in self.passing
             if self.lineage is not None:
                 table = self._named(head(table), self.lineage, passes)
-                by[len(made)] = rule
+                by[len(tables)] = rule
             else:
                 table = head(table) if passes else _unnumbered(head(table))
-            made.append(table)
-        if not made:
+            tables.append(table)
+        if not tables:
             return empty(self.width)
         own = bool(rows(inputs[0]))
-        if own and len(made) == 1:
-            return made[0]
+        if own and len(tables) == 1:
+            return tables[0]
         if self.bag or (self.distinct and not own):
-            return by_arrival(concat(made))
-        found = self.as_set(made)
+            return by_arrival(concat(tables))
+        unique = self.as_set(tables)
         if self.lineage is not None and self.several:
-            self._link(made, by, found, self.lineage)
-        return found
+            self._link(tables, by, unique, self.lineage)
+        return unique
 
     def taken(self, table: Table) -> Table:
         """See `EventGoal`."""
         if self.own is Own.SEVERAL and not self.looks:
             return table
         if self.own in (Own.SET, Own.HANDED):
-            found = self.as_set([table])
-            self.merged += rows(table) - rows(found)
-            return found
+            unique = self.as_set([table])
+            self.merged += rows(table) - rows(unique)
+            return unique
         before = equal_before(table)
         if before is None:
             return table
@@ -309,16 +309,16 @@ class Project(Memoryless):
 
     def every(self, inputs: Sequence[Table]) -> Table:
         """Return all occurrences of the inputs with multiplicity, in no order and without new names."""
-        made = [inputs[0]] if rows(inputs[0]) else []
-        made += [head(table) for table, head in zip(inputs[1:], self.heads, strict=True) if rows(table)]
-        return concat(made) if made else empty(self.width)
+        tables = [inputs[0]] if rows(inputs[0]) else []
+        tables += [head(table) for table, head in zip(inputs[1:], self.heads, strict=True) if rows(table)]
+        return concat(tables) if tables else empty(self.width)
 
     def without_last(self) -> Project:
         """Return the goal without the last rule, which another goal evaluates."""
         own, passing = self.own, self.passing
-        made = Project(self.width, self.heads[:-1], self.rules[:-1], own, passing, self.lineage, self.distinct)
-        made.several = self.several
-        return made
+        shorter = Project(self.width, self.heads[:-1], self.rules[:-1], own, passing, self.lineage, self.distinct)
+        shorter.several = self.several
+        return shorter
 
     def _named(self, table: Table, lineage: Lineage, passes: bool) -> Table:
         """Give occurrences new names in the lineage, each linked to the row that the head read."""
@@ -329,16 +329,16 @@ class Project(Memoryless):
             lineage.pass_on(names, table[IDENTITY])
         return named
 
-    def _link(self, made: Sequence[Table], by: Mapping[int, int], found: Table, lineage: Lineage) -> None:
+    def _link(self, tables: Sequence[Table], by: Mapping[int, int], unique: Table, lineage: Lineage) -> None:
         """Record which rules derived the occurrences. An occurrence that several rules derive gets all of them."""
-        whole = concat(made)
-        rules = np.repeat([by.get(i, -1) for i in range(len(made))], [rows(table) for table in made])
+        whole = concat(tables)
+        rules = np.repeat([by.get(i, -1) for i in range(len(tables))], [rows(table) for table in tables])
         names = whole[IDENTITY]
-        if rows(found) < rows(whole):  # equal rows get the name of the one that was kept
+        if rows(unique) < rows(whole):  # equal rows get the name of the one that was kept
             words = np.delete(self.numbered(whole), ORDER, axis=0)
             _, kinds = np.unique(words, axis=1, return_inverse=True)
             kinds = kinds.reshape(-1)
-            first = np.isin(names, found[IDENTITY])
+            first = np.isin(names, unique[IDENTITY])
             of = np.empty(rows(whole), np.int64)
             of[kinds[first]] = names[first]
             names = of[kinds]
@@ -361,12 +361,12 @@ def scan_of(scan: event.Scan, builder: GoalBuilder) -> ScanGoal:
     constants: list[tuple[int, int | None]] = []
     for position, constant in scan.constants:
         typed = fitted(TypedConstant(constant.value, constant.type), attributes[position].type)
-        there = typed is not None and constant_value(typed) is not None
-        constants.append((position, _bits(builder, typed) if typed is not None and there else None))
+        known = typed is not None and constant_value(typed) is not None
+        constants.append((position, _bits(builder, typed) if typed is not None and known else None))
     types = [a.type for a in attributes]
     equal = []
-    for one, two in scan.equal:
-        test = _test(builder, [Comparison("=", Variable(f"v{one}"), Variable(f"v{two}"))], types)
+    for left, two in scan.equal:
+        test = _test(builder, [Comparison("=", Variable(f"v{left}"), Variable(f"v{two}"))], types)
         equal.append((test, two))
     return ScanGoal(constants, equal, scan.take, len(attributes))
 

@@ -189,23 +189,23 @@ class SetReviser(KeyedReviser):
 
     def _found(self, keys: Ints, ends: Ints) -> Table:
         """Return the occurrences of these keys with these ends, each once."""
-        found, pairs = self.rows.at(keys, ends, True)
-        table = np.zeros((FIRST + self.width, len(found)), np.int64)
-        table[END], table[START], table[ORDER] = found.T
+        matched, pairs = self.rows.at(keys, ends, True)
+        table = np.zeros((FIRST + self.width, len(matched)), np.int64)
+        table[END], table[START], table[ORDER] = matched.T
         table[FIRST:] = self.known.known[keys[pairs]].T
         return as_set([by_arrival(table)])
 
 
 @bare
-def _instants(one, other, keys, ends):  # type: ignore[no-untyped-def]
+def _instants(left, other, keys, ends):  # type: ignore[no-untyped-def]
     """Write the distinct pairs of key and end in two lists of changes. Return their count."""
     i = j = count = 0
-    while i < one.shape[0] or j < other.shape[0]:
+    while i < left.shape[0] or j < other.shape[0]:
         first = j == other.shape[0]
-        if i < one.shape[0] and not first:
-            first = one[i, KEY] < other[j, KEY] or (one[i, KEY] == other[j, KEY] and one[i, ROW] <= other[j, ROW])
-        key = one[i, KEY] if first else other[j, KEY]
-        end = one[i, ROW] if first else other[j, ROW]
+        if i < left.shape[0] and not first:
+            first = left[i, KEY] < other[j, KEY] or (left[i, KEY] == other[j, KEY] and left[i, ROW] <= other[j, ROW])
+        key = left[i, KEY] if first else other[j, KEY]
+        end = left[i, ROW] if first else other[j, ROW]
         if count == 0 or keys[count - 1] != key or ends[count - 1] != end:
             keys[count], ends[count] = key, end
             count += 1
@@ -214,10 +214,10 @@ def _instants(one, other, keys, ends):  # type: ignore[no-untyped-def]
     return count
 
 
-def instants(one: Ints, other: Ints) -> tuple[Ints, Ints]:
+def instants(left: Ints, other: Ints) -> tuple[Ints, Ints]:
     """Return the distinct pairs of key and end in two lists of changes, sorted."""
-    keys, ends = np.empty(len(one) + len(other), np.int64), np.empty(len(one) + len(other), np.int64)
-    count = _instants(one, other, keys, ends)
+    keys, ends = np.empty(len(left) + len(other), np.int64), np.empty(len(left) + len(other), np.int64)
+    count = _instants(left, other, keys, ends)
     return keys[:count], ends[:count]
 
 
@@ -251,19 +251,19 @@ def _unmatched(was, now, goes, comes):  # type: ignore[no-untyped-def]
 
 
 @inside
-def _turn(one, i, other, j):  # type: ignore[no-untyped-def]
+def _turn(left, i, other, j):  # type: ignore[no-untyped-def]
     """Return -1 if the row of the first table arrives before that of the second, 1 if after it, and 0 if neither."""
     for word in (END, START, ORDER):
-        if one[word, i] != other[word, j]:
-            return -1 if one[word, i] < other[word, j] else 1
+        if left[word, i] != other[word, j]:
+            return -1 if left[word, i] < other[word, j] else 1
     return 0
 
 
 @inside
-def _equal(one, i, other, j):  # type: ignore[no-untyped-def]
+def _equal(left, i, other, j):  # type: ignore[no-untyped-def]
     """Return True if two rows have the same arguments."""
-    for word in range(FIRST, one.shape[0]):
-        if one[word, i] != other[word, j]:
+    for word in range(FIRST, left.shape[0]):
+        if left[word, i] != other[word, j]:
             return False
     return True
 
@@ -278,10 +278,10 @@ def apart(was: Table, now: Table) -> Table:
         return signed(contiguous(was[:, goes]), contiguous(now[:, comes]))
     words = [row for row in range(len(was)) if row != IDENTITY]
     kinds = KeySet(len(words))
-    one, _ = kinds.insert(np.ascontiguousarray(was[words].T))
+    was_kinds, _ = kinds.insert(np.ascontiguousarray(was[words].T))
     other, _ = kinds.insert(np.ascontiguousarray(now[words].T))
-    both = np.minimum(np.bincount(one, minlength=kinds.count), np.bincount(other, minlength=kinds.count))
-    return signed(_beyond(was, one, both), _beyond(now, other, both))
+    both = np.minimum(np.bincount(was_kinds, minlength=kinds.count), np.bincount(other, minlength=kinds.count))
+    return signed(_beyond(was, was_kinds, both), _beyond(now, other, both))
 
 
 def _beyond(table: Table, kinds: Ints, both: Ints) -> Table:
@@ -294,17 +294,17 @@ def _beyond(table: Table, kinds: Ints, both: Ints) -> Table:
     return contiguous(table[:, rank >= both[kinds]])
 
 
-def differing_keys(one: tuple[Ints, Ints], other: tuple[Ints, Ints], count: int) -> Bools:
+def differing_keys(before: tuple[Ints, Ints], other: tuple[Ints, Ints], count: int) -> Bools:
     """Return a mask of the keys whose rows differ between two states. Both are (key of each row, rows)."""
-    found = np.zeros(count, np.bool_)
-    (mine, left), (theirs, right) = one, other
+    differing = np.zeros(count, np.bool_)
+    (mine, left), (theirs, right) = before, other
     left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
-    _find_differing(mine, stable_order(mine), left, theirs, stable_order(theirs), right, found)
-    return found
+    _find_differing(mine, stable_order(mine), left, theirs, stable_order(theirs), right, differing)
+    return differing
 
 
 @bare
-def _find_differing(mine, order, left, theirs, their_order, right, found):  # type: ignore[no-untyped-def]
+def _find_differing(mine, order, left, theirs, their_order, right, differing):  # type: ignore[no-untyped-def]
     """Mark the keys whose rows differ. The orders sort the rows of both states by key."""
     i = j = 0
     while i < len(order) or j < len(their_order):
@@ -318,10 +318,10 @@ def _find_differing(mine, order, left, theirs, their_order, right, found):  # ty
                 same_row &= left[order[i], word] == right[their_order[j], word]
             i, j = i + 1, j + 1
         if key >= 0 and not same_row:
-            found[key] = True
+            differing[key] = True
 
 
 def concatenated(width: int, tables: Sequence[Table]) -> Table:
     """Concatenate tables with `width` arguments."""
-    found = [table for table in tables if rows(table)]
-    return concat(found) if found else empty(width)
+    filled = [table for table in tables if rows(table)]
+    return concat(filled) if filled else empty(width)

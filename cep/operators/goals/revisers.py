@@ -40,27 +40,27 @@ def allow_twice(goal: GoalInPlan, allowed: bool) -> None:
 def revisers_of(
     goals: Sequence[GoalInPlan],
     widths: Mapping[PlanUnit, int],
-    given: Collection[PlanUnit],
+    units: Collection[PlanUnit],
     inputs: Collection[PlanUnit],
 ) -> list[Reviser | None]:
     """Return a reviser for each goal, or None if the goal cannot revise.
 
-    `widths`: the numbers of columns. `given`: the events that are output. `inputs`: the events that are input. Goals
+    `widths`: the numbers of columns. `units`: the events that are output. `inputs`: the events that are input. Goals
     may read units that are not among `goals`.
     """
-    by_unit = {each.unit: each for each in goals}
-    found: list[Reviser | None] = []
-    for each in goals:
-        reviser = reviser_of(each.goal)
-        if each.unit in given and each.unit in inputs:
+    by_unit = {goal.unit: goal for goal in goals}
+    revisers: list[Reviser | None] = []
+    for goal in goals:
+        reviser = reviser_of(goal.goal)
+        if goal.unit in units and goal.unit in inputs:
             reviser = None  # input events are output as a set
-        elif isinstance(each.goal, Project) and each.goal.lineage is None and not each.goal.bag:
-            if not each.goal.heads:
+        elif isinstance(goal.goal, Project) and goal.goal.lineage is None and not goal.goal.bag:
+            if not goal.goal.heads:
                 reviser = InputReviser()
-            elif (each.goal.distinct and each.unit not in inputs) or _distinct(each.unit, by_unit, widths, inputs):
+            elif (goal.goal.distinct and goal.unit not in inputs) or _distinct(goal.unit, by_unit, widths, inputs):
                 reviser = RuleReviser()
-        found.append(reviser)
-    return found
+        revisers.append(reviser)
+    return revisers
 
 
 def _distinct(
@@ -83,8 +83,8 @@ def _distinct(
 
 def reviser_of(goal: Goal) -> Reviser | None:
     """Return the reviser of a goal, or None if it cannot revise."""
-    found = _REVISERS.get(type(goal))
-    return None if found is None else found(goal)
+    make_reviser = _REVISERS.get(type(goal))
+    return None if make_reviser is None else make_reviser(goal)
 
 
 def in_time(goal: Goal) -> bool:

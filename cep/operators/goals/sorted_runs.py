@@ -36,8 +36,8 @@ def holds(sorted: Ints, values: Ints) -> NDArray[np.bool_]:
     if not len(sorted):
         return np.zeros(len(values), np.bool_)
     places = np.searchsorted(sorted, values)
-    found: NDArray[np.bool_] = sorted[np.minimum(places, len(sorted) - 1)] == values
-    return found
+    present: NDArray[np.bool_] = sorted[np.minimum(places, len(sorted) - 1)] == values
+    return present
 
 
 def _sorted(table: Table, key: int) -> Table:

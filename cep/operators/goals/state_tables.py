@@ -179,8 +179,8 @@ class DeclaredState(TakenBack):
 
     def replace(self, keys: StateKeys, state: pa.RecordBatch) -> None:
         """See `cep.operators.goals.contract`."""
-        given = self._read(state)
-        self._become(self.together(self.others(self._state(), keys), given))
+        replacement = self._read(state)
+        self._become(self.together(self.others(self._state(), keys), replacement))
 
     def part(self, state: Arrays, keys: StateKeys) -> Arrays:
         """See `cep.operators.goals.contract`."""
@@ -190,28 +190,30 @@ class DeclaredState(TakenBack):
         """See `cep.operators.goals.contract`."""
         return self._chosen(state, {name: ~mask for name, mask in self._masks(state, keys).items()})
 
-    def together(self, one: Arrays, other: Arrays) -> Arrays:
-        """See `cep.operators.goals.contract`. Rows that sort alike keep their order, with those of `one` first."""
-        made: Arrays = {}
+    def together(self, left: Arrays, other: Arrays) -> Arrays:
+        """See `cep.operators.goals.contract`. Rows that sort alike keep their order, with those of `left` first."""
+        joined: Arrays = {}
         places = {
-            name: (np.arange(len(one[name])), len(one[name]) + np.arange(len(other[name]))) for name in self.tables
+            name: (np.arange(len(left[name])), len(left[name]) + np.arange(len(other[name]))) for name in self.tables
         }
         for name, table in self.tables.items():
             if table.clock:
-                made[name] = np.maximum(one[name], other[name])
+                joined[name] = np.maximum(left[name], other[name])
             elif table.dictionary:
-                made[name], *places[name] = distinct(one[name], other[name])  # type: ignore[assignment]
+                joined[name], *places[name] = distinct(left[name], other[name])  # type: ignore[assignment]
             else:
-                made[name] = np.concatenate([one[name], other[name]])
+                joined[name] = np.concatenate([left[name], other[name]])
         for name, table in self.tables.items():
-            split = len(one[name])
+            split = len(left[name])
             for column, (target, _) in table.refers.items():
                 for rows, moved in ((slice(0, split), places[target][0]), (slice(split, None), places[target][1])):
-                    made[name][rows, column] = referred(made[name][rows, column], moved)
+                    joined[name][rows, column] = referred(joined[name][rows, column], moved)
         for name, table in self.tables.items():
-            if table.order and len(made[name]) > 1:
-                self._sort(made, name, np.lexsort([made[other][:, column] for other, column in reversed(table.order)]))
-        return made
+            if table.order and len(joined[name]) > 1:
+                self._sort(
+                    joined, name, np.lexsort([joined[other][:, column] for other, column in reversed(table.order)])
+                )
+        return joined
 
     def rows_by_key(self, state: Arrays, keys: StateKeys) -> list[KeyedRows]:
         """See `cep.operators.goals.contract`.
@@ -224,7 +226,7 @@ class DeclaredState(TakenBack):
             self._key_numbers(name, state, keys, numbers)
         targets = {target for table in self.tables.values() for target, _ in table.refers.values()}
         ranks = {name: _ranks(numbers[name]) for name in targets if not self.tables[name].dictionary}
-        found = []
+        keyed_rows = []
         for name, table in self.tables.items():
             if table.dictionary:
                 continue
@@ -232,42 +234,42 @@ class DeclaredState(TakenBack):
             if self.lineage is None:
                 rows[:, list(table.handles)] = 0
             for column, (target, _) in table.refers.items():
-                at = rows[:, column]
+                references = rows[:, column]
                 if self.tables[target].dictionary:
-                    known = np.zeros((len(at), self.tables[target].width), np.int64)
-                    known[at >= 0] = state[target][at[at >= 0]]
+                    known = np.zeros((len(references), self.tables[target].width), np.int64)
+                    known[references >= 0] = state[target][references[references >= 0]]
                     rows = np.concatenate([rows, known], axis=1)
-                    rows[:, column] = np.minimum(at, 0)
+                    rows[:, column] = np.minimum(references, 0)
                 else:
-                    rows[:, column] = referred(at, ranks[target])
-            found.append((numbers[name], rows))
-        return found
+                    rows[:, column] = referred(references, ranks[target])
+            keyed_rows.append((numbers[name], rows))
+        return keyed_rows
 
-    def _key_numbers(self, name: str, state: Arrays, keys: StateKeys, found: dict[str, Ints]) -> Ints:
+    def _key_numbers(self, name: str, state: Arrays, keys: StateKeys, known: dict[str, Ints]) -> Ints:
         """Return the key number of each row of a table; -1 if rows belong to every key."""
-        if name in found:
-            return found[name]
+        if name in known:
+            return known[name]
         table = self.tables[name]
         if table.beside is not None:
-            numbers = self._key_numbers(table.beside, state, keys, found)
+            numbers = self._key_numbers(table.beside, state, keys, known)
         elif table.counted is not None:
             other, column = table.counted
-            numbers = np.repeat(self._key_numbers(other, state, keys, found), state[other][:, column])
+            numbers = np.repeat(self._key_numbers(other, state, keys, known), state[other][:, column])
         elif table.owner is not None:
-            owners = self._key_numbers(table.refers[table.owner][0], state, keys, found)
+            owners = self._key_numbers(table.refers[table.owner][0], state, keys, known)
             numbers = owners[state[name][:, table.owner]]
         else:
             numbers = self.keys_by_row(name, state, keys)
-        found[name] = numbers
+        known[name] = numbers
         return numbers
 
     def keys_by_row(self, name: str, state: Arrays, keys: StateKeys) -> Ints:
         """Return the key number of each row of a table with `keyed`; -1 if rows belong to every key."""
-        found = np.full(len(state[name]), -1, np.int64)
+        numbers = np.full(len(state[name]), -1, np.int64)
         for mine, keyed, columns in self._key_columns(name, state, keys):
             if columns is not None:
-                found[mine] = keys.numbers[keyed.input](columns)
-        return found
+                numbers[mine] = keys.numbers[keyed.input](columns)
+        return numbers
 
     def _key_columns(
         self, name: str, state: Arrays, keys: StateKeys
@@ -283,8 +285,8 @@ class DeclaredState(TakenBack):
             if places is None:
                 yield mine, keyed, None
                 continue
-            found = [state[other][mine, column] for other, column in (keyed.at[place] for place in places)]
-            yield mine, keyed, np.stack(found, axis=1) if found else np.empty((count, 0), np.int64)
+            columns = [state[other][mine, column] for other, column in (keyed.at[place] for place in places)]
+            yield mine, keyed, np.stack(columns, axis=1) if columns else np.empty((count, 0), np.int64)
 
     def _sort(self, state: Arrays, name: str, order: Ints) -> None:
         """Sort the rows of a table and of its parallel tables, and update references."""
@@ -333,25 +335,25 @@ class DeclaredState(TakenBack):
 
     def _chosen(self, state: Arrays, masks: Mapping[str, Bools]) -> Arrays:
         """Return the rows of these masks, the rows of dictionaries that they refer to, and all clocks."""
-        made: Arrays = {}
+        chosen: Arrays = {}
         places: dict[str, Ints] = {}
         for name, table in self.tables.items():
             if table.clock:
-                made[name] = state[name]
+                chosen[name] = state[name]
             elif not table.dictionary:
-                made[name] = state[name][masks[name]]
+                chosen[name] = state[name][masks[name]]
                 places[name] = np.cumsum(masks[name]) - 1
         for name, table in self.tables.items():
             if table.dictionary:
                 used = np.zeros(len(state[name]), np.bool_)
-                for array, column in self._references(name, made):
+                for array, column in self._references(name, chosen):
                     numbers = array[:, column]
                     used[numbers[numbers >= 0]] = True
-                made[name], places[name] = state[name][used], np.cumsum(used) - 1
+                chosen[name], places[name] = state[name][used], np.cumsum(used) - 1
         for name, table in self.tables.items():
             for column, (target, _) in table.refers.items():
-                made[name][:, column] = referred(made[name][:, column], places[target])
-        return made
+                chosen[name][:, column] = referred(chosen[name][:, column], places[target])
+        return chosen
 
     def _references(self, target: str, state: Arrays) -> Iterator[tuple[Ints, int]]:
         """Yield the arrays and columns that refer to a table."""
@@ -429,12 +431,12 @@ class NumberedState(DeclaredState):
 
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
         """See `cep.operators.goals.contract`."""
-        given = self._numbers()
+        count = self._numbers()
         if not wholly:
-            if given <= self.watched:
+            if count <= self.watched:
                 return
-            self.watched = max(8 * self.size[0], given + (given >> 2))  # the cost of a check is paid by the new numbers
-            if given <= 8 * self.size[0]:
+            self.watched = max(8 * self.size[0], count + (count >> 2))  # the cost of a check is paid by the new numbers
+            if count <= 8 * self.size[0]:
                 return
         self._become(self._state())
         self.watched = max(1024, 8 * self._numbers())
@@ -457,8 +459,8 @@ def referred(numbers: Ints, places: Ints) -> Ints:
     return moved
 
 
-def distinct(one: Ints, other: Ints) -> tuple[Ints, Ints, Ints]:
+def distinct(left: Ints, other: Ints) -> tuple[Ints, Ints, Ints]:
     """Return the distinct rows of both arrays, and the position of each row of either array among them."""
-    kinds = KeySet(one.shape[1])
-    numbers, _ = kinds.insert(np.concatenate([one, other]))
-    return kinds.rows, numbers[: len(one)], numbers[len(one) :]
+    kinds = KeySet(left.shape[1])
+    numbers, _ = kinds.insert(np.concatenate([left, other]))
+    return kinds.rows, numbers[: len(left)], numbers[len(left) :]

@@ -57,24 +57,24 @@ def more_chains(chains: Ints, slots: int) -> Ints:
 
 def chained(hot: Ints, chains: Ints, slots: Ints) -> Ints:
     """Return the rows in the chains of these slots, which must be distinct."""
-    found: Ints = _chained(hot, chains, slots, np.empty((4 * len(slots) + 1, 1), np.int64))
-    return found
+    chained_rows: Ints = _chained(hot, chains, slots, np.empty((4 * len(slots) + 1, 1), np.int64))
+    return chained_rows
 
 
 @njit()
-def _chained(hot, chains, slots, found):  # type: ignore[no-untyped-def]
-    """See `chained`. `found` grows as needed."""
+def _chained(hot, chains, slots, rows):  # type: ignore[no-untyped-def]
+    """See `chained`. `rows` grows as needed."""
     count = 0
     for slot in slots:
         for head in range(0, chains.shape[1], 2):
             p = chains[slot, head]
             while p >= 0:
-                if count == found.shape[0]:
-                    found = grow(found, count + 1)
-                found[count, 0] = p
+                if count == rows.shape[0]:
+                    rows = grow(rows, count + 1)
+                rows[count, 0] = p
                 count += 1
                 p = hot[p, NEXT]
-    return found[:count, 0].copy()
+    return rows[:count, 0].copy()
 
 
 def kept(hot: Ints, cold: Ints, keep: Ints) -> tuple[Ints, Ints, int]:
@@ -452,7 +452,7 @@ def stored(
             keyed=tuple(keyed),
             tag=SIDE,
             refers=refers,
-            codes_by_tag=tuple(tuple(HEADER + c for c in each if c < width) for each in codes),
+            codes_by_tag=tuple(tuple(HEADER + c for c in code if c < width) for code in codes),
             handles=(NAME,),
             ranges={SIDE: (0, len(codes))},
             order=((hot, END), (hot, BEGIN), ("cold", ARRIVAL)),
@@ -490,9 +490,9 @@ class StoredState(DeclaredState):
         own = state["cold"].copy()
         own[:, SLOT], own[:, OTHER] = np.minimum(own[:, SLOT], 0), 0
         hot = state["store" if "store" in state else "hot"]
-        found = [(self.keys_by_row("cold", state, keys), np.concatenate([hot[:, [BEGIN, END]], own], axis=1))]
+        keyed_rows = [(self.keys_by_row("cold", state, keys), np.concatenate([hot[:, [BEGIN, END]], own], axis=1))]
         if "absent_keys" in state:
             slots: Ints = state["absent_cold"][:, SLOT]
             away = np.concatenate([state["absent_hot"][:, [BEGIN, END]], state["absent_keys"][slots]], axis=1)
-            found.append((self.keys_by_row("absent_keys", state, keys)[slots], away))
-        return found
+            keyed_rows.append((self.keys_by_row("absent_keys", state, keys)[slots], away))
+        return keyed_rows

@@ -16,11 +16,11 @@ from cep.rules.terms import Variable
 
 def unjoined(rules: Rules) -> list[Warning]:
     """Return a warning for each variable that looks joined but is not, at its first position."""
-    found: list[Warning] = []
+    remarks: list[Warning] = []
     for rule in rules.rules:
-        if any(absent(each) for each in patterns(rule.body)):
-            found += _WatchedRule(rule, rules.source).warnings()
-    return found
+        if any(absent(pattern) for pattern in patterns(rule.body)):
+            remarks += _WatchedRule(rule, rules.source).warnings()
+    return remarks
 
 
 class _WatchedRule:

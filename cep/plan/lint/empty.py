@@ -13,7 +13,7 @@ from cep.rules.static.typed_facts import by_name
 
 def empty(rules: Rules, tables: Mapping[str, pl.DataFrame]) -> list[Warning]:
     """Return warnings about declared predicates without facts, rules or a table in `tables`."""
-    given = {statement.name for statement in rules.statics}.union(tables)
+    known = {statement.name for statement in rules.statics}.union(tables)
     return [
         Warning(
             f"`{name}` is declared, and nothing gives its facts: a condition on it is false, `not {name}` true",
@@ -23,21 +23,23 @@ def empty(rules: Rules, tables: Mapping[str, pl.DataFrame]) -> list[Warning]:
             "empty",
         )
         for name, declared in rules.declared.items()
-        if name not in given
+        if name not in known
     ]
 
 
 def by_order(rules: Rules, tables: Mapping[str, pl.DataFrame]) -> list[Warning]:
     """Return warnings about tables whose column names differ from the declared attributes, so that their order
     counts."""
-    found = []
+    remarks = []
     for name, declared in rules.declared.items():
-        names = [each.name for each in declared.attributes]
+        names = [attribute.name for attribute in declared.attributes]
         if name not in tables or by_name(names, tables[name].columns) is not None:
             continue
         pairs = zip(names, tables[name].columns)
-        taken = ", ".join(f"`{column}` is `{each}`" for each, column in pairs if column.strip().lower() != each)
+        taken = ", ".join(
+            f"`{column}` is `{attribute}`" for attribute, column in pairs if column.strip().lower() != attribute
+        )
         message = f"the columns of the table of `{name}` are taken by their order: {taken}"
         hint = "columns of the attributes' names are taken by these, in any order"
-        found.append(Warning(message, rules.source, declared.span, hint, "columns"))
-    return found
+        remarks.append(Warning(message, rules.source, declared.span, hint, "columns"))
+    return remarks

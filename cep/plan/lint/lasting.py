@@ -25,7 +25,7 @@ def lasting(
 ) -> list[Warning]:
     """Return a warning for each NOT of a pattern with intervals, and for each UNLESS of an input with intervals."""
     kinds = _kinds(binarised.nodes, binarised.heads, schemas, inputs)
-    found: dict[Span, Warning] = {}
+    remarks: dict[Span, Warning] = {}
     for number, node in enumerate(binarised.nodes):
         properties = node.properties()
         if properties.negated is None:
@@ -41,8 +41,8 @@ def lasting(
         name = "one" if event is None else f"a `{author_name(event)}`"
         message = f"this {properties.word} does not see {name} that is going on, only one that {means}"
         span = binarised.spans[number]
-        found.setdefault(span, Warning(message, source, span, node.going_on(), "lasting"))
-    return list(found.values())
+        remarks.setdefault(span, Warning(message, source, span, node.going_on(), "lasting"))
+    return list(remarks.values())
 
 
 def _kinds(
@@ -52,34 +52,34 @@ def _kinds(
     events = {
         name: GIVEN if name in inputs and schema.start is not None else INSTANT for name, schema in schemas.items()
     }
-    made = [INSTANT] * len(nodes)
+    kinds = [INSTANT] * len(nodes)
     changed = True
     while changed:
         changed = False
         for number, node in enumerate(nodes):
-            kind = _kind(node, made, events)
-            changed = changed or kind != made[number]
-            made[number] = kind
+            kind = _kind(node, kinds, events)
+            changed = changed or kind != kinds[number]
+            kinds[number] = kind
         for head in heads:
-            if made[head.child] > events[head.event]:
-                events[head.event] = made[head.child]
+            if kinds[head.child] > events[head.event]:
+                events[head.event] = kinds[head.child]
                 changed = True
-    return made
+    return kinds
 
 
-def _kind(node: Node, made: Sequence[int], events: Mapping[str, int]) -> int:
+def _kind(node: Node, kinds: Sequence[int], events: Mapping[str, int]) -> int:
     properties = node.properties()
     if properties.event is not None:
         return events[properties.event]
-    below = [made[node.parts[part]] for part in properties.completes]
+    below = [kinds[node.parts[part]] for part in properties.completes]
     if properties.within == 0:
         return INSTANT
     match properties.lasting:
         case Lasting.MORE:
             return MADE
         case Lasting.AS_SHORTEST:
-            return min(made[part] for part in node.parts)
+            return min(kinds[part] for part in node.parts)
         case Lasting.TOUCHING:
-            return MADE if any(made[part] for part in node.parts[:2]) else INSTANT
+            return MADE if any(kinds[part] for part in node.parts[:2]) else INSTANT
         case Lasting.AS_LONGEST:
             return max(below, default=INSTANT)

@@ -192,7 +192,7 @@ def _value(expression: Expression) -> tuple[str, int | float] | None:
         case Constant(int() | float() as value, type):
             return ("number" if type in NUMBERS else type), value
         case Call("neg", (inner,)):
-            found = _value(inner)
-            return None if found is None else (found[0], -found[1])
+            inner_value = _value(inner)
+            return None if inner_value is None else (inner_value[0], -inner_value[1])
         case _:
             return None

@@ -31,9 +31,9 @@ def _strangers(rules: Rules) -> list[Warning]:
     written = [(atom, event) for rule in rules.rules for atom in atoms(rule.body) if (event := atom.properties().event)]
     strangers = [(atom, event) for atom, event in written if event not in known]
     near = _Near(sorted(known) if strangers else ())
-    found: dict[str, Warning] = {}
+    remarks: dict[str, Warning] = {}
     for atom, event in strangers:
-        if event in found:
+        if event in remarks:
             continue
         close = [name for name in near.candidates(event) if _slip(event, name, ends=True)]
         if event in statics:
@@ -44,8 +44,8 @@ def _strangers(rules: Rules) -> list[Warning]:
             hint = f"did you mean `{close[0]}`? an event that is really called so is best declared"
         else:
             continue
-        found[event] = Warning(message, rules.source, atom.span, hint, "stranger")
-    return list(found.values())
+        remarks[event] = Warning(message, rules.source, atom.span, hint, "stranger")
+    return list(remarks.values())
 
 
 def _slips(rules: Rules, rule: Rule) -> list[Warning]:
@@ -56,19 +56,19 @@ def _slips(rules: Rules, rule: Rule) -> list[Warning]:
     once = [variable for variable in written if times[variable.name] == 1]
     near = _Near(times if once else ())
     place = {name: number for number, name in enumerate(times)}
-    found = []
+    remarks = []
     for variable in once:
         close = [name for name in near.candidates(variable.name) if _slip(variable.name, name)]
         if close and not (times[close[0]] == 1 and place[variable.name] < place[close[0]]):
             message = f"`{variable.name}` stands here only, and is nearly `{close[0]}`"
             hint = f"`{close[0]}` if it is the same, `_` for what does not matter"
-            found.append(Warning(message, rules.source, variable.span, hint, "slip"))
-    return found
+            remarks.append(Warning(message, rules.source, variable.span, hint, "slip"))
+    return remarks
 
 
 def _words(rules: Rules, rule: Rule) -> list[Warning]:
     """Return warnings about lower-case words that equal the name of their attribute: the author meant a variable."""
-    found = []
+    remarks = []
     for atom in atoms(rule.body):
         properties = atom.properties()
         for attribute, argument in zip(rules.schemas[properties.event or ""].attributes, properties.arguments):
@@ -80,8 +80,8 @@ def _words(rules: Rules, rule: Rule) -> list[Warning]:
             variable = word[:1].upper() + word[1:]
             message = f'`{word}` is the string "{word}" here, not the value of `{attribute.name}`'
             hint = f"a variable starts with an upper-case letter: `{variable}`; the string itself goes in quotes"
-            found.append(Warning(message, rules.source, argument.span, hint, "word"))
-    return found
+            remarks.append(Warning(message, rules.source, argument.span, hint, "word"))
+    return remarks
 
 
 class _Near:
@@ -96,8 +96,8 @@ class _Near:
 
     def candidates(self, name: str) -> list[str]:
         """Return the names that may be misspellings of this one, in their original order."""
-        found = {number for spelling in _spellings(name) for number in self.spelt.get(spelling, ())}
-        return [self.names[number] for number in sorted(found)]
+        numbers = {number for spelling in _spellings(name) for number in self.spelt.get(spelling, ())}
+        return [self.names[number] for number in sorted(numbers)]
 
 
 def _spellings(name: str) -> set[str]:
@@ -106,13 +106,13 @@ def _spellings(name: str) -> set[str]:
     They are the name itself and the name with one change: all letters small, a small letter left out, or two other
     letters swapped.
     """
-    found = {name, name.lower()}
+    spellings = {name, name.lower()}
     if len(name) <= LONGEST:
-        found.update(name[:i] + name[i + 1 :] for i, letter in enumerate(name) if letter.islower())
-        for i, (one, two) in enumerate(pairwise(name)):
-            if one != two and not (one.islower() or two.islower()):
-                found.add(name[:i] + max(one, two) + min(one, two) + name[i + 2 :])
-    return found
+        spellings.update(name[:i] + name[i + 1 :] for i, letter in enumerate(name) if letter.islower())
+        for i, (left, two) in enumerate(pairwise(name)):
+            if left != two and not (left.islower() or two.islower()):
+                spellings.add(name[:i] + max(left, two) + min(left, two) + name[i + 2 :])
+    return spellings
 
 
 def _slip(name: str, other: str, ends: bool = False) -> bool:
@@ -138,11 +138,11 @@ def _slip(name: str, other: str, ends: bool = False) -> bool:
 
 def _unstarted(rules: Rules) -> list[Warning]:
     """Return warnings about derived events that can never occur because every rule needs such an event first."""
-    made = {rule.event for rule in rules.rules}
-    possible = {name for name, schema in rules.schemas.items() if schema.declared or name not in made}
+    derived = {rule.event for rule in rules.rules}
+    possible = {name for name, schema in rules.schemas.items() if schema.declared or name not in derived}
     readers: dict[str, list[Rule]] = {}
     for rule in rules.rules:
-        for name in made.intersection(events(rule.body)):
+        for name in derived.intersection(events(rule.body)):
             readers.setdefault(name, []).append(rule)
     waiting = list(rules.rules)
     while waiting:
@@ -154,14 +154,14 @@ def _unstarted(rules: Rules) -> list[Warning]:
     for rule in rules.rules:
         if rule.event not in possible:
             needs.setdefault(rule.event, []).extend(_needs(rule.body, possible))
-    cycles = [each for each in components(needs, lambda name: needs[str(name)]) if len(each) > 1]
-    cyclic = {name for each in cycles for name in each} | {name for name in needs if name in needs[name]}
+    cycles = [component for component in components(needs, lambda name: needs[str(name)]) if len(component) > 1]
+    cyclic = {name for cycle in cycles for name in cycle} | {name for name in needs if name in needs[name]}
     needed_by: dict[str, list[str]] = {}
     for name, others in needs.items():
         for other in others:
             needed_by.setdefault(other, []).append(name)
     reported: set[str] = set()  # includes the events that need a reported one
-    found: dict[str, Warning] = {}
+    remarks: dict[str, Warning] = {}
     for rule in rules.rules:
         if rule.event not in cyclic or rule.event in reported:
             continue
@@ -173,16 +173,16 @@ def _unstarted(rules: Rules) -> list[Warning]:
                 todo += needed_by.get(name, ())
         hint = f"a rule that starts it, without `{rule.event}`; or `event {rule.event}(...)` where it is read as well"
         message = f"`{rule.event}` can never occur: it takes one to make one"
-        found[rule.event] = Warning(message, rules.source, rule.head_span, hint, "unstarted")
-    return list(found.values())
+        remarks[rule.event] = Warning(message, rules.source, rule.head_span, hint, "unstarted")
+    return list(remarks.values())
 
 
 def _possible(pattern: Pattern, possible: set[str]) -> bool:
     properties = pattern.properties()
     if properties.event is not None:
         return properties.event in possible
-    there = [_possible(part, possible) for part in properties.parts]
-    return any(there) if properties.alternatives else all(there)
+    startable = [_possible(part, possible) for part in properties.parts]
+    return any(startable) if properties.alternatives else all(startable)
 
 
 def _needs(pattern: Pattern, possible: set[str]) -> list[str]:

@@ -17,16 +17,18 @@ from cep.rules.terms import Comparison, Condition, Constant, Expression, Predica
 
 def unused(rules: Rules) -> list[Warning]:
     """Return warnings about conditions of event rules and static rules."""
-    found: list[Warning] = []
+    remarks: list[Warning] = []
     for rule in rules.rules:
-        times = Counter(each.name for each in (*used_variables(rule.arguments), *mentioned(rule.body)))
+        times = Counter(
+            used_variable.name for used_variable in (*used_variables(rule.arguments), *mentioned(rule.body))
+        )
         times.update(policy.by for policy in policies(rule.body) if policy.by)
-        for each in patterns(rule.body):
-            found += _unused(each.properties().conditions, times, rules.source)
+        for pattern in patterns(rule.body):
+            remarks += _unused(pattern.properties().conditions, times, rules.source)
     for static in rules.statics:
-        times = Counter(each.name for each in used_variables((*static.arguments, *static.conditions)))
-        found += _unused(static.conditions, times, rules.source)
-    return found
+        times = Counter(used_variable.name for used_variable in used_variables((*static.arguments, *static.conditions)))
+        remarks += _unused(static.conditions, times, rules.source)
+    return remarks
 
 
 def _unused(conditions: Sequence[Condition], times: Counter[str], source: Source) -> Iterator[Warning]:

@@ -82,7 +82,7 @@ def arrange(
         order.append(conditions[place])
         fresh = binding(conditions[place], known)
         known.update(fresh)
-        for other in dict.fromkeys(each for name in fresh for each in waiting.pop(name, ())):
+        for other in dict.fromkeys(waiter for name in fresh for waiter in waiting.pop(name, ())):
             rank = ranks[other] = _rank(conditions[other], known, relations)
             if rank is not None and other in left:
                 heappush(ready, (rank, other))
@@ -116,7 +116,7 @@ def binding(condition: Condition, known: Collection[str]) -> list[str]:
 def names_of(condition: Condition) -> set[str]:
     """Return the names of a condition's variables, and `start()`, `end()` and `duration()` if it uses them."""
     if isinstance(condition, Disjunction):
-        inside = set[str]().union(*(names_of(each) for each in each_condition([condition])))
+        inside = set[str]().union(*(names_of(inner) for inner in each_condition([condition])))
         return inside.difference(condition.local)
     sides = (condition.left, condition.right) if isinstance(condition, Comparison) else condition.arguments
     names: set[str] = set()
@@ -155,7 +155,7 @@ def _rank(condition: Condition, known: Collection[str], relations: Mapping[str, 
         return 0 if not wait or binding(condition, known) else None
     if isinstance(condition, Disjunction):
         fresh = binding(condition, known)
-        if any(each is None or not each.issuperset(fresh) for each in _bound_by(condition, known, relations)):
+        if any(names is None or not names.issuperset(fresh) for names in _bound_by(condition, known, relations)):
             return None
         return 0 if not fresh else 1 if any(name in known for name in condition_variables(condition)) else 2
     if any(_waits(condition, known, relations)):
@@ -178,8 +178,8 @@ def _bound_by(
             yield None
             continue
         behind = set(known)
-        for each in order:
-            behind.update(binding(each, behind))
+        for inner in order:
+            behind.update(binding(inner, behind))
         yield behind
 
 
@@ -204,12 +204,12 @@ def _waits(predicate: Predicate, known: Collection[str], relations: Mapping[str,
 
 def _misnamed(condition: Condition, relations: Mapping[str, Arrangeable], source: Source | None) -> Iterator[CepError]:
     if isinstance(condition, Disjunction):
-        for each in each_condition([condition]):
-            yield from _misnamed(each, relations, source)
+        for inner in each_condition([condition]):
+            yield from _misnamed(inner, relations, source)
         return
     if isinstance(condition, Comparison) or is_test(condition, relations):
         return
-    name, given = condition.name, len(condition.arguments)
+    name, count = condition.name, len(condition.arguments)
     if name not in relations and name in FUNCTIONS:
         hint = f"compare it with something: `{name}(...) = ...`"
         yield CepError(f"`{name}` gives a value, it is not a condition", source, condition.span, hint, "type")
@@ -218,29 +218,29 @@ def _misnamed(condition: Condition, relations: Mapping[str, Arrangeable], source
         hint = did_you_mean(name, sorted({*relations, *TESTS, *ASKED})) or define
         if name in ASKED:
             written, arity = ASKED[name]
-            if given != arity:
+            if count != arity:
                 yield CepError(
-                    f"`{name}` has {arity} arguments, not {given}", source, condition.span, f"`{written}`", "arity"
+                    f"`{name}` has {arity} arguments, not {count}", source, condition.span, f"`{written}`", "arity"
                 )
                 return
             hint = f"`{name}` asks background knowledge: name the files that hold it, `--knowledge places.ttl`"
         yield CepError(f"unknown predicate `{name}`", source, condition.span, hint, "unknown")
-    elif relations[name].arity != given:
+    elif relations[name].arity != count:
         arity = relations[name].arity
         noun = "argument" if arity == 1 else "arguments"
-        more = "`_` stands for an argument that does not matter" if given < arity else None
+        more = "`_` stands for an argument that does not matter" if count < arity else None
         if name in ASKED and ASKED[name][1] == arity:
             more = f"`{ASKED[name][0]}`"
-        yield CepError(f"`{name}` has {arity} {noun}, not {given}", source, condition.span, more, "arity")
+        yield CepError(f"`{name}` has {arity} {noun}, not {count}", source, condition.span, more, "arity")
 
 
 def _calls(condition: Condition) -> Iterator[Call]:
-    for each in each_condition([condition]):
-        match each:
+    for inner in each_condition([condition]):
+        match inner:
             case Comparison(_, left, right):
                 yield from (call for side in (left, right) for call in called(side))
             case Predicate():
-                yield from (call for argument in each.arguments for call in called(argument))
+                yield from (call for argument in inner.arguments for call in called(argument))
 
 
 def _stuck(
@@ -256,15 +256,15 @@ def _stuck(
             every.append(error)
             if variable.name not in able:
                 errors.setdefault(variable.name, error)
-    found = list(errors.values()) or every[:1]
-    assert found, "a condition that is not ready needs a variable"
-    return found[0] if len(found) == 1 else CepErrors(found)
+    raised = list(errors.values()) or every[:1]
+    assert raised, "a condition that is not ready needs a variable"
+    return raised[0] if len(raised) == 1 else CepErrors(raised)
 
 
 def _could_bind(condition: Condition, known: Collection[str], relations: Mapping[str, Arrangeable]) -> list[str]:
     if isinstance(condition, Disjunction):
-        behind = [each or set(known) for each in _bound_by(condition, known, relations)]
-        return [name for name in binding(condition, known) if all(name in each for each in behind)]
+        behind = [names or set(known) for names in _bound_by(condition, known, relations)]
+        return [name for name in binding(condition, known) if all(name in names for names in behind)]
     if isinstance(condition, Predicate):
         needed = {variable.name for variable in _needs(condition, known, relations)}
         return [name for name in binding(condition, known) if name not in needed]
@@ -302,13 +302,13 @@ def _needs_of_alternatives(
     fresh = set(binding(condition, known))
     for alternative, behind in zip(condition.alternatives, _bound_by(condition, known, relations)):
         if behind is None:
-            able = {name for each in alternative for name in _could_bind(each, known, relations)}
-            wanted = [variable for each in alternative for variable in _needs(each, known, relations)]
+            able = {name for inner in alternative for name in _could_bind(inner, known, relations)}
+            wanted = [variable for inner in alternative for variable in _needs(inner, known, relations)]
             yield from [variable for variable in wanted if variable.name not in able] or wanted[:1]
         elif not behind.issuperset(fresh):
-            for each in each_condition([condition]):
-                sides = (each.left, each.right) if isinstance(each, Comparison) else each.arguments
-                for variable in (found for side in sides for found in variables(side)):
+            for inner in each_condition([condition]):
+                sides = (inner.left, inner.right) if isinstance(inner, Comparison) else inner.arguments
+                for variable in (variable for side in sides for variable in variables(side)):
                     if variable.name in fresh and variable.name not in behind:
                         yield variable
 

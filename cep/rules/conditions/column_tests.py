@@ -79,7 +79,7 @@ def column_tests(
             low, high = _bounds(operator, column.type, constant, pool)
         known = bounds.get(place, (low, high))
         bounds[place] = max(low, known[0]), min(high, known[1])
-    tests = [*((*place, *each, 0) for place, each in bounds.items()), *negated]
+    tests = [*((*place, *interval, 0) for place, interval in bounds.items()), *negated]
     return np.array(tests, np.int64).reshape(len(tests), 5), others
 
 

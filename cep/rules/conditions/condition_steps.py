@@ -104,8 +104,8 @@ def _bound(arguments: list[Argument], batch: BoundRows) -> tuple[list[Column], M
         column = argument.fitted(batch.columns, batch.rows)
         columns.append(column)
         if argument.may_miss:
-            there = ~missing(column, argument.fitted_type)
-            fits = there if fits is None else fits & there
+            present = ~missing(column, argument.fitted_type)
+            fits = present if fits is None else fits & present
     return columns, None if fits is None or fits.all() else fits
 
 
@@ -115,22 +115,22 @@ def semijoin(probe: Probe, arguments: list[Argument], negated: bool, needed: Liv
         columns, fits = _bound(arguments, batch)
         ends = batch.ended() if probe.timed else None
         if fits is None:
-            found = probe.holds(columns, batch.rows, ends)
+            matches = probe.holds(columns, batch.rows, ends)
         else:
             rows = np.flatnonzero(fits)
-            found = np.zeros(batch.rows, dtype=np.bool_)
-            found[rows] = probe.holds([c[rows] for c in columns], len(rows), None if ends is None else ends[rows])
+            matches = np.zeros(batch.rows, dtype=np.bool_)
+            matches[rows] = probe.holds([c[rows] for c in columns], len(rows), None if ends is None else ends[rows])
         if not negated:
-            batch.narrow(found)
+            batch.narrow(matches)
             return
         # A value that the relation cannot contain is not in it. It is unknown whether a missing value is in it.
-        there = ~found
+        unmatched = ~matches
         for argument, column in zip(arguments, columns):
             if argument.given is not None:
-                there &= ~missing(argument.given(batch.columns, batch.rows), argument.type)
+                unmatched &= ~missing(argument.given(batch.columns, batch.rows), argument.type)
             elif argument.given_may_miss:
-                there &= ~missing(column, argument.type)
-        batch.narrow(there)
+                unmatched &= ~missing(column, argument.type)
+        batch.narrow(unmatched)
 
     return run
 
@@ -141,14 +141,14 @@ def join(probe: Probe, arguments: list[Argument], names: tuple[str, ...], needed
         columns, fits = _bound(arguments, batch)
         ends = batch.ended() if probe.timed else None
         if fits is None:
-            index, found = probe.answers(columns, batch.rows, ends)
+            index, answers = probe.answers(columns, batch.rows, ends)
         else:
             rows = np.flatnonzero(fits)
             ends = None if ends is None else ends[rows]
-            index, found = probe.answers([column[rows] for column in columns], len(rows), ends)
+            index, answers = probe.answers([column[rows] for column in columns], len(rows), ends)
             index = rows[index]
         batch.take(index, live)
-        batch.columns.update(zip(names, found))
+        batch.columns.update(zip(names, answers))
 
     return run
 
@@ -164,12 +164,12 @@ def any_of(alternatives: Sequence[Answering], needed: Live) -> Step:
     def run(batch: BoundRows) -> None:
         batch.settle(needed)
         columns = _seen(batch)
-        found = np.zeros(batch.rows, dtype=np.bool_)
+        matches = np.zeros(batch.rows, dtype=np.bool_)
         for alternative in alternatives:
-            rows = np.flatnonzero(~found)
+            rows = np.flatnonzero(~matches)
             if len(rows):
-                found[rows] = alternative.holds({name: column[rows] for name, column in columns.items()}, len(rows))
-        batch.narrow(found)
+                matches[rows] = alternative.holds({name: column[rows] for name, column in columns.items()}, len(rows))
+        batch.narrow(matches)
 
     return run
 
@@ -186,13 +186,13 @@ def union(
         batch.settle(needed)
         columns = _seen(batch)
         places: list[Ints] = []
-        found: list[list[Column]] = []
+        branches: list[list[Column]] = []
         for alternative, converted in alternatives:
             index, binds = alternative.answers(columns, batch.rows)
             places.append(index)
-            found.append([evaluate(binds, len(index)) for evaluate in converted])
+            branches.append([evaluate(binds, len(index)) for evaluate in converted])
         index = np.concatenate(places)
-        merged = [np.concatenate(parts) for parts in zip(*found)]
+        merged = [np.concatenate(parts) for parts in zip(*branches)]
         words = {f"{number}": column.view(np.int64) for number, column in enumerate([index, *merged])}
         first = pl.DataFrame(words).with_row_index("at").unique(list(words), keep="first", maintain_order=True)
         kept = first["at"].to_numpy().astype(np.int64)

@@ -50,7 +50,7 @@ class Conditions:
 
     def asks(self, name: str) -> bool:
         """Return True if any of the conditions uses a variable."""
-        return any(name in names_of(each) for each in self.order)
+        return any(name in names_of(condition) for condition in self.order)
 
     def answers(self, columns: Columns, rows: int) -> tuple[Ints, dict[str, Column]]:
         """Return the row of each answer (ascending), and a column for each variable that the conditions bind.
@@ -70,9 +70,9 @@ class Conditions:
         if batch.index is None:
             return np.ones(rows, dtype=np.bool_) if batch.mask is None else batch.mask
         batch.settle(())
-        found = np.zeros(rows, dtype=np.bool_)
-        found[batch.index] = True
-        return found
+        holding = np.zeros(rows, dtype=np.bool_)
+        holding[batch.index] = True
+        return holding
 
 
 def _run(steps: tuple[Step, ...], columns: Columns, rows: int) -> BoundRows:
@@ -167,7 +167,7 @@ class _Builder:
         alternatives."""
         fresh = binding(condition, self.types)
         leaves = list(each_condition([condition]))
-        if not fresh and all(isinstance(each, Comparison) or is_test(each, self.relations) for each in leaves):
+        if not fresh and all(isinstance(leaf, Comparison) or is_test(leaf, self.relations) for leaf in leaves):
             call = as_expression(condition)
             if call is not None and all(name in self.types for name in expression_variables(call)):
                 self.filter(check(call, self.types, self.source), False, needed)
@@ -184,12 +184,12 @@ class _Builder:
             return
         types: dict[str, str] = {}
         for name in fresh:
-            for each in alternatives:
-                types[name] = grown(types.get(name, each.binds[name]), each.binds[name])
+            for alternative in alternatives:
+                types[name] = grown(types.get(name, alternative.binds[name]), alternative.binds[name])
         self.single = False
         converted = []
-        for each in alternatives:
-            typed = [coerced(TypedVariable(name, each.binds[name]), type) for name, type in types.items()]
+        for alternative in alternatives:
+            typed = [coerced(TypedVariable(name, alternative.binds[name]), type) for name, type in types.items()]
             converted.append([compile_expression(value, self.pool) for value in typed if value is not None])
         self.steps.append(union(list(zip(alternatives, converted)), tuple(fresh), needed, live))
         for name, type in types.items():

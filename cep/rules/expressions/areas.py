@@ -104,8 +104,8 @@ def _invalid(shape: Shape) -> WrongArea | None:
     if shapely.is_valid(shape):
         return None
     reason, _, place = shapely.is_valid_reason(shape).partition("[")
-    at = f" at {place.removesuffix(']')}" if place else ""
-    return WrongArea(f"the area is not well-formed: {reason[:1].lower()}{reason[1:]}{at}", _EXAMPLE)
+    where = f" at {place.removesuffix(']')}" if place else ""
+    return WrongArea(f"the area is not well-formed: {reason[:1].lower()}{reason[1:]}{where}", _EXAMPLE)
 
 
 # --- edges that cross the antimeridian ---
@@ -187,18 +187,18 @@ def covers(shapes: Shapes, bounds: Floats, which: Ints, lat: Operand, long: Oper
     A pole lies in every shape that reaches its latitude, at any longitude.
     """
     west, south, east, north = bounds[which].T
-    there = np.where(np.abs(long) <= _HALF, long, np.remainder(long + _HALF, _ROUND) - _HALF)
-    found = np.where(np.abs(lat) == 90.0, np.where(lat > 0, north, south) == lat, False)
-    level = (south <= lat) & (lat <= north) & ~found & (there == there)
+    longitude = np.where(np.abs(long) <= _HALF, long, np.remainder(long + _HALF, _ROUND) - _HALF)
+    covered = np.where(np.abs(lat) == 90.0, np.where(lat > 0, north, south) == lat, False)
+    level = (south <= lat) & (lat <= north) & ~covered & (longitude == longitude)
     if not level.any():
-        return found
-    first = np.floor(((west - there)[level] / _ROUND).min())
-    last = np.ceil(((east - there)[level] / _ROUND).max())
+        return covered
+    first = np.floor(((west - longitude)[level] / _ROUND).min())
+    last = np.ceil(((east - longitude)[level] / _ROUND).max())
     for turn in np.arange(first, last + 1):
-        turned = there + _ROUND * turn
+        turned = longitude + _ROUND * turn
         rows = np.flatnonzero(level & (west <= turned) & (turned <= east))
-        found[rows] |= shapely.intersects_xy(shapes[which[rows]], turned[rows], lat[rows])
-    return found
+        covered[rows] |= shapely.intersects_xy(shapes[which[rows]], turned[rows], lat[rows])
+    return covered
 
 
 class Known:
@@ -237,11 +237,11 @@ class Known:
         named = np.flatnonzero(kinds == IRI)
         if len(named) and self._pool.areas is not None:
             shapes[named] = self._pool.areas([str(value) for value in self._pool.decode_values(codes[named])])
-        there = ~shapely.is_missing(shapes)
-        shapely.prepare(shapes[there])
-        self._place[codes] = np.where(there, len(self.shapes) + np.cumsum(there) - 1, 0)
-        self.shapes = np.concatenate([self.shapes, shapes[there]])
-        self.bounds = np.concatenate([self.bounds, shapely.bounds(shapes[there])])
+        present = ~shapely.is_missing(shapes)
+        shapely.prepare(shapes[present])
+        self._place[codes] = np.where(present, len(self.shapes) + np.cumsum(present) - 1, 0)
+        self.shapes = np.concatenate([self.shapes, shapes[present]])
+        self.bounds = np.concatenate([self.bounds, shapely.bounds(shapes[present])])
 
 
 def containment(type: str, pool: Pool) -> Callable[[Operand, Operand, Operand], Operand]:
@@ -257,8 +257,8 @@ def containment(type: str, pool: Pool) -> Callable[[Operand, Operand, Operand], 
         columns = np.broadcast_arrays(lat, long, area)
         lat, long, area = map(np.atleast_1d, columns)
         which = known.places(area)
-        found = covers(known.shapes, known.bounds, which, lat, long)
-        result = np.where((which > 0) & (np.abs(lat) <= 90.0) & (long == long), found, MISSING)
+        inside = covers(known.shapes, known.bounds, which, lat, long)
+        result = np.where((which > 0) & (np.abs(lat) <= 90.0) & (long == long), inside, MISSING)
         return result if np.ndim(columns[0]) else result[0]
 
     return apply

@@ -160,8 +160,8 @@ def _by_zone(
         if not isinstance(name, str) or name not in names():
             return np.full(len(times), MISSING, np.int64)
         place = None if name == "UTC" else zone(name)
-    there = np.abs(np.where(times == MISSING, _REACH, times)) < _REACH
-    return np.where(there, compute(np.where(there, times, 0), place), MISSING)
+    within_reach = np.abs(np.where(times == MISSING, _REACH, times)) < _REACH
+    return np.where(within_reach, compute(np.where(within_reach, times, 0), place), MISSING)
 
 
 def unknown_zone(name: str) -> tuple[str, str] | None:
@@ -175,6 +175,6 @@ def unknown_unit(name: str) -> tuple[str, str] | None:
     """Return the error for an unknown unit of `date_trunc` and a hint, or None if the unit is valid."""
     if name in BEGIN:
         return None
-    units = "the units are " + ", ".join(f'`"{each}"`' for each in BEGIN)
+    units = "the units are " + ", ".join(f'`"{unit}"`' for unit in BEGIN)
     hint = did_you_mean(name.lower(), list(BEGIN))
     return f"`{name}` is not a unit of the calendar", f"{hint} {units}" if hint else units

@@ -139,7 +139,7 @@ class _Checker:
                     return self.choice(expression)
                 typed = tuple(self.expression(argument) for argument in arguments)
                 if function == DIVIDED:
-                    function = "//" if all(each.type == "int" for each in typed) else "/"
+                    function = "//" if all(operand.type == "int" for operand in typed) else "/"
                     expression = replace(expression, function=function)
                 if function in OPERATORS or function == "neg":
                     return fold(self.operator(expression, typed))
@@ -169,20 +169,20 @@ class _Checker:
         """Convert values to their common type. Return the type and the converted values."""
         typed = [self.expression(value) for value in values]
         common = typed[0].type
-        for value, each in zip(values, typed):
-            joined = common_type(common, each.type)
+        for value, operand in zip(values, typed):
+            joined = common_type(common, operand.type)
             if joined is None:
-                hint = "`string(...)` makes a text of a value" if "string" in (common, each.type) else None
-                message = f"`{call.function}` gives one type of value: {a(common)}, or {self.kind(value, each)}"
+                hint = "`string(...)` makes a text of a value" if "string" in (common, operand.type) else None
+                message = f"`{call.function}` gives one type of value: {a(common)}, or {self.kind(value, operand)}"
                 raise self.error(message, value.span, hint)
             common = joined
-        made: list[Typed] = []
-        for value, each in zip(values, typed):
-            self.within_reach(value, each, common)
-            side = coerced(each, common)
+        operands: list[Typed] = []
+        for value, operand in zip(values, typed):
+            self.within_reach(value, operand, common)
+            side = coerced(operand, common)
             assert side is not None, "what has a common type can be coerced to it"
-            made.append(side)
-        return common, tuple(made)
+            operands.append(side)
+        return common, tuple(operands)
 
     def constant(self, constant: Constant) -> TypedConstant:
         value = literal_value(constant)

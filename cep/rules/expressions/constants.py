@@ -31,7 +31,7 @@ _SAMPLES = {"int": 1, "float": 1.0}
 
 def constant_mistakes(name: str, arguments: tuple[Typed, ...]) -> Iterator[ArgumentMistake]:
     """Yield the errors in constants among the arguments of a function."""
-    values = [each.value if isinstance(each, TypedConstant) else None for each in arguments]
+    values = [argument.value if isinstance(argument, TypedConstant) else None for argument in arguments]
     for place, example in WRITTEN.get(name, {}).items():
         if place < len(arguments) and values[place] is None:
             yield place, f"`{name}` takes this argument as it is written, not as a value", f"e.g. {example}", "type"
@@ -72,9 +72,9 @@ def _regex(name: str, pattern: str, group: object) -> Iterator[ArgumentMistake]:
     elif isinstance(group, int) and name == "extract":
         number = groups_of(pattern)
         if not 0 <= group <= number:
-            there = "no groups" if not number else "1 group" if number == 1 else f"{number} groups"
+            group_count = "no groups" if not number else "1 group" if number == 1 else f"{number} groups"
             hint = "a group stands in parentheses; 0 is all that matches"
-            yield 2, f"there is no group {group}: the regular expression has {there}", hint, "type"
+            yield 2, f"there is no group {group}: the regular expression has {group_count}", hint, "type"
 
 
 def _template(template: str, arguments: tuple[Typed, ...]) -> Iterator[ArgumentMistake]:
@@ -104,10 +104,10 @@ def _template(template: str, arguments: tuple[Typed, ...]) -> Iterator[ArgumentM
                     "type",
                 )
                 return
-    given = len(arguments) - 1
-    if number != given:
+    count = len(arguments) - 1
+    if number != count:
         noun = "value" if number == 1 else "values"
-        yield 0, f"the text has places for {number} {noun}, {given} {'is' if given == 1 else 'are'} given", hint, "type"
+        yield 0, f"the text has places for {number} {noun}, {count} {'is' if count == 1 else 'are'} given", hint, "type"
 
 
 def _calendar(name: str, values: Sequence[object]) -> Iterator[ArgumentMistake]:

@@ -196,11 +196,11 @@ class _Compiler:
         nodes = [self.column(value) for value in values]
 
         def first(columns: Columns) -> Operand:
-            found = nodes[-1](columns)
+            values = nodes[-1](columns)
             for node in nodes[-2::-1]:
                 column = node(columns)
-                found = np.where(missing(column, type), found, column)
-            return found
+                values = np.where(missing(column, type), values, column)
+            return values
 
         return first
 
@@ -267,14 +267,18 @@ class _Compiler:
         compare = _COMPARE[operator]
         # NaN is never equal, less or greater; MISSING is less than every int. A mask corrects wrong results.
         if left.type == "float":
-            there, first, second = _not_nan, operator == "!=", operator == "!="
+            present, first, second = _not_nan, operator == "!=", operator == "!="
         else:
-            there, first, second = _not_missing, operator in ("=", "!=", "<", "<="), operator in ("=", "!=", ">", ">=")
+            present, first, second = (
+                _not_missing,
+                operator in ("=", "!=", "<", "<="),
+                operator in ("=", "!=", ">", ">="),
+            )
             if operator == "=" and not (may_miss(left, self.optional) and may_miss(right, self.optional)):
                 first = second = False  # two missing values are the only mistake
         first, second = first and may_miss(left, self.optional), second and may_miss(right, self.optional)
         if first or second:
-            return lambda columns: _masked(compare, there, x(columns), y(columns), first, second)
+            return lambda columns: _masked(compare, present, x(columns), y(columns), first, second)
         return lambda columns: compare(x(columns), y(columns))
 
 
@@ -341,12 +345,12 @@ def _nearer(
 
 
 def _masked(
-    compare: Callable[..., Operand], there: Callable[..., Operand], a: Operand, b: Operand, first: bool, second: bool
+    compare: Callable[..., Operand], present: Callable[..., Operand], a: Operand, b: Operand, first: bool, second: bool
 ) -> Operand:
     result = compare(a, b)
     if first:
-        result = result & there(a)
-    return result & there(b) if second else result
+        result = result & present(a)
+    return result & present(b) if second else result
 
 
 def _not_missing(column: Operand) -> Operand:

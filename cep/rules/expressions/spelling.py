@@ -33,8 +33,8 @@ def _respelt(value: Value, wanted: str) -> str | None:
         return number if wanted == "float" or "." not in number else None
     if wanted == "time":
         return _time(text)
-    if wanted == "duration" and (found := _DURATION.fullmatch(text)) and found[2] in UNITS:
-        return f"{found[1]} {found[2]}"
+    if wanted == "duration" and (parsed := _DURATION.fullmatch(text)) and parsed[2] in UNITS:
+        return f"{parsed[1]} {parsed[2]}"
     return None
 
 

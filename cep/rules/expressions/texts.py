@@ -29,9 +29,9 @@ def distinct_rows(columns: list[Ints], codes: bool) -> tuple[list[Ints], Ints]:
     if codes and len(columns) == 1 and top <= 8 * len(first) + 64:
         place = np.full(top + 1, -1, dtype=np.int64)  # the last entry is for the missing code
         place[np.maximum(first, -1)] = 0
-        found = np.flatnonzero(place == 0)
-        place[found] = np.arange(len(found))
-        return [np.where(found == top, MISSING, found)], place[np.maximum(first, -1)]
+        occurring = np.flatnonzero(place == 0)
+        place[occurring] = np.arange(len(occurring))
+        return [np.where(occurring == top, MISSING, occurring)], place[np.maximum(first, -1)]
     values, inverse = np.unique(first, return_inverse=True)
     rows = [values]
     for column in columns[1:]:
@@ -148,7 +148,7 @@ def matching(pool: Pool) -> Callable[[Operand, Operand], Operand]:
         code = int(patterns)
         if code not in memos:
             pattern = str(pool.value(code))
-            memos[code] = Memo(lambda found: match(found, pattern), pool)
+            memos[code] = Memo(lambda text: match(text, pattern), pool)
         return memos[code](texts) if np.ndim(texts) else memos[code](np.reshape(texts, 1))[0]
 
     return apply
@@ -177,9 +177,9 @@ def extracting(pool: Pool) -> Callable[..., Operand]:
 
 def groups_of(pattern: str) -> int:
     """Return the number of groups in a regular expression."""
-    found = pl.DataFrame({"text": [""]}).select(pl.col("text").str.extract_groups(pattern)).schema["text"]
-    assert isinstance(found, pl.Struct), "a field is a group"
-    return len(list(found))
+    group_type = pl.DataFrame({"text": [""]}).select(pl.col("text").str.extract_groups(pattern)).schema["text"]
+    assert isinstance(group_type, pl.Struct), "a field is a group"
+    return len(list(group_type))
 
 
 def regex_error(pattern: str) -> str | None:
@@ -200,8 +200,8 @@ def substring(text: str, first: int, length: int | None = None) -> str:
 def split(text: str, separator: str, place: int) -> str | None:
     """Return one part of a split text. `place` counts from 1, or from -1 backwards."""
     parts = text.split(separator) if separator else []
-    at = place - 1 if place > 0 else place + len(parts)
-    return parts[at] if place and 0 <= at < len(parts) else None
+    index = place - 1 if place > 0 else place + len(parts)
+    return parts[index] if place and 0 <= index < len(parts) else None
 
 
 def time_of_day(text: str) -> int | None:

@@ -195,16 +195,16 @@ def conversion(pool: Pool) -> Callable[[Operand, Operand, Operand], Operand]:
     """Return `value_in(X, From, To)` for columns. The result is missing if a unit is unknown or the kinds differ."""
 
     def of_codes(source: int, target: int) -> Factors:
-        found = factors(str(pool.value(source)), str(pool.value(target)))
-        return (math.nan,) * 4 if found is None else found
+        scale = factors(str(pool.value(source)), str(pool.value(target)))
+        return (math.nan,) * 4 if scale is None else scale
 
     def apply(values: Operand, source: Operand, target: Operand) -> Operand:
         if not np.ndim(source) and not np.ndim(target):
             p, q, r, t = of_codes(int(source), int(target))
             return finite((values * p + q) / r * t)
         pairs, which = distinct_rows(list(np.broadcast_arrays(source, target)), codes=True)
-        found = np.array([of_codes(*pair) for pair in zip(*(column.tolist() for column in pairs))]).reshape(-1, 4)
-        each = found[which]
-        return finite((values * each[:, 0] + each[:, 1]) / each[:, 2] * each[:, 3])
+        scales = np.array([of_codes(*pair) for pair in zip(*(column.tolist() for column in pairs))]).reshape(-1, 4)
+        scale = scales[which]
+        return finite((values * scale[:, 0] + scale[:, 1]) / scale[:, 2] * scale[:, 3])
 
     return apply

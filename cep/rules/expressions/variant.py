@@ -95,9 +95,9 @@ def extreme(order: str) -> Callable[[Mixed, Mixed], Mixed]:
 
     def apply(a: Mixed, b: Mixed) -> Mixed:
         first = in_order(order, a, b)
-        there = ~np.isnan(a.number) & ~np.isnan(b.number)
-        integer = np.where(there, np.where(first, a.integer, b.integer), MISSING)
-        return Mixed(integer, np.where(there, np.where(first, a.number, b.number), np.nan), None)
+        present = ~np.isnan(a.number) & ~np.isnan(b.number)
+        integer = np.where(present, np.where(first, a.integer, b.integer), MISSING)
+        return Mixed(integer, np.where(present, np.where(first, a.number, b.number), np.nan), None)
 
     return apply
 
@@ -129,8 +129,8 @@ def to_ticks(column: Mixed) -> Operand:
 
 
 def present(column: Mixed) -> Operand:
-    there = ~np.isnan(column.number)
-    return there if column.code is None else there | ~absent(column.code)
+    is_present = ~np.isnan(column.number)
+    return is_present if column.code is None else is_present | ~absent(column.code)
 
 
 def compare(operator: str, a: Mixed, b: Mixed, pool: Pool) -> Operand:
@@ -156,12 +156,14 @@ def compare(operator: str, a: Mixed, b: Mixed, pool: Pool) -> Operand:
 
 def in_order(operator: str, a: Mixed, b: Mixed) -> Operand:
     """Return a mask of the rows where both are numbers and the order comparison holds, exactly."""
-    one, other = ~absent(a.integer), ~absent(b.integer)
-    holds: Operand = np.where(one & other, ORDERS[operator](a.integer, b.integer), ORDERS[operator](a.number, b.number))
+    left, other = ~absent(a.integer), ~absent(b.integer)
+    holds: Operand = np.where(
+        left & other, ORDERS[operator](a.integer, b.integer), ORDERS[operator](a.number, b.number)
+    )
     # An int that is rounded to a float may seem equal to a float beyond 64 bits.
-    beyond = np.asarray((one != other) & np.equal(a.number, b.number))
+    beyond = np.asarray((left != other) & np.equal(a.number, b.number))
     if beyond.any():
-        above = np.where(one, -1.0, 1.0) * np.sign(a.number)  # a positive float beyond 64 bits is the greater value
+        above = np.where(left, -1.0, 1.0) * np.sign(a.number)  # a positive float beyond 64 bits is the greater value
         holds = np.where(beyond, ORDERS[operator](above, 0.0), holds)
     return holds
 

@@ -70,7 +70,7 @@ def close(
     pool: Pool,
     source: Source | None = None,
     types: Mapping[str, Sequence[str]] | None = None,
-    given: Mapping[str, Relation] | None = None,
+    known: Mapping[str, Relation] | None = None,
     declared: Mapping[str, FactDeclaration] | None = None,
     max_rounds: int = MAX_ROUNDS,
     max_rows: int = MAX_ROWS,
@@ -78,11 +78,11 @@ def close(
     """Compute the least model of rules, facts and tables, with stratified negation. Raises CepError with all mistakes.
 
     Each column of a table is an argument; nulls are missing. Rules and facts derive no rows with missing values.
-    `types`: column types of tables that polars cannot represent (`iri`). `given`: existing relations, whose names no
+    `types`: column types of tables that polars cannot represent (`iri`). `known`: existing relations, whose names no
     rule, fact or table uses. `declared`: the declarations that facts and tables must match. `max_rounds` limits
     recursive rules that create new values, `max_rows` the size of each group of recursive rules.
     """
-    return Closing(rules, tables, pool, source, types or {}, given or {}, declared or {}, max_rounds, max_rows).run()
+    return Closing(rules, tables, pool, source, types or {}, known or {}, declared or {}, max_rounds, max_rows).run()
 
 
 class Closing:
@@ -93,7 +93,7 @@ class Closing:
         pool: Pool,
         source: Source | None,
         types: Mapping[str, Sequence[str]],
-        given: Mapping[str, Relation],
+        known_relations: Mapping[str, Relation],
         declared: Mapping[str, FactDeclaration],
         max_rounds: int,
         max_rows: int,
@@ -104,12 +104,12 @@ class Closing:
         self.given_types = dict(types)
         self.max_rounds = max_rounds
         self.max_rows = max_rows
-        self.relations: dict[str, Relation] = dict(given)
+        self.relations: dict[str, Relation] = dict(known_relations)
         self.errors = Mistakes()
         self.rules: dict[str, list[StaticRule]] = {}  # rules with a body
         self.facts: dict[str, list[StaticRule]] = {}
         self.arity: dict[str, int] = {name: table.width for name, table in tables.items()}
-        self.arity |= {name: len(each.attributes) for name, each in declared.items()}
+        self.arity |= {name: len(declaration.attributes) for name, declaration in declared.items()}
         for rule in rules:
             if self.arity.setdefault(rule.name, len(rule.arguments)) != len(rule.arguments):
                 self.errors.append(self.other_arity(rule))
@@ -120,8 +120,8 @@ class Closing:
             else:
                 self.facts.setdefault(rule.name, []).append(rule)
         self.declared = {
-            name: DeclaredFacts(each, self.facts.get(name, ()), tables.get(name), source)
-            for name, each in declared.items()
+            name: DeclaredFacts(declaration, self.facts.get(name, ()), tables.get(name), source)
+            for name, declaration in declared.items()
         }
         for name, held in self.declared.items():
             self.errors += held.errors
@@ -142,9 +142,9 @@ class Closing:
         return CepError(message, self.source, span, hint, code)
 
     def other_arity(self, rule: StaticRule) -> CepError:
-        arity, given = self.arity[rule.name], len(rule.arguments)
+        arity, argument_count = self.arity[rule.name], len(rule.arguments)
         noun = "argument" if arity == 1 else "arguments"
-        message = f"`{rule.name}` has {arity} {noun} elsewhere, here it has {given}"
+        message = f"`{rule.name}` has {arity} {noun} elsewhere, here it has {argument_count}"
         return self.error(message, rule.span, "one predicate has one number of arguments", "arity")
 
     def not_a_fact(self, rule: StaticRule, variable: Variable) -> CepError:
@@ -262,10 +262,10 @@ class Closing:
         errors: dict[int, list[CepError]] = {}
         tables = {name: MaterializedRelation(name, [type or "any" for type in row]) for name, row in types.items()}
         relations = ChainMap[str, Relation](dict(tables), self.relations)
-        needs = [[each for each in rule.conditions if isinstance(each, Predicate)] for rule in rules]
+        needs = [[condition for condition in rule.conditions if isinstance(condition, Predicate)] for rule in rules]
         readers: dict[str, list[int]] = {}
         for number, predicates in enumerate(needs):
-            for name in dict.fromkeys(each.name for each in predicates if each.name in types):
+            for name in dict.fromkeys(predicate.name for predicate in predicates if predicate.name in types):
                 readers.setdefault(name, []).append(number)
         queue, waiting = deque(range(len(rules))), set(range(len(rules)))
         while queue:
@@ -284,16 +284,16 @@ class Closing:
                     if rule.name in self.declared:
                         self.declared[rule.name].made(rule, typed)
                         continue
-                    made = [each.type for each in typed]
+                    head_types = [expression.type for expression in typed]
                 except CepError as error:
                     errors[number].append(error)
                     continue
-                row[:] = [grown(old, new) for old, new in zip(row, made)]
+                row[:] = [grown(old, new) for old, new in zip(row, head_types)]
             if row != before:
                 relations[rule.name] = tables[rule.name] = MaterializedRelation(
                     rule.name, [type or "any" for type in row]
                 )
-                again = [each for each in readers.get(rule.name, ()) if each not in waiting]
+                again = [reader for reader in readers.get(rule.name, ()) if reader not in waiting]
                 waiting.update(again)
                 queue += again
         return [error for number in range(len(rules)) for error in errors[number]]
@@ -318,12 +318,12 @@ class Closing:
         stored.add(*present(columns, len(facts)))
         if stored.name in self.tables:
             table = self.tables[stored.name]
-            given = self.table_types(stored.name)
-            stored.add([self.column(*each) for each in zip(table.iter_columns(), given, stored.types)], table.height)
+            types = self.table_types(stored.name)
+            stored.add([self.column(*parts) for parts in zip(table.iter_columns(), types, stored.types)], table.height)
 
-    def column(self, series: pl.Series, given: str | None, type: str) -> Column:
+    def column(self, series: pl.Series, table_type: str | None, type: str) -> Column:
         if type == "any":
-            return self.pool.encode(series, "iri" if given == "iri" else "any")
+            return self.pool.encode(series, "iri" if table_type == "iri" else "any")
         return column_of(series, type, self.pool)
 
     def value(self, argument: Expression, type: str) -> int | float | str | bool | None:

@@ -104,20 +104,20 @@ class Fixpoint:
 
         def since(grown: Iterable[str]) -> _NewRows:
             """Return the rows of these tables that no round has used yet."""
-            found = {name: (done[name], self.tables[name].count) for name in grown}
-            new = {name: (start, stop) for name, (start, stop) in found.items() if stop > start}
+            spans = {name: (done[name], self.tables[name].count) for name in grown}
+            new = {name: (start, stop) for name, (start, stop) in spans.items() if stop > start}
             done.update((name, stop) for name, (_, stop) in new.items())
             return new
 
         def follows(new: _NewRows) -> _NewRows:
             grown: dict[str, None] = {}
-            for number in sorted(each for name in new for each in takers.get(name, ())):
+            for number in sorted(taker for name in new for taker in takers.get(name, ())):
                 variant = variants[number]
                 delta = variant.entry.delta
                 assert delta is not None, "it takes new rows"
                 table, (start, stop) = self.tables[delta], new[delta]
-                given = {name: table.column(i, start, stop) for i, name in variant.entry.names.items()}
-                self.derive(variant, given, stop - start)
+                entry_columns = {name: table.column(i, start, stop) for i, name in variant.entry.names.items()}
+                self.derive(variant, entry_columns, stop - start)
                 grown[variant.name] = None
             return since(grown)
 
@@ -129,11 +129,11 @@ class Fixpoint:
             if endless or rows > self.closing.max_rows:
                 raise self.endless(makers, number, rows)
 
-    def derive(self, variant: _Variant, given: dict[str, Column], rows: int) -> None:
-        index, binds = variant.conditions.answers(given, rows)
-        columns = {name: column[index] for name, column in given.items()} | binds
-        found, rows = present([head(columns, len(index)) for head in variant.head], len(index))
-        self.tables[variant.name].add(found, rows)
+    def derive(self, variant: _Variant, entry_columns: dict[str, Column], rows: int) -> None:
+        index, binds = variant.conditions.answers(entry_columns, rows)
+        columns = {name: column[index] for name, column in entry_columns.items()} | binds
+        derived, rows = present([head(columns, len(index)) for head in variant.head], len(index))
+        self.tables[variant.name].add(derived, rows)
 
     def endless(self, makers: Sequence[StaticRule], number: int, rows: int) -> CepError:
         rule = (makers or self.rules)[0]

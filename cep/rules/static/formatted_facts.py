@@ -47,8 +47,8 @@ def of_format(series: pl.Series, type: str, format: TimeFormat) -> pl.Series | N
 def _by_clock(ticks: pl.Series, format: TimeFormat) -> pl.Series:
     """Convert local times in a zone to instants. Times that clocks skip become null."""
     assert format.zone is not None, "it is named"
-    found, there = zone(format.zone).utc(ticks.fill_null(0).to_numpy(), format.later)
-    return pl.Series(ticks.name, found).set(pl.Series(~there) | ticks.is_null(), None)
+    utc_ticks, exists = zone(format.zone).utc(ticks.fill_null(0).to_numpy(), format.later)
+    return pl.Series(ticks.name, utc_ticks).set(pl.Series(~exists) | ticks.is_null(), None)
 
 
 def number_texts(numbers: pl.Series) -> pl.Series:
@@ -84,7 +84,7 @@ def _ticks(text: str, format: TimeFormat) -> int:
         absolute = any(mark in clock for mark in "Zz+-")
     if format.zone is None or absolute:
         return ticks
-    found, there = zone(format.zone).utc(np.array([ticks]), format.later)
-    if not there[0]:
+    utc_ticks, exists = zone(format.zone).utc(np.array([ticks]), format.later)
+    if not exists[0]:
         raise ValueError(f"is skipped by the clocks of {format.zone}")
-    return int(found[0])
+    return int(utc_ticks[0])

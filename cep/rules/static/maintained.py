@@ -44,23 +44,24 @@ class Maintained:
         facts: Mapping[str, pl.DataFrame],
         pool: Pool,
         source: Source | None,
-        given: Mapping[str, Relation],
+        known_relations: Mapping[str, Relation],
         tables: Mapping[str, MaterializedRelation],
         declared: Mapping[str, FactDeclaration] | None = None,
     ) -> None:
         """Compute all tables. Raises CepError if the rules do not terminate.
 
-        `given`: the relations that the rules use besides their own predicates. `tables`: those of them that change.
+        `known_relations`: the relations that the rules use besides their own predicates. `tables`: those of them that
+        change.
         """
-        rules = [each for rule in rules for each in without_alternatives(rule)]
+        rules = [alternative for rule in rules for alternative in without_alternatives(rule)]
         self.rules, self.facts, self.pool, self.source = rules, facts, pool, source
-        self.given, self.tables, self.declared = given, tables, declared or {}
+        self.given, self.tables, self.declared = known_relations, tables, declared or {}
         self.relations: dict[str, Relation] = dict(
-            close(rules, facts, pool, source, given=given, declared=declared).relations
+            close(rules, facts, pool, source, known=known_relations, declared=declared).relations
         )
         self.derived: dict[str, MaterializedRelation] = {}
         for name, relation in self.relations.items():
-            if name not in given and isinstance(relation, MaterializedRelation):
+            if name not in known_relations and isinstance(relation, MaterializedRelation):
                 self.derived[name] = relation
         bodies: dict[str, list[StaticRule]] = {}
         for rule in rules:
@@ -91,26 +92,26 @@ class Maintained:
         for group in self._groups:
             if any(table.changed for table in self._asked[group.names]):
                 self._change(group)
-        found = {name: table.difference() for name, table in self.derived.items() if table.changed}
+        differences = {name: table.difference() for name, table in self.derived.items() if table.changed}
         for table in (*self.tables.values(), *self.derived.values()):
             table.settle()
-        return found
+        return differences
 
     def _needs(self, group: Stratum) -> list[MaterializedRelation]:
         """Return the tables that rules of a group use, including those used by predicates they call."""
-        found: dict[str, MaterializedRelation] = {}
+        needed: dict[str, MaterializedRelation] = {}
         seen, queue = set(group.names), list(group.names)
         for name in queue:
-            for each in _predicates(self.bodies.get(name, ())):
-                if each.name in seen:
+            for predicate in _predicates(self.bodies.get(name, ())):
+                if predicate.name in seen:
                     continue
-                seen.add(each.name)
-                table = _table(self.relations.get(each.name))
+                seen.add(predicate.name)
+                table = _table(self.relations.get(predicate.name))
                 if table is not None:
-                    found[each.name] = table
-                elif each.name in self.bodies:
-                    queue.append(each.name)
-        return list(found.values())
+                    needed[predicate.name] = table
+                elif predicate.name in self.bodies:
+                    queue.append(predicate.name)
+        return list(needed.values())
 
     def _change(self, group: Stratum) -> None:
         name = group.names[0]
@@ -129,22 +130,22 @@ class Maintained:
         closed = close(
             [rule for rule in self.rules if rule.name in names],
             {name: table for name, table in self.facts.items() if name in names},
-            self.pool, self.source, given=others,
-            declared={name: each for name, each in self.declared.items() if name in names},
+            self.pool, self.source, known=others,
+            declared={name: declaration for name, declaration in self.declared.items() if name in names},
         )  # fmt: skip
-        for name, made in closed.stored.items():
+        for name, closed_relation in closed.stored.items():
             if name in names:
                 table = self.derived[name]
-                assert made.types == table.types, "what has no other types makes none"
-                table.edit(*edit_between(table, made.all()), self.pool)
+                assert closed_relation.types == table.types, "what has no other types makes none"
+                table.edit(*edit_between(table, closed_relation.all()), self.pool)
 
     def _entered(self, name: str) -> _Single | None:
         """Return the rules of a predicate, prepared for incremental evaluation, or None if that is impossible."""
         facts = any(rule.name == name and not rule.conditions for rule in self.rules)
         called = any(
-            not isinstance(self.relations.get(each.name), MaterializedRelation | TableWithConstants)
-            and each.name in self.bodies
-            for each in _predicates(self.bodies[name])
+            not isinstance(self.relations.get(predicate.name), MaterializedRelation | TableWithConstants)
+            and predicate.name in self.bodies
+            for predicate in _predicates(self.bodies[name])
         )
         if facts or name in self.facts or called:
             return None
@@ -160,7 +161,7 @@ def edit_between(table: MaterializedRelation, rows: CountedColumns) -> Edit:
     other.add(*rows)
     every, again = table.all(), table.repeated()
     gone = _chosen(every[0], ~other.has(*every))
-    columns = tuple(np.concatenate(each) for each in zip(gone[0], again[0]))
+    columns = tuple(np.concatenate(column_pair) for column_pair in zip(gone[0], again[0]))
     return (columns, gone[1] + again[1]), _chosen(rows[0], ~table.has(*rows))
 
 
@@ -169,7 +170,7 @@ def _chosen(columns: Sequence[Column], mask: Column) -> CountedColumns:
 
 
 def _predicates(rules: Sequence[StaticRule]) -> Iterator[Predicate]:
-    return (each for rule in rules for each in rule.conditions if isinstance(each, Predicate))
+    return (condition for rule in rules for condition in rule.conditions if isinstance(condition, Predicate))
 
 
 def _table(relation: Relation | None) -> MaterializedRelation | None:
@@ -221,7 +222,7 @@ class _Single:
             relation.held if isinstance(relation, TableWithConstants) else range(table.arity)
         )  # the positions that the table has
         entry = enter(condition.arguments, list(held))
-        names = {place: entry.names[at] for place, at in enumerate(held)}
+        names = {place: entry.names[column] for place, column in enumerate(held)}
         types = {name: table.types[place] for place, name in names.items()}
         rest = entry.conditions + rule.conditions[:i] + rule.conditions[i + 1 :]
         former, now = (
@@ -230,11 +231,11 @@ class _Single:
         heads = []
         for conditions in (former, now):
             known = {**types, **conditions.binds}
-            made = [check(argument, known, of.source) for argument in rule.arguments]
-            if any(grown(type, each.type) != type for each, type in zip(made, self.table.types)):
+            terms = [check(argument, known, of.source) for argument in rule.arguments]
+            if any(grown(type, term.type) != type for term, type in zip(terms, self.table.types)):
                 raise _Wider  # the entered table has more kinds of values than other conditions for the variable
             heads.append(
-                tuple(compile_expression(fit_head(each, type), of.pool) for each, type in zip(made, self.table.types))
+                tuple(compile_expression(fit_head(term, type), of.pool) for term, type in zip(terms, self.table.types))
             )
         return _EditEntry(table, condition.negated, names, former, now, heads[1], heads[0])
 
@@ -251,8 +252,8 @@ class _Single:
             return
         columns, count = [touched.column(i) for i in range(touched.arity)], touched.count
         derived = self.derived.holds(columns, count)
-        there = self.table.has(columns, count)
-        self.table.edit(_chosen(columns, there & ~derived), _chosen(columns, ~there & derived), pool)
+        held = self.table.has(columns, count)
+        self.table.edit(_chosen(columns, held & ~derived), _chosen(columns, ~held & derived), pool)
 
 
 def _derive(
@@ -264,10 +265,10 @@ def _derive(
 ) -> None:
     if not rows[1]:
         return
-    given = {name: rows[0][place] for place, name in names.items()}
-    index, binds = conditions.answers(given, rows[1])
-    columns = {name: column[index] for name, column in given.items()} | binds
-    into.add(*present([each(columns, len(index)) for each in head], len(index)))
+    entry_columns = {name: rows[0][place] for place, name in names.items()}
+    index, binds = conditions.answers(entry_columns, rows[1])
+    columns = {name: column[index] for name, column in entry_columns.items()} | binds
+    into.add(*present([head_part(columns, len(index)) for head_part in head], len(index)))
 
 
 def _former(relation: Relation) -> Relation:

@@ -39,12 +39,12 @@ def words(columns: Sequence[Column], rows: int) -> Ints:
 
 def present(columns: Sequence[Column], rows: int) -> tuple[list[Column], int]:
     """Return the rows without missing values, and their number: a predicate does not hold for a missing value."""
-    there = np.ones(rows, dtype=np.bool_)
+    is_present = np.ones(rows, dtype=np.bool_)
     for column in columns:
-        there &= (column == column) if column.dtype == np.float64 else (column != MISSING)
-    if there.all():
+        is_present &= (column == column) if column.dtype == np.float64 else (column != MISSING)
+    if is_present.all():
         return list(columns), rows
-    return [column[there] for column in columns], int(there.sum())
+    return [column[is_present] for column in columns], int(is_present.sum())
 
 
 class MaterializedRelation:
@@ -165,10 +165,10 @@ class MaterializedRelation:
     def has(self, columns: Sequence[Column], rows: int) -> NDArray[np.bool_]:
         """Return a mask of these rows that are in the table."""
         ids = self._rows.find(words(columns, rows))
-        there: NDArray[np.bool_] = ids >= 0
+        is_held: NDArray[np.bool_] = ids >= 0
         if self._edits is not None:
-            there[there] = self._edits.there(ids[there])
-        return there
+            is_held[is_held] = self._edits.there(ids[is_held])
+        return is_held
 
     def _taken(self, rows: Ints) -> CountedColumns:
         return tuple(self._column(rows[:, i], i) for i in range(self.arity)), len(rows)
@@ -182,8 +182,8 @@ class MaterializedRelation:
         rows: Ints = self._rows.rows if self._edits is None else self._edits.present()
         return self._column(rows[start:stop, position], position)
 
-    def _column(self, found: Ints, position: int) -> Column:
-        column = np.ascontiguousarray(found)
+    def _column(self, numbers: Ints, position: int) -> Column:
+        column = np.ascontiguousarray(numbers)
         return column.view(np.float64) if self.types[position] == "float" else column
 
     def codes(self) -> list[Ints]:
@@ -222,8 +222,8 @@ class TableProbe:
         return self._stored.timed
 
     def answers(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> tuple[Ints, list[Column]]:
-        index, found = self._index.answers(bound, rows, ends, self._former)
-        return index, [self._stored._column(found[:, i], position) for i, position in enumerate(self._wanted)]
+        index, parts = self._index.answers(bound, rows, ends, self._former)
+        return index, [self._stored._column(parts[:, i], position) for i, position in enumerate(self._wanted)]
 
     def holds(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> NDArray[np.bool_]:
         return self._index.holds(bound, rows, ends, self._former)
@@ -289,8 +289,8 @@ class _Index:
         source = self.table.rows if self.whole else self.parts.rows
         places = list(self.wanted) if self.whole else list(range(len(self.bound), len(self.bound) + len(self.wanted)))
         if self.bound:
-            index, found = self.chains.expand(self.groups.find(words(bound, rows)))
-            return index, source[found][:, places]
+            index, matches = self.chains.expand(self.groups.find(words(bound, rows)))
+            return index, source[matches][:, places]
         index = np.repeat(np.arange(rows, dtype=np.int64), len(source))
         every = source[:, places]
         return index, every if rows == 1 else np.tile(every, (rows, 1))
@@ -300,44 +300,44 @@ class _Index:
     ) -> NDArray[np.bool_]:
         self.keep_up()
         if self.edits is not None or self.until is not None:
-            there = np.zeros(rows, dtype=np.bool_)
-            there[self.answers(bound, rows, ends, former)[0]] = True
-            return there
+            is_held = np.zeros(rows, dtype=np.bool_)
+            is_held[self.answers(bound, rows, ends, former)[0]] = True
+            return is_held
         if not self.bound:
             return np.full(rows, self.table.count > 0)
-        found: NDArray[np.bool_] = self.groups.find(words(bound, rows)) >= 0
-        return found
+        matched: NDArray[np.bool_] = self.groups.find(words(bound, rows)) >= 0
+        return matched
 
     def _edited(self, bound: Sequence[Column], rows: int, edits: Edits, former: bool) -> tuple[Ints, Ints]:
         """Return the answers in the order of values. `former`: the answers before the last edits."""
         if self.bound:
-            index, found = self.chains.expand(self.groups.find(words(bound, rows)))
-            there = np.flatnonzero(edits.there(found, former))
-            index, found = index[there], found[there]
-            order = np.lexsort([edits.labels[found], index])
-            index, found = index[order], found[order]
+            index, matches = self.chains.expand(self.groups.find(words(bound, rows)))
+            valid = np.flatnonzero(edits.there(matches, former))
+            index, matches = index[valid], matches[valid]
+            order = np.lexsort([edits.labels[matches], index])
+            index, matches = index[order], matches[order]
         else:
             every = edits.ordered(former)
-            index, found = np.repeat(np.arange(rows), len(every)), np.tile(every, rows)
-        return self._parts(index, found)
+            index, matches = np.repeat(np.arange(rows), len(every)), np.tile(every, rows)
+        return self._parts(index, matches)
 
     def _then(self, bound: Sequence[Column], rows: int, ends: Ints | None, until: Ints) -> tuple[Ints, Ints]:
         """Return the answers that are valid at the rows' `ends`."""
         assert ends is not None, "a table of answers with times is asked with times"
         every = self.table.rows
         if self.bound:
-            index, found = self.chains.expand(self.groups.find(words(bound, rows)))
+            index, matches = self.chains.expand(self.groups.find(words(bound, rows)))
         else:
-            index, found = np.repeat(np.arange(rows), len(every)), np.tile(np.arange(len(every)), rows)
+            index, matches = np.repeat(np.arange(rows), len(every)), np.tile(np.arange(len(every)), rows)
         then = ends[index]
-        kept = np.flatnonzero((every[found, -1] <= then) & (then < until[found]))
-        return self._parts(index[kept], found[kept])
+        kept = np.flatnonzero((every[matches, -1] <= then) & (then < until[matches]))
+        return self._parts(index[kept], matches[kept])
 
-    def _parts(self, index: Ints, found: Ints) -> tuple[Ints, Ints]:
+    def _parts(self, index: Ints, matches: Ints) -> tuple[Ints, Ints]:
         """Return the wanted columns of some rows, without duplicates per query row."""
         from cep.core.hashtable import KeySet
 
-        parts = self.table.rows[found][:, list(self.wanted)]
+        parts = self.table.rows[matches][:, list(self.wanted)]
         if not self.all:
             first = KeySet(1 + len(self.wanted)).insert(np.column_stack([index, parts]))[1]
             index, parts = index[first], parts[first]

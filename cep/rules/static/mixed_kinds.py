@@ -20,7 +20,7 @@ def mingled(
 
     The warning counts the values of each type, and shows a value of the rarest with what is known about it.
     """
-    found = []
+    warnings = []
     for i, (type, column) in enumerate(zip(types, columns)):
         if type != "any":
             continue
@@ -38,8 +38,8 @@ def mingled(
         hint = (
             "values of two kinds are never equal, and neither is less: such an answer is silent where they are compared"
         )
-        found.append(Warning(message, source, graph.span, hint, "mingled"))
-    return found
+        warnings.append(Warning(message, source, graph.span, hint, "mingled"))
+    return warnings
 
 
 def _beside(graph: Graph, place: int, row: int, types: tuple[str, ...], columns: tuple[Column, ...], pool: Pool) -> str:

@@ -52,19 +52,19 @@ class Edits:
         """Remove the rows `gone`, and add the rows `new`. Rows are words."""
         self._present = None
         before = self.table.count
-        came, fresh = self.table.insert(new)
+        arrived, fresh = self.table.insert(new)
         more = self.table.count - before
         if more:
             self._times = np.concatenate([self._times, np.zeros(more, dtype=np.int64)])
             if more > _SINGLE:
                 self._sort()
             else:
-                self._place(came[fresh].tolist())
+                self._place(arrived[fresh].tolist())
         went = self.table.find(gone)
         assert (went >= 0).all(), "what goes was there"
-        touched = np.unique(np.concatenate([came, went]))
+        touched = np.unique(np.concatenate([arrived, went]))
         was = self._times[touched] > 0
-        np.add.at(self._times, came, 1)
+        np.add.at(self._times, arrived, 1)
         np.subtract.at(self._times, went, 1)
         assert (self._times[touched] >= 0).all(), "what goes was there"
         now = self._times[touched] > 0
@@ -91,15 +91,15 @@ class Edits:
 
     def there(self, rows: Ints, former: bool = False) -> NDArray[np.bool_]:
         """Return a mask of the present rows. `former`: of those present at the last `settle`."""
-        found: NDArray[np.bool_] = self._times[rows] > 0
+        is_present: NDArray[np.bool_] = self._times[rows] > 0
         if former and self.flipped:
-            found ^= np.isin(rows, list(self.flipped))
-        return found
+            is_present ^= np.isin(rows, list(self.flipped))
+        return is_present
 
     def ordered(self, former: bool = False) -> Ints:
         """Return the present rows in the order of values. `former`: those present at the last `settle`."""
-        found: Ints = self._order[self.there(self._order, former)]
-        return found
+        present_rows: Ints = self._order[self.there(self._order, former)]
+        return present_rows
 
     def present(self) -> Ints:
         """Return the present rows as words, in the order of values."""

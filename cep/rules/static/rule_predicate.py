@@ -30,12 +30,12 @@ class GivenArguments:
     conditions: tuple[Condition, ...]
 
 
-def enter(arguments: Sequence[Expression], given: Sequence[int]) -> GivenArguments:
+def enter(arguments: Sequence[Expression], bound_places: Sequence[int]) -> GivenArguments:
     """Bind arguments to given positions. A variable takes the value; any other argument must be equal to it."""
     names: dict[int, str] = {}
     seen: set[str] = set()
     conditions: list[Condition] = []
-    for i in given:
+    for i in bound_places:
         argument = arguments[i]
         if isinstance(argument, Variable) and argument.name != "_" and argument.name not in seen:
             names[i] = argument.name
@@ -67,8 +67,13 @@ class RulePredicate:
         self._source = source
         self._ready: dict[frozenset[int], bool] = {}
         self._probes: dict[tuple[tuple[tuple[int, str], ...], tuple[int, ...]], _Call] = {}
-        needed = [relations.get(each.name) for rule in rules for each in rule.conditions if isinstance(each, Predicate)]
-        self.depth: int = 1 + max((each.depth for each in needed if isinstance(each, RulePredicate)), default=0)
+        needed = [
+            relations.get(condition.name)
+            for rule in rules
+            for condition in rule.conditions
+            if isinstance(condition, Predicate)
+        ]
+        self.depth: int = 1 + max((body.depth for body in needed if isinstance(body, RulePredicate)), default=0)
 
     def ready(self, bound: frozenset[int]) -> bool:
         if bound not in self._ready:
@@ -156,21 +161,21 @@ class _Call:
     timed = False
 
     def answers(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> tuple[Ints, list[Column]]:
-        found: list[tuple[Ints, list[Column]]] = []
+        answers_by_rule: list[tuple[Ints, list[Column]]] = []
         for rule in self.rules:
-            given = dict(zip(rule.names, bound))
-            index, binds = rule.conditions.answers(given, rows)
-            answered = {name: column[index] for name, column in given.items()} | binds
+            bound_columns = dict(zip(rule.names, bound))
+            index, binds = rule.conditions.answers(bound_columns, rows)
+            answered = {name: column[index] for name, column in bound_columns.items()} | binds
             (index, *outputs), _ = present(
                 [index, *(output(answered, len(index)) for output in rule.outputs)], len(index)
             )
-            found.append((index, outputs))
+            answers_by_rule.append((index, outputs))
         if self.single:
-            return found[0]
-        index = np.concatenate([index for index, _ in found])
+            return answers_by_rule[0]
+        index = np.concatenate([index for index, _ in answers_by_rule])
         order = np.argsort(index, kind="stable")
         index = index[order]
-        columns = [np.concatenate(parts)[order] for parts in zip(*(columns for _, columns in found))]
+        columns = [np.concatenate(parts)[order] for parts in zip(*(columns for _, columns in answers_by_rule))]
         from cep.core.hashtable import KeySet
 
         _, first = KeySet(1 + len(columns)).insert(words([index, *columns], len(index)))

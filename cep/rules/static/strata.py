@@ -53,15 +53,15 @@ def _path(start: str, goal: str, needs: Needs, inside: set[str]) -> list[tuple[s
     """Return a shortest path of dependencies from one predicate to another inside a group."""
     if start == goal:
         return []
-    came: dict[str, tuple[str, Predicate]] = {}
+    reached_from: dict[str, tuple[str, Predicate]] = {}
     queue = [start]
     for name in queue:
         for predicate in needs[name]:
-            if predicate.name in inside and predicate.name != start and predicate.name not in came:
-                came[predicate.name] = (name, predicate)
+            if predicate.name in inside and predicate.name != start and predicate.name not in reached_from:
+                reached_from[predicate.name] = (name, predicate)
                 queue.append(predicate.name)
     path: list[tuple[str, Predicate]] = []
     while goal != start:
-        path.append((came[goal][0], came[goal][1]))
-        goal = came[goal][0]
+        path.append((reached_from[goal][0], reached_from[goal][1]))
+        goal = reached_from[goal][0]
     return path[::-1]

@@ -68,24 +68,24 @@ class DeclaredFacts:
         self.declaration = declaration
         self.source = source
         self.errors: list[CepError] = []
-        self.types = [each.type for each in declaration.attributes]
+        self.types = [attribute.type for attribute in declaration.attributes]
         self.table = None if table is None else self._named(table)
-        columns = [] if self.table is None else [self._converted(at) for at in range(self.table.width)]
-        for at, attribute in enumerate(declaration.attributes):
+        columns = [] if self.table is None else [self._converted(position) for position in range(self.table.width)]
+        for place, attribute in enumerate(declaration.attributes):
             if attribute.type == "time":
-                self._resolve(at, [fact.arguments[at] for fact in facts], columns)
+                self._resolve(place, [fact.arguments[place] for fact in facts], columns)
         for fact in facts:
-            for at, argument in enumerate(fact.arguments):
-                self._fits(at, argument)
+            for place, argument in enumerate(fact.arguments):
+                self._fits(place, argument)
         if self.table is not None and not self.errors:
             self.table = pl.DataFrame(columns)
 
     def error(self, message: str, span: Span, hint: str | None) -> None:
         self.errors.append(CepError(message, self.source, span, hint, "type"))
 
-    def mismatch(self, at: int, type: str, argument: Expression) -> CepError:
+    def mismatch(self, place: int, type: str, argument: Expression) -> CepError:
         """Return the error for an argument of another type."""
-        attribute = self.declaration.attributes[at]
+        attribute = self.declaration.attributes[place]
         name = f"`{attribute.name}` of `{self.declaration.name}`"
         message = f"{name} is declared {a(attribute.type)}, here it is {a(type)}"
         hint = f"it is `{self.declaration}`"
@@ -97,26 +97,26 @@ class DeclaredFacts:
 
     def made(self, rule: StaticRule, typed: Sequence[Typed]) -> None:
         """Raise CepError if a rule derives a type that the declaration does not permit."""
-        for at, (argument, each) in enumerate(zip(rule.arguments, typed)):
-            if coerced(each, self.types[at]) is None:
-                raise self.mismatch(at, each.type, argument)
+        for place, (argument, typed_argument) in enumerate(zip(rule.arguments, typed)):
+            if coerced(typed_argument, self.types[place]) is None:
+                raise self.mismatch(place, typed_argument.type, argument)
 
-    def _resolve(self, at: int, arguments: Sequence[Expression], columns: Sequence[pl.Series]) -> None:
+    def _resolve(self, i: int, arguments: Sequence[Expression], columns: Sequence[pl.Series]) -> None:
         """Decide between points in time and times of day for a column. Report a mixture."""
-        kinds = {columns[at].dtype == pl.Duration} if columns and columns[at].len() else set[bool]()
+        kinds = {columns[i].dtype == pl.Duration} if columns and columns[i].len() else set[bool]()
         for argument in arguments:
             type = self._type(argument)
             if type is None or type not in TICKS:
                 continue
             kinds.add(type == "duration")
             if len(kinds) > 1:
-                name = self.declaration.attributes[at].name
+                name = self.declaration.attributes[i].name
                 here, other = ("time of day", "point in time")[:: 1 if type == "duration" else -1]
                 message = f"`{name}` of `{self.declaration.name}` is a {other} elsewhere, here it is a {here}"
                 hint = 'a time of day is `time("22:00")`, a point in time `2013-02-08T22:00:00Z`'
                 self.error(message, argument.span, hint)
                 return
-        self.types[at] = "duration" if True in kinds else "time" if kinds else "any"  # without facts, both are possible
+        self.types[i] = "duration" if True in kinds else "time" if kinds else "any"  # without facts, both are possible
 
     def _type(self, argument: Expression) -> str | None:
         try:
@@ -124,38 +124,38 @@ class DeclaredFacts:
         except CepError:
             return None
 
-    def _fits(self, at: int, argument: Expression) -> None:
+    def _fits(self, place: int, argument: Expression) -> None:
         try:
             typed = check(argument, {}, self.source)
         except CepError as error:
             self.errors.append(error)
             return
-        declared = self.declaration.attributes[at].type
+        declared = self.declaration.attributes[place].type
         mixed = declared == "time" and typed.type in TICKS  # mixtures are reported for the whole column
         if coerced(typed, declared) is None and not mixed:
-            self.errors.append(self.mismatch(at, typed.type, argument))
+            self.errors.append(self.mismatch(place, typed.type, argument))
 
     # --- tables ---
 
     def _named(self, table: pl.DataFrame) -> pl.DataFrame | None:
         """Select the columns with the attributes' names, or else all columns in order. Return None after a mistake."""
-        names = [each.name for each in self.declaration.attributes]
+        names = [attribute.name for attribute in self.declaration.attributes]
         if (columns := by_name(names, table.columns)) is not None:
             return table.select(columns)
         if table.width == len(names):
             elsewhere = [
                 (name, column)
                 for place, column in enumerate(table.columns)
-                if (name := next((each for each in names if _same(each, column)), None)) and names.index(name) != place
+                if (name := next((name for name in names if _same(name, column)), None)) and names.index(name) != place
             ]
             if not elsewhere:
                 return table
             name, column = elsewhere[0]
-            lacking = next(each for each in names if by_name([each], table.columns) is None)
+            lacking = next(name for name in names if by_name([name], table.columns) is None)
             self.error(
                 f"the table of `{self.declaration.name}` has a column `{column}`, but none for `{lacking}`; "
                 f"by their order `{column}` would be `{names[table.columns.index(column)]}`: the columns are "
-                + ", ".join(f"`{each}`" for each in table.columns),
+                + ", ".join(f"`{column}`" for column in table.columns),
                 self.declaration.span,
                 "call the columns as the attributes, or the attributes as the columns",
             )
@@ -167,10 +167,10 @@ class DeclaredFacts:
         )  # fmt: skip
         return None
 
-    def _converted(self, at: int) -> pl.Series:
+    def _converted(self, place: int) -> pl.Series:
         """Convert a column of the table to its declared type, and report values that do not fit."""
         assert self.table is not None, "there is a table"
-        series, attribute = self.table.to_series(at), self.declaration.attributes[at]
+        series, attribute = self.table.to_series(place), self.declaration.attributes[place]
         what = f"the table of `{self.declaration.name}`"
         missing = series.is_null()
         if missing.any() and not attribute.optional:
@@ -183,8 +183,8 @@ class DeclaredFacts:
             flat = f'`data.unnest("{series.name}")` of polars or `pandas.json_normalize` make columns of structs'
             self.error(message, attribute.span, flat)
             return series
-        made = converted(series, attribute.type, attribute.format)
-        wrong = ~missing if made is None else made.is_null() & ~missing
+        converted_series = converted(series, attribute.type, attribute.format)
+        wrong = ~missing if converted_series is None else converted_series.is_null() & ~missing
         if wrong.any():
             row = wrong.arg_max() or 0
             message = f"`{attribute.name}` in row {row + 1} of {what} is not a {attribute.type}: `{series[row]}`"
@@ -194,15 +194,15 @@ class DeclaredFacts:
             if attribute.type in TICKS and attribute.format is not None:
                 hint = f"its FORMAT is said: `{attribute}`"
             self.error(message, attribute.span, hint)
-        return series if made is None else made
+        return series if converted_series is None else converted_series
 
 
 def by_name(names: Sequence[str], columns: Sequence[str]) -> list[str] | None:
     """Return the columns with these names, ignoring case. None: a name is absent or ambiguous."""
     if set(names) <= set(columns):
         return list(names)
-    found = [[column for column in columns if _same(name, column)] for name in names]
-    return [each[0] for each in found] if all(len(each) == 1 for each in found) else None
+    matches = [[column for column in columns if _same(name, column)] for name in names]
+    return [candidates[0] for candidates in matches] if all(len(candidates) == 1 for candidates in matches) else None
 
 
 def _same(name: str, column: str) -> bool:
@@ -225,8 +225,8 @@ def converted(series: pl.Series, type: str, format: TimeFormat | None = None) ->
 
     `format`: the format of times.
     """
-    if format is not None and (made := of_format(series, type, format)) is not None:
-        return made
+    if format is not None and (formatted := of_format(series, type, format)) is not None:
+        return formatted
     dtype = series.dtype
     if dtype == pl.Null:
         return series.cast(_dtypes()[type])

@@ -125,7 +125,7 @@ class Incremental:
 
     def cost(self, late: Mapping[str, RowChanges]) -> None:
         """Add the cost of rerunning keys with these changes."""
-        self.spent += A_PUSH + A_ROW * sum(rows(each.going) + rows(each.coming) for each in late.values())
+        self.spent += A_PUSH + A_ROW * sum(rows(change.going) + rows(change.coming) for change in late.values())
 
     def begin(self, stretches: Sequence[Stretch], frontier: Frontier) -> None:
         """Begin with the oldest state and the input since, up to a frontier. All stretches must be up to date."""
@@ -147,8 +147,8 @@ class Incremental:
                 self.parts.append(_Part(single, reviser, places[single.unit]))
                 continue
             part, other = (
-                PartsTogether([each.parts[number] for number in numbers], seen, self.plan.inputs, machine.nothing)
-                for each in (machine, scratch)
+                PartsTogether([side.parts[number] for number in numbers], seen, self.plan.inputs, machine.nothing)
+                for side in (machine, scratch)
             )
             region = rerun_of(self.plan, other, live, self.pool, stretches)
             self.parts.append(_Part(part, region, places[part.goals_by_unit()[0][0]]))
@@ -156,11 +156,11 @@ class Incremental:
         for (_, goal), state in zip(scratch.goals(), first.state.base, strict=True):
             goal.become_arrays({name: array.copy() for name, array in state.items()})
         length = frontier.watermark - frontier.stable
-        for each in self.parts:
-            if isinstance(each.reviser, Rerun):
-                each.reviser.begin(first.state.base, since, length)
+        for region_part in self.parts:
+            if isinstance(region_part.reviser, Rerun):
+                region_part.reviser.begin(first.state.base, since, length)
             else:
-                each.reviser.begin(first.state.base[each.place], since, length)
+                region_part.reviser.begin(first.state.base[region_part.place], since, length)
         scratch.watched = self._watched()
         inputs: dict[str, list[Table]] = {}
         for stretch in stretches:
@@ -189,9 +189,9 @@ class Incremental:
         separately, the output after the watermark.
         """
         self._take(self.machine.watched)
-        machine, found, ahead = self.machine, Revised(), Given()
+        machine, revised, ahead = self.machine, Revised(), Given()
         tables = {event: _come(late.get(event), inputs.get(event)) for event in {*late, *inputs}}
-        outputs, given = GivenTables(machine.nothing), set(machine.given)
+        outputs, given_events = GivenTables(machine.nothing), set(machine.given)
         machine.touched()
         schedule, began = self.schedule, perf_counter_ns()
         schedule.forget()
@@ -202,53 +202,53 @@ class Incremental:
             takes, unit = part.part.takes, part.part.unit
             read = [tables[event] if event in tables else machine.nothing[event] for event in takes.events]
             read += [outputs[other] for other in takes.units]
-            outputs.update(self._revised(part, read, since, frontier, found))
+            outputs.update(self._revised(part, read, since, frontier, revised))
             schedule.ran(number, outputs)
             for event in part.part.gives:
-                if event in given and rows(outputs[event]):
+                if event in given_events and rows(outputs[event]):
                     assert isinstance(event, str), "events are given"
-                    self._give(event, outputs[event], since, found, ahead)
+                    self._give(event, outputs[event], since, revised, ahead)
             now = perf_counter_ns()
             machine.spent[unit] += now - began
             began = now
-        ends = (table[END] for each in late.values() for table in (each.going, each.coming) if rows(table))
+        ends = (table[END] for change in late.values() for table in (change.going, change.coming) if rows(table))
         first = min((int(table.min()) for table in ends), default=END_OF_TIME)
         self.since = min(self.since, first)
         if first < since:  # some changes lie before the latest instant
             self.used = frontier.watermark
-        return found, ahead
+        return revised, ahead
 
     def _revised(
-        self, part: _Part, read: Sequence[Table], since: int, frontier: Frontier, found: Revised
+        self, part: _Part, read: Sequence[Table], since: int, frontier: Frontier, all_revised: Revised
     ) -> Mapping[PlanUnit, Table]:
         """Return the changes of a part's output, including those due to time alone."""
-        made, single = self.machine.made, part.part
+        row_counts, single = self.machine.made, part.part
         if isinstance(part.reviser, Rerun):
             assert isinstance(single, PartsTogether), "a region is of parts"
-            tables, keys = part.reviser.revise(read, single, since, frontier, made)
-            found.keys = max(found.keys, keys)
+            tables, keys = part.reviser.revise(read, single, since, frontier, row_counts)
+            all_revised.keys = max(all_revised.keys, keys)
             return tables
         assert isinstance(single, SingleGoal), "a part that revises is a goal"
         goal, unit = single.goal, single.unit
         revised = part.reviser.revise(read, goal, since, frontier)
-        found.keys = max(found.keys, revised.keys)
+        all_revised.keys = max(all_revised.keys, revised.keys)
         changes = revised.changes
         due = goal.due()
         if due is not None and due <= frontier.watermark:
             passed = goal.step([table[:, :0] for table in read], frontier)
             goal.evict(frontier)
             changes = concat([changes, passed]) if rows(changes) else passed
-        made[unit] += rows(changes) - 2 * int(np.count_nonzero(changes[IDENTITY] == GOES))
+        row_counts[unit] += rows(changes) - 2 * int(np.count_nonzero(changes[IDENTITY] == GOES))
         return {unit: changes}
 
-    def _give(self, event: str, changes: Table, since: int, found: Revised, ahead: Given) -> None:
+    def _give(self, event: str, changes: Table, since: int, revised: Revised, ahead: Given) -> None:
         """Record changes of an output event. Separate those after the watermark, which are not revisions."""
         going, coming = parts_of(changes)
         early = coming[END] <= since
         before, after = parted(coming, early) if early.any() else (coming[:, :0], coming)
         if rows(going) or rows(before):
-            extend(found.old, {event: [going]})
-            extend(found.new, {event: [before]})
+            extend(revised.old, {event: [going]})
+            extend(revised.new, {event: [before]})
             self.pending.append((event, RowChanges(going, before)))
             self.waiting += rows(going) + rows(before)
         if rows(after):
@@ -266,7 +266,7 @@ class Incremental:
             self._take(self.machine.watched)
         if self.waiting > max(FEW, 2 * self.netted):
             self._net_given(stretches)
-        held = sum(window.size for each in stretches for window in each.inputs.values())
+        held = sum(window.size for stretch in stretches for window in stretch.inputs.values())
         keys = max(part.reviser.keys for part in self.parts)
         return watermark - self.used > length or keys > KNOWN + 2 * max(held, self.keys)
 
@@ -315,16 +315,16 @@ class Incremental:
         if not any(watched.values()) and not any(self.come.values()):
             return
         widths = self.machine.widths
-        tables = {unit: concatenated(widths[unit], found) for unit, found in watched.items()}
-        come = {event: concatenated(widths[event], found) for event, found in self.come.items()}
+        tables = {unit: concatenated(widths[unit], unit_parts) for unit, unit_parts in watched.items()}
+        come = {event: concatenated(widths[event], event_tables) for event, event_tables in self.come.items()}
         for part in self.parts:
             takes, own = part.part.takes, come if isinstance(part.reviser, Rerun) else {}
             read = [own.get(event, self.machine.nothing[event]) for event in takes.events]
             read += [tables[unit] for unit in takes.units] if part.reviser.remembers else []
             if part.reviser.remembers and any(map(rows, read)):
                 part.reviser.came(read)
-        for found in watched.values():
-            found.clear()
+        for unit_tables in watched.values():
+            unit_tables.clear()
         self.come = {}
 
     def _net_given(self, stretches: Sequence[Stretch]) -> None:
@@ -333,19 +333,19 @@ class Incremental:
         for event, change in self.pending:
             by_event.setdefault(event, []).append(change)
         since, count = stretches[0].since, 0
-        found: list[tuple[str, RowChanges]] = []
+        net_pending: list[tuple[str, RowChanges]] = []
         for event, changes in by_event.items():
-            going, coming = concat([each.going for each in changes]), concat([each.coming for each in changes])
+            going, coming = concat([change.going for change in changes]), concat([change.coming for change in changes])
             net = apart(contiguous(going[:, going[END] > since]), contiguous(coming[:, coming[END] > since]))
-            found.append((event, RowChanges(*parts_of(net))))
+            net_pending.append((event, RowChanges(*parts_of(net))))
             count += rows(net)
-        self.pending, self.waiting, self.netted = found, count, count
-        if count > sum(window.size for each in stretches for window in each.given.values()):
+        self.pending, self.waiting, self.netted = net_pending, count, count
+        if count > sum(window.size for stretch in stretches for window in stretch.given.values()):
             self._put_given(stretches)
 
     def _put_given(self, stretches: Sequence[Stretch]) -> None:
         """Add the waiting changes of the output to the stretches in which they end."""
-        begins = np.array([each.since for each in stretches])
+        begins = np.array([stretch.since for stretch in stretches])
         for event, changes in self.pending:
             for table, come in ((changes.going, False), (changes.coming, True)):
                 numbers = np.searchsorted(begins, table[END], "left") - 1
@@ -363,11 +363,11 @@ def _told_apart(plan: Plan, machine: Machine, sets: Set[PlanUnit]) -> dict[str, 
     about = equal_records(plan)
     goals = {event: goal for goal, event in machine.events()}
     taken = {event for part in machine.parts for event in part.takes.events}
-    found = {name: goals.get(name) for name in sorted(plan.inputs & taken & (about.numbered | about.several & sets))}
-    for goal in found.values():
+    by_event = {name: goals.get(name) for name in sorted(plan.inputs & taken & (about.numbered | about.several & sets))}
+    for goal in by_event.values():
         if goal is not None:
             goal.looks = True
-    return found
+    return by_event
 
 
 def _come(late: RowChanges | None, inputs: Table | None) -> Table:
@@ -388,8 +388,8 @@ def _goals(machine: Machine) -> list[GoalInPlan]:
 def _revisers(plan: Plan, machine: Machine) -> dict[PlanUnit, Reviser | None]:
     """Return a reviser for every goal that is a part of its own; None for goals without one."""
     goals = _goals(machine)
-    found = revisers_of(goals, machine.widths, machine.given, plan.inputs)
-    return {each.unit: reviser for each, reviser in zip(goals, found, strict=True)}
+    revisers = revisers_of(goals, machine.widths, machine.given, plan.inputs)
+    return {unit_goal.unit: reviser for unit_goal, reviser in zip(goals, revisers, strict=True)}
 
 
 def _in_bags(machine: Machine, sets: Collection[PlanUnit]) -> None:
@@ -405,20 +405,20 @@ def _regions(plan: Plan, machine: Machine) -> list[tuple[list[int], bool]]:
     parts = machine.parts
     revises = [isinstance(part, SingleGoal) and revisers[part.unit] is not None for part in parts]
     strays = [number for number, part in enumerate(parts) if not all(in_time(goal) for _, goal in part.goals_by_unit())]
-    found = regions_of(parts, plan, Ties(Dependencies(plan)), strays)
-    return [(each, len(each) == 1 and revises[each[0]] and each[0] not in strays) for each in found]
+    regions = regions_of(parts, plan, Ties(Dependencies(plan)), strays)
+    return [(region, len(region) == 1 and revises[region[0]] and region[0] not in strays) for region in regions]
 
 
 def _read_as_sets(machine: Machine, regions: Iterable[tuple[list[int], bool]]) -> set[PlanUnit]:
     """Return the units that regions write or read, in which the number of equal occurrences matters."""
-    found, waiting = set[PlanUnit](), list[PlanUnit]()
+    set_units, waiting = set[PlanUnit](), list[PlanUnit]()
     reads = {unit: part.takes.units for part in machine.parts for unit in part.gives}
     for numbers, alone in regions:
         for part in () if alone else (machine.parts[number] for number in numbers):
             waiting += [*part.gives, *part.takes.units]
     while waiting:
         unit = waiting.pop()
-        if unit not in found:
-            found.add(unit)
+        if unit not in set_units:
+            set_units.add(unit)
             waiting += [] if isinstance(unit, str) else reads[unit]
-    return found
+    return set_units

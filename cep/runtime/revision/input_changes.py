@@ -69,7 +69,7 @@ def input_changes(
         return InputChanges(RowChanges(pushed[:, none], pushed), none)
     places = np.flatnonzero(asked)
     mine = pushed[:, places]
-    words = [START, END, *(FIRST + at for at in (range(len(mine) - FIRST) if key is None else key))]
+    words = [START, END, *(FIRST + column for column in (range(len(mine) - FIRST) if key is None else key))]
     if several:
         going, coming, unknown = _taken_one_by_one(mine, withdraws[places], known(mine, words), words)
         merged = 0
@@ -97,12 +97,12 @@ def _taken_one_by_one(pushed: Table, withdraws: Bools, known: Table, words: Sequ
     known = known[:, np.argsort(known[ORDER], kind="stable")]
     before, _ = kinds.insert(np.ascontiguousarray(known[words].T))
     group, _ = kinds.insert(np.ascontiguousarray(pushed[words].T))
-    there = np.concatenate([before, group])
+    groups_of_rows = np.concatenate([before, group])
     goes = np.concatenate([np.zeros(len(before), np.bool_), withdraws])
     # Additions and withdrawals of each kind are matched in turn, like brackets. The count never falls below 0.
-    order = np.argsort(there, kind="stable")
-    taken, unknown = np.zeros(len(there), np.bool_), np.zeros(len(there), np.bool_)
-    _matched(there[order], goes[order], order, np.empty(len(there), np.int64), taken, unknown)
+    order = np.argsort(groups_of_rows, kind="stable")
+    taken, unknown = np.zeros(len(groups_of_rows), np.bool_), np.zeros(len(groups_of_rows), np.bool_)
+    _matched(groups_of_rows[order], goes[order], order, np.empty(len(groups_of_rows), np.int64), taken, unknown)
     coming = np.flatnonzero(~(taken | goes)[len(before) :])
     return contiguous(known[:, taken[: len(before)]]), coming, np.flatnonzero(unknown[len(before) :])
 
@@ -130,13 +130,13 @@ def _matched(kinds, goes, places, stack, taken, unknown):  # type: ignore[no-unt
 
 def _twice(table: Table, ends: Ints, key: tuple[int, ...]) -> Bools:
     """Return a mask of the ends at which several rows have equal start, end and key."""
-    named = by_arrival(contiguous(table[[START, END, ORDER, IDENTITY, *(FIRST + at for at in key)]]))
+    named = by_arrival(contiguous(table[[START, END, ORDER, IDENTITY, *(FIRST + column for column in key)]]))
     once = first_of_equal(named)
     if rows(once) == rows(named):
         return np.zeros(len(ends), np.bool_)
-    found, counts = np.unique(named[END], return_counts=True)
+    end_names, counts = np.unique(named[END], return_counts=True)
     _, left = np.unique(once[END], return_counts=True)
-    return np.isin(ends, found[counts != left])
+    return np.isin(ends, end_names[counts != left])
 
 
 def _changed(
@@ -151,21 +151,21 @@ def _changed(
     group, new = groups.insert(np.ascontiguousarray(pushed[words].T))
     if not rows(known) and len(new) == rows(pushed) and not withdraws.any():  # the most frequent case
         return known, np.arange(rows(pushed)), np.empty(0, np.int64)
-    there = np.full(groups.count, -1)
-    there[before] = np.arange(rows(known))
+    known_row = np.full(groups.count, -1)
+    known_row[before] = np.arange(rows(known))
     single = np.bincount(group, minlength=groups.count)[group] == 1
-    unknown = single & withdraws & (there[group] < 0)
-    comes = single & ~withdraws & (there[group] < 0)
+    unknown = single & withdraws & (known_row[group] < 0)
+    comes = single & ~withdraws & (known_row[group] < 0)
     gone = np.zeros(groups.count, np.bool_)
     gone[group[single & withdraws]] = True
-    again = np.flatnonzero(single & ~withdraws & (there[group] >= 0))
+    again = np.flatnonzero(single & ~withdraws & (known_row[group] >= 0))
     if keyed and len(again):
-        other = again[(pushed[FIRST:, again] != known[FIRST:, there[group[again]]]).any(axis=0)]
+        other = again[(pushed[FIRST:, again] != known[FIRST:, known_row[group[again]]]).any(axis=0)]
         gone[group[other]] = True
         comes[other] = True
     several = np.flatnonzero(~single)
     if len(several):
-        coming, going, never = _in_turn(pushed, withdraws, known, several, group, there)
+        coming, going, never = _in_turn(pushed, withdraws, known, several, group, known_row)
         comes[coming] = True
         gone[going] = True
         unknown[never] = True
@@ -173,7 +173,7 @@ def _changed(
 
 
 def _in_turn(
-    pushed: Table, withdraws: Bools, known: Table, several: Ints, group: Ints, there: Ints
+    pushed: Table, withdraws: Bools, known: Table, several: Ints, group: Ints, known_row: Ints
 ) -> tuple[Ints, Ints, Ints]:
     """Process pushed rows of which `several` belong to the same record, in order.
 
@@ -182,22 +182,22 @@ def _in_turn(
     now: dict[int, int | None] = {}  # the number of a pushed row, or ~number of a known row
     first: dict[int, int | None] = {}
     unknown = []
-    for at in several.tolist():
-        of = int(group[at])
+    for row in several.tolist():
+        of = int(group[row])
         if of not in now:
-            old = int(there[of])
+            old = int(known_row[of])
             now[of] = first[of] = None if old < 0 else ~old
         held = now[of]
-        if withdraws[at]:
+        if withdraws[row]:
             if held is None:
-                unknown.append(at)
+                unknown.append(row)
             now[of] = None
         elif held is None:
-            now[of] = at
+            now[of] = row
         else:
             same = known[FIRST:, ~held] if held < 0 else pushed[FIRST:, held]
-            if (same != pushed[FIRST:, at]).any():
-                now[of] = at
+            if (same != pushed[FIRST:, row]).any():
+                now[of] = row
     coming = [held for held in now.values() if held is not None and held >= 0]
     going = [of for of, old in first.items() if old is not None and now[of] != old]
     return np.array(coming, np.int64), np.array(going, np.int64), np.array(unknown, np.int64)

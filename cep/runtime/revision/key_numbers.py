@@ -90,8 +90,8 @@ class KeyNumbers:
         words = self._of(types)
         wanted = words.rows.rows[_at(active, words.of)]
         if len(types) == 1 and len(wanted) <= FEW:
-            one = wanted[:, 0].tolist()
-            return lambda table: _one_of(table[:, 0], one)
+            wanted_keys = wanted[:, 0].tolist()
+            return lambda table: _one_of(table[:, 0], wanted_keys)
 
         if len(types) == 1 and len(wanted):
             low, high = int(wanted.min()), int(wanted.max())
@@ -131,28 +131,28 @@ class KeyNumbers:
 
 def _set_of(values: Ints, highest: int) -> Bools:
     """Return a mask over 0 to `highest` + 1 that is True for these values."""
-    found = np.zeros(highest + 2, np.bool_)
-    found[values] = True
-    return found
+    members = np.zeros(highest + 2, np.bool_)
+    members[values] = True
+    return members
 
 
 def _near(low: int, wanted: Bools, table: Ints) -> Bools:
     """Return a mask of the rows of a column with a wanted value. `wanted` is a mask over the values from `low` on."""
     places = table[:, 0].astype(np.uint64) - np.uint64(low % 2**64)
-    found: Bools = wanted[np.minimum(places, np.uint64(len(wanted) - 1)).astype(np.int64)]
-    return found
+    is_wanted: Bools = wanted[np.minimum(places, np.uint64(len(wanted) - 1)).astype(np.int64)]
+    return is_wanted
 
 
 def _at(active: Bools, numbers: Ints) -> Bools:
     """Return a mask of the keys that are active. Keys newer than the mask are not."""
     if not len(active):
         return np.zeros(len(numbers), np.bool_)
-    found: Bools = active[np.minimum(numbers, len(active) - 1)] & (numbers < len(active))
-    return found
+    is_active: Bools = active[np.minimum(numbers, len(active) - 1)] & (numbers < len(active))
+    return is_active
 
 
 def _one_of(column: Ints, values: Sequence[int]) -> Bools:
-    found = np.zeros(len(column), np.bool_)
+    is_member = np.zeros(len(column), np.bool_)
     for value in values:
-        found |= column == value
-    return found
+        is_member |= column == value
+    return is_member

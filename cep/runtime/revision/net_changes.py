@@ -63,7 +63,7 @@ def all_changes(
     changed."""
     for event in sorted((old.keys() | new.keys()) & set(plan.derived)):
         none = empty(len(plan.schemas[event].attributes))
-        change = RowChanges(*(concat([none, *given.get(event, ())]) for given in (old, new)))
+        change = RowChanges(*(concat([none, *tables_by_event.get(event, ())]) for tables_by_event in (old, new)))
         if rows(change.going) or rows(change.coming):
             yield event, change
 
@@ -109,21 +109,21 @@ class RevisionLineage:
             (self._derived, self.history.add_derived),
             (self.transitions, self.history.add_transitions),
         ):
-            made = {name: concat(tables) for name, tables in new.items() if name in own and tables}
+            new_tables = {name: concat(tables) for name, tables in new.items() if name in own and tables}
             for name, tables in old.items():
                 if name in own and tables:
-                    before, now = concat(tables), made.get(name)
+                    before, now = concat(tables), new_tables.get(name)
                     if now is None:
                         self._made.append(before[IDENTITY])
                         continue  # an occurrence that was also received has its record's identity before and now
                     self._made.append(np.setdiff1d(before[IDENTITY], now[IDENTITY]))
-                    made[name] = contiguous(now[:, ~np.isin(now[IDENTITY], before[IDENTITY])])
-            add({name: [table] for name, table in made.items()})
+                    new_tables[name] = contiguous(now[:, ~np.isin(now[IDENTITY], before[IDENTITY])])
+            add({name: [table] for name, table in new_tables.items()})
 
     def told(self) -> None:
         """Forget the lineage of withdrawn rows, after it has been output."""
         if any(map(len, (*self._records, *self._made))):
-            self.history.withdraw(*(np.unique(np.concatenate([_NONE, *each])) for each in (self._records, self._made)))
+            self.history.withdraw(*(np.unique(np.concatenate([_NONE, *ids])) for ids in (self._records, self._made)))
         self._records, self._made = [], []
 
     def names(
@@ -133,9 +133,11 @@ class RevisionLineage:
         states: Iterable[Sequence[pa.RecordBatch]],
     ) -> list[Ints]:
         """Return the handles in windows, in late rows, and in states."""
-        found = [window.all()[IDENTITY] for each in windows for window in each.values()]
-        found += [t[IDENTITY] for changes in late.values() for each in changes for t in (each.going, each.coming)]
+        identities = [window.all()[IDENTITY] for windows_by_event in windows for window in windows_by_event.values()]
+        identities += [
+            t[IDENTITY] for changes in late.values() for change in changes for t in (change.going, change.coming)
+        ]
         for state in states:
             self.spare.restore(state)
-            found += [names.copy() for names in self.spare.names()]
-        return found
+            identities += [names.copy() for names in self.spare.names()]
+        return identities

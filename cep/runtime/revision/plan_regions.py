@@ -66,19 +66,19 @@ class PartsTogether(GoalByGoal):
         inputs: Mapping[str, Table],
         outputs: dict[PlanUnit, Table],
         frontier: Frontier,
-        made: dict[PlanUnit, int],
+        row_counts: dict[PlanUnit, int],
     ) -> bool:
         """See `MachinePart`."""
         inner = GivenTables(self.nothing)
         inner.update((unit, outputs[unit]) for unit in self.takes.units)
         for part in self.parts:
-            part.run(inputs, inner, frontier, made)
+            part.run(inputs, inner, frontier, row_counts)
         outputs.update((unit, inner[unit]) for unit in self.gives)
         return True
 
     def goals_by_unit(self) -> list[tuple[PlanUnit, Goal]]:
         """See `MachinePart`."""
-        return [each for part in self.parts for each in part.goals_by_unit()]
+        return [unit_goal for part in self.parts for unit_goal in part.goals_by_unit()]
 
 
 def regions_of(parts: Sequence[MachinePart], plan: Plan, ties: Ties, strays: Collection[int]) -> list[list[int]]:
@@ -104,8 +104,8 @@ def regions_of(parts: Sequence[MachinePart], plan: Plan, ties: Ties, strays: Col
                 if maker[unit] not in known:
                     known.add(maker[unit])
                     waiting.append(maker[unit])
-    found = components(range(len(parts)), lambda number: (*reads[number], *with_readers[number]))
-    return [sorted(each) for each in found]
+    regions = components(range(len(parts)), lambda number: (*reads[number], *with_readers[number]))
+    return [sorted(region) for region in regions]
 
 
 def _goes_by_order(part: MachinePart, plan: Plan) -> bool:
@@ -141,11 +141,11 @@ def _units(plan: Plan, stage: Stage) -> Set[PlanUnit]:
 
 
 def _keys_in(stage: KeyedStage, part: PartsTogether, held: Iterable[PlanUnit]) -> RegionKeys:
-    chained = {each.compiled for each in part.parts}
+    chained = {part.compiled for part in part.parts}
     sides = tuple(stage.sides(unit) if not isinstance(unit, str) or unit in chained else () for unit in held)
     inputs = [*map(stage.dealt, part.takes.events), *map(stage.coming, part.takes.units)]
     lengths = {
-        len(side.types) for side in (*inputs, *(each for some in sides for each in some)) if side.columns is not None
+        len(side.types) for side in (*inputs, *(keys for some in sides for keys in some)) if side.columns is not None
     }
     if len(lengths) != 1:
         raise CepError("what it takes and holds has no key of its own", code="key")

@@ -58,11 +58,11 @@ class Window:
 
     def place(self, end: int) -> int:
         """Return the number of the stretch that contains an end."""
-        return max(0, int(np.searchsorted([each.since for each in self.stretches], end, "left")) - 1)
+        return max(0, int(np.searchsorted([stretch.since for stretch in self.stretches], end, "left")) - 1)
 
     def places(self, table: Table) -> dict[int, Table]:
         """Return the rows of a table by the number of the stretch in which they end."""
-        begins = np.array([each.since for each in self.stretches])
+        begins = np.array([stretch.since for stretch in self.stretches])
         numbers = np.searchsorted(begins, table[END], "left") - 1
         return {number: contiguous(table[:, numbers == number]) for number in np.unique(numbers).tolist()}
 
@@ -76,14 +76,14 @@ def due_of(changed: Iterable[tuple[int, Ints | None]], count: int) -> Due:
 
     None as keys stands for all keys.
     """
-    found: Due = {}
+    due: Due = {}
     for number, keys in changed:
-        mask = found.setdefault(number, np.zeros(count, np.bool_))
+        mask = due.setdefault(number, np.zeros(count, np.bool_))
         if keys is None:
-            found[number] = None
+            due[number] = None
         elif mask is not None:
             mask[keys] = True
-    return found
+    return due
 
 
 RunStretch = Callable[[int, Bools | None, States], States]
@@ -158,7 +158,7 @@ class Region:
             was = self.state(after, active) if was is None else was
             carried = None
             if active is None:
-                if not to_the_end and all(same(one, other) for one, other in zip(was, now, strict=True)):
+                if not to_the_end and all(same(arrays, other) for arrays, other in zip(was, now, strict=True)):
                     active = np.zeros(self.numbers.count, np.bool_)
                     continue
                 goals = tuple(range(len(now)))
@@ -174,10 +174,10 @@ class Region:
 
     # --- states ---
 
-    def state(self, at: KeptState, keys: Bools | None) -> States:
+    def state(self, kept: KeptState, keys: Bools | None) -> States:
         """Return the state of the region's goals for some keys, as new arrays."""
-        over = at.overlays.get(self.number)
-        base = [at.base[place] for place in self.places]
+        over = kept.overlays.get(self.number)
+        base = [kept.base[place] for place in self.places]
         if keys is None:
             return copied(base if over is None else self._merged(base, over))
         if over is None:
@@ -192,30 +192,30 @@ class Region:
             return self._part(base, keys)
         return self._together(self._part(base, outside), self._others(over.states, ~inside))
 
-    def put(self, at: KeptState, keys: Bools | None, states: States, goals: Goals) -> None:
+    def put(self, kept: KeptState, keys: Bools | None, states: States, goals: Goals) -> None:
         """Replace the states of keys in a stored state. Only the states of these `goals` differ from the stored
         ones."""
-        over = at.overlays.get(self.number)
-        if keys is not None and over is None and self.alone and _few(at.base[place] for place in self.places):
+        over = kept.overlays.get(self.number)
+        if keys is not None and over is None and self.alone and _few(kept.base[place] for place in self.places):
             chosen = self._of_keys(keys).chosen
             for number in goals:
                 goal, place = self.own[number], self.places[number]
-                at.base[place] = goal.together(goal.others(at.base[place], chosen[number]), states[number])
+                kept.base[place] = goal.together(goal.others(kept.base[place], chosen[number]), states[number])
         elif keys is None:
-            at.overlays[self.number] = Overlay(None, copied(states))
+            kept.overlays[self.number] = Overlay(None, copied(states))
         elif over is None:
-            at.overlays[self.number] = Overlay(keys.copy(), copied(states))
+            kept.overlays[self.number] = Overlay(keys.copy(), copied(states))
         else:
             over.states = self._together(self._others(over.states, keys), states)
             if over.keys is not None:
                 over.keys = sized(over.keys, len(keys)) | keys
 
-    def settle(self, at: KeptState) -> None:
+    def settle(self, kept: KeptState) -> None:
         """Apply the region's overlay to a stored state."""
-        if (over := at.overlays.pop(self.number, None)) is not None:
-            base = [at.base[place] for place in self.places]
+        if (over := kept.overlays.pop(self.number, None)) is not None:
+            base = [kept.base[place] for place in self.places]
             for place, state in zip(self.places, self._merged(base, over), strict=True):
-                at.base[place] = state
+                kept.base[place] = state
 
     def live(self, goals: LiveGoals) -> KeptState:
         """Return the region's states in the goals of the whole program, which may change them later."""
@@ -236,21 +236,21 @@ class Region:
 
     def differing(self, was: States, now: States, keys: Bools) -> tuple[Bools, tuple[int, ...]]:
         """Return a mask of the keys whose two states differ, and the numbers of the goals in which they do."""
-        found, goals, every = np.zeros(len(keys), np.bool_), list[int](), False
+        changed_keys, goals, every = np.zeros(len(keys), np.bool_), list[int](), False
         for number, (goal, chosen) in enumerate(zip(self.own, self._of_keys(keys).chosen, strict=True)):
-            one, other = was[number], now[number]
-            if not chosen.columns or same(one, other):
+            old_state, other = was[number], now[number]
+            if not chosen.columns or same(old_state, other):
                 continue
-            mine, theirs = goal.rows_by_key(one, chosen), goal.rows_by_key(other, chosen)
+            mine, theirs = goal.rows_by_key(old_state, chosen), goal.rows_by_key(other, chosen)
             differs, shared = np.zeros(len(keys), np.bool_), False
-            for each, its in zip(mine, theirs, strict=True):
-                shared |= _shared(each, its)
-                differs |= differing_keys(each, its, len(keys))
+            for old_rows, its in zip(mine, theirs, strict=True):
+                shared |= _shared(old_rows, its)
+                differs |= differing_keys(old_rows, its, len(keys))
             every |= shared
             if shared or differs.any():
                 goals.append(number)
-                found |= differs
-        return keys if every else found & keys, tuple(goals)
+                changed_keys |= differs
+        return keys if every else changed_keys & keys, tuple(goals)
 
     def part(self, states: States, keys: Bools) -> States:
         """Return the part of states that belongs to some keys."""
@@ -270,8 +270,8 @@ class Region:
 
     def _together(self, some: States, others: States) -> States:
         return [
-            goal.together(one, other) if sides else one
-            for goal, sides, one, other in zip(self.own, self.sides, some, others, strict=True)
+            goal.together(state, other) if sides else state
+            for goal, sides, state, other in zip(self.own, self.sides, some, others, strict=True)
         ]
 
     def _merged(self, base: States, over: Overlay) -> States:
@@ -280,9 +280,9 @@ class Region:
     def _of_keys(self, keys: Bools) -> _Selected:
         """Return the selection of keys for each goal. The last two selections are cached by mask, so masks must not
         change."""
-        for each in self._selected:
-            if each.keys is keys and each.known == self.numbers.count:
-                return each
+        for selected in self._selected:
+            if selected.keys is keys and selected.known == self.numbers.count:
+                return selected
         self._selected = [_Selected(self.numbers, keys, self.sides), *self._selected[:1]]
         return self._selected[0]
 
@@ -292,9 +292,9 @@ def _few(states: Iterable[Arrays]) -> bool:
     return sum(int(array.nbytes) for state in states for array in state.values()) < SMALL
 
 
-def same(one: Arrays, other: Arrays) -> bool:
+def same(arrays: Arrays, other: Arrays) -> bool:
     """Return True if two states are equal, row by row."""
-    return all(np.array_equal(array, other[name]) for name, array in one.items())
+    return all(np.array_equal(array, other[name]) for name, array in arrays.items())
 
 
 class _Selected:
@@ -328,9 +328,9 @@ def sized(keys: Bools, count: int) -> Bools:
     return keys if len(keys) >= count else np.concatenate([keys, np.zeros(count - len(keys), np.bool_)])
 
 
-def _shared(one: KeyedRows, other: KeyedRows) -> bool:
+def _shared(keyed_rows: KeyedRows, other: KeyedRows) -> bool:
     """Return True if two states differ in rows that belong to every key."""
-    mine, theirs = one[1][one[0] < 0], other[1][other[0] < 0]
+    mine, theirs = keyed_rows[1][keyed_rows[0] < 0], other[1][other[0] < 0]
     return not np.array_equal(mine, theirs)
 
 
@@ -395,45 +395,45 @@ class Rerun(ABC):
     def begin(self, base: States, frontier: Frontier, length: int) -> None:
         """Begin with the states of all goals at `frontier`. `length`: how far back input may change, in
         microseconds."""
-        for each in self.inputs:
-            each.rows.length = length
+        for region_input in self.inputs:
+            region_input.rows.length = length
         self.forget(frontier.watermark)
 
     def came(self, inputs: Sequence[Table]) -> None:
         """See `Reviser`."""
-        for each, table in zip(self.inputs, inputs, strict=True):
+        for region_input, table in zip(self.inputs, inputs, strict=True):
             if rows(table):
-                each.rows.change(each.changes(table))
+                region_input.rows.change(region_input.changes(table))
 
     def revise(
-        self, inputs: Sequence[Table], part: PartsTogether, since: int, frontier: Frontier, made: dict[PlanUnit, int]
+        self, inputs: Sequence[Table], part: PartsTogether, since: int, frontier: Frontier, counts: dict[PlanUnit, int]
     ) -> tuple[Tables, int]:
         """Return the changes of the region's output, and the number of keys that were rerun.
 
         First, keys with late rows are rerun up to now. Then `part`, the parts of the program, take the rows in order.
-        They add the numbers of their output rows to `made`.
+        They add the numbers of their output rows to `counts`.
         """
         late, ahead = zip(*(parted(table, table[END] <= since) for table in inputs), strict=True)
-        found, keys = Tables(), 0
+        delta, keys = Tables(), 0
         if any(map(rows, late)):
-            changes = [each.changes(table) for each, table in zip(self.inputs, late, strict=True)]
+            changes = [region_input.changes(table) for region_input, table in zip(self.inputs, late, strict=True)]
             if any(map(len, changes)):
-                found, keys = self._again(changes, frontier.until(since))
+                delta, keys = self._again(changes, frontier.until(since))
         due = part.due()
         if any(map(rows, ahead)) or part.takes.always or (due is not None and due <= frontier.watermark):
-            given = self._taken(part, [by_arrival(table) for table in ahead], frontier, made)
+            taken = self._taken(part, [by_arrival(table) for table in ahead], frontier, counts)
             self.came(ahead)
-            found = {unit: concat([found[unit], given[unit]]) if unit in found else given[unit] for unit in part.gives}
-        return found, keys
+            delta = {unit: concat([delta[unit], taken[unit]]) if unit in delta else taken[unit] for unit in part.gives}
+        return delta, keys
 
     def _taken(
-        self, part: PartsTogether, inputs: Sequence[Table], frontier: Frontier, made: dict[PlanUnit, int]
+        self, part: PartsTogether, inputs: Sequence[Table], frontier: Frontier, row_counts: dict[PlanUnit, int]
     ) -> Tables:
         """Return the output of parts for these inputs."""
         outputs, count = GivenTables(self.nothing), len(part.takes.events)
         outputs.update(zip(part.takes.units, inputs[count:], strict=True))
         events = {event: table for event, table in zip(part.takes.events, inputs) if rows(table)}
-        part.run(events, outputs, frontier, made)
+        part.run(events, outputs, frontier, row_counts)
         return {unit: outputs[unit] for unit in part.gives}
 
     @abstractmethod
@@ -442,33 +442,33 @@ class Rerun(ABC):
 
     def _whole(self, changes: Sequence[Ints]) -> bool:
         """Return True if there is a change that belongs to every key."""
-        return any(each.shared and len(change) for each, change in zip(self.inputs, changes, strict=True))
+        return any(source.shared and len(change) for source, change in zip(self.inputs, changes, strict=True))
 
     def _put(self, changes: Sequence[Ints], was: Sequence[Table], ranges: tuple[Ints, Ints, Ints]) -> list[Table]:
         """Apply changes, and return the rows of the ranges afterwards. `was`: the rows of the ranges before."""
         now = list(was)
-        for place, (each, change) in enumerate(zip(self.inputs, changes, strict=True)):
+        for place, (region_input, change) in enumerate(zip(self.inputs, changes, strict=True)):
             if len(change):
-                each.rows.change(change)
-                now[place] = each.ending(*ranges)
+                region_input.rows.change(change)
+                now[place] = region_input.ending(*ranges)
         return now
 
     def _run(self, states: States, inputs: Sequence[Table], frontier: Frontier) -> tuple[Tables, States]:
         """Run the region from these states, which it may overwrite. Return its output and its states at the end."""
         for goal, state in zip(self.own, states, strict=True):
             goal.become_arrays(state)
-        made = self._taken(self.part, inputs, frontier, self._made)
-        return made, [goal.needed_arrays(frontier) for goal in self.own]
+        output_tables = self._taken(self.part, inputs, frontier, self._made)
+        return output_tables, [goal.needed_arrays(frontier) for goal in self.own]
 
     def forget(self, until: int) -> None:
         """See `Reviser`."""
-        for each in self.inputs:
-            each.rows.floor = until
+        for region_input in self.inputs:
+            region_input.rows.floor = until
 
     def _apart(self, old: Sequence[Tables], new: Sequence[Tables]) -> Tables:
         """Return the changes of each unit's output, given its old and new output by stretch."""
         return {
-            unit: apart(*(concat([self.nothing[unit], *(made[unit] for made in each)]) for each in (old, new)))
+            unit: apart(*(concat([self.nothing[unit], *(outputs[unit] for outputs in runs)]) for runs in (old, new)))
             for unit in self.part.gives
         }
 
@@ -484,7 +484,7 @@ class Rerun(ABC):
     @property
     def nbytes(self) -> int:
         """See `Reviser`."""
-        return sum(each.rows.nbytes for each in self.inputs)
+        return sum(region_input.rows.nbytes for region_input in self.inputs)
 
 
 class RerunFromStretches(Rerun):
@@ -500,8 +500,8 @@ class RerunFromStretches(Rerun):
     def _again(self, changes: Sequence[Ints], frontier: Frontier) -> tuple[Tables, int]:
         """See `Rerun`."""
         window = Window(self.stretches, frontier.watermark, frontier.until)
-        begins = np.array([each.since for each in self.stretches])
-        places = [np.searchsorted(begins, each[:, ROW + R_END], "left") - 1 for each in changes]
+        begins = np.array([stretch.since for stretch in self.stretches])
+        places = [np.searchsorted(begins, change[:, ROW + R_END], "left") - 1 for change in changes]
         whole = self._whole(changes)
         due = due_of(
             (
@@ -521,16 +521,16 @@ class RerunFromStretches(Rerun):
 
         def run_as_before(number: int, keys: Bools | None, before: States) -> States:
             nonlocal taken
-            taken = [each.ending(*ranges(number, keys)) for each in self.inputs]
-            made, ended = self._run(before, taken, frontier.until(window.until(number)))
-            old.append(made)
+            taken = [region_input.ending(*ranges(number, keys)) for region_input in self.inputs]
+            outputs, ended = self._run(before, taken, frontier.until(window.until(number)))
+            old.append(outputs)
             return copied(ended)
 
         def run(number: int, keys: Bools | None, before: States) -> States:
             mine = [change[place == number] for change, place in zip(changes, places, strict=True)]
             now = self._put(mine, taken, ranges(number, keys))
-            made, ended = self._run(copied(before), now, frontier.until(window.until(number)))
-            new.append(made)
+            outputs, ended = self._run(copied(before), now, frontier.until(window.until(number)))
+            new.append(outputs)
             return ended
 
         keys = self.region.run_again(due, window, self.live, run, run_as_before=run_as_before)
@@ -538,8 +538,8 @@ class RerunFromStretches(Rerun):
 
     def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
         """See `Reviser`. The states of stretches are right once their overlays are applied."""
-        for each in self.stretches:
-            self.region.settle(each.state)
+        for stretch in self.stretches:
+            self.region.settle(stretch.state)
         return ()
 
 
@@ -572,7 +572,7 @@ class BoundedRerun(Rerun):
             count = max(1, self.numbers.count)
             keys, times = np.tile(np.arange(count), len(times)), np.repeat(times, count)
         ranges = _merged(keys, times - self.memory - 1, np.minimum(times + self.memory, frontier.watermark))
-        taken = [each.ending(*ranges) for each in self.inputs]
+        taken = [region_input.ending(*ranges) for region_input in self.inputs]
         before = self._before(*ranges[:2], whole)
         old, _ = self._run(copied(before), taken, frontier)
         new, now = self._run(before, self._put(changes, taken, ranges), frontier)
@@ -614,7 +614,7 @@ class BoundedRerun(Rerun):
         every = np.arange(max(1, self.numbers.count))
         for time in times:
             after, until = np.full(len(every), time - self.memory - 1), np.full(len(every), time)
-            taken = [each.ending(every, after, until) for each in self.inputs]
+            taken = [region_input.ending(every, after, until) for region_input in self.inputs]
             _, (state,) = self._run(self._before(every, after, True), taken, Frontier.at(time))
             yield {name: array.copy() for name, array in state.items()}
 

@@ -71,14 +71,14 @@ class KnowledgeReplay:
 
     def steady(self, time: int) -> bool:
         """Return True if no change of the knowledge takes effect at a time or later, and none has arrived late."""
-        return self.changes is None or (not self.late and all(each.time < time for each in self.changes.past[-1:]))
+        return self.changes is None or (not self.late and all(change.time < time for change in self.changes.past[-1:]))
 
     def is_one(self, since: int, until: int) -> bool:
         """Return True if no change takes effect after `since` and up to `until`, and none has arrived late."""
         known = self.changes
         if known is None:
             return True
-        return not self.late and not known.due(until) and all(each.time <= since for each in known.past[1:])
+        return not self.late and not known.due(until) and all(change.time <= since for change in known.past[1:])
 
     def told(self, since: int, now: int) -> None:
         """Record that the output reflects all changes. No later revision goes back before `since`."""
@@ -108,7 +108,7 @@ class KnowledgeReplay:
         if past is changes.past and first == len(past) - 1:
             return machine.step(inputs, frontier)
         changes.prepare(past, first, last)
-        made: Given = {}
+        derived_tables: Given = {}
         done, reached = dict.fromkeys(inputs, 0), since
         with changes.going_by(past):
             for place in range(first, last + 1):
@@ -119,19 +119,19 @@ class KnowledgeReplay:
                 stops = {name: slice_until(table, until) for name, table in inputs.items()}
                 piece = {name: table[:, done[name] : stops[name]] for name, table in inputs.items()}
                 for name, tables in machine.step(piece, frontier.until(until)).items():
-                    made.setdefault(name, []).extend(tables)
+                    derived_tables.setdefault(name, []).extend(tables)
                 done, reached = stops, until
-        return made
+        return derived_tables
 
 
 def asks(plan: Plan) -> bool:
     """Return True if a plan queries knowledge that may change."""
-    one, other = (identities(plan, meanings(plan.rules, {}, name)) for name in ("one", "other"))
-    return one != other
+    first_ids, other = (identities(plan, meanings(plan.rules, {}, name)) for name in ("one", "other"))
+    return first_ids != other
 
 
 def _place(past: Sequence[PastChange], time: int) -> int:
-    return max(0, bisect_right(past, time, key=lambda each: each.time) - 1)
+    return max(0, bisect_right(past, time, key=lambda past_change: past_change.time) - 1)
 
 
 Tables = dict[str, Table]
@@ -160,7 +160,7 @@ class StageReplay(Region):
         kept = [number for number, (_, goal) in enumerate(self.machine.goals()) if goal.as_arrays()]
         own: list[Goal] = [self.machine.goals()[number][1] for number in kept]
         units = [units[number] for number in kept]
-        theirs = {each for other in partition(plan) if other.number != stage.number for each in needed(plan, other)}
+        theirs = {need for other in partition(plan) if other.number != stage.number for need in needed(plan, other)}
         alone = theirs.isdisjoint(needed(plan, stage)) if stage.number else True
         sides: list[tuple[KeySide, ...]] = []
         self.inputs: dict[str, KeySide | None] = {}
@@ -168,11 +168,11 @@ class StageReplay(Region):
         self.keyed = stage.keyed
         if stage.keyed:
             try:
-                found = KeyedStage(plan, stage.number)
+                keyed = KeyedStage(plan, stage.number)
                 chained = set(self.machine.compiled)
-                sides = [found.sides(unit) if not isinstance(unit, str) or unit in chained else () for unit in units]
-                self.inputs = {event: found.taken(event) for event in stage.inputs}
-                self.outputs = {event: found.given(event) for event in self.gives if event not in stage.merged}
+                sides = [keyed.sides(unit) if not isinstance(unit, str) or unit in chained else () for unit in units]
+                self.inputs = {event: keyed.taken(event) for event in stage.inputs}
+                self.outputs = {event: keyed.given(event) for event in self.gives if event not in stage.merged}
             except CepError:  # some state in it belongs to no key
                 self.keyed = False
         super().__init__(stage.number, own, [places[unit] for unit in units], sides, KeyNumbers(pool), alone)
@@ -198,13 +198,13 @@ class StageReplay(Region):
         return self._of(window, None if keys is None else self.outputs[event], keys)
 
     def _of(self, window: RowWindow, side: KeySide | None, keys: Bools | None) -> Table:
-        found = window.runs
+        runs = window.runs
         if side is not None and side.columns is not None:
             assert keys is not None, "all rows are of all keys"
             test, columns = self._of_keys(keys).test(side.types), side.columns
-            found = [run[:, np.flatnonzero(test(_columns(run, columns)))] for run in found]
-        found = [run for run in found if rows(run)]
-        return by_arrival(contiguous(np.concatenate([empty(window.arguments), *found], axis=1)))
+            runs = [run[:, np.flatnonzero(test(_columns(run, columns)))] for run in runs]
+        runs = [run for run in runs if rows(run)]
+        return by_arrival(contiguous(np.concatenate([empty(window.arguments), *runs], axis=1)))
 
     # --- running ---
 
@@ -259,29 +259,29 @@ class GoingBack:
         whole: bool,
     ) -> None:
         self.plan, self.machine, self.build, self.pool = plan, machine, build, pool
-        made = tuple(dict.fromkeys(head.event for head in plan.heads))
+        derived_events = tuple(dict.fromkeys(head.event for head in plan.heads))
         self.stages: tuple[Stage, ...] = partition(plan)
         if whole:
             rules, routes = (
                 tuple(range(len(plan.heads))),
                 dict[str, Route](dict.fromkeys(sorted(plan.inputs), "single")),
             )
-            self.stages = (Stage(WHOLE, False, rules, routes, plan.inputs, made, frozenset(), ()),)
+            self.stages = (Stage(WHOLE, False, rules, routes, plan.inputs, derived_events, frozenset(), ()),)
         handed = {event for stage in self.stages for event in stage.inputs if event not in stage.outside}
         self.lineage = lineage
-        self.seen = tuple(event for event in made if lineage or event in handed or event in plan.derived)
+        self.seen = tuple(event for event in derived_events if lineage or event in handed or event in plan.derived)
         self.replays: dict[int, StageReplay] = {}
         self.knowledge = KnowledgeReplay(plan, self.stages, changes)
 
     def revise(self, changes: Mapping[str, RowChanges], window: Window) -> Revised:
         """Rerun the stages that changes of the input affect. The window already includes the changes."""
-        changed, found = dict(changes), Revised()
+        changed, revised = dict(changes), Revised()
         for stage in self.stages:
-            mine = {event: each for event, each in changed.items() if event in stage.inputs}
+            mine = {event: event_changes for event, event_changes in changed.items() if event in stage.inputs}
             if mine or self.knowledge.reaches(stage):
-                for event, each in self._again(stage, mine, window, found).items():
-                    changed[event] = joined([*([changed[event]] if event in changed else []), each])
-        return found
+                for event, row_changes in self._again(stage, mine, window, revised).items():
+                    changed[event] = joined([*([changed[event]] if event in changed else []), row_changes])
+        return revised
 
     def settle(self, state: KeptState) -> None:
         """Apply the overlays of all stages to a stored state."""
@@ -299,10 +299,10 @@ class GoingBack:
             replay.numbers.clear()
 
     def _again(
-        self, stage: Stage, changes: Mapping[str, RowChanges], window: Window, found: Revised
+        self, stage: Stage, changes: Mapping[str, RowChanges], window: Window, revised: Revised
     ) -> dict[str, RowChanges]:
         """Rerun a stage where its input has changed. Return the changes of its output."""
-        replay, made = self._replay(stage), dict[str, list[RowChanges]]()
+        replay, changes_by_event = self._replay(stage), dict[str, list[RowChanges]]()
         due = self._due(replay, changes, window)
         to_the_end = self.knowledge.reaches(stage)  # the knowledge may differ at later times, too
         if to_the_end:
@@ -317,26 +317,26 @@ class GoingBack:
                     inputs[event] = replay.taken(event, windows[event], keys)
             step = self.knowledge.steps(stage, stretch.since)[1]
             tables, now = replay.run(before, inputs, window.frontier(until), step)
-            for event, each in self._given(replay, stretch, keys, tables, found).items():
-                made.setdefault(event, []).append(each)
+            for event, row_changes in self._given(replay, stretch, keys, tables, revised).items():
+                changes_by_event.setdefault(event, []).append(row_changes)
             return now
 
-        found.keys += replay.run_again(due, window, self.machine.goals(), run, to_the_end)
-        return {event: joined(each) for event, each in made.items()}
+        revised.keys += replay.run_again(due, window, self.machine.goals(), run, to_the_end)
+        return {event: joined(parts) for event, parts in changes_by_event.items()}
 
     def _due(self, replay: StageReplay, changes: Mapping[str, RowChanges], window: Window) -> Due:
         """Return the keys with changes, by stretch."""
         routes = {event: replay.stage.inputs[event] for event in changes}
         numbered = []
-        for event, each in changes.items():
-            for table in (each.going, each.coming):
+        for event, row_changes in changes.items():
+            for table in (row_changes.going, row_changes.coming):
                 for number, mine in window.places(table).items():
                     by_key = replay.keyed and isinstance(routes[event], tuple)
                     numbered.append((number, replay.keys_of(event, mine) if by_key else None))
         return due_of(numbered, replay.numbers.count)
 
     def _given(
-        self, replay: StageReplay, stretch: Stretch, keys: Bools | None, tables: Given, found: Revised
+        self, replay: StageReplay, stretch: Stretch, keys: Bools | None, tables: Given, revised: Revised
     ) -> dict[str, RowChanges]:
         """Replace a stage's output in a stretch, and return the difference, by event."""
         changes = {}
@@ -349,11 +349,11 @@ class GoingBack:
             going, coming = (was, now) if self.lineage else (without(was, now), without(now, was))
             if not rows(going) and not rows(coming):
                 continue
-            extend(found.old, {event: [going]})
-            extend(found.new, {event: [coming]})
-            given = window_of(stretch.given, event, len(self.plan.schemas[event].attributes))
-            given.drop(going)
-            given.add(coming)
+            extend(revised.old, {event: [going]})
+            extend(revised.new, {event: [coming]})
+            event_window = window_of(stretch.given, event, len(self.plan.schemas[event].attributes))
+            event_window.drop(going)
+            event_window.add(coming)
             changes[event] = RowChanges(going, coming)
         return changes
 

@@ -155,9 +155,9 @@ class Revision:
             self.stats += RevisionStats(late=late)
             self.late_rows[event] += late
 
-    def go_on(self, at: Frontier) -> dict[str, RowChanges]:
+    def go_on(self, frontier: Frontier) -> dict[str, RowChanges]:
         """Revise the output and continue to a frontier. Return the changes of the output, by event."""
-        watermark = at.watermark
+        watermark = frontier.watermark
         old: Given = {}
         new: Given = {}
         if self._changes_begun and not self.going_back.knowledge.is_one(self.stretches[0].since, watermark):
@@ -167,30 +167,30 @@ class Revision:
             if not self._go_back(old):
                 self._sort_late()
                 self.latest.forget()
-                if not self._change(old, new, at):
-                    self._revise(old, new, at)
+                if not self._change(old, new, frontier):
+                    self._revise(old, new, frontier)
             self.stats += RevisionStats(revisions=1, seconds=(perf_counter_ns() - began) / 1e9)
         since = self.watermark
         if since == BEGINNING:  # there is no state yet, and all rows end later
-            since = max(since, min(at.first, watermark) - 1)
+            since = max(since, min(frontier.first, watermark) - 1)
         tries = self.latest.expected > 0 and watermark < END_OF_TIME and not self._changes_begun
         for until in cuts_between(since, watermark, self.length):
             back, begins = None, False
             if tries and until == watermark:
-                back = self._frontier(until - 1, at)
+                back = self._frontier(until - 1, frontier)
                 begins = self.latest.begins(until, self.stretches[-1].since)
             waiting = sorted(self.waiting.items())
             inputs = {event: table for event, window in waiting if rows(table := window.leaving(until))}
             known = self.going_back.knowledge.changes
-            made = stepped(self.machine, known, inputs, self._frontier(until, at), back, begins)
+            derived = stepped(self.machine, known, inputs, self._frontier(until, frontier), back, begins)
             if until >= END_OF_TIME and not self.plan.changes:
-                extend(made, self.machine.open())
-            self._keep(inputs, made, until)
+                extend(derived, self.machine.open())
+            self._keep(inputs, derived, until)
             if self.incremental is not None:
                 self.incremental.took(inputs)
-            extend(new, made)
+            extend(new, derived)
             self.watermark = until
-            self._begin_stretch(until, at)
+            self._begin_stretch(until, frontier)
         if not self.length:  # nothing is ever revised
             self.stretches[-1].inputs = {}
         while len(self.stretches) > 1 and self.stretches[1].since <= self.stable:
@@ -200,31 +200,31 @@ class Revision:
             gone = changes.went_on(self.stretches, self.watermark, self.length)
             if gone or not self._is_uniform(changes, self.watermark):
                 self.leave()
-        if self.going_back.numbered > KEPT + sum(w.size for each in self.stretches for w in each.inputs.values()):
+        if self.going_back.numbered > KEPT + sum(w.size for stretch in self.stretches for w in stretch.inputs.values()):
             self.settle()
         self.going_back.knowledge.told(self.stretches[0].since, self.watermark)
         if self.lineage is not None:
             self.lineage.made(old, new)
-        found = dict(net_changes(self.plan, old, new, self.window.handed is not None, self.lineage is None))
-        self.stats += RevisionStats(withdrawn=sum(rows(each.going) for each in found.values()))
-        return found if self.lineage is None else dict(all_changes(self.plan, old, new))  # the lineage may change, too
+        net = dict(net_changes(self.plan, old, new, self.window.handed is not None, self.lineage is None))
+        self.stats += RevisionStats(withdrawn=sum(rows(row_changes.going) for row_changes in net.values()))
+        return net if self.lineage is None else dict(all_changes(self.plan, old, new))  # the lineage may change, too
 
-    def _keep(self, inputs: Mapping[str, Table], made: Given, until: int) -> None:
+    def _keep(self, inputs: Mapping[str, Table], outputs: Given, until: int) -> None:
         """Add input and output up to a time to the last stretch.
 
         If states of just before that time were kept, a new stretch begins there with them.
         """
-        given = {event: by_arrival(concat(tables)) for event, tables in sorted(made.items())} if self.length else {}
+        kept = {event: by_arrival(concat(tables)) for event, tables in sorted(outputs.items())} if self.length else {}
         stretch, attempts = self.stretches[-1], self.machine.attempts
         states = attempts.states
         if states is not None:
             self.stretches.append(Stretch(until - 1, KeptState(states)))
-        for number, tables in enumerate((inputs, given)):
+        for number, tables in enumerate((inputs, kept)):
             for event, table in tables.items():
                 if states is not None:
                     if number and event in attempts.apart:
                         early, late = attempts.apart[event]
-                        early = concat([*made[event][:-1], early])
+                        early = concat([*outputs[event][:-1], early])
                     else:
                         stop = slice_until(table, until - 1)
                         early, late = table[:, :stop], table[:, stop:]
@@ -232,16 +232,16 @@ class Revision:
                     table = early
                 self._window(stretch.held[number], event).add(table)
 
-    def _begin_stretch(self, until: int, at: Frontier) -> None:
+    def _begin_stretch(self, until: int, reach: Frontier) -> None:
         """Begin another stretch if it is time, either at once or just before the next instant."""
         stretch, held = self.stretches[-1], lambda: self.machine.size[0]
         changes = self.incremental
         parts = None if changes is None else changes.stretches_of_a_window
-        ends = stretch.ends(until, at.watermark, self.length, held, parts)
+        ends = stretch.ends(until, reach.watermark, self.length, held, parts)
         if self.machine.attempts.there:
             self.latest.stretch_ends = ends
         elif self.length and ends:
-            self.stretches.append(Stretch(until, KeptState(copied(self.machine.needed(self._frontier(until, at))))))
+            self.stretches.append(Stretch(until, KeptState(copied(self.machine.needed(self._frontier(until, reach))))))
 
     # --- state ---
 
@@ -253,16 +253,16 @@ class Revision:
     def codes(self, places: Mapping[str, Sequence[int]]) -> list[Ints]:
         """Return the pool codes in the rows of the window and in its states."""
         self.leave()
-        found = self.coded(places)
+        code_columns = self.coded(places)
 
         def seen(codes: Ints) -> Ints:
-            found.append(codes.copy())
+            code_columns.append(codes.copy())
             return codes
 
         for states in self._states():
             for (_, goal), state in zip(self.machine.goals(), states, strict=True):
                 goal.recoded(state, seen)
-        return found
+        return code_columns
 
     def recode(self, codes: Translation, places: Mapping[str, Sequence[int]]) -> None:
         """Replace the pool codes of the window and its states."""
@@ -273,51 +273,51 @@ class Revision:
         goals = [goal for _, goal in self.machine.goals()]
         for stretch in self.stretches:
             states = zip(goals, stretch.state.base, strict=True)
-            stretch.state = KeptState([from_arrow(goal.recoded(to_arrow(each), codes)) for goal, each in states])
+            stretch.state = KeptState([from_arrow(goal.recoded(to_arrow(arrays), codes)) for goal, arrays in states])
 
     def names(self) -> list[Ints]:
         """Return the handles in the window and its states, for lineage."""
         if self.lineage is None:
             return []
         self.settle()
-        states = [[to_arrow(state) for state in each.state.base] for each in self.stretches]
+        states = [[to_arrow(state) for state in stretch.state.base] for stretch in self.stretches]
         return self.lineage.names(self.held(), self.late, states)
 
     @property
     def size(self) -> tuple[int, int]:
         """The number of rows in the window, and the bytes of rows and states."""
-        windows = [window for each in self.held() for window in each.values()]
-        states = sum(each.state.nbytes for each in self.stretches)
+        windows = [window for windows_by_event in self.held() for window in windows_by_event.values()]
+        states = sum(stretch.state.nbytes for stretch in self.stretches)
         states += 0 if self.incremental is None else self.incremental.nbytes
         return sum(w.size for w in windows), sum(run.nbytes for w in windows for run in w.runs) + states
 
     def held(self) -> list[Windows]:
         """Return the waiting rows, and the input and output of each stretch."""
-        return [self.waiting, *(windows for each in self.stretches for windows in (each.inputs, each.given))]
+        return [self.waiting, *(windows for stretch in self.stretches for windows in (stretch.inputs, stretch.given))]
 
     def _tables(self) -> list[tuple[str, Table]]:
         """Return all tables of rows, with their events."""
-        found = [(event, run) for each in self.held() for event, window in each.items() for run in window.runs]
+        tables = [(event, run) for windows in self.held() for event, window in windows.items() for run in window.runs]
         for event, changes in self.late.items():
-            found += [(event, table) for each in changes for table in (each.going, each.coming)]
-        return found
+            tables += [(event, table) for change in changes for table in (change.going, change.coming)]
+        return tables
 
     def _states(self) -> list[list[pa.RecordBatch]]:
-        return [[to_arrow(state) for state in each.state.base] for each in self.stretches]
+        return [[to_arrow(state) for state in stretch.state.base] for stretch in self.stretches]
 
     # --- changes before the watermark ---
 
-    def _revise(self, old: Given, new: Given, at: Frontier) -> None:
+    def _revise(self, old: Given, new: Given, frontier: Frontier) -> None:
         """Rerun the stages that late changes affect."""
         changed = {event: joined(self.late[event]) for event in sorted(self.late)}
         self.late = {}
-        window = Window(self.stretches, self.watermark, lambda until: self._frontier(until, at))
-        found = self.going_back.revise(changed, window)
-        extend(old, found.old)
-        extend(new, found.new)
-        self.stats += RevisionStats(keys_replayed=found.keys)
+        window = Window(self.stretches, self.watermark, lambda until: self._frontier(until, frontier))
+        revised = self.going_back.revise(changed, window)
+        extend(old, revised.old)
+        extend(new, revised.new)
+        self.stats += RevisionStats(keys_replayed=revised.keys)
 
-    def _change(self, old: Given, new: Given, at: Frontier) -> bool:
+    def _change(self, old: Given, new: Given, frontier: Frontier) -> bool:
         """Process late rows as changes. Return False if that is not possible, or not worthwhile yet.
 
         It becomes worthwhile when many rows have arrived late.
@@ -330,26 +330,26 @@ class Revision:
             going, every = late[event].going, concat([late[event].going, late[event].coming])
             words = [row for row in range(len(every)) if row not in (ORDER, IDENTITY)]
             changes.look_at(concat([going, self.known(event, every, words)]))
-        if not self._is_uniform(changes, at.watermark):
+        if not self._is_uniform(changes, frontier.watermark):
             if changes.begun:
                 self.leave()
             return False
-        now = self._frontier(self.watermark, at)
+        now = self._frontier(self.watermark, frontier)
         if not changes.begun:
-            tables = [table for each in late.values() for table in (each.going, each.coming)]
+            tables = [table for row_changes in late.values() for table in (row_changes.going, row_changes.coming)]
             if not self.merges:
                 if all((table[END] >= self.watermark).all() for table in tables):
                     return False  # only the latest instant continues; nothing is late
                 changes.cost(late)
-                if changes.spent < sum(window.size for each in self.stretches for window in each.inputs.values()):
+                if changes.spent < sum(window.size for stretch in self.stretches for window in stretch.inputs.values()):
                     return False
             self.settle()
             self._put(late, False)
             changes.begin(self.stretches, now)
             self._put(late, True)
         self.late = {}
-        until, *_ = [*cuts_between(self.watermark, at.watermark, self.length), END_OF_TIME]
-        ahead = now if until >= END_OF_TIME else self._frontier(until, at)
+        until, *_ = [*cuts_between(self.watermark, frontier.watermark, self.length), END_OF_TIME]
+        ahead = now if until >= END_OF_TIME else self._frontier(until, frontier)
         waiting = sorted(self.waiting.items()) if ahead is not now else []
         inputs = {event: table for event, window in waiting if rows(table := window.leaving(until))}
         for event in changes.several.keys() & inputs.keys():
@@ -357,18 +357,18 @@ class Revision:
         if changes.tells_apart(self.stretches):
             for event, table in inputs.items():
                 self._window(self.waiting, event).add(table)
-            self.late = {event: [each] for event, each in late.items()}
+            self.late = {event: [row_changes] for event, row_changes in late.items()}
             self.leave()
             return False
-        found, made = changes.revise(late, inputs, self.watermark, ahead)
-        extend(old, found.old)
-        extend(new, found.new)
+        revised, derived = changes.revise(late, inputs, self.watermark, ahead)
+        extend(old, revised.old)
+        extend(new, revised.new)
         if ahead is not now:
-            self._keep(inputs, made, until)
-            extend(new, made)
+            self._keep(inputs, derived, until)
+            extend(new, derived)
             self.watermark = until
-            self._begin_stretch(until, at)
-        self.stats += RevisionStats(keys_replayed=found.keys)
+            self._begin_stretch(until, frontier)
+        self.stats += RevisionStats(keys_replayed=revised.keys)
         return True
 
     def _is_uniform(self, changes: Incremental, until: int) -> bool:
@@ -376,23 +376,23 @@ class Revision:
         known = self.going_back.knowledge
         return known.is_one(self.stretches[0].since, until) and not changes.tells_apart(self.stretches)
 
-    def _put(self, late: Mapping[str, RowChanges], there: bool) -> None:
+    def _put(self, late: Mapping[str, RowChanges], forward: bool) -> None:
         """Apply late changes to the stretches, or undo them."""
-        for event, each in late.items():
-            put(self.stretches, event, each.going, not there)
-            put(self.stretches, event, each.coming, there)
+        for event, row_changes in late.items():
+            put(self.stretches, event, row_changes.going, not forward)
+            put(self.stretches, event, row_changes.coming, forward)
 
     def _go_back(self, old: Given) -> bool:
         """Undo the latest instant, to run it again. Return False unless all late changes belong to it and this is
         cheap."""
-        changes = [table for each in self.late.values() for one in each for table in (one.going, one.coming)]
+        changes = [table for parts in self.late.values() for change in parts for table in (change.going, change.coming)]
         earlier = any(bool((table[END] < self.watermark).any()) for table in changes)
         if earlier or not self._goes_back or not self.going_back.knowledge.steady(self.watermark):
             return False
         self.latest.expect()
         if not self._may_go_back:
             return False
-        number = max(number for number, each in enumerate(self.stretches) if each.since < self.watermark)
+        number = max(number for number, segment in enumerate(self.stretches) if segment.since < self.watermark)
         stretch, before = self.stretches[number], self.watermark - 1
         changed = sum(map(rows, changes)) + sum(window.until(self.watermark) for window in self.waiting.values())
         if not self.latest.is_short(changed, sum(window.after(before) for window in stretch.inputs.values())):
@@ -402,11 +402,11 @@ class Revision:
         apart = self.machine.attempts.apart
         for event, window in stretch.given.items():
             if event in apart:
-                given = apart[event][1]
-                window.drop(given)
+                dropped = apart[event][1]
+                window.drop(dropped)
             else:
-                given = window.since(before)
-            extend(old, {event: [given]})
+                dropped = window.since(before)
+            extend(old, {event: [dropped]})
         self.machine.take_back()
         self.late, self.latest.goes_on, self.watermark = {}, False, before
         return True
@@ -443,8 +443,8 @@ class Revision:
         self._sort_late()
         if self.incremental is not None:
             self.incremental.settle(self.stretches)
-        for each in self.stretches:
-            self.going_back.settle(each.state)
+        for stretch in self.stretches:
+            self.going_back.settle(stretch.state)
         self.going_back.clear()
 
     # --- parts ---
@@ -454,10 +454,12 @@ class Revision:
 
     def _taken(self, event: str) -> list[RowWindow]:
         """Return the windows of an input event."""
-        return [held[event] for held in (self.waiting, *(each.inputs for each in self.stretches)) if event in held]
+        return [
+            held[event] for held in (self.waiting, *(stretch.inputs for stretch in self.stretches)) if event in held
+        ]
 
     def _window(self, held: Windows, event: str) -> RowWindow:
         return window_of(held, event, len(self.plan.schemas[event].attributes))
 
-    def _frontier(self, until: int, at: Frontier) -> Frontier:
-        return replace(at, watermark=until, stable=min(until, self.stable))
+    def _frontier(self, until: int, frontier: Frontier) -> Frontier:
+        return replace(frontier, watermark=until, stable=min(until, self.stable))

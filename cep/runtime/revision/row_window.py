@@ -171,8 +171,8 @@ class RowWindow:
         count = rows(table)
         buckets = np.empty(capacity_for(count) if count > FEW else 1, np.int64)
         room = np.empty(count, np.int64), np.empty((count, 1), np.int64)
-        found: Ints = _alike(self._run(number), table, words, buckets, *room)
-        return found
+        alike: Ints = _alike(self._run(number), table, words, buckets, *room)
+        return alike
 
     def _run(self, number: int) -> Table:
         """Return a stored table, after sorting it by end and making it contiguous."""
@@ -211,16 +211,16 @@ def _alike(run, table, words, buckets, chained, places):  # type: ignore[no-unty
                 buckets[bucket] = j
         place = np.searchsorted(ends, end)
         while place < run.shape[1] and ends[place] == end:
-            there = False
+            is_known = False
             if mask:
                 j = buckets[np.int64(_hashed(run, place, words) & mask)]
-                while j >= 0 and not there:
-                    there = _equal(run, place, table, j, words)
+                while j >= 0 and not is_known:
+                    is_known = _equal(run, place, table, j, words)
                     j = chained[j]
             else:
                 for j in range(i, until):
-                    there = there or _equal(run, place, table, j, words)
-            if there:
+                    is_known = is_known or _equal(run, place, table, j, words)
+            if is_known:
                 if count == places.shape[0]:
                     places = grow(places, count + 1)
                 places[count, 0] = place
@@ -233,17 +233,17 @@ def _alike(run, table, words, buckets, chained, places):  # type: ignore[no-unty
 @njit(_nrt=False)
 def _hashed(table, row, words):  # type: ignore[no-untyped-def]
     """Return a hash of these words of a row."""
-    found = np.uint64(0)
+    mixed = np.uint64(0)
     for word in words:
-        found = mix(found, table[word, row])
-    return found
+        mixed = mix(mixed, table[word, row])
+    return mixed
 
 
 @njit(_nrt=False)
-def _equal(one, row, other, its, words):  # type: ignore[no-untyped-def]
+def _equal(first_table, row, other, its, words):  # type: ignore[no-untyped-def]
     """Return True if a row of one table and a row of another are equal in these words."""
     for word in words:
-        if one[word, row] != other[word, its]:
+        if first_table[word, row] != other[word, its]:
             return False
     return True
 
@@ -285,9 +285,9 @@ class RowChanges:
 
 def joined(changes: Iterable[RowChanges]) -> RowChanges:
     """Combine successive changes into one."""
-    found = list(changes)
-    if len(found) == 1:
-        return found[0]
-    going = np.concatenate([each.going for each in found], axis=1)
-    coming = np.concatenate([each.coming for each in found], axis=1)
+    listed = list(changes)
+    if len(listed) == 1:
+        return listed[0]
+    going = np.concatenate([row_changes.going for row_changes in listed], axis=1)
+    coming = np.concatenate([row_changes.coming for row_changes in listed], axis=1)
     return RowChanges(without(going, coming), without(coming, going))

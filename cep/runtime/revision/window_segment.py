@@ -104,8 +104,8 @@ class Stretch:
             return False
         if parts is not None:
             return long * parts >= length
-        came = sum(window.size for window in self.inputs.values())
-        return until < watermark or long * FEWEST >= length or (came >= LEAST_ROWS and came >= 2 * held())
+        row_count = sum(window.size for window in self.inputs.values())
+        return until < watermark or long * FEWEST >= length or (row_count >= LEAST_ROWS and row_count >= 2 * held())
 
 
 def spacing(length: int) -> int:
@@ -117,16 +117,16 @@ def cuts_between(since: int, until: int, length: int) -> list[int]:
     """Return the times at which stretches may begin between two watermarks, and the later watermark."""
     if until >= END_OF_TIME or until <= since:
         return [until] if until > since else []
-    each = spacing(length)
+    step = spacing(length)
     cuts: list[int] = []
-    if until - since >= 2 * each:
-        cuts += range((max(since, until - length - 2 * each) // each + 1) * each, until, each)
+    if until - since >= 2 * step:
+        cuts += range((max(since, until - length - 2 * step) // step + 1) * step, until, step)
     return [*cuts, until]
 
 
 def put(stretches: Sequence[Stretch], event: str, table: Table, come: bool) -> None:
     """Add rows of an input event to the stretches in which they end, or remove them."""
-    begins = np.array([each.since for each in stretches])
+    begins = np.array([stretch.since for stretch in stretches])
     numbers = np.searchsorted(begins, table[END], "left") - 1
     for number in np.unique(numbers).tolist():
         window_of(stretches[number].inputs, event, len(table) - FIRST).change(table[:, numbers == number], come)
@@ -144,10 +144,10 @@ def window_of(held: Windows, event: str, arguments: int) -> RowWindow:
     return held[event]
 
 
-def extend(made: Given, more: Mapping[str, Iterable[Table]]) -> None:
+def extend(tables_by_name: Given, more: Mapping[str, Iterable[Table]]) -> None:
     """Append tables by event to others."""
     for name, tables in more.items():
-        made.setdefault(name, []).extend(tables)
+        tables_by_name.setdefault(name, []).extend(tables)
 
 
 PATIENCE = 16

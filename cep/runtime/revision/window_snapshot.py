@@ -50,11 +50,11 @@ def stable_state(
     if stable > first.since:
         machine.step({event: table for event, table in early.items() if rows(table)}, frontier(stable))
     later: dict[str, list[Table]] = {}
-    for held in (*(each.inputs for each in revision.stretches), revision.waiting):
+    for held in (*(stretch.inputs for stretch in revision.stretches), revision.waiting):
         for event, window in held.items():
             later.setdefault(event, []).append(window.ending(stable, END_OF_TIME))
-    found = {event: concat(tables) for event, tables in sorted(later.items())}
-    return stable, machine.snapshot(), {event: table for event, table in found.items() if rows(table)}
+    later_tables = {event: concat(tables) for event, tables in sorted(later.items())}
+    return stable, machine.snapshot(), {event: table for event, table in later_tables.items() if rows(table)}
 
 
 def resize(revision: Revision, length: int) -> None:
@@ -68,16 +68,16 @@ def save(revision: Revision) -> tuple[dict[str, Any], list[pa.RecordBatch], list
     numbers = {
         "watermark": revision.watermark,
         "floor": revision.floor,
-        "since": [each.since for each in revision.stretches],
+        "since": [stretch.since for stretch in revision.stretches],
         "runs": [
             {event: len(window.runs) for event, window in sorted(held.items()) if window.runs}
             for held in revision.held()
         ],
     }
-    late = {event: joined(each) for event, each in revision.late.items()}
+    late = {event: joined(parts) for event, parts in revision.late.items()}
     batches = [
-        to_arrow({event: each.going for event, each in late.items()}),
-        to_arrow({event: each.coming for event, each in late.items()}),
+        to_arrow({event: row_changes.going for event, row_changes in late.items()}),
+        to_arrow({event: row_changes.coming for event, row_changes in late.items()}),
     ]
     return numbers, batches, list(_parts(revision))
 
@@ -91,9 +91,9 @@ def restore(
     begins, counts = numbers["since"], numbers["runs"]
     demand(bool(begins) and begins == sorted(set(begins)) and numbers["watermark"] >= begins[-1])
     demand(len(batches) == 2 and len(counts) == 1 + 2 * len(begins))
-    demand(len(parts) == sum(sum(each.values()) for each in counts) + len(begins) * len(goals))
+    demand(len(parts) == sum(sum(count.values()) for count in counts) + len(begins) * len(goals))
     rest = iter(parts)
-    held = [_windows(revision, each, rest) for each in counts]
+    held = [_windows(revision, count, rest) for count in counts]
     going, coming = map(from_arrow, batches)
     demand(going.keys() == coming.keys())
     revision.watermark, revision.waiting, revision.floor = numbers["watermark"], held[0], numbers["floor"]
@@ -105,8 +105,8 @@ def restore(
         for goal in goals:
             state.append(next(rest))
             goal.restore(state[-1])  # this checks the state; the current state is restored afterwards
-        inputs, given = held[1 + 2 * number : 3 + 2 * number]
-        revision.stretches.append(Stretch(since, KeptState([from_arrow(each) for each in state]), inputs, given))
+        inputs, derived = held[1 + 2 * number : 3 + 2 * number]
+        revision.stretches.append(Stretch(since, KeptState([from_arrow(batch) for batch in state]), inputs, derived))
 
 
 def know(revision: Revision, book: SegmentBook, names: Sequence[str]) -> None:
@@ -121,8 +121,8 @@ def _parts(revision: Revision) -> Iterator[Arrays]:
     for held in revision.held():
         for _, window in sorted(held.items()):
             yield from ({_ROWS: run} for run in window.runs)
-    for each in revision.stretches:
-        yield from each.state.base
+    for stretch in revision.stretches:
+        yield from stretch.state.base
 
 
 def segment_of(arrays: Arrays) -> tuple[Hashable, object]:
@@ -131,15 +131,15 @@ def segment_of(arrays: Arrays) -> tuple[Hashable, object]:
 
 
 def _windows(revision: Revision, counts: Mapping[str, int], segments: Iterator[pa.RecordBatch]) -> Windows:
-    found: Windows = {}
+    windows: Windows = {}
     for event, count in sorted(counts.items()):
         demand(event in revision.plan.schemas)
         arguments = len(revision.plan.schemas[event].attributes)
-        window = window_of(found, event, arguments)
+        window = window_of(windows, event, arguments)
         for _ in range(count):
             arrays = from_arrow(next(segments))
             demand(arrays.keys() == {_ROWS})
             table: Table = arrays[_ROWS]
             demand(table.ndim == 2 and len(table) == FIRST + arguments)
             window.add(table)
-    return found
+    return windows

@@ -97,14 +97,14 @@ class JavaStart:
             return
         if self.well:
             log("classes", "keeping Java's classes for some seconds: later runs on Spark begin in half the time")
-        came: list[int] = []
-        with stops.listening(came.append):
+        signals: list[int] = []
+        with stops.listening(signals.append):
             if SparkContext._active_spark_context is not None:
                 with suppress(Py4JError, OSError):  # Java may have ended by itself
                     SparkContext._active_spark_context.stop()
             gateway.proc.stdin.close()  # Java ends when its input is closed
             until = time.monotonic() + (_LONGEST if self.well else _LEAVING)
-            while gateway.proc.poll() is None and not came and time.monotonic() < until:
+            while gateway.proc.poll() is None and not signals and time.monotonic() < until:
                 time.sleep(_POLL)
         over = gateway.proc.poll() is not None
         gateway.proc.kill()
@@ -130,19 +130,19 @@ def java_start(java: Path | None, master: str, settings: Mapping[str, str], keep
     folder = _folder(installed)
     home = _linked(installed, Path(own_folder()) if folder is None else folder)
     environment = {"SPARK_HOME": str(home), "PYSPARK_DRIVER_PYTHON": str(home / "no-python")}
-    made = None if folder is None or java is None or _configured(home) else _made_of(installed, java)
-    if folder is None or made is None:
+    digest = None if folder is None or java is None or _configured(home) else _made_of(installed, java)
+    if folder is None or digest is None:
         return JavaStart(environment)
-    for archive in folder.glob(f"{made}-*{_ARCHIVE}"):
-        if archive.stem == f"{made}-{archive.stat().st_size}":
+    for archive in folder.glob(f"{digest}-*{_ARCHIVE}"):
+        if archive.stem == f"{digest}-{archive.stat().st_size}":
             return JavaStart(environment, f"-XX:SharedArchiveFile={archive} -XX:+VerifySharedSpaces {_QUIET}")
     others = any(settings.get(name) for name in _OTHERS) or any(os.environ.get(name) for name in _VARIABLES)
     lock = _locked(folder / _LOCK) if keep and not others else None
     if lock is None:
         return JavaStart(environment)
-    for left in (*folder.glob(f"*{_WRITTEN}"), *folder.glob(f"{made}-*{_ARCHIVE}")):  # of killed runs; damaged
+    for left in (*folder.glob(f"*{_WRITTEN}"), *folder.glob(f"{digest}-*{_ARCHIVE}")):  # of killed runs; damaged
         left.unlink(missing_ok=True)
-    written = folder / f"{made}{_WRITTEN}"
+    written = folder / f"{digest}{_WRITTEN}"
     return JavaStart(environment, f"-XX:ArchiveClassesAtExit={written} {_QUIET}", written, _lock=lock)
 
 
@@ -205,7 +205,7 @@ def _made_of(installed: Path, java: Path) -> str | None:
     digest = hashlib.blake2b(str(home).encode(), digest_size=12)
     with suppress(OSError):
         digest.update((home / "release").read_bytes())
-    for jar in sorted(os.scandir(installed / "jars"), key=lambda one: one.name):
+    for jar in sorted(os.scandir(installed / "jars"), key=lambda entry: entry.name):
         digest.update(f"\n{jar.name} {jar.stat().st_size} {jar.stat().st_mtime_ns}".encode())
     return digest.hexdigest()
 
@@ -224,7 +224,7 @@ def _locked(path: Path) -> IO[bytes] | None:
 
 def _forget(archive: Path) -> None:
     """Remove all archives except the latest ones and this one."""
-    found = sorted(archive.parent.glob(f"*{_ARCHIVE}"), key=lambda one: one.stat().st_mtime, reverse=True)
-    for old in found[_KEPT:]:
+    archives = sorted(archive.parent.glob(f"*{_ARCHIVE}"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for old in archives[_KEPT:]:
         if old != archive:
             old.unlink(missing_ok=True)

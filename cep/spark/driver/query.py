@@ -215,8 +215,8 @@ def run_query(
 def running_tasks(spark: SparkSession) -> tuple[int, int]:
     """Return how many tasks of the running jobs have ended, and how many there are."""
     tracker = spark.sparkContext.statusTracker()
-    stages = [one for one in map(tracker.getStageInfo, tracker.getActiveStageIds()) if one is not None]
-    return sum(one.numCompletedTasks for one in stages), sum(one.numTasks for one in stages)
+    stages = [stage for stage in map(tracker.getStageInfo, tracker.getActiveStageIds()) if stage is not None]
+    return sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
 
 
 def passing(error: CepError) -> bool:

@@ -38,21 +38,21 @@ class InputRemarks:
 
     def take(self, reports: Sequence[Report]) -> list[str]:
         """Take the reports of a micro-batch. Return the warnings that cannot wait for the end."""
-        for one in reports:
-            self._told |= dict.fromkeys(one.remarks)
-            reached = one.watermark  # an earlier run may have moved it
-            if one.stage == READING:
-                reached = None if self._by_key else one.latest
+        for report in reports:
+            self._told |= dict.fromkeys(report.remarks)
+            reached = report.watermark  # an earlier run may have moved it
+            if report.stage == READING:
+                reached = None if self._by_key else report.latest
             if reached is not None and (self._reached is None or reached > self._reached):
-                self._reached, self._place = reached, one.place
-            if one.stage == READING and one.latest is not None:
-                self._latest = one.latest if self._latest is None else max(self._latest, one.latest)
-            for name, number in one.read.items():
-                here = one.lacking.get(name, {})
+                self._reached, self._place = reached, report.place
+            if report.stage == READING and report.latest is not None:
+                self._latest = report.latest if self._latest is None else max(self._latest, report.latest)
+            for name, number in report.read.items():
+                here = report.lacking.get(name, {})
                 known = self._lacking.get(name, here)
-                self._lacking[name] = {each: where for each, where in known.items() if each in here}
+                self._lacking[name] = {attribute: where for attribute, where in known.items() if attribute in here}
                 self._records[name] += number
-        late = sum(sum(one.late.values()) for one in reports)
+        late = sum(sum(report.late.values()) for report in reports)
         return list(self._jumps.take(self._reached, late, lambda: self._place))
 
     def all(self) -> list[str]:

@@ -94,14 +94,14 @@ def java() -> int | None:
     program = java_program()
     if program is None:
         return None
-    found = None
+    version_match = None
     with suppress(OSError, ValueError):  # a file is faster: starting Java takes a third of a second
         about = program.resolve().parents[1] / "release"
-        found = re.search(r'^JAVA_VERSION="(\d+)', about.read_text(encoding="utf-8"), re.MULTILINE)
-    if found is None:
+        version_match = re.search(r'^JAVA_VERSION="(\d+)', about.read_text(encoding="utf-8"), re.MULTILINE)
+    if version_match is None:
         output = subprocess.run([program, "-version"], capture_output=True, text=True, check=False).stderr
-        found = re.search(r'version "(\d+)', output)
-    return None if found is None else int(found[1])
+        version_match = re.search(r'version "(\d+)', output)
+    return None if version_match is None else int(version_match[1])
 
 
 def inherited() -> dict[str, str]:
@@ -119,11 +119,11 @@ def submitted() -> frozenset[str]:
 
 def needs_java() -> None:
     """Check that there is a Java for Spark. CepError: there is none, or it is too old."""
-    found, home = java(), os.environ.get("JAVA_HOME")
-    if found is None or found < OLDEST:
-        there = "none" if found is None else f"Java {found}"
+    version, home = java(), os.environ.get("JAVA_HOME")
+    if version is None or version < OLDEST:
+        named = "none" if version is None else f"Java {version}"
         raise CepError(
-            f"Spark needs Java {OLDEST} or newer, and there is {there}" + (f" at JAVA_HOME={home}" if home else ""),
+            f"Spark needs Java {OLDEST} or newer, and there is {named}" + (f" at JAVA_HOME={home}" if home else ""),
             hint="Debian, Ubuntu: apt install openjdk-17-jre-headless; macOS: brew install openjdk@17",
             code="spark",
         )
@@ -134,8 +134,8 @@ def with_retries(master: str) -> str:
 
     Workers may be killed for lack of memory.
     """
-    found = re.fullmatch(r"local(?:\[\s*([^,\]]+?)\s*\])?", master)
-    return master if found is None else f"local[{found[1] or 1}, {TRIES}]"
+    local_match = re.fullmatch(r"local(?:\[\s*([^,\]]+?)\s*\])?", master)
+    return master if local_match is None else f"local[{local_match[1] or 1}, {TRIES}]"
 
 
 def master_configured() -> bool:
@@ -156,15 +156,15 @@ def without_interrupts() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came = 0
+    caught = 0
 
     def note(number: int) -> None:
-        nonlocal came
-        came = number
+        nonlocal caught
+        caught = number
 
     with stops.listening(note):
         yield
-    if came:
+    if caught:
         raise KeyboardInterrupt
 
 
@@ -216,9 +216,9 @@ def session(master: str | None, options: Mapping[str, str], begins: JavaStart | 
         builder = builder.config(name, value)
     with without_interrupts(), begins.in_environment():
         SparkContext._ensure_initialized(conf=SparkConf().setAll(list(builder._options.items())))
-    made = builder.getOrCreate()
-    made.sparkContext.setLogLevel("ERROR")
-    return made
+    spark_session = builder.getOrCreate()
+    spark_session.sparkContext.setLogLevel("ERROR")
+    return spark_session
 
 
 def connector_artifact() -> str:
@@ -267,7 +267,7 @@ def unresolved(said: str) -> CepError | None:
 
     `said`: the last output of Spark.
     """
-    missing = [":".join(found) for found in _UNRESOLVED.findall(said)]
+    missing = [":".join(coordinates) for coordinates in _UNRESOLVED.findall(said)]
     if not missing:
         return None
     return CepError(
@@ -282,13 +282,13 @@ def cores(master: str | None, settings: Mapping[str, str]) -> int | None:
     """Return how many tasks can run at once; None if the options do not say."""
     known = inherited() | dict(settings)
     named = master or known.get(MASTER) or ("" if master_configured() else "local[*]")
-    if found := re.fullmatch(r"local(?:\[\s*(\d+|\*)[^\]]*\])?", named):
-        return len(os.sched_getaffinity(0)) if found[1] == "*" else int(found[1] or 1)
-    if found := re.match(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)", named):
-        return int(found[1]) * int(found[2])
-    each = [known.get(f"spark.executor.{name}", "") for name in ("instances", "cores")]
-    if all(text.isdecimal() for text in each):
-        return max(1, int(each[0]) * int(each[1]))
+    if master_match := re.fullmatch(r"local(?:\[\s*(\d+|\*)[^\]]*\])?", named):
+        return len(os.sched_getaffinity(0)) if master_match[1] == "*" else int(master_match[1] or 1)
+    if master_match := re.match(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)", named):
+        return int(master_match[1]) * int(master_match[2])
+    counts = [known.get(f"spark.executor.{name}", "") for name in ("instances", "cores")]
+    if all(text.isdecimal() for text in counts):
+        return max(1, int(counts[0]) * int(counts[1]))
     return None
 
 
@@ -338,7 +338,7 @@ def start_session(
     before = log.stat().st_size if log.exists() else 0
     try:
         with redirected(folder):
-            made = session(master, settings, begins)
+            spark_session = session(master, settings, begins)
     except (PySparkException, Py4JError, OSError) as error:
         texts = causes(error)
         if why is not None:
@@ -351,10 +351,10 @@ def start_session(
             raise absent from None
         hint = f"look at --master and --conf; {log} has what Spark said"
         raise CepError(f"Spark cannot be started: {why}", hint=hint, code="spark") from None
-    silence_gateway(made.sparkContext._accumulatorServer)
-    if not str(made.sparkContext.master).startswith("local"):
-        atexit.register(_let_go, made.sparkContext)
-    return made
+    silence_gateway(spark_session.sparkContext._accumulatorServer)
+    if not str(spark_session.sparkContext.master).startswith("local"):
+        atexit.register(_let_go, spark_session.sparkContext)
+    return spark_session
 
 
 def _let_go(context: SparkContext) -> None:

@@ -33,12 +33,12 @@ def as_changelog(
     batch: int,
 ) -> dict[str, list[pl.DataFrame]]:
     """Convert tables with `@change` (1, -1) to rows of the changelog. `batch`: the number of the micro-batch."""
-    found = {}
-    for event, each in tables.items():
-        table = identified(stacked(each), schemas[event], meanings[event])
+    changelog = {}
+    for event, parts in tables.items():
+        table = identified(stacked(parts), schemas[event], meanings[event])
         version = pl.when(pl.col(CHANGE) > 0).then(2 * batch + 1).otherwise(2 * batch).cast(pl.Int64).alias(VERSION)
-        found[event] = [worded({event: table.with_columns(version).sort(VERSION, maintain_order=True)})[event]]
-    return found
+        changelog[event] = [worded({event: table.with_columns(version).sort(VERSION, maintain_order=True)})[event]]
+    return changelog
 
 
 def is_changelog(file: Path) -> bool:

@@ -77,14 +77,14 @@ class OutputFile:
 
     @classmethod
     def of(
-        cls, at: Path, path: Path, rows: Mapping[str, int], latest: int | None = None, times: str | None = None
+        cls, written: Path, path: Path, rows: Mapping[str, int], latest: int | None = None, times: str | None = None
     ) -> OutputFile:
-        """Describe a file that was written, and sync it to disk. `at`: its current path. `path`: its path once
+        """Describe a file that was written, and sync it to disk. `written`: its current path. `path`: its path once
         committed."""
-        with at.open("rb+") as file:
+        with written.open("rb+") as file:
             sync(file)
-        found = at.stat()
-        return cls(str(path), found.st_size, found.st_mtime_ns // 1_000_000, rows, latest, content_hash(at), times)
+        stat = written.stat()
+        return cls(str(path), stat.st_size, stat.st_mtime_ns // 1_000_000, rows, latest, content_hash(written), times)
 
     def line(self, batch: int, below: str | None = None) -> str:
         """Return the file's line in Spark's log, with our own fields: micro-batch, last end, and hash.
@@ -172,19 +172,19 @@ class CommitLog:
         if batch != self.last + 1:
             message = f"--output: {self.files} has micro-batches until {self.last}, and the next one is {batch}"
             raise CepError(message, hint=BACK, code="checkpoint")
-        for one in files:
-            at = self.coming(str(Path(one.path).relative_to(self.files)))
-            if not at.exists() or at.stat().st_size != one.size:
-                message = f"--output: {at} is missing or cut short, though a task has just written it"
+        for file in files:
+            pending = self.coming(str(Path(file.path).relative_to(self.files)))
+            if not pending.exists() or pending.stat().st_size != file.size:
+                message = f"--output: {pending} is missing or cut short, though a task has just written it"
                 hint = "nothing but this command is to remove files there"
                 raise CepError(message, hint=hint, code="failed")
         self._folder.mkdir(parents=True, exist_ok=True)
         if batch == 0:
             put(self._folder / RUN, checksum.seal(uuid4().hex.encode()))
         totals = self.totals()
-        for one in files:
-            totals.update(one.rows)
-        note = {"plan": plan, "rows": totals, "lines": [one.line(batch, self._below(one)) for one in files]}
+        for file in files:
+            totals.update(file.rows)
+        note = {"plan": plan, "rows": totals, "lines": [file.line(batch, self._below(file)) for file in files]}
         name = f"{NOTE}.{batch}"
         put(self._folder / name, checksum.seal(json.dumps(note).encode(), of=_of(self._folder / name)))
         sync_names(self._folder)
@@ -205,8 +205,8 @@ class CommitLog:
             for path in coming.iterdir():
                 path.unlink(missing_ok=True)
 
-    def _below(self, one: OutputFile) -> str | None:
-        name = quote(str(Path(one.path).relative_to(self.files)))
+    def _below(self, output_file: OutputFile) -> str | None:
+        name = quote(str(Path(output_file.path).relative_to(self.files)))
         return None if self.address is None else f"{self.address}/{name}"
 
     def _name(self, name: str) -> None:
@@ -274,10 +274,10 @@ class CommitLog:
         except FileNotFoundError:  # not written yet, or removed
             return {}
         try:
-            found: dict[str, Any] = json.loads(_proven(path, data))
+            note: dict[str, Any] = json.loads(_proven(path, data))
         except ValueError:
             raise damaged_file(path, "--output") from None
-        return found
+        return note
 
     def _put(self, name: str, lines: Sequence[str]) -> None:
         text = b"\n".join([_FORM, *(line.encode() for line in lines)])
@@ -292,7 +292,7 @@ def parted(lines: Sequence[str], keep: int | None) -> tuple[list[str], list[str]
     """Split lines into those to keep, and the names of files to drop. A file without a last end is kept."""
     if keep is None:
         return list(lines), []
-    ends = [None if (found := _LATEST.search(line)) is None else int(found[1]) for line in lines]
+    ends = [None if (latest_match := _LATEST.search(line)) is None else int(latest_match[1]) for line in lines]
     since = max((end for end in ends if end is not None), default=0) - keep
     stays = [end is None or end >= since for end in ends]
     staying = [line for line, stay in zip(lines, stays, strict=True) if stay]

@@ -31,15 +31,15 @@ def compact(folder: Path, format: str, schemas: Mapping[str, Schema], to: Path) 
     with writing_to("--compact", to):
         to.mkdir(parents=True, exist_ok=True)
         for event in schemas:
-            made = to / f".{event}.{uuid4().hex}"
+            partial_path = to / f".{event}.{uuid4().hex}"
             try:
                 if format == "jsonl":
-                    made.write_text("".join(_lines(files, event)), encoding="utf-8")
+                    partial_path.write_text("".join(_lines(files, event)), encoding="utf-8")
                 else:
-                    _table(files, event, schemas).write_parquet(made, compression="snappy")
-                made.replace(to / f"{event}.{format}")
+                    _table(files, event, schemas).write_parquet(partial_path, compression="snappy")
+                partial_path.replace(to / f"{event}.{format}")
             finally:
-                made.unlink(missing_ok=True)
+                partial_path.unlink(missing_ok=True)
 
 
 def _lines(files: Sequence[Path], event: str) -> Iterator[str]:
@@ -68,7 +68,7 @@ def _table(files: Sequence[Path], event: str, schemas: Mapping[str, Schema]) -> 
     """Return the net result of an event as a table with only its own columns, sorted by time."""
     layout = ParquetLayout(changelog_schemas(schemas))
     own = time_columns(schemas[event]), [BOUNDS] if schemas[event].fluent is not None else []
-    attributes = {layout.names[event][each.name]: each.name for each in schemas[event].attributes}
+    attributes = {layout.names[event][attribute.name]: attribute.name for attribute in schemas[event].attributes}
     columns = {name: name for name in own[0]} | attributes | {name: name for name in own[1]}
     mine = files if layout.single else [file for file in files if file.parent.name == f"type={event}"]
     if absent := [file for file in mine if not file.exists()]:
@@ -77,7 +77,7 @@ def _table(files: Sequence[Path], event: str, schemas: Mapping[str, Schema]) -> 
     none = pl.from_arrow(layout.schema.empty_table())
     assert isinstance(none, pl.DataFrame), "it is a table"
     every = [none.lazy(), *(pl.scan_parquet(file, hive_partitioning=False) for file in mine)]
-    parts = [each.select(*columns, change) for each in every]
+    parts = [frame.select(*columns, change) for frame in every]
     ways = pl.when(pl.col(change) == WITHDRAW).then(-1).otherwise(1).sum().alias(change)
-    found = pl.concat(parts).group_by(list(columns)).agg(ways).filter(pl.col(change) > 0).drop(change)
-    return found.rename(columns).collect().sort(list(columns.values()))
+    remaining = pl.concat(parts).group_by(list(columns)).agg(ways).filter(pl.col(change) > 0).drop(change)
+    return remaining.rename(columns).collect().sort(list(columns.values()))

@@ -37,61 +37,61 @@ def write_event_files(options: FileSinkOptions, rows: Rows, name: str, first: bo
     cannot be written.
     """
     log = CommitLog(Path(options.folder))
-    found = merged_tables(rows, options.merged)
+    tables = merged_tables(rows, options.merged)
     if options.meanings is not None:
-        found = as_changelog(found, options.schemas, options.meanings, batch)
+        tables = as_changelog(tables, options.schemas, options.meanings, batch)
         options = replace(options, schemas=changelog_schemas(options.schemas))
     with writing_to("--output", log.files):
         log.coming(name).parent.mkdir(parents=True, exist_ok=True)
         if options.format == "jsonl":
             if options.passing and options.meanings is not None:  # withdrawals are sent first
-                gone, come = (_changed(found, word) for word in (WITHDRAW, ADD))
+                gone, come = (_changed(tables, word) for word in (WITHDRAW, ADD))
                 return [
                     *_lines(options, gone, log, f"{name}{WITHDRAWN}"),
                     *_lines(options, come, log, f"{name}.jsonl"),
                 ]
-            return list(_lines(options, found, log, f"{name}.jsonl"))
-        return list(_columns(options, found, log, f"{name}.parquet", first))
+            return list(_lines(options, tables, log, f"{name}.jsonl"))
+        return list(_columns(options, tables, log, f"{name}.parquet", first))
 
 
-def _changed(found: Mapping[str, list[pl.DataFrame]], word: str) -> dict[str, list[pl.DataFrame]]:
+def _changed(by_event: Mapping[str, list[pl.DataFrame]], word: str) -> dict[str, list[pl.DataFrame]]:
     """Return the rows of a changelog with this `@change`."""
-    parts = {event: [table.filter(pl.col(CHANGE) == word) for table in tables] for event, tables in found.items()}
+    parts = {event: [table.filter(pl.col(CHANGE) == word) for table in tables] for event, tables in by_event.items()}
     parts = {event: [table for table in tables if table.height] for event, tables in parts.items()}
     return {event: tables for event, tables in parts.items() if tables}
 
 
 def _lines(
-    options: FileSinkOptions, found: Mapping[str, list[pl.DataFrame]], log: CommitLog, name: str
+    options: FileSinkOptions, by_event: Mapping[str, list[pl.DataFrame]], log: CommitLog, name: str
 ) -> Iterator[OutputFile]:
-    if not found:
+    if not by_event:
         return
-    at = log.coming(name)
-    with at.open("wb") as file:
-        for event, tables in found.items():
+    out = log.coming(name)
+    with out.open("wb") as file:
+        for event, tables in by_event.items():
             for table in tables:
                 written = json_lines({event: table}, options.schemas, options.times, False)
                 if options.passing and options.times != ISO:
                     written = with_ids(written, json_lines({event: table}, options.schemas, ISO, False))
                 file.write(written)
-    rows = {event: sum(table.height for table in tables) for event, tables in found.items()}
-    latest = _latest([table for tables in found.values() for table in tables])
-    yield OutputFile.of(at, log.files / name, rows, latest, None if options.times in (ISO, SECONDS) else options.times)
+    rows = {event: sum(table.height for table in tables) for event, tables in by_event.items()}
+    latest = _latest([table for tables in by_event.values() for table in tables])
+    yield OutputFile.of(out, log.files / name, rows, latest, None if options.times in (ISO, SECONDS) else options.times)
 
 
 def _columns(
-    options: FileSinkOptions, found: Mapping[str, list[pl.DataFrame]], log: CommitLog, name: str, first: bool
+    options: FileSinkOptions, parts: Mapping[str, list[pl.DataFrame]], log: CommitLog, name: str, first: bool
 ) -> Iterator[OutputFile]:
     layout = ParquetLayout(options.schemas)
-    made = {event: pa.concat_tables(layout.table(event, table) for table in tables) for event, tables in found.items()}
-    if first and layout.single and not made:
-        made = {event: layout.schema.empty_table() for event in options.schemas}
-    for event, table in made.items():
+    whole = {event: pa.concat_tables(layout.table(event, table) for table in tables) for event, tables in parts.items()}
+    if first and layout.single and not whole:
+        whole = {event: layout.schema.empty_table() for event in options.schemas}
+    for event, table in whole.items():
         place = name if layout.single else f"type={event}/{name}"
-        at = log.coming(place)
-        pq.write_table(table, at, compression="snappy", **encodings(layout.schema))
+        pending = log.coming(place)
+        pq.write_table(table, pending, compression="snappy", **encodings(layout.schema))
         rows = {event: table.num_rows} if table.num_rows else {}
-        yield OutputFile.of(at, log.files / place, rows, _latest(found.get(event, ())))
+        yield OutputFile.of(pending, log.files / place, rows, _latest(parts.get(event, ())))
 
 
 def _latest(tables: Iterable[pl.DataFrame]) -> int | None:
@@ -102,7 +102,7 @@ def _latest(tables: Iterable[pl.DataFrame]) -> int | None:
 
 def merged_tables(rows: Rows, merged: frozenset[str]) -> dict[str, list[pl.DataFrame]]:
     """Return the tables of a task by event. Identical occurrences of `merged` events are merged."""
-    found: dict[str, list[pl.DataFrame]] = {}
+    parts: dict[str, list[pl.DataFrame]] = {}
     for event, table in rows:
-        found.setdefault(event, []).append(table)
-    return {event: [merged_identical(found[event])] if event in merged else found[event] for event in sorted(found)}
+        parts.setdefault(event, []).append(table)
+    return {event: [merged_identical(parts[event])] if event in merged else parts[event] for event in sorted(parts)}

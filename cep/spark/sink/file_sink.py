@@ -74,12 +74,12 @@ class FileWriter:
         """Create an empty local file, of the same size, for each file that tasks have uploaded. It is committed in its
         place."""
         log = CommitLog(Path(self.options.folder))
-        for one in files:
-            at = log.coming(str(Path(one.path).relative_to(log.files)))
+        for output_file in files:
+            pending = log.coming(str(Path(output_file.path).relative_to(log.files)))
             with writing_to("--output", log.files):
-                at.parent.mkdir(parents=True, exist_ok=True)
-                with at.open("wb") as file:
-                    file.truncate(one.size)
+                pending.parent.mkdir(parents=True, exist_ok=True)
+                with pending.open("wb") as file:
+                    file.truncate(output_file.size)
 
     def counts(self, batch: int) -> bool:
         """Return True if a micro-batch is already committed. CepError: it is, with other input."""
@@ -109,8 +109,8 @@ class FileWriter:
             if log.has(number, plan):
                 log.settle(options.keep, options.passing)
             else:
-                counting = [one for one in files if one.rows or number == 0]
-                counting.sort(key=lambda one: not one.path.endswith(WITHDRAWN))
+                counting = [file for file in files if file.rows or number == 0]
+                counting.sort(key=lambda output_file: not output_file.path.endswith(WITHDRAWN))
                 log.add(number, counting, options.keep, options.passing, plan)
 
 
@@ -137,8 +137,8 @@ def finish_batches(folder: Path) -> list[Path]:
 
 def missing_files(folder: Path) -> list[Path]:
     """Return the committed files that are missing. CepError: the log is damaged."""
-    there = set(_written(folder)) if folder.is_dir() else set()
-    return [folder / name for name in dict.fromkeys(map(file_name, CommitLog(folder).lines())) if name not in there]
+    present = set(_written(folder)) if folder.is_dir() else set()
+    return [folder / name for name in dict.fromkeys(map(file_name, CommitLog(folder).lines())) if name not in present]
 
 
 def agree(folder: Path, output: Path, first: int = 0) -> None:
@@ -149,8 +149,8 @@ def agree(folder: Path, output: Path, first: int = 0) -> None:
     log = CommitLog(output)
     done, begun = first + last(folder / "commits"), first + last(folder / "offsets")
     if done > log.last:
-        there = f"ends with micro-batch {log.last}, and {done} was finished" if log.there else "is missing"
-        raise CepError(f"--output: the log of {output}, {SINK_LOG}, {there}", hint=BACK, code="checkpoint")
+        state = f"ends with micro-batch {log.last}, and {done} was finished" if log.there else "is missing"
+        raise CepError(f"--output: the log of {output}, {SINK_LOG}, {state}", hint=BACK, code="checkpoint")
     if log.last > begun:
         message = f"--checkpoint: {folder} ends with micro-batch {begun}, and {log.last} is written in {output}"
         raise CepError(message, hint=BACK, code="checkpoint")
@@ -158,9 +158,9 @@ def agree(folder: Path, output: Path, first: int = 0) -> None:
 
 def _written(folder: Path) -> Iterator[str]:
     """Yield the names of all files of data, and of their checksums."""
-    with os.scandir(folder) as found:
-        for one in found:
-            if one.name.lstrip(".").startswith("part-") and one.is_file():
-                yield one.name
-            elif one.name.startswith("type=") and one.is_dir():
-                yield from (f"{one.name}/{name}" for name in _written(Path(one.path)))
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.lstrip(".").startswith("part-") and entry.is_file():
+                yield entry.name
+            elif entry.name.startswith("type=") and entry.is_dir():
+                yield from (f"{entry.name}/{name}" for name in _written(Path(entry.path)))

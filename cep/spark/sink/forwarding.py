@@ -210,10 +210,10 @@ def forwarding(
         to = Table(table_name(text), job, checkpoint)
     else:
         to = Broker(lambda: Sending(text, schemas), at_once)
-    found = Forwarding(checkpoint, to, warn, at_once, lasting)
+    forwarder = Forwarding(checkpoint, to, warn, at_once, lasting)
     try:
-        found.forward()
-        yield found
+        forwarder.forward()
+        yield forwarder
     finally:
         try:
             to.close()

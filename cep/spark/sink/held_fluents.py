@@ -49,7 +49,7 @@ class OpenTimes:
     def read(
         self, file: str, data: bytes, position: int, line: int, first: int
     ) -> tuple[Tables, list[DeadLetter], Block]:
-        data = _NULL.sub(lambda found: self._far[found[1].decode()], data)
+        data = _NULL.sub(lambda null_match: self._far[null_match[1].decode()], data)
         return self._lines.read(file, data, position, line, first)
 
 
@@ -94,9 +94,9 @@ class HeldFluents:
                 hint = "an alert is on it: run the job with `--changes`, which needs other folders"
                 raise CepError(message, hint=hint, code="input")
             changed = self._changed(name, changes)
-            found = [each for each in (_intervals(whole, schema), changed) if each.height]
-            if found:
-                held[name] = pl.concat(found)
+            parts = [part for part in (_intervals(whole, schema), changed) if part.height]
+            if parts:
+                held[name] = pl.concat(parts)
             if name in self._edges and changes.height:
                 edges[self._edges[name].name] = _edges(changes, changed, self._edges[name], late, reached)
             ends = table["end"].filter((table["end"] > FIRST) & (table["end"] < LAST))
@@ -112,7 +112,7 @@ class HeldFluents:
         # In half ticks: where the fluent begins, or no longer holds.
         place = 2 * table["end"] + (begins != closed).cast(pl.Int64)
         table = table.with_columns(begins.alias("begins"), place.alias("place")).sort("place", maintain_order=True)
-        columns = [table[each.name].to_list() for each in schema.attributes]
+        columns = [table[attribute.name].to_list() for attribute in schema.attributes]
         arguments = list(zip(*columns, strict=True)) if columns else [()] * table.height
         rows: list[tuple[tuple[Value, ...], int, int | None, str]] = []
         begun: dict[tuple[Value, ...], None] = {}
@@ -131,17 +131,17 @@ class HeldFluents:
 
 
 def _table(rows: Sequence[tuple[tuple[Value, ...], int, int | None, str]], schema: Schema) -> pl.DataFrame:
-    made = [pl.Series("start", [start for _, start, _, _ in rows], dtype=pl.Int64)]
-    made.append(pl.Series("end", [end for _, _, end, _ in rows], dtype=pl.Int64))
-    for number, each in enumerate(schema.attributes):
-        made.append(series(each, [key[number] for key, *_ in rows]))
-    made.append(pl.Series(BOUNDS, [bounds for *_, bounds in rows], dtype=pl.String))
-    return _with_nulls(pl.DataFrame(made))
+    columns = [pl.Series("start", [start for _, start, _, _ in rows], dtype=pl.Int64)]
+    columns.append(pl.Series("end", [end for _, _, end, _ in rows], dtype=pl.Int64))
+    for number, attribute in enumerate(schema.attributes):
+        columns.append(series(attribute, [key[number] for key, *_ in rows]))
+    columns.append(pl.Series(BOUNDS, [bounds for *_, bounds in rows], dtype=pl.String))
+    return _with_nulls(pl.DataFrame(columns))
 
 
 def _intervals(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
     """Return the complete intervals, and those that still hold at the end of the input."""
-    return _with_nulls(table.select("start", "end", *(each.name for each in schema.attributes), BOUNDS))
+    return _with_nulls(table.select("start", "end", *(attribute.name for attribute in schema.attributes), BOUNDS))
 
 
 def _with_nulls(table: pl.DataFrame) -> pl.DataFrame:
@@ -155,7 +155,7 @@ def _edges(changes: pl.DataFrame, changed: pl.DataFrame, edges: Schema, late: in
     `late`: the delay after which the fluent is known. `reached`: the watermark of the engine. A bucket may report an
     initial value late, so these rows get an end after `reached`.
     """
-    *attributes, kind = (each.name for each in edges.attributes)
+    *attributes, kind = (attribute.name for attribute in edges.attributes)
     begins = BEGINNING if edges.fluent is not None and edges.fluent.defined else BEGINS
     began, over = changes.filter(pl.col(EDGE) == "begins"), changed.filter(pl.col("end").is_not_null())
     initial, ever, since = pl.col("end") <= FIRST, pl.col("start").is_null(), pl.lit(SINCE_EVER, pl.Int64)
@@ -166,12 +166,12 @@ def _edges(changes: pl.DataFrame, changed: pl.DataFrame, edges: Schema, late: in
         (over.filter(~ever), WHOLE),
         (over.filter(ever).with_columns(since.alias("start")), HELD),
     )
-    made = [
+    edge_tables = [
         table.select("start", pl.col("end") + late, *attributes, pl.lit(code, pl.Int64).alias(kind))
         for table, code in tables
     ]
     first = changes[ARRIVAL][0]
-    return pl.concat(made).with_columns(pl.lit(first, pl.Int64).alias(ARRIVAL))
+    return pl.concat(edge_tables).with_columns(pl.lit(first, pl.Int64).alias(ARRIVAL))
 
 
 def as_taken(schema: Schema) -> Schema:

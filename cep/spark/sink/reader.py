@@ -84,27 +84,27 @@ class SinkReader:
 
         Old entries are removed once a compact entry repeats them.
         """
-        there = {path.name: path for path in (self.path / SINK_LOG).glob("[0-9]*")}
+        log_files = {path.name: path for path in (self.path / SINK_LOG).glob("[0-9]*")}
         wanted = self._last + 1
-        later = [number for name in there if (number := _number(name)) is not None and number >= wanted]
+        later = [number for name in log_files if (number := _number(name)) is not None and number >= wanted]
         if not later:
             return None
-        if str(wanted) in there or f"{wanted}.compact" in there:
+        if str(wanted) in log_files or f"{wanted}.compact" in log_files:
             number = wanted
         else:
-            compact = [number for number in later if f"{number}.compact" in there]
+            compact = [number for number in later if f"{number}.compact" in log_files]
             number = max(compact) if compact else min(later)
-        path = there.get(str(number)) or there[f"{number}.compact"]
+        path = log_files.get(str(number)) or log_files[f"{number}.compact"]
         try:
             entries = entry(path)
         except FileNotFoundError:  # the entry was just compacted
             return None
-        found = {file_name(line): json.loads(line) for line in entries}
-        self._times = {name: times for name, known in found.items() if (times := known.get("times"))}
-        self._batches = {name: known["batch"] for name, known in found.items()}
-        files = [name for name in found if name not in self._seen]
+        fields_by_file = {file_name(line): json.loads(line) for line in entries}
+        self._times = {name: times for name, known in fields_by_file.items() if (times := known.get("times"))}
+        self._batches = {name: known["batch"] for name, known in fields_by_file.items()}
+        files = [name for name in fields_by_file if name not in self._seen]
         if path.suffix == ".compact":
-            self._seen = set(found)  # files that have left the log do not return
+            self._seen = set(fields_by_file)  # files that have left the log do not return
         else:
             self._seen.update(files)
         self._last = number
@@ -122,13 +122,13 @@ class SinkReader:
                 dead += refused
                 blocks.append(block)
                 self._rows = block.beyond
-        made = {event: pl.concat(tables).sort("end", "start", maintain_order=True) for event, tables in parts.items()}
-        fluents = {event: made.pop(event) for event in [*made] if self._schemas[event].fluent is not None}
+        merged = {event: pl.concat(tables).sort("end", "start", maintain_order=True) for event, tables in parts.items()}
+        fluents = {event: merged.pop(event) for event in [*merged] if self._schemas[event].fluent is not None}
         held, edges, latest = self._held.take(fluents, self._reached)
-        ends = [int(table["end"][-1]) for table in made.values()]
+        ends = [int(table["end"][-1]) for table in merged.values()]
         reached = max(ends if latest is None else [*ends, latest], default=None)
         self._reached = max(self._reached, BEGINNING if reached is None else reached)
-        return Batch(made | edges, dead, blocks, watermark=reached, held=held)
+        return Batch(merged | edges, dead, blocks, watermark=reached, held=held)
 
     def _file(self, name: str) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]]:
         path = str(self.path / name)
@@ -173,7 +173,7 @@ class SinkReader:
         if times is not None:
             schemas = {name: _counted(schema, TimeFormat(unit=times)) for name, schema in schemas.items()}
         lines = LineReader(schemas, None, False)
-        fluents = any(each.fluent is not None for each in self._schemas.values())
+        fluents = any(schema.fluent is not None for schema in self._schemas.values())
         return OpenTimes(lines, times or ISO) if fluents else lines
 
     def _changelog(self, path: str) -> CepError:
@@ -194,10 +194,12 @@ class SinkReader:
             schema = replace(schema, time="time")
         else:
             schema = replace(schema, start="start", end="end")
-            schema = replace(schema, attributes=tuple(each for each in schema.attributes if each.name != EDGE))
-        there = [each for each in names if each in columns_of(schema)]
+            schema = replace(
+                schema, attributes=tuple(attribute for attribute in schema.attributes if attribute.name != EDGE)
+            )
+        present = [name for name in names if name in columns_of(schema)]
         for table, dead, block in read_batches(
-            path, with_far_times(opened.iter_batches(_ROWS, columns=there)), schema, self._rows
+            path, with_far_times(opened.iter_batches(_ROWS, columns=present)), schema, self._rows
         ):
             if EDGE not in table.columns:
                 table = table.with_columns(pl.lit(None, pl.String).alias(EDGE))
@@ -212,15 +214,15 @@ class SinkReader:
                 return schema
             hint = "the rules are those that the job runs"
             raise CepError(f"{self.path / name}: no rule derives {folder.removeprefix(_TYPE)}", hint=hint, code="input")
-        there = set(columns) - {*TIMES, EDGE}
+        own_columns = set(columns) - {*TIMES, EDGE}
         fitting = [
-            one
-            for one in self._schemas.values()
-            if {a.name for a in one.attributes} | ({BOUNDS} if one.fluent is not None else set()) == there
+            schema
+            for schema in self._schemas.values()
+            if {a.name for a in schema.attributes} | ({BOUNDS} if schema.fluent is not None else set()) == own_columns
         ]
         if len(fitting) == 1:
             return fitting[0]
-        message = "no event has" if not fitting else f"{' and '.join(one.name for one in fitting)} have"
+        message = "no event has" if not fitting else f"{' and '.join(candidate.name for candidate in fitting)} have"
         hint = "the rules are those that the job runs; `--output-format jsonl` names the event in each line"
         raise CepError(
             f"{self.path / name}: {message} just these columns: {', '.join(columns)}", hint=hint, code="input"
@@ -240,15 +242,22 @@ def _column(event: str, attribute: str, columns: Mapping[str, None]) -> str:
 
 def _counted(schema: Schema, format: TimeFormat) -> Schema:
     """Return the schema of an event whose times were written as counts of a unit."""
-    attributes = (replace(each, format=format) if each.type == "time" else each for each in schema.attributes)
+    attributes = (
+        replace(attribute, format=format) if attribute.type == "time" else attribute for attribute in schema.attributes
+    )
     return replace(schema, format=format, attributes=tuple(attributes))
 
 
 def _as_written(schema: Schema, columns: Mapping[str, str]) -> Schema:
     """Return the schema of an event as it was written, so that its values are not checked again."""
     attributes = tuple(
-        Attribute(each.name, "string" if each.type == "iri" else each.type, True, source=columns.get(each.name))
-        for each in schema.attributes
+        Attribute(
+            attribute.name,
+            "string" if attribute.type == "iri" else attribute.type,
+            True,
+            source=columns.get(attribute.name),
+        )
+        for attribute in schema.attributes
     )
-    made = replace(schema, attributes=attributes, declared=True, point=False, time=None, start="start", end="end")
-    return made if schema.fluent is None else as_taken(made)
+    written = replace(schema, attributes=attributes, declared=True, point=False, time=None, start="start", end="end")
+    return written if schema.fluent is None else as_taken(written)

@@ -99,7 +99,7 @@ class FrameInput:
             yield from in_time(pieces, (self.ahead, clock))
 
     def _orders(self, rows: pa.Table) -> Ints:
-        found = np.zeros(rows.num_rows, np.int64)
+        orders = np.zeros(rows.num_rows, np.int64)
         for name, bits in zip(_ORDERS, (BITS,) if self.ordered < 2 else (BITS - LINE_BITS, LINE_BITS)):
             column = rows[name]
             if column.null_count:
@@ -109,8 +109,8 @@ class FrameInput:
                 wrong = int(numbers.min()) if numbers.min() < 0 else int(numbers.max())
                 message = f"order: {self.event} has {wrong:,}, which is not from 0 to {(1 << bits) - 1:,}"
                 raise CepError(message, hint=_COLUMNS, code="input")
-            found = (found << bits) + numbers
-        return found
+            orders = (orders << bits) + numbers
+        return orders
 
 
 _COLUMNS = (
@@ -176,7 +176,7 @@ Provided = tuple[Callable[["SparkSession"], "DataFrame"], RowReader]
 
 
 def provided(
-    frame: DataFrame, one: RowReader, program: ShippedProgram, dead_letters: str | None, handed: str | None, first: int
+    frame: DataFrame, feed: RowReader, program: ShippedProgram, dead_letters: str | None, handed: str | None, first: int
 ) -> DataFrame:
     """Convert a streaming DataFrame to the form of a source (`cep.spark.handover.COLUMNS`), and count its rows as a
     metric.
@@ -192,11 +192,11 @@ def provided(
         task = TaskContext.get()
         assert task is not None, "a task runs it"
         batch = first + int(task.getLocalProperty(_BATCH) or 0)
-        name = f"{letters_of(one.place << FILE_BITS, batch)}{task.partitionId():05}"
+        name = f"{letters_of(feed.place << FILE_BITS, batch)}{task.partitionId():05}"
         known = pickle.loads(carried)
-        yield from as_row(lambda begin: one.blocks(known, batches, begin, name), dead_letters, handed)
+        yield from as_row(lambda begin: feed.blocks(known, batches, begin, name), dead_letters, handed)
 
-    observed = frame.observe(one.metric, F.count(F.lit(1)).alias("rows"))
+    observed = frame.observe(feed.metric, F.count(F.lit(1)).alias("rows"))
     return observed.mapInArrow(taken, COLUMNS)
 
 
@@ -242,8 +242,8 @@ def _placed(piece: Batch, orders: Ints, table: pa.Table, event: str) -> Batch:
     (block,) = piece.blocks
     lines = np.arange(block.line, block.line + block.count) if block.lines is None else block.lines
     dead = [
-        replace(one, file=event, line=int(orders[one.line - 1]), text=one.text or _record(table.slice(one.line - 1, 1)))
-        for one in piece.dead
+        replace(row, file=event, line=int(orders[row.line - 1]), text=row.text or _record(table.slice(row.line - 1, 1)))
+        for row in piece.dead
     ]
     return replace(piece, dead=dead, blocks=[replace(block, file=event, lines=orders[lines - 1])])
 

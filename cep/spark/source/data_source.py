@@ -93,7 +93,7 @@ class SparkSourceOptions:
         if len(job.inputs) > SPECS:
             hint = "a folder or a pattern stands for all its files"
             raise CepError(f"--input: there are {len(job.inputs)}, more than {SPECS}", hint=hint, code="input")
-        others = {one.place for _, one in job.frames}
+        others = {reader.place for _, reader in job.frames}
         mine = [(place, spec) for place, spec in enumerate(job.inputs) if place not in others]
         return cls(
             pickle.dumps(program.bare()),
@@ -106,7 +106,7 @@ class SparkSourceOptions:
             job.limit,
             closing,
             job.dead,
-            {place: one for place, spec in mine for one in alive(schemas, spec, job.input_format)},
+            {place: source_input for place, spec in mine for source_input in alive(schemas, spec, job.input_format)},
             job.most,
             job.idle,
             job.lateness or 0,
@@ -182,11 +182,11 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         processes too."""
         if self._opened is None:
             self._opened = {}
-            for place, one in self.files.live.items():
+            for place, source_input in self.files.live.items():
                 from cep.spark.source.live import live_input
 
                 folder = Path(self.files.journal).parent / f"{INPUTS}{place}"
-                self._opened[str(place)] = live_input(one, place << FILE_BITS, folder)
+                self._opened[str(place)] = live_input(source_input, place << FILE_BITS, folder)
         return self._opened
 
     def __getstate__(self) -> dict[str, Any]:
@@ -195,7 +195,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         if self.files.generation.start is not None:
             return self.files.generation.start.offset
-        return {"files": 0, "end": 0} | self._of_live({name: each.begin() for name, each in self._live_inputs.items()})
+        return {"files": 0, "end": 0} | self._of_live({name: live.begin() for name, live in self._live_inputs.items()})
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadAllAvailable() if self.files.limit is None else ReadMaxFiles(self.files.limit)
@@ -206,22 +206,22 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._target = len(self._journal)
             return
         self._target, _ = self.discover(), self._changes.look(last=self.files.closing)
-        for each in self._live_inputs.values():
-            each.target()
+        for live_input in self._live_inputs.values():
+            live_input.target()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         if (self._folder / STOP).exists():
             return start | self._moved()
         if self._begins(start):
             return start | {"generation": self.files.generation.number}
-        there = self.discover() if self._target is None else self._target
-        most = limit.max_files if isinstance(limit, ReadMaxFiles) else there
-        files = max(start["files"], min(there, start["files"] + most))
-        live = {name: live_offset(start, name, each) for name, each in self._live_inputs.items()}
+        file_count = self.discover() if self._target is None else self._target
+        most = limit.max_files if isinstance(limit, ReadMaxFiles) else file_count
+        files = max(start["files"], min(file_count, start["files"] + most))
+        live = {name: live_offset(start, name, source) for name, source in self._live_inputs.items()}
         if not self._over:
-            live = {name: each.latest(live[name], self._most(name)) for name, each in self._live_inputs.items()}
-        over = self._over or all(each.reached(live[name]) for name, each in self._live_inputs.items())
-        over = over and files >= there
+            live = {name: source.latest(live[name], self._most(name)) for name, source in self._live_inputs.items()}
+        over = self._over or all(source.reached(live[name]) for name, source in self._live_inputs.items())
+        over = over and files >= file_count
         if self._ended is None:
             self._ended = start["end"]
         end = min(start["end"] + 1, self._ended + TWICE) if self.files.closing and over else start["end"]
@@ -235,21 +235,21 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[WorkItem]:
         if self._begins(start):
             return self._carried()
-        files = [one.seen() for one in self._journal.entries(start["files"], end["files"])]
-        found: list[WorkItem] = [*packed(files, self.files.tasks)]
-        for name, each in self._live_inputs.items():
-            found += each.work_items(live_offset(start, name, each), live_offset(end, name, each))
+        files = [entry.seen() for entry in self._journal.entries(start["files"], end["files"])]
+        work: list[WorkItem] = [*packed(files, self.files.tasks)]
+        for name, source in self._live_inputs.items():
+            work += source.work_items(live_offset(start, name, source), live_offset(end, name, source))
         if end["end"] > start["end"]:
-            found.append(TimeReached(None))
+            work.append(TimeReached(None))
         if (time := end.get("time")) != start.get("time"):
-            found.append(TimeReached(time))
+            work.append(TimeReached(time))
         if (first := start.get("changes", 0)) < end.get("changes", 0):
-            found.append(ChangesMessage(first, self._changes.lines(first, end["changes"])))
+            work.append(ChangesMessage(first, self._changes.lines(first, end["changes"])))
         if start == self.initialOffset() and self.files.ticking:
-            found.append(WakeUp())
-        for one in found:
-            one.clock, one.few = end.get("clock"), share(len(found))
-        return found
+            work.append(WakeUp())
+        for work_item in work:
+            work_item.clock, work_item.few = end.get("clock"), share(len(work))
+        return work
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, WorkItem), "the partitions are those of this source"
@@ -262,12 +262,12 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return item.read(program, dead_letters, self.files.ahead)
 
     def commit(self, end: dict[str, Any]) -> None:
-        for name, each in self._live_inputs.items():
-            each.commit(live_offset(end, name, each))
+        for name, source in self._live_inputs.items():
+            source.commit(live_offset(end, name, source))
 
     def stop(self) -> None:
-        for each in (self._opened or {}).values():
-            each.stop()
+        for source in (self._opened or {}).values():
+            source.stop()
 
     def _most(self, name: str) -> int | None:
         address = self.files.live[int(name)].address
@@ -316,12 +316,12 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         generation = self.files.generation
         assert generation.start is not None, "it takes something over"
         folder = generation.before(self._folder)
-        found: list[WorkItem] = [WakeUp(every=True)]
+        work_items: list[WorkItem] = [WakeUp(every=True)]
         if watermark := generation.start.watermark:
             late = -(-self.files.lateness // 1000)
-            found.append(TimeReached((watermark + late) * 1000))
+            work_items.append(TimeReached((watermark + late) * 1000))
         waiting = [*generation.start.waiting(folder), *self.files.waits]
-        return [*found, *(WaitingEvents(state, events) for state, events in waiting)]
+        return [*work_items, *(WaitingEvents(state, events) for state, events in waiting)]
 
     def _idle_time(self, something_came: bool) -> dict[str, Any]:
         """Return the event time to send if nothing has arrived."""
@@ -345,7 +345,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if place in self.files.live:
                     continue
                 files = new_files(self.files.schemas, [spec], self.files.format, absent, known, unsure=True)
-                now += [(place, one) for one in files]
+                now += [(place, file) for file in files]
         return self._journal.extend(now)
 
 
@@ -369,21 +369,21 @@ def new_files(
         except CepError as error:
             if error.code not in absent:
                 raise
-    return [one if is_url(one.path) else replace(one, path=os.path.abspath(one.path)) for one in files]
+    return [file if is_url(file.path) else replace(file, path=os.path.abspath(file.path)) for file in files]
 
 
 def alive(schemas: Mapping[str, Schema], spec: str, format: str | None) -> list[Input]:
     """Return the live input of a spec, or an empty list if it names files. CepError: it is not valid."""
     if not is_live(spec, schemas):
         return []
-    found = inputs([spec], schemas, format)
-    for one in found:
-        if one.address is not None and one.address.kind == "tcp" and one.format == "nquads":
+    live_inputs = inputs([spec], schemas, format)
+    for live_input in live_inputs:
+        if live_input.address is not None and live_input.address.kind == "tcp" and live_input.format == "nquads":
             hint = "`format=jsonld` has an observation in a line"
-            raise one.address.refused(
+            raise live_input.address.refused(
                 "a line of N-Quads is not a record, and on Spark lines are taken one by one", hint
             )
-    return found
+    return live_inputs
 
 
 def live_offset(offset: dict[str, Any], name: str, live: LiveInput) -> Any:

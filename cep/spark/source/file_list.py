@@ -82,13 +82,13 @@ class FileChanges:
         if self._clock() < self._next and not last:
             return []
         self._next = self._clock() + self.PAUSE
-        found = [one for one in FileList(self._path).changed() if self._reported.get(one[0]) != one[1]]
-        self._reported |= dict(found)
-        more = f"; so have {len(found) - SHOWN:,} more" if len(found) > SHOWN else ""
+        changed = [entry for entry in FileList(self._path).changed() if self._reported.get(entry[0]) != entry[1]]
+        self._reported |= dict(changed)
+        more = f"; so have {len(changed) - SHOWN:,} more" if len(changed) > SHOWN else ""
         return [
             f"{path} {change} since it was listed{more if place == SHOWN - 1 else ''}: a file is read once, "
             "so what came after that may be missing; write it to a file of another name"
-            for place, (path, change) in enumerate(found[:SHOWN])
+            for place, (path, change) in enumerate(changed[:SHOWN])
         ]
 
 
@@ -109,8 +109,8 @@ class ListedFile:
         """Return the file in a line of the list."""
         own = ("number", "size", "written")
         stamp = None if fields["size"] is None else Stamp(fields["size"], fields["written"])
-        one = Input(**{name: value for name, value in fields.items() if name not in own})
-        return cls(fields["number"], one, stamp=stamp)
+        file_input = Input(**{name: value for name, value in fields.items() if name not in own})
+        return cls(fields["number"], file_input, stamp=stamp)
 
     def seen(self) -> ListedFile:
         """Return a copy in which `there` is up to date."""
@@ -122,9 +122,9 @@ class ListedFile:
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of the file's line in the list."""
-        one, stamp = self.input, self.stamp
+        file_input, stamp = self.input, self.stamp
         times = {"size": None, "written": None} if stamp is None else {"size": stamp.size, "written": stamp.written}
-        own = {"path": one.path, "format": one.format, "type": one.type, "bound": one.bound}
+        own = {"path": file_input.path, "format": file_input.format, "type": file_input.type, "bound": file_input.bound}
         return {"number": self.number, **own, **times}
 
 
@@ -171,11 +171,11 @@ class FileList:
         """
         self._read()
         coming: dict[str, tuple[int, Input]] = {}
-        for place, one in now:
-            if one.path not in self._known:
-                coming.setdefault(one.path, (place, one))
+        for place, file_input in now:
+            if file_input.path not in self._known:
+                coming.setdefault(file_input.path, (place, file_input))
         following, new = self._following.copy(), []
-        for place, one in coming.values():
+        for place, file_input in coming.values():
             if following[place] >> FILE_BITS:
                 raise CepError(
                     f"--input: input {place + 1} has had {1 << FILE_BITS:,} files, there are no numbers for more",
@@ -183,11 +183,11 @@ class FileList:
                     code="input",
                 )
             number = (place << FILE_BITS) + following[place]
-            new.append(ListedFile(number, one, stamp=Stamp.of(one.path)))
+            new.append(ListedFile(number, file_input, stamp=Stamp.of(file_input.path)))
             following[place] += 1
         if new:
-            new.sort(key=lambda one: (os.path.basename(one.path), one.number))
-            self._log.append([one.fields() for one in new])
+            new.sort(key=lambda listed: (os.path.basename(listed.path), listed.number))
+            self._log.append([listed.fields() for listed in new])
             self._log.close()
             for file in new:
                 self._take(file)
@@ -198,12 +198,12 @@ class FileList:
 
         A file is read once, so the result may lack what was added later.
         """
-        there, found = len(self), list[tuple[str, str]]()
-        for one in self.entries(max(0, there - CHECKED), there):
-            now = None if one.stamp is None else Stamp.of(one.path)
-            if one.stamp is not None and now is not None and (change := one.stamp.change(now)) is not None:
-                found.append((one.path, change))
-        return found
+        count, changes = len(self), list[tuple[str, str]]()
+        for entry in self.entries(max(0, count - CHECKED), count):
+            now = None if entry.stamp is None else Stamp.of(entry.path)
+            if entry.stamp is not None and now is not None and (change := entry.stamp.change(now)) is not None:
+                changes.append((entry.path, change))
+        return changes
 
     def _read(self) -> None:
         """Read the lines that were added since the last call. CepError: the list is damaged."""
@@ -213,9 +213,9 @@ class FileList:
         except Broken as error:
             raise self._damaged(error) from None
 
-    def _take(self, one: ListedFile) -> None:
-        self._known.add(one.path)
-        place, number = one.number >> FILE_BITS, one.number & ((1 << FILE_BITS) - 1)
+    def _take(self, listed_file: ListedFile) -> None:
+        self._known.add(listed_file.path)
+        place, number = listed_file.number >> FILE_BITS, listed_file.number & ((1 << FILE_BITS) - 1)
         self._following[place] = max(self._following[place], number + 1)
 
     def _listed(self, fields: Mapping[str, Any]) -> ListedFile:

@@ -97,7 +97,7 @@ def options(address: Address, most: int | None) -> dict[str, str]:
     if not address.path or "/" in address.path:
         raise address.refused("it names no topic", f"e.g. `kafka://{address.servers}/readings`")
     limit = None if most is None else int(address.number("limit", most, 1))
-    found = {
+    reader_options = {
         "kafka.bootstrap.servers": address.servers,
         "subscribe": address.path,
         "startingOffsets": address.choice("from", ("earliest", "latest")),
@@ -105,37 +105,37 @@ def options(address: Address, most: int | None) -> dict[str, str]:
         "maxRecordsPerPartition": str(EACH),
     }
     if limit is not None:
-        found["maxOffsetsPerTrigger"] = str(limit)
-    return found | {f"kafka.{name}": value for name, value in client(address).items()}
+        reader_options["maxOffsetsPerTrigger"] = str(limit)
+    return reader_options | {f"kafka.{name}": value for name, value in client(address).items()}
 
 
 def client(address: Address) -> dict[str, str]:
     """Return the settings of the Java client for an address. CepError: as for `options`."""
     options_given = address.options
-    found = {"security.protocol": layer(address), "isolation.level": "read_committed"}
+    settings = {"security.protocol": layer(address), "isolation.level": "read_committed"}
     if "group" in options_given:
-        found["group.id"] = options_given["group"]
+        settings["group.id"] = options_given["group"]
     if address.user is not None:
         mechanism = options_given.get("sasl", "PLAIN")
         if mechanism not in _MODULES:
             raise address.refused(f"`sasl={mechanism}` is not known", f"`sasl` is one of {', '.join(_MODULES)}")
         secret = address.password or ""
         login = f"username={_quoted(address.user)} password={_quoted(secret)}"
-        found["sasl.mechanism"] = mechanism
-        found["sasl.jaas.config"] = f"{_MODULES[mechanism]} required {login};"
+        settings["sasl.mechanism"] = mechanism
+        settings["sasl.jaas.config"] = f"{_MODULES[mechanism]} required {login};"
     for option, names in {
         "ca": ("ssl.truststore.type", "ssl.truststore.certificates"),
         "cert": ("ssl.keystore.type", "ssl.keystore.certificate.chain"),
         "key": ("ssl.keystore.type", "ssl.keystore.key"),
     }.items():
         if option in options_given:
-            found |= dict(zip(names, ("PEM", _text(address, option)), strict=True))
+            settings |= dict(zip(names, ("PEM", _text(address, option)), strict=True))
     for name, value in options_given.items():
         if "." in name:
             if name in _TAKEN:
                 raise address.refused(f"`{name}` cannot be set by an address: Spark's connector sets it")
-            found[name] = "" if (name, value) == (_ENDPOINT, "none") else value
-    return found
+            settings[name] = "" if (name, value) == (_ENDPOINT, "none") else value
+    return settings
 
 
 def check_installed(spark: SparkSession) -> None:

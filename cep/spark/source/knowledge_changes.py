@@ -143,8 +143,8 @@ class FileChangeLog:
 
         fields = {
             "files": taken,
-            "changes": [[one.time, change(one).decode(), one.file, one.line] for one in news.changes],
-            "refused": [[one.reason, one.code, one.file, one.line, one.text] for one in news.refused],
+            "changes": [[timed.time, change(timed).decode(), timed.file, timed.line] for timed in news.changes],
+            "refused": [[letter.reason, letter.code, letter.file, letter.line, letter.text] for letter in news.refused],
         }
         self._log.append([fields])
         self._log.close()
@@ -162,7 +162,7 @@ class FileChangeLog:
         for line in self._lines if self._names else ():
             for file, taken in line["files"].items():
                 parts.setdefault(file, []).append(taken)
-        self._files = {file: _again(file, each) for file, each in parts.items()}
+        self._files = {file: _again(file, file_parts) for file, file_parts in parts.items()}
         return self._files
 
 
@@ -173,10 +173,10 @@ def _again(file: str, parts: Sequence[dict[str, Any]]) -> _Known:
     known = _Known(parts[-1]["bytes"], hashlib.sha256(), GrowingFile(file) if grows(file) else None)
     try:
         with open(file, "rb") as opened:
-            at = 0
+            offset = 0
             for part in parts:
-                data = opened.read(part["bytes"] - at)
-                at = part["bytes"]
+                data = opened.read(part["bytes"] - offset)
+                offset = part["bytes"]
                 known.hash.update(data)
                 if known.hash.hexdigest() != part["hash"]:
                     raise _altered(file, known.taken)
@@ -225,7 +225,7 @@ class ChangeRows:
 
         changes, refused = list[list[Any]](), list[list[Any]]()
         for row in (row for batch in batches for row in batch.to_pylist()):
-            time, add, remove = (row[each] for each in _COLUMNS)
+            time, add, remove = (row[column] for column in _COLUMNS)
             try:
                 if time is None:
                     raise CepError("`time` is missing", code="time")
@@ -242,9 +242,9 @@ def change_rows(frame: DataFrame, place: int) -> tuple[Callable[[SparkSession], 
     kinds = frame.schema.fieldNames()
     for name, kind in zip(_COLUMNS, (TimestampType, StringType, StringType)):
         if name not in kinds or not isinstance(frame.schema[name].dataType, kind):
-            found = frame.schema[name].dataType.simpleString() if name in kinds else "missing"
+            type_name = frame.schema[name].dataType.simpleString() if name in kinds else "missing"
             hint = "`time timestamp, add string, remove string`: from when, and the triples that come and go, as Turtle"
-            raise CepError(f"changes: the column `{name}` is {found}", hint=hint, code="input")
+            raise CepError(f"changes: the column `{name}` is {type_name}", hint=hint, code="input")
     time, *texts = (F.col(name) for name in _COLUMNS)
     columns = frame.select(F.unix_micros(time).alias("time"), *texts).coalesce(1)
     return lambda _: columns, ChangeRows(place)

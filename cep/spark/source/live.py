@@ -120,10 +120,10 @@ class LoggedInput(_Counted):
 
     def latest(self, start: Offset, most: int | None) -> Offset:
         self._listen(lasting=True)
-        there = self._thread.is_alive()
+        running = self._thread.is_alive()
         if self._failure is not None:
             raise self._failure
-        if self._target is None and not there:
+        if self._target is None and not running:
             raise self._address.refused("nothing is received any more", "start the run again: it goes on where it was")
         end = self._log.end if self._target is None else self._target
         if start > self._log.end:
@@ -136,15 +136,15 @@ class LoggedInput(_Counted):
         quiet, stop = self._address.number("quiet", 1.0), self._folder.parent / STOP
         seen, since = -1, time.monotonic()
         last = since + max(10 * quiet, _LONGEST)  # otherwise, a stream that never pauses would not end
-        while (at := time.monotonic()) < min(since + quiet, last) and self._thread.is_alive() and not stop.exists():
+        while (now := time.monotonic()) < min(since + quiet, last) and self._thread.is_alive() and not stop.exists():
             if self._log.end != seen:
-                seen, since = self._log.end, at
+                seen, since = self._log.end, now
             time.sleep(0.01)
         self._stop()  # messages that were not acknowledged stay with the broker
         self._target = self._log.end
 
     def work_items(self, start: Offset, end: Offset) -> list[MessageRange]:
-        return [LoggedMessages(self._number, self._input, one) for one in self._log.cuts(start, end, _LINES, _BYTES)]
+        return [LoggedMessages(self._number, self._input, cut) for cut in self._log.cuts(start, end, _LINES, _BYTES)]
 
     def commit(self, end: Offset) -> None:
         self._log.forget(end)
@@ -216,13 +216,13 @@ class TopicInput:
         return self._target is not None and all(offset.get(str(n), 0) >= end for n, end in self._target.items())
 
     def work_items(self, start: Offset, end: Offset) -> list[MessageRange]:
-        found: list[MessageRange] = []
+        ranges: list[MessageRange] = []
         for partition, last in _numbered(end).items():
             path = self._topic.source(partition)
             for first in range(start.get(str(partition), 0), last, _EACH):
                 number, stop = self._number + partition, min(last, first + _EACH)
-                found.append(OffsetRange(number, replace(self._input, path=path), partition, first, stop))
-        return found
+                ranges.append(OffsetRange(number, replace(self._input, path=path), partition, first, stop))
+        return ranges
 
     def commit(self, end: Offset) -> None:
         pass

@@ -49,8 +49,8 @@ class LoggedRange:
         """Return the messages. CepError: the file is not on this machine, or a message is damaged."""
         path = Path(self.path)
         try:
-            found = RecordLog(path).read_at(self.start, self.stop, self.first, self.last)
-            return [_unpacked(*record) for record in found]
+            records = RecordLog(path).read_at(self.start, self.stop, self.first, self.last)
+            return [_unpacked(*record) for record in records]
         except Broken as broken:
             raise _damaged(path, broken.number) from None
         except OSError as error:
@@ -130,14 +130,14 @@ class MessageLog:
         """Add messages, and sync them to disk. CepError: the log is closed."""
         if self._lock.closed:
             raise CepError(f"{self._folder}: it is closed, and may be another run's", code="checkpoint")
-        records = [(_HEAD.pack(one.mid, one.qos) + one.topic.encode(), one.payload) for one in arrived]
+        records = [(_HEAD.pack(packet.mid, packet.qos) + packet.topic.encode(), packet.payload) for packet in arrived]
         if self._current is None or self._current.size >= _FULL:
             self._current = self._following()
         self._current.append(records)
 
     def read(self, start: int, end: int) -> list[Arrival]:
         """Return the messages from `start` to before `end`. CepError: some are missing or damaged."""
-        return [one for segment, first, last in self._between(start, end) for one in segment.read(first, last)]
+        return [packet for segment, first, last in self._between(start, end) for packet in segment.read(first, last)]
 
     def cuts(self, start: int, end: int, most: int, size: int) -> Iterator[LoggedRange]:
         """Divide the messages from `start` to before `end` into ranges of limited count and size.
@@ -157,16 +157,16 @@ class MessageLog:
         if start >= end:
             return []
         with self._guard:
-            found = [one for one in self._segments if one.first < end and one.beyond > start]
-            there = (found[0].first, found[-1].beyond) if found else (0, 0)
-        if there[0] > start or there[1] < end:
-            missing = start if not there[0] <= start < there[1] else there[1]
+            segments = [segment for segment in self._segments if segment.first < end and segment.beyond > start]
+            kept = (segments[0].first, segments[-1].beyond) if segments else (0, 0)
+        if kept[0] > start or kept[1] < end:
+            missing = start if not kept[0] <= start < kept[1] else kept[1]
             raise CepError(
                 f"--checkpoint: {self._folder}: messages from {missing} on are not there any more",
                 hint=BACK,
                 code="checkpoint",
             )
-        return [(one, max(start, one.first) - one.first, min(end, one.beyond) - one.first) for one in found]
+        return [(part, max(start, part.first) - part.first, min(end, part.beyond) - part.first) for part in segments]
 
     def known(self) -> dict[int, int]:
         """Return digests of the latest messages by `mid`, at least of the last 65,536, to recognise repeated messages.
@@ -190,8 +190,8 @@ class MessageLog:
 
     def _digests(self, segments: Sequence[_Segment]) -> dict[int, int]:
         """Return digests of those messages in these segments that are among the latest."""
-        recent = [one for one in segments if one.beyond > self.end - _MIDS]
-        return {one.mid: one.digest for each in recent for one in each.read(0, len(each.log)) if one.qos}
+        recent = [segment for segment in segments if segment.beyond > self.end - _MIDS]
+        return {packet.mid: packet.digest for part in recent for packet in part.read(0, len(part.log)) if packet.qos}
 
     def _gone(self) -> dict[int, int]:
         """Return digests of messages in removed segments, at most one for each `mid`."""

@@ -42,11 +42,11 @@ class MessageRange(WorkItem):
 class LoggedMessages(MessageRange):
     """Messages of a log on disk, which the worker reads."""
 
-    def __init__(self, number: int, input: Input, there: LoggedRange) -> None:
+    def __init__(self, number: int, input: Input, logged: LoggedRange) -> None:
         assert input.address is not None, "messages are received from an address"
         named = replace(input.address, options={}, user=None, password=None)  # workers only name the input
-        super().__init__(number, replace(input, address=named), there.first)
-        self.there = there
+        super().__init__(number, replace(input, address=named), logged.first)
+        self.there = logged
 
     def messages(self) -> Iterator[Messages]:
         assert self.input.address is not None, "messages are received from an address"
@@ -64,8 +64,8 @@ class OffsetRange(MessageRange):
         assert self.input.address is not None, "a topic has an address"
         topic = Topic(self.input.address)
         try:
-            for found, _ in topic.read({self.partition: self.first}, {self.partition: self.end}):
-                yield found
+            for batch, _ in topic.read({self.partition: self.first}, {self.partition: self.end}):
+                yield batch
         finally:
             topic.close()
 

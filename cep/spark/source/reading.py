@@ -66,15 +66,15 @@ def file_blocks(
     number: int,
     input: Input,
     dead_letters: str | None,
-    there: bool = False,
+    must_exist: bool = False,
     ahead: tuple[int | None, int | None] = ANY_TIME,
 ) -> Iterator[ShuffleBlock]:
     """Yield the records of a file for the stages. Text that is not a valid event goes to the dead letters.
 
-    So does a file that cannot be read to the end. `there`: the planning process could read the file. `ahead`: see
+    So does a file that cannot be read to the end. `must_exist`: the planning process could read the file. `ahead`: see
     `in_time`. CepError: the file may be readable later, or on another machine.
     """
-    pieces = readable_batches(read_one(input, program.read, rows=ROWS), input.path, there)
+    pieces = readable_batches(read_one(input, program.read, rows=ROWS), input.path, must_exist)
     yield from _packed(program, number, input.path, in_time(pieces, ahead), dead_letters, f"read-{number:08}")
 
 
@@ -82,11 +82,11 @@ def part_blocks(
     program: ShippedProgram,
     number: int,
     input: Input,
-    there: bool,
+    must_exist: bool,
     kept: Callable[[Iterable[Batch]], Iterable[Batch]],
 ) -> Iterator[ShuffleBlock]:
     """Yield the records of a file that `kept` keeps, like `file_blocks`. Dead letters are dropped."""
-    pieces = readable_batches(read_one(input, program.read, rows=ROWS), input.path, there)
+    pieces = readable_batches(read_one(input, program.read, rows=ROWS), input.path, must_exist)
     yield from _packed(program, number, input.path, kept(pieces), None, "")
 
 
@@ -131,10 +131,10 @@ def in_time(pieces: Iterable[Batch], ahead: tuple[int | None, int | None]) -> It
         yield piece if clock is None else without_ahead(piece, limit, clock)
 
 
-def readable_batches(pieces: Iterable[Batch], file: str, there: bool = False) -> Iterator[Batch]:
+def readable_batches(pieces: Iterable[Batch], file: str, must_exist: bool = False) -> Iterator[Batch]:
     """Yield the batches of a file. If its rest cannot be read, yield a dead letter for the file.
 
-    CepError: it may be readable later, or the planning process can find it (`there`) and this machine cannot.
+    CepError: it may be readable later, or the planning process can find it (`must_exist`) and this machine cannot.
     """
     line = 0
     try:
@@ -145,7 +145,7 @@ def readable_batches(pieces: Iterable[Batch], file: str, there: bool = False) ->
         if error.code == DEVICE:
             raise
         reason = error.message.removeprefix(f"{file}: ")
-        if there and error.code == ABSENT:
+        if must_exist and error.code == ABSENT:
             raise CepError(
                 f"{file} cannot be read by a worker on {socket.gethostname()}: {reason}; where the query is planned, "
                 "it is there",
@@ -178,10 +178,10 @@ def _packed(
     never, remarks = NeverThere.of(program.inputs), dict[str, None]()
     with dead_letter_file(dead_letters, name) as write_dead:
         for piece in changes_of(pieces) if program.revises else pieces:
-            dead.update(one.code for one in piece.dead)
-            no_records += sum(one.of_file for one in piece.dead)
+            dead.update(letter.code for letter in piece.dead)
+            no_records += sum(letter.of_file for letter in piece.dead)
             unmatched += piece.unmatched
-            unread += [f"{one.file}: {one.reason}" for one in piece.dead if one.code == FILE]
+            unread += [f"{letter.file}: {letter.reason}" for letter in piece.dead if letter.code == FILE]
             write_dead(piece.dead)
             never.take(piece)
             remarks |= dict.fromkeys(piece.remarks)
@@ -280,11 +280,11 @@ def changes(
 
     Refused changes go to the dead letters, in a file of this name.
     """
-    refused = [one for each in lines for one in each["refused"]]
+    refused = [refusal for line in lines for refusal in line["refused"]]
     dead = [DeadLetter(file, line, reason, code, text) for reason, code, file, line, text in refused]
     write_dead_letters(dead_letters, name, dead)
-    report = Report(dead=Counter(one.code for one in dead), no_records=len(dead))
-    taken = [change for each in lines for change in each["changes"]]
+    report = Report(dead=Counter(letter.code for letter in dead), no_records=len(dead))
+    taken = [change for line in lines for change in line["changes"]]
     if taken:
         yield from change_blocks(program, taken)
     yield report_block(report)

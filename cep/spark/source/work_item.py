@@ -53,8 +53,10 @@ class FilePack(WorkItem):
     def read(self, program: ShippedProgram, dead_letters: str | None, ahead: AheadLimits) -> Iterator[ShuffleBlock]:
         from cep.spark.source.reading import file_blocks
 
-        for one in self.files:
-            yield from file_blocks(program, one.number, one.input, dead_letters, one.there, (ahead.files, self.clock))
+        for file in self.files:
+            yield from file_blocks(
+                program, file.number, file.input, dead_letters, file.there, (ahead.files, self.clock)
+            )
 
 
 def packed(files: Sequence[ListedFile], tasks: int) -> list[FilePack]:
@@ -63,14 +65,14 @@ def packed(files: Sequence[ListedFile], tasks: int) -> list[FilePack]:
     A task reads at most `TASK_BYTES`, unless a single file is larger. `tasks`: the number of tasks that run at once; if
     possible, all get files.
     """
-    costs = [_cost(one.path) for one in files]
+    costs = [_cost(file.path) for file in files]
     most = min(TASK_BYTES, max(-(-sum(costs) // tasks), 1))
     packs, room = list[list[ListedFile]](), 0
-    for one, cost in zip(files, costs):
+    for file, cost in zip(files, costs):
         if cost > room:
             packs.append([])
             room = most
-        packs[-1].append(one)
+        packs[-1].append(file)
         room -= cost
     return [FilePack(pack) for pack in packs]
 

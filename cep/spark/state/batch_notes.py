@@ -93,9 +93,9 @@ class BatchNotes:
 
     def _read(self, batch: int) -> BatchNote:
         path = self._path(batch)
-        found = self._content(path)
+        note = self._content(path)
         try:
-            return BatchNote(found["versions"], found["calls"], found["reports"], found["watermark"], found["reached"])
+            return BatchNote(note["versions"], note["calls"], note["reports"], note["watermark"], note["reached"])
         except (LookupError, TypeError):
             raise damaged_file(path) from None
 
@@ -111,8 +111,8 @@ class BatchNotes:
 
     def _content(self, path: Path) -> dict[str, Any]:
         try:
-            found: dict[str, Any] = json.loads(bytes(checksum.content(path.read_bytes(), of_run(path))))
-            return found
+            content: dict[str, Any] = json.loads(bytes(checksum.content(path.read_bytes(), of_run(path))))
+            return content
         except FileNotFoundError:
             raise missing_file(path) from None
         except (ValueError, LookupError, TypeError):

@@ -80,14 +80,14 @@ class BucketStates:
             _put(path, content, batch)
             self._drop_old(bucket, version - KEPT + 1, kept)
 
-    def append(self, bucket: int, version: int, came: Came, batch: int) -> bool:
+    def append(self, bucket: int, version: int, arrived: Came, batch: int) -> bool:
         """Write only the input since the previous version, if the log has room for it. Return True if it had room.
 
         CepError: writing fails.
         """
         path = self._path(bucket, version)
         before = log_place(self._path(bucket, version - 1))
-        content = None if before is None else came.packed(before, version)
+        content = None if before is None else arrived.packed(before, version)
         if content is None:
             return False
         with writing_to("--checkpoint", path.parent):
@@ -98,15 +98,15 @@ class BucketStates:
     def log(self, bucket: int, version: int) -> tuple[int, list[Came]]:
         """Return the last whole version up to a version, and the input since. CepError: something is missing or
         damaged."""
-        found: list[Came] = []
+        entries: list[Came] = []
         for number in range(version, 0, -1):
             path = self._path(bucket, number)
             place = log_place(path)
             if place is not None and place.whole == number:
-                return number, found[::-1]
+                return number, entries[::-1]
             content = _read(path)
             try:
-                found.append(Came.of(content, self.stage, bucket))
+                entries.append(Came.of(content, self.stage, bucket))
             except (ValueError, LookupError, TypeError, struct.error):
                 raise damaged_file(path) from None
         raise missing_file(self._path(bucket, 0))
@@ -131,9 +131,9 @@ class BucketStates:
             path = self._path(bucket, number)
             gone = _segments(path)
             if gone is not None and gone.sizes:
-                later = [_segments(self._path(bucket, number + each)) for each in range(1, KEPT)]
+                later = [_segments(self._path(bucket, number + offset)) for offset in range(1, KEPT)]
                 if None not in later:
-                    used = kept.union(*(each.sizes for each in later if each is not None))
+                    used = kept.union(*(segments.sizes for segments in later if segments is not None))
                     for file in sorted(gone.sizes.keys() - used):
                         (path.parent / file).unlink(missing_ok=True)
             path.unlink(missing_ok=True)
@@ -276,16 +276,16 @@ def remove_leftovers(folder: Path) -> None:
     """Remove what killed tasks have left in the folder of states. Do not call this while tasks run."""
     remove_hidden(folder)
     last, first = dict[str, int](), dict[str, int]()
-    found = [(path, *path.name.rpartition("-")) for path in sorted(folder.glob("[0-9]*-*-*"))]
-    for _, bucket, _, version in found:
+    states = [(path, *path.name.rpartition("-")) for path in sorted(folder.glob("[0-9]*-*-*"))]
+    for _, bucket, _, version in states:
         last[bucket] = int(version)
-    for path, bucket, _, version in found:
+    for path, bucket, _, version in states:
         if int(version) > last[bucket] - KEPT:
             place = log_place(path)
             first[bucket] = min(first.get(bucket, int(version)), int(version) if place is None else place.whole)
     used: set[str] = set()
     known = True
-    for path, bucket, _, version in found:
+    for path, bucket, _, version in states:
         if int(version) < first[bucket]:
             path.unlink()
             continue

@@ -81,9 +81,9 @@ class CheckpointInfo:
     def read(cls, file: Path) -> CheckpointInfo:
         """Read the file. CepError: it is damaged."""
         try:
-            found = json.loads(Chain(CHECKPOINT.encode()).read(file.read_bytes()))
-            made = {"laid": StateLayout(**found["laid"]), "generation": Generation.of(found["generation"])}
-            return cls(**found | made)
+            fields = json.loads(Chain(CHECKPOINT.encode()).read(file.read_bytes()))
+            parts = {"laid": StateLayout(**fields["laid"]), "generation": Generation.of(fields["generation"])}
+            return cls(**fields | parts)
         except (ValueError, TypeError, KeyError) as error:
             raise damaged_file(file) from error
 
@@ -139,16 +139,16 @@ def claim(
     private_folder(folder)
     for name in (FILES, CHANGES):  # of a first run that was killed before it began
         (folder / name).unlink(missing_ok=True)
-    made = replace(now, name=uuid4().hex[:12])
-    made.write(file)
-    return made, None
+    claimed = replace(now, name=uuid4().hex[:12])
+    claimed.write(file)
+    return claimed, None
 
 
 def vacant(folder: Path, output: str) -> None:
     """Check that a checkpoint may begin in the folder, and that the output is empty. CepError: it may not."""
-    there = [one.name for one in folder.iterdir()] if folder.exists() and not (folder / CHECKPOINT).exists() else []
+    names = [path.name for path in folder.iterdir()] if folder.exists() and not (folder / CHECKPOINT).exists() else []
     if any(
-        name not in (LOCK, TURN) and not name.startswith(f".{CHECKPOINT}") for name in there
+        name not in (LOCK, TURN) and not name.startswith(f".{CHECKPOINT}") for name in names
     ):  # a killed run may leave these
         raise CepError(
             f"--checkpoint: {folder} is not empty, and no checkpoint of this command",
@@ -185,7 +185,7 @@ def _migrated(
     if before.knowledge != now.knowledge and (folder / CHANGES).exists():
         reasons.append("knowledge: another one, and changes of the one before were applied")
     for event in sorted(before.laid.events.keys() & now.laid.events.keys()):
-        keys = [", ".join(one.keys.get(event, [])) or "none" for one in (before, now)]
+        keys = [", ".join(run.keys.get(event, [])) or "none" for run in (before, now)]
         if keys[0] != keys[1]:
             reasons.append(f"`{event}` has another KEY: {keys[0]} before, {keys[1]} now")
     moved, sources = migrated(before.laid if start is None else start.laid, now.laid, reasons)
@@ -211,7 +211,7 @@ def former_file(generation: Generation, folder: Path) -> Path:
 def _empty(output: str, why: str) -> None:
     """Check that the output folder is empty, apart from probes of `check_writable`. CepError: it is not."""
     path = Path(output)
-    if path.exists() and not (path.is_dir() and all(one.name.startswith(PROBES) for one in path.iterdir())):
+    if path.exists() and not (path.is_dir() and all(entry.name.startswith(PROBES) for entry in path.iterdir())):
         raise CepError(
             f"--output: {path} is there already, and {why}",
             hint="name an empty folder, or one that is not there yet",
@@ -286,7 +286,7 @@ def output_changes(before: CheckpointInfo, now: CheckpointInfo, outgoing: Path) 
             if columns.get(event, names) != names
         ]
     other = f"name another folder, `--output {now.output}-2`; what is in this one stays"
-    return [f"--output: {one}: {other}" for one in reasons]
+    return [f"--output: {reason}: {other}" for reason in reasons]
 
 
 def _fluents(before: CheckpointInfo, now: CheckpointInfo) -> list[str]:
@@ -297,15 +297,15 @@ def _fluents(before: CheckpointInfo, now: CheckpointInfo) -> list[str]:
 
 def _revised(before: CheckpointInfo, now: CheckpointInfo) -> list[str]:
     """Describe how the revision settings differ."""
-    ways = [f"--revise {one.revise / SECOND:g}s" if one.revise is not None else "no --revise" for one in (before, now)]
-    found = [] if before.revise == now.revise else ["{} before, {} now".format(*ways)]
-    ways = ["`--final`" if one.final else "no `--final`" for one in (before, now)]
-    return found + ([] if before.final == now.final else ["{} before, {} now".format(*ways)])
+    ways = [f"--revise {run.revise / SECOND:g}s" if run.revise is not None else "no --revise" for run in (before, now)]
+    reasons = [] if before.revise == now.revise else ["{} before, {} now".format(*ways)]
+    ways = ["`--final`" if run.final else "no `--final`" for run in (before, now)]
+    return reasons + ([] if before.final == now.final else ["{} before, {} now".format(*ways)])
 
 
 def _judged(before: CheckpointInfo, now: CheckpointInfo) -> list[str]:
     """Return how the rule of lateness differs."""
-    ways = [f"--lateness-by {one.lateness_by}" if one.lateness_by else "no --lateness-by" for one in (before, now)]
+    ways = [f"--lateness-by {run.lateness_by}" if run.lateness_by else "no --lateness-by" for run in (before, now)]
     return [] if before.lateness_by == now.lateness_by else ["{} before, {} now".format(*ways)]
 
 

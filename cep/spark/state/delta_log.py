@@ -64,14 +64,14 @@ class Came:
 
     def packed(self, before: LogPlace, version: int) -> bytes | None:
         """Return the input as the version after another one's place; None: the version must be written whole."""
-        rows = [[one.event, one.place, one.source, len(one.rows)] for one in self.rows]
+        rows = [[row.event, row.place, row.source, len(row.rows)] for row in self.rows]
         text = json.dumps({"watermark": self.watermark, "rows": rows}, separators=(",", ":")).encode()
-        size = HEAD + _LENGTH.size + len(text) + sum(len(one.rows) for one in self.rows)
+        size = HEAD + _LENGTH.size + len(text) + sum(len(row.rows) for row in self.rows)
         place = before.next(version, size)
         if place is None:
             return None
         head = MARK, _PLACE.pack(place.whole, place.size, place.behind), _LENGTH.pack(len(text)), text
-        return b"".join([*head, *(one.rows for one in self.rows)])
+        return b"".join([*head, *(row.rows for row in self.rows)])
 
     @classmethod
     def of(cls, content: bytes, stage: int, bucket: int) -> Came:
@@ -80,11 +80,11 @@ class Came:
         from cep.spark.shuffle_blocks import ShuffleBlock
 
         start = HEAD + _LENGTH.size
-        at = start + _LENGTH.unpack_from(content, HEAD)[0]
-        header, rows = json.loads(content[start:at]), list[ShuffleBlock]()
+        position = start + _LENGTH.unpack_from(content, HEAD)[0]
+        header, rows = json.loads(content[start:position]), list[ShuffleBlock]()
         for event, place, source, length in header["rows"]:
-            rows.append(ShuffleBlock(stage, bucket, event, place, source, content[at : at + length], 0))
-            at += length
-        if at != len(content):
+            rows.append(ShuffleBlock(stage, bucket, event, place, source, content[position : position + length], 0))
+            position += length
+        if position != len(content):
             raise ValueError
         return cls(rows, header["watermark"])

@@ -128,7 +128,7 @@ class StartingPoint:
         """
         new = self.new(engine) if self.time > BEGINNING else {}
         remember = {rule: horizon for rule, horizon in new.items() if horizon.length or not horizon.bounded}
-        return {rule: self.time + one.length if one.bounded else None for rule, one in remember.items()}
+        return {rule: self.time + memory.length if memory.bounded else None for rule, memory in remember.items()}
 
     def ended(self, engine: Engine) -> frozenset[str]:
         """Return the fluents that the program of an engine lacks or defines differently."""
@@ -171,8 +171,8 @@ class EarlierInput:
         named = tables_of(engine.plan)
         events = frozenset(name for name in engine.inputs if named.get(name, name) in tables)
         horizons = start.new(engine).values()
-        bounded = start.time > BEGINNING and all(one.bounded for one in horizons)
-        since = start.time - max((one.length for one in horizons), default=0) if bounded else BEGINNING
+        bounded = start.time > BEGINNING and all(horizon.bounded for horizon in horizons)
+        since = start.time - max((horizon.length for horizon in horizons), default=0) if bounded else BEGINNING
         goals = frozenset[str]().union(*engine.goals().values()) - start.laid.goals
         return cls(since, goals, events, tables, stages)
 
@@ -218,8 +218,8 @@ class Generation:
         """Return a generation, given the fields that `asdict` returned."""
 
         start = fields["start"]
-        found = None if start is None else StartingPoint(**{**start, "laid": StateLayout(**start["laid"])})
-        return cls(fields["number"], fields["first"], found, fields.get("cuts", {}))
+        starting_point = None if start is None else StartingPoint(**{**start, "laid": StateLayout(**start["laid"])})
+        return cls(fields["number"], fields["first"], starting_point, fields.get("cuts", {}))
 
     def cut(self, now: StateLayout) -> Generation:
         """Return a copy with the earliest start of the intervals of new fluents."""
@@ -310,11 +310,11 @@ def next_generation(
     last = max(
         done, CommitLog(output).last - before.first
     )  # a micro-batch in the sink counts, even if Spark was killed right after it
-    made = Generation(before.number + 1, before.first + last + 1)
-    for folder in (made.spark(checkpoint), made.states(checkpoint), made.warm(checkpoint)):
+    generation = Generation(before.number + 1, before.first + last + 1)
+    for folder in (generation.spark(checkpoint), generation.states(checkpoint), generation.warm(checkpoint)):
         shutil.rmtree(folder, ignore_errors=True)
     if last < 0:
-        return Generation(made.number, made.first, before.start)
+        return Generation(generation.number, generation.first, before.start)
     offset = spark_files.offset(spark, last)
     if offset["end"]:
         message = f"--migrate: the input of {checkpoint} has ended, so nothing more would come to other rules"
@@ -340,7 +340,7 @@ def next_generation(
     start = StartingPoint(
         before.number, laid, offset, watermark, time, versions, latest, [], buckets, last, before.cuts
     )
-    return Generation(made.number, made.first, start)
+    return Generation(generation.number, generation.first, start)
 
 
 def _prior(folder: str, name: str, version: int, goals: frozenset[str] | None, time: int = BEGINNING) -> PriorState:
@@ -364,9 +364,9 @@ def _waiting(
         mine = {event: way for event, way in stage.items() if event not in seen_events}
         seen_events |= mine.keys()
         for name, version in versions.items():
-            at, _, bucket = name.partition("-")
+            stage_text, _, bucket = name.partition("-")
             events = sorted(event for event, way in mine.items() if way != "broadcast" or int(bucket) == 0)
-            if int(at) == number and events:
+            if int(stage_text) == number and events:
                 yield str(Path(folder, f"{name}-{version:08}")), events
 
 
@@ -392,7 +392,7 @@ def migrated(before: StateLayout, now: StateLayout, reasons: Sequence[str] = ())
 
     CepError: the migration is not possible; the error lists all reasons.
     """
-    found = [
+    misfits = [
         f"`{author_name(event)}` comes with other attributes: {', '.join(types)} before, "
         f"{', '.join(now.events[event])} now"
         for event, types in before.events.items()
@@ -402,10 +402,10 @@ def migrated(before: StateLayout, now: StateLayout, reasons: Sequence[str] = ())
     for number in range(1, len(now.stages) + 1):
         source, why = _source(before, now, number)
         sources.append(source)
-        found += why
-    if found := [*reasons, *found]:
+        misfits += why
+    if misfits := [*reasons, *misfits]:
         raise CepError(
-            "--migrate: the state cannot be carried over\n" + "\n".join(found),
+            "--migrate: the state cannot be carried over\n" + "\n".join(misfits),
             hint="start anew with other folders, or leave out the rules that ask for it",
             code="checkpoint",
         )
@@ -424,31 +424,31 @@ def _source(before: StateLayout, now: StateLayout, number: int) -> tuple[int, li
     mine = before.goals.intersection(stage["goals"])
     if not mine:
         return 0, []
-    having = [place for place, one in enumerate(before.stages, 1) if mine.issubset(one["goals"])]
+    having = [place for place, layout in enumerate(before.stages, 1) if mine.issubset(layout["goals"])]
     if not having:
-        several = [str(place) for place, one in enumerate(before.stages, 1) if mine.intersection(one["goals"])]
+        several = [str(place) for place, layout in enumerate(before.stages, 1) if mine.intersection(layout["goals"])]
         return 0, [f"stage {number} would take over parts of what stages {' and '.join(several)} remember"]
-    each = {place: _misfits(number, stage, before.stages[place - 1]) for place in having}
-    best = min(having, key=lambda place: (len(each[place]), abs(place - number)))
-    return best, each[best]
+    misfits = {place: _misfits(number, stage, before.stages[place - 1]) for place in having}
+    best = min(having, key=lambda place: (len(misfits[place]), abs(place - number)))
+    return best, misfits[best]
 
 
 def _misfits(number: int, now: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
     """Return the reasons why the states of an old stage are not in the buckets where a new stage expects them."""
     if now["keyed"] != before["keyed"]:
         return [f"stage {number} ran {_ran(before['keyed'])}, and would run {_ran(now['keyed'])}"]
-    found = [
+    reasons = [
         f"stage {number} deals `{author_name(event)}` by {_way(now['inputs'][event])}, before by {_way(way)}"
         for event, way in before["inputs"].items()
         if now["inputs"].get(event, way) != way
     ]
-    came = sorted(set(now["inputs"]).difference(before["inputs"]).intersection(before["outputs"]))
-    made = sorted(set(before["inputs"]).difference(now["inputs"]).intersection(now["outputs"]))
-    found += [
-        f"stage {number} made `{author_name(event)}` itself, and would take it from another stage" for event in came
+    outside = sorted(set(now["inputs"]).difference(before["inputs"]).intersection(before["outputs"]))
+    inside = sorted(set(before["inputs"]).difference(now["inputs"]).intersection(now["outputs"]))
+    reasons += [
+        f"stage {number} made `{author_name(event)}` itself, and would take it from another stage" for event in outside
     ]
-    return found + [
-        f"stage {number} took `{author_name(event)}` from another stage, and would make it itself" for event in made
+    return reasons + [
+        f"stage {number} took `{author_name(event)}` from another stage, and would make it itself" for event in inside
     ]
 
 

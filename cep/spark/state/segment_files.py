@@ -57,23 +57,23 @@ class Segments:
             state.seek(begins)
             return cls(folder)
         length = int.from_bytes(state.read(_LENGTH), "little")
-        at, end = state.tell(), state.seek(0, os.SEEK_END)
-        if length > end - at:  # the hash is not verified yet
+        begin, end = state.tell(), state.seek(0, os.SEEK_END)
+        if length > end - begin:  # the hash is not verified yet
             raise ValueError
-        state.seek(at)
-        found = json.loads(state.read(length))
-        files = list(found["files"])
-        names = [name for name, _, _, _ in found["segments"]]
-        places = {name: (files[at], offset, length) for name, at, offset, length in found["segments"]}
-        return cls(folder, names, places, found["files"])
+        state.seek(begin)
+        header = json.loads(state.read(length))
+        files = list(header["files"])
+        names = [name for name, _, _, _ in header["segments"]]
+        places = {name: (files[file], offset, length) for name, file, offset, length in header["segments"]}
+        return cls(folder, names, places, header["files"])
 
     def before(self, head: bytes) -> bytes:
         """Return a state with these segments and this rest."""
         if not self.names:
             return head
-        number = {file: at for at, file in enumerate(self.sizes)}
-        each = [[name, number[file], *place] for name in self.names for file, *place in [self.places[name]]]
-        text = json.dumps({"files": self.sizes, "segments": each}, separators=(",", ":")).encode()
+        number = {file: position for position, file in enumerate(self.sizes)}
+        entries = [[name, number[file], *place] for name in self.names for file, *place in [self.places[name]]]
+        text = json.dumps({"files": self.sizes, "segments": entries}, separators=(",", ":")).encode()
         return b"".join([MARK, len(text).to_bytes(_LENGTH, "little"), text, head])
 
     def fetch(self, name: str) -> bytes:

@@ -33,14 +33,14 @@ _BETWEEN = {
 }
 
 
-def instead(found: DatalogMtlToken, before: DatalogMtlToken) -> str | None:
-    """Suggest what to write instead of the unexpected token `found`, which follows `before`. Return None without a
+def instead(token: DatalogMtlToken, before: DatalogMtlToken) -> str | None:
+    """Suggest what to write instead of the unexpected token `token`, which follows `before`. Return None without a
     suggestion."""
-    if found is before and found.text in ("!", "-", "\u00ac"):
+    if token is before and token.text in ("!", "-", "\u00ac"):
         return "`not B(X)`"
-    if found.text in _BETWEEN and found.kind != "string":
-        return _BETWEEN[found.text]
-    for word in (found, before):
+    if token.text in _BETWEEN and token.kind != "string":
+        return _BETWEEN[token.text]
+    for word in (token, before):
         if word.kind == "name" and (hint := _OPERATORS.get(word.text.lower())) is not None:
             return f"`{word.text}` is not an operator here: {hint}"
     return None

@@ -101,12 +101,16 @@ class _ProgramReader:
         arity, span = self.arities[name]
         columns: dict[str, None] = {}
         wanted = self.names.get(name, [None] * arity)
-        for at in range(arity):
-            own = wanted[at]
+        for index in range(arity):
+            own = wanted[index]
             if own is None or own in columns or own in RESERVED:
-                own = next(each for each in (f"arg{k}" for k in count(at + 1)) if each not in (*columns, *wanted))
+                own = next(
+                    candidate
+                    for candidate in (f"arg{k}" for k in count(index + 1))
+                    if candidate not in (*columns, *wanted)
+                )
             columns[own] = None
-        attributes = tuple(ast.AttributeTree(each, "string") for each in columns)
+        attributes = tuple(ast.AttributeTree(column, "string") for column in columns)
         if name in self.impossible:
             return ast.FluentDeclaration(name, attributes, None, span=span)
         return incoming(name, attributes, None, RecordFormat("facts", (("tick", str(self.tick)),)), span)
@@ -147,15 +151,17 @@ class _ProgramReader:
         bound_names = dict.fromkeys(_bound(body))
         if head is None:
             name = BOTTOM if BOTTOM not in self.impossible else f"{BOTTOM}{len(self.impossible) + 1}"
-            arguments: tuple[Expression, ...] = tuple(Variable(each) for each in bound_names if each != "_")
+            arguments: tuple[Expression, ...] = tuple(
+                Variable(bound_name) for bound_name in bound_names if bound_name != "_"
+            )
             self.meets(name, arguments, head_span, True)
             self.impossible[name] = span
             head = FormulaAtom(name, arguments, span=head_span)
             boxes = []
-        for each in head.arguments:
-            if isinstance(each, Variable) and each.name not in bound_names:
+        for argument in head.arguments:
+            if isinstance(argument, Variable) and argument.name not in bound_names:
                 hint = "each variable of the head stands in an atom of the body that is not negated"
-                cursor.stop(f"`{each.name}` has no value: the body does not bind it", each.span, hint)
+                cursor.stop(f"`{argument.name}` has no value: the body does not bind it", argument.span, hint)
         self.name(head)
         self.rules.append(ast.WhileRule(head.name, head.arguments, None, tuple(boxes), body, span, head_span))
 
@@ -164,8 +170,8 @@ class _ProgramReader:
         if word.text.startswith("Diamond") or word.text == "SOMETIME":
             cursor.stop(f"a head cannot contain `{word.text}`", word.span, "`Boxplus[0,3]` or `Boxminus[0,3]`, which "
                         "hold at all times so far on or back")  # fmt: skip
-        found = self.operators(cursor, word)
-        return [ast.Box(operator, within) for operator, within in found]
+        operators = self.operators(cursor, word)
+        return [ast.Box(operator, within) for operator, within in operators]
 
     def meets(self, name: str, arguments: tuple[Expression, ...], span: Span, own: bool = False) -> None:
         """Check the name of a predicate, and that all its atoms have the same number of arguments.
@@ -182,8 +188,8 @@ class _ProgramReader:
     def name(self, head: FormulaAtom) -> None:
         """Name a predicate's attributes after the variables of its first head."""
         wanted = [
-            each.name.lower() if isinstance(each, Variable) and each.name.strip("_") else None
-            for each in head.arguments
+            argument.name.lower() if isinstance(argument, Variable) and argument.name.strip("_") else None
+            for argument in head.arguments
         ]
         self.names.setdefault(head.name, wanted)
 
@@ -202,9 +208,9 @@ class _ProgramReader:
             if not cursor.accept(","):
                 break
         span = cursor.span(first)
-        if any(isinstance(each, Truth) and not each.holds for each in parts):
+        if any(isinstance(part, Truth) and not part.holds for part in parts):
             return Truth(False, span)
-        kept = [(each, no) for each, no in zip(parts, negated, strict=True) if not isinstance(each, Truth)]
+        kept = [(part, no) for part, no in zip(parts, negated, strict=True) if not isinstance(part, Truth)]
         if not kept:
             return Truth(True, span)
         kept.sort(key=lambda pair: pair[1])  # positive parts first
@@ -213,7 +219,7 @@ class _ProgramReader:
             kept.insert(0, (FormulaAtom(TOP, (), span=span), False))
         if len(kept) == 1:
             return kept[0][0]
-        return And(tuple(each for each, _ in kept), tuple(no for _, no in kept), span)
+        return And(tuple(part for part, _ in kept), tuple(no for _, no in kept), span)
 
     def literal(self, cursor: DatalogMtlCursor) -> Part:
         first = cursor.token
@@ -237,19 +243,19 @@ class _ProgramReader:
         cursor.depth += 1
         if cursor.depth > DEEPEST:
             cursor.stop(f"more than {DEEPEST} levels of nesting", first.span, "give an inner part a rule of its own")
-        made = self.inner(cursor, first)
+        formula = self.inner(cursor, first)
         cursor.depth -= 1
-        return made
+        return formula
 
     def inner(self, cursor: DatalogMtlCursor, first: DatalogMtlToken) -> Part:
         if first.kind == "name" and first.text in (*OPERATORS, *SIGNED):
             cursor.advance()
-            found = self.operators(cursor, first)
+            operators = self.operators(cursor, first)
             part = self.prefixed(cursor)
             span = cursor.span(first)
             if isinstance(part, Truth):  # no operator changes a formula that is always or never true
                 return replace(part, span=span)
-            timed: list[Formula] = [MetricFormula(operator, (part,), within, span) for operator, within in found]
+            timed: list[Formula] = [MetricFormula(operator, (part,), within, span) for operator, within in operators]
             if len(timed) == 1:
                 return timed[0]
             if first.text == "SOMETIME":
@@ -386,7 +392,7 @@ def _bound(formula: Formula) -> list[str]:
         case Or(parts):
             return _bound(parts[0])
         case _:
-            return [each for each in formula_variables(formula) if each != "_"]
+            return [variable for variable in formula_variables(formula) if variable != "_"]
 
 
 def _statements(source: Source) -> list[list[DatalogMtlToken]]:
@@ -394,17 +400,17 @@ def _statements(source: Source) -> list[list[DatalogMtlToken]]:
 
     A rule continues after a comma, and on a line that begins with a blank and has no `:-`.
     """
-    found: list[list[DatalogMtlToken]] = []
+    statements: list[list[DatalogMtlToken]] = []
     open_ended = False
     for number, line in enumerate(source.lines, 1):
         words = tokens(line, number)
         if len(words) == 1:
             continue
         begins = any(word.text in (":-", "<-") and word.kind == "mark" for word in words)
-        goes_on = bool(found) and not begins and (open_ended or line[:1].isspace())
+        goes_on = bool(statements) and not begins and (open_ended or line[:1].isspace())
         if goes_on:
-            found[-1][-1:] = words
+            statements[-1][-1:] = words
         else:
-            found.append(words)
+            statements.append(words)
         open_ended = words[-2].text in (",", ":-", "<-", "(")
-    return found
+    return statements

@@ -39,25 +39,25 @@ class DatalogMtlToken:
 
 def tokens(line: str, number: int) -> list[DatalogMtlToken]:
     """Return the tokens of a line, and a last one of kind `end`."""
-    found = [
+    words = [
         DatalogMtlToken(str(match.lastgroup), match.group(), number, match.start() + 1)
         for match in _TOKEN.finditer(line)
         if match.lastgroup != "skip"
     ]
-    last = found[-1].column + len(found[-1].text) if found else 1
-    return [*found, DatalogMtlToken("end", "", number, last)]
+    last = words[-1].column + len(words[-1].text) if words else 1
+    return [*words, DatalogMtlToken("end", "", number, last)]
 
 
 def with_values(words: list[DatalogMtlToken], parameters: Parameters, tick: int) -> list[DatalogMtlToken]:
     """Replace parameter names by their values, except where a name is followed by `(`: that is a predicate."""
     if not parameters:
         return words
-    made = list[DatalogMtlToken]()
+    replaced = list[DatalogMtlToken]()
     for word, after in zip(words, [*words[1:], None], strict=True):
         called = word.kind != "name" or (after is not None and after.text == "(")
-        found = None if called else parameters.in_dialect(word.text, tick)
-        made += [word] if found is None else [replace(word, kind=kind, text=text) for kind, text in found]
-    return made
+        pieces = None if called else parameters.in_dialect(word.text, tick)
+        replaced += [word] if pieces is None else [replace(word, kind=kind, text=text) for kind, text in pieces]
+    return replaced
 
 
 class DatalogMtlCursor:
@@ -99,8 +99,8 @@ class DatalogMtlCursor:
         return first.span.to(self.previous.span)
 
     def fail(self, expected: str, hint: str | None = None) -> NoReturn:
-        found = "the end of the line" if self.token.kind == "end" else f"`{self.token.text}`"
-        self.stop(f"expected {expected}, found {found}", self.token.span, hint)
+        seen = "the end of the line" if self.token.kind == "end" else f"`{self.token.text}`"
+        self.stop(f"expected {expected}, found {seen}", self.token.span, hint)
 
     def stop(self, message: str, span: Span, hint: str | None = None) -> NoReturn:
         raise CepError(message, self.source, span, hint, "syntax")
@@ -119,7 +119,7 @@ def bound(cursor: DatalogMtlCursor, tick: int) -> int | None:
         cursor.fail("a number or `inf`", "numbers are `3`, `1.5` or `3/2`")
     cursor.advance()
     try:
-        found = ticks(token.text, tick)
+        count = ticks(token.text, tick)
     except CepError as error:
         cursor.stop(error.message, token.span, error.hint)
-    return -found if negative else found
+    return -count if negative else count

@@ -15,15 +15,15 @@ LONGEST = 4
 
 def circles(program: LarsProgram, source: Source) -> list[str]:
     """Explain, for each component that is not stratified, where and why."""
-    return [told(each.cyclic, source) for each in components(program) if each.cyclic is not None]
+    return [told(component.cyclic, source) for component in components(program) if component.cyclic is not None]
 
 
 def counted(program: LarsProgram) -> list[str]:
     """Count the rules and components of each kind."""
-    found = [each for each in components(program) if each.predicates]
-    cyclic = sum(each.cyclic is not None for each in found)
-    recursive = sum(each.recursive and each.cyclic is None for each in found)
-    parts = [_number(len(program.rules), "rule"), _number(len(found), "component")]
+    groups = [component for component in components(program) if component.predicates]
+    cyclic = sum(component.cyclic is not None for component in groups)
+    recursive = sum(component.recursive and component.cyclic is None for component in groups)
+    parts = [_number(len(program.rules), "rule"), _number(len(groups), "component")]
     parts += [f"{recursive} recursive"] if recursive else []
     return parts + ([f"{cyclic} not stratified"] if cyclic else [])
 
@@ -31,10 +31,10 @@ def counted(program: LarsProgram) -> list[str]:
 def comes_in(program: LarsProgram) -> list[str]:
     """Return the predicates of bodies that nothing derives or declares. If the program declares events, return an empty
     list."""
-    if any(isinstance(each, EventDeclaration) for each in program.declarations):
+    if any(isinstance(declaration, EventDeclaration) for declaration in program.declarations):
         return []
-    facts = {each.head.predicate for each in program.rules if each.is_fact and each.head is not None}
-    facts |= {each.name for each in program.declarations if isinstance(each, FactDeclaration)}
+    facts = {rule.head.predicate for rule in program.rules if rule.is_fact and rule.head is not None}
+    facts |= {declaration.name for declaration in program.declarations if isinstance(declaration, FactDeclaration)}
     asked = dict.fromkeys(atom.predicate for atom, literal in atoms(program) if literal is not None)
     derived = program.derived
     return [name for name in asked if name not in facts and name not in derived]
@@ -64,7 +64,7 @@ def told(cycle: Cycle, source: Source) -> str:
     goes = "depends on itself" if len(names) == 1 else "go in a circle"
     who = f"{listed}{', ...' if more > 0 else ''} {goes}"
     models = "there may be none, one or several models" if first.negated else "the solver finds its one model"
-    rules = [f"{source.spot(each.span)} `{excerpt(source, each.span)}`" for each in cycle.rules[:LONGEST]]
+    rules = [f"{source.spot(rule.span)} `{excerpt(source, rule.span)}`" for rule in cycle.rules[:LONGEST]]
     message = f"{who} through {asked}: {models}"
     begin = "the rule is" if len(rules) == 1 else "the rules are"
     hint = f"{begin} {', '.join(rules)}{f' and {more} more' if more > 0 else ''}"

@@ -22,8 +22,8 @@ CALCULATED = {"plus": "+", "minus": "-", "times": "*", "sum": "+"}
 
 def advice(program: LarsProgram, source: Source) -> tuple[Warning, ...]:
     """Return all warnings, sorted by position."""
-    found = [*_kept(program, source), *_windows(program, source), *_names(program, source), *_ahead(program, source)]
-    return tuple(sorted(found, key=lambda each: (each.span is None, each.span, each.message)))
+    warnings = [*_kept(program, source), *_windows(program, source), *_names(program, source), *_ahead(program, source)]
+    return tuple(sorted(warnings, key=lambda warning: (warning.span is None, warning.span, warning.message)))
 
 
 def _literals(program: LarsProgram) -> Iterator[LarsLiteral]:
@@ -34,63 +34,63 @@ def _literals(program: LarsProgram) -> Iterator[LarsLiteral]:
 
 def _given(program: LarsProgram) -> frozenset[str]:
     """Return the predicates that consist of facts only."""
-    events = {each.name for each in program.declarations if isinstance(each, ast.EventDeclaration)}
-    facts = {each.name for each in program.declarations if isinstance(each, FactDeclaration)}
-    facts |= {each.head.predicate for each in program.rules if each.head is not None and each.is_fact}
+    events = {declaration.name for declaration in program.declarations if isinstance(declaration, ast.EventDeclaration)}
+    facts = {declaration.name for declaration in program.declarations if isinstance(declaration, FactDeclaration)}
+    facts |= {rule.head.predicate for rule in program.rules if rule.head is not None and rule.is_fact}
     return frozenset(facts - events - program.derived)
 
 
 def _kept(program: LarsProgram, source: Source) -> Iterator[Warning]:
     """Warn of literals whose window reaches back over the whole input."""
     derived = program.derived
-    for each in _literals(program):
-        name, window = each.atom.predicate, each.window
+    for literal in _literals(program):
+        name, window = literal.atom.predicate, literal.window
         if name in derived:
             continue
-        endless = (window is None and each.modality == AT) or (
+        endless = (window is None and literal.modality == AT) or (
             isinstance(window, TimeWindow) and window.ticks >= longest(program.tick)
         )
-        text = excerpt(source, each.span)
+        text = excerpt(source, literal.span)
         if endless:
-            hint = f"a window says how far back: `{name}{' at T' if each.modality == AT else ''} in [10 min]`"
-            yield Warning(f"`{text}` never expires: each `{name}` is kept for ever", source, each.span, hint, "kept")
+            hint = f"a window says how far back: `{name}{' at T' if literal.modality == AT else ''} in [10 min]`"
+            yield Warning(f"`{text}` never expires: each `{name}` is kept for ever", source, literal.span, hint, "kept")
         elif isinstance(window, TupleWindow) and window.by:
             values = " and ".join(f"`{by}`" for by in window.by)
             message = f"`{text}` never expires: the last {window.atoms} atoms of each {values} are kept for ever"
-            yield Warning(message, source, each.span, "this does no harm where there are few of them", "kept")
+            yield Warning(message, source, literal.span, "this does no harm where there are few of them", "kept")
 
 
 def _windows(program: LarsProgram, source: Source) -> Iterator[Warning]:
-    given = _given(program)
-    for each in _literals(program):
-        name, window = each.atom.predicate, each.window
-        if isinstance(window, TimeWindow) and window.ticks == 0 and window.step == 1 and each.modality != AT:
+    inputs = _given(program)
+    for literal in _literals(program):
+        name, window = literal.atom.predicate, literal.window
+        if isinstance(window, TimeWindow) and window.ticks == 0 and window.step == 1 and literal.modality != AT:
             yield Warning("this window holds the present tick alone", source, window.span,
                           f"`{name}` says the same; `[1]` holds the tick before, too", "window")  # fmt: skip
-        if name in given and (window is not None or each.modality == AT):
-            truth = "always" if each.negated else "never"
+        if name in inputs and (window is not None or literal.modality == AT):
+            truth = "always" if literal.negated else "never"
             message = f"`{name}` is given by facts, which are in no window: this is {truth} true"
-            yield Warning(message, source, each.span, f"without a window: `{name}`", "window")
+            yield Warning(message, source, literal.span, f"without a window: `{name}`", "window")
 
 
 def _names(program: LarsProgram, source: Source) -> Iterator[Warning]:
     """Warn of undeclared predicates that have nearly the same name as a known predicate."""
-    if any(isinstance(each, ast.EventDeclaration) for each in program.declarations):
+    if any(isinstance(declaration, ast.EventDeclaration) for declaration in program.declarations):
         return
     known = program.derived | _given(program)
     warned: set[str] = set()
-    for each in _literals(program):
-        name = each.atom.predicate
+    for literal in _literals(program):
+        name = literal.atom.predicate
         if name in known or name in warned:
             continue
         warned.add(name)
         mark = COMPARED.get(name) or CALCULATED.get(name)
-        if mark is not None and len(each.atom.arguments) in (2, 3):
+        if mark is not None and len(literal.atom.arguments) in (2, 3):
             hint = f"`18 {mark} V`" if name in COMPARED else f"`Z = X {mark} Y`"
-            yield Warning(f"`{name}` comes in: it compares nothing", source, each.span, hint, "name")
+            yield Warning(f"`{name}` comes in: it compares nothing", source, literal.span, hint, "name")
         elif near := nearest(name, known, SURE):
             message = f"`{name}` comes in, as no rule derives it"
-            yield Warning(message, source, each.span, f"did you mean `{near}`?", "name")
+            yield Warning(message, source, literal.span, f"did you mean `{near}`?", "name")
 
 
 def _ahead(program: LarsProgram, source: Source) -> Iterator[Warning]:
@@ -104,7 +104,7 @@ def _ahead(program: LarsProgram, source: Source) -> Iterator[Warning]:
                 message = f"`{rule.head.predicate}` may be put ever further ahead: it depends on itself"
                 hint = "a bound ends it: `b at S :- b at T, S = T + 1, S < 100.`"
                 yield Warning(message, source, rule.head.span, hint, "ahead")
-            elif rule.head is not None and any(_grows(rule, each, component) for each in rule.head.arguments):
+            elif rule.head is not None and any(_grows(rule, argument, component) for argument in rule.head.arguments):
                 message = f"`{rule.head.predicate}` may be derived with ever new values: it depends on itself"
                 hint = "a bound ends it: `b(X + 1) :- b(X), X < 100.`"
                 yield Warning(message, source, rule.head.span, hint, "ahead")
@@ -115,50 +115,55 @@ def _grows(rule: LarsRule, argument: Expression, component: Component) -> bool:
     if not _moves(rule, argument) or _bounded(rule, argument):
         return False
     own: set[str] = set()
-    given: set[str] = set()  # variables of graphs and of predicates outside the component
-    for each in rule.body:
-        if isinstance(each, LarsLiteral) and not each.negated:
-            names = own if each.atom.predicate in component.predicates else given
-            names.update(name for one in each.atom.arguments for name in expression_variables(one))
-        elif isinstance(each, Graph) and not each.negated:
-            given.update(each.variables)
-    if given.intersection(expression_variables(argument)) and isinstance(argument, Variable):
+    external: set[str] = set()  # variables of graphs and of predicates outside the component
+    for element in rule.body:
+        if isinstance(element, LarsLiteral) and not element.negated:
+            names = own if element.atom.predicate in component.predicates else external
+            names.update(name for argument in element.atom.arguments for name in expression_variables(argument))
+        elif isinstance(element, Graph) and not element.negated:
+            external.update(element.variables)
+    if external.intersection(expression_variables(argument)) and isinstance(argument, Variable):
         return False
-    return bool(own & _origins(rule, argument) - given)
+    return bool(own & _origins(rule, argument) - external)
 
 
 def _origins(rule: LarsRule, calculated: Expression) -> set[str]:
     """Return the variables of an expression, and those from which they are calculated."""
     names = set(expression_variables(calculated))
-    for each in rule.body:
-        if isinstance(each, Comparison) and each.operator == "=" and names & set(expression_variables(each.left)):
-            names |= set(expression_variables(each.right))
+    for element in rule.body:
+        if (
+            isinstance(element, Comparison)
+            and element.operator == "="
+            and names & set(expression_variables(element.left))
+        ):
+            names |= set(expression_variables(element.right))
     return names
 
 
-def _moves(rule: LarsRule, at: Expression) -> bool:
+def _moves(rule: LarsRule, instant: Expression) -> bool:
     """Return True if a value is calculated from other values."""
-    if isinstance(at, Call):
+    if isinstance(instant, Call):
         return True
-    return isinstance(at, Variable) and any(
-        isinstance(each, Comparison)
-        and each.operator == "="
+    return isinstance(instant, Variable) and any(
+        isinstance(element, Comparison)
+        and element.operator == "="
         and any(
-            one == at and isinstance(other, Call) for one, other in ((each.left, each.right), (each.right, each.left))
+            side == instant and isinstance(other, Call)
+            for side, other in ((element.left, element.right), (element.right, element.left))
         )
-        for each in rule.body
+        for element in rule.body
     )
 
 
-def _bounded(rule: LarsRule, at: Expression) -> bool:
+def _bounded(rule: LarsRule, instant: Expression) -> bool:
     """Return True if a comparison bounds the value, or a window bounds a tick from which it is calculated."""
-    names = _origins(rule, at)
-    for each in rule.body:
-        if isinstance(each, Comparison) and each.operator in ("<", "<=", ">", ">="):
-            if names & {*expression_variables(each.left), *expression_variables(each.right)}:
+    names = _origins(rule, instant)
+    for element in rule.body:
+        if isinstance(element, Comparison) and element.operator in ("<", "<=", ">", ">="):
+            if names & {*expression_variables(element.left), *expression_variables(element.right)}:
                 return True
-        elif isinstance(each, LarsLiteral) and not each.negated and each.window is not None:
-            inside = [] if each.at is None else expression_variables(each.at)
+        elif isinstance(element, LarsLiteral) and not element.negated and element.window is not None:
+            inside = [] if element.at is None else expression_variables(element.at)
             if names.intersection(inside):
                 return True
     return False

@@ -32,7 +32,7 @@ class KeyedRule:
 
     @property
     def atoms(self) -> list[LarsAtom]:
-        return [*([] if self.head is None else [self.head]), *(each.atom for each in self.asked)]
+        return [*([] if self.head is None else [self.head]), *(literal.atom for literal in self.asked)]
 
     def variable(self, places: Places) -> str | None:
         """Return the variable that all derived atoms have in their key columns, or None if they differ."""
@@ -42,18 +42,18 @@ class KeyedRule:
     def bound(self, names: Sequence[str]) -> bool:
         """Return True if derived atoms, and inputs that are partitioned by `names`, together bind all of `names`."""
         dealt = [known for number, known in self.inputs.items() if number not in self.denied and set(names) <= {*known}]
-        derived = [each.atom for each in self.asked if not each.negated and each.modality != EVERY]
-        known = {name for each in dealt for name in each}
-        known |= {each.name for atom in derived for each in atom.arguments if isinstance(each, Variable)}
+        derived = [literal.atom for literal in self.asked if not literal.negated and literal.modality != EVERY]
+        known = {name for names in dealt for name in names}
+        known |= {argument.name for atom in derived for argument in atom.arguments if isinstance(argument, Variable)}
         return known.issuperset(names)
 
 
 def keys_of(rules: Sequence[KeyedRule], predicates: Sequence[str], inputs: int) -> AnswerSetKeys | None:
     """Return the key columns of the derived predicates and of the inputs, or None if there is no key."""
     singles = list(_singles(rules, predicates))
-    for places in (singles, *([one] for one in singles)):
-        if places and (made := _joint(rules, predicates, inputs, places)) is not None:
-            return made
+    for places in (singles, *([single] for single in singles)):
+        if places and (keys := _joint(rules, predicates, inputs, places)) is not None:
+            return keys
     return None
 
 
@@ -64,8 +64,8 @@ def _singles(rules: Sequence[KeyedRule], predicates: Sequence[str]) -> Iterator[
         places = _spread(rules, {predicates[0]: column})
         for name in predicates:
             if places is not None and name not in places:
-                tried = (_spread(rules, {**places, name: at}) for at in range(arity.get(name, 0)))
-                places = next((each for each in tried if each is not None), None)
+                tried = (_spread(rules, {**places, name: column}) for column in range(arity.get(name, 0)))
+                places = next((spread for spread in tried if spread is not None), None)
         if places is not None:
             yield places
 
@@ -84,7 +84,7 @@ def _spread(rules: Sequence[KeyedRule], places: dict[str, int]) -> dict[str, int
             if name is None:
                 return None
             for atom in rule.atoms:
-                columns = [at for at in range(len(atom.arguments)) if _name(atom, at) == name]
+                columns = [index for index in range(len(atom.arguments)) if _name(atom, index) == name]
                 if not columns:
                     return None
                 places.setdefault(atom.predicate, columns[0])
@@ -106,11 +106,11 @@ def _joint(
     for rule in rules:
         if not rule.atoms:
             continue
-        names = [rule.variable(each) for each in places]
+        names = [rule.variable(place) for place in places]
         sure = [name for name in names if name is not None]
         if len(sure) < len(names) or not rule.bound(sure):
             return None
         for number, known in rule.inputs.items():
             if set(sure) <= {*known}:
                 dealt[number] = tuple(map(known.index, sure))
-    return AnswerSetKeys(tuple(tuple(each[name] for each in places) for name in predicates), tuple(dealt))
+    return AnswerSetKeys(tuple(tuple(place[name] for place in places) for name in predicates), tuple(dealt))

@@ -63,7 +63,7 @@ def split(program: LarsProgram, types: Types = lambda _: {}) -> SplitProgram | N
         writer.rule(rule)
     others = [rule for rule in program.rules if rule not in mine]
     rest = replace(program, rules=(*others, *writer.asking))
-    return SplitProgram(rest, writer.written(), (BEGUN, *(each.head.predicate for each in writer.asking if each.head)),
+    return SplitProgram(rest, writer.written(), (BEGUN, *(rule.head.predicate for rule in writer.asking if rule.head)),
                         tuple(sorted(names)))  # fmt: skip
 
 
@@ -73,25 +73,25 @@ def beyond_cycles(program: LarsProgram) -> frozenset[str]:
     asks: dict[str, set[str]] = {name: set() for name in derived}
     crossing: set[tuple[str, str]] = set()
     for rule in program.rules:
-        for each in rule.body if rule.head is not None else ():
-            if isinstance(each, LarsLiteral) and each.atom.predicate in derived:
+        for element in rule.body if rule.head is not None else ():
+            if isinstance(element, LarsLiteral) and element.atom.predicate in derived:
                 assert rule.head is not None, "of a rule with a head"
-                asks[rule.head.predicate].add(each.atom.predicate)
-                if each.negated or each.modality == EVERY:
-                    crossing.add((rule.head.predicate, each.atom.predicate))
+                asks[rule.head.predicate].add(element.atom.predicate)
+                if element.negated or element.modality == EVERY:
+                    crossing.add((rule.head.predicate, element.atom.predicate))
     reached = {name: _reached(name, asks) for name in derived}
     cyclic = {name for name, other in crossing if name in reached[other] or name == other}
     return frozenset(name for name in derived if name in cyclic or reached[name] & cyclic)
 
 
 def _reached(name: str, asks: dict[str, set[str]]) -> set[str]:
-    found: set[str] = set()
+    reached: set[str] = set()
     waiting = [name]
     while waiting:
-        new = asks[waiting.pop()] - found
-        found |= new
+        new = asks[waiting.pop()] - reached
+        reached |= new
         waiting += new
-    return found
+    return reached
 
 
 @dataclass
@@ -120,8 +120,8 @@ class _Writer:
 
     def written(self) -> AnswerSetRules:
         derived = tuple(DerivedPredicate(name, self.arities[name], name in self.timed) for name in sorted(self.numbers))
-        for number, each in enumerate(derived):
-            self.lines.append(f"#show d{number}/{each.arity + each.timed}.")
+        for number, predicate in enumerate(derived):
+            self.lines.append(f"#show d{number}/{predicate.arity + predicate.timed}.")
         text = "".join(f"{line}\n" for line in self.lines)
         asked = tuple(self.windows)
         keys = None if self.given else keys_of(self.keyed, sorted(self.numbers), len(self.widths))
@@ -130,7 +130,7 @@ class _Writer:
     def rule(self, rule: LarsRule) -> None:
         if rule.is_fact and rule.head is not None:
             head = rule.head
-            values = [symbol_text(each.value) for each in head.arguments if isinstance(each, Constant)]
+            values = [symbol_text(argument.value) for argument in head.arguments if isinstance(argument, Constant)]
             assert len(values) == len(head.arguments), "a fact is of constants"
             self.lines.append(f"{_call(f'g{self.numbers[head.predicate]}', values)}.")
             return
@@ -143,7 +143,7 @@ class _Writer:
         """Return the variables of an input relation."""
         head = self.asking[number - 1].head
         assert head is not None, "it is derived"
-        return tuple(each.name for each in head.arguments if isinstance(each, Variable))
+        return tuple(argument.name for argument in head.arguments if isinstance(argument, Variable))
 
     def asked(self, variables: Sequence[str], body: Sequence[BodyLiteral], rule: LarsRule) -> str:
         """Create an input relation for the values of `variables` that satisfy `body`. Return its name in the solver's
@@ -169,34 +169,38 @@ class _RuleText:
         self.places: dict[str, str] = {}
         self.made = 0
         self.types = writer.types(rule)
-        self.mine = [each for each in rule.body if isinstance(each, LarsLiteral) and self._is_mine(each)]
+        self.mine = [element for element in rule.body if isinstance(element, LarsLiteral) and self._is_mine(element)]
         self.ticks = {
-            each.at.name for each in rule.body if isinstance(each, LarsLiteral) and isinstance(each.at, Variable)
+            element.at.name
+            for element in rule.body
+            if isinstance(element, LarsLiteral) and isinstance(element.at, Variable)
         }
 
     def _is_mine(self, literal: LarsLiteral) -> bool:
         return literal.atom.predicate in self.writer.numbers
 
     def write(self) -> None:
-        others = [each for each in self.rule.body if each not in self.mine]
-        positive: list[BodyLiteral] = [each for each in others if not isinstance(each, Comparison) and not each.negated]
-        denied = [each for each in others if not isinstance(each, Comparison) and each.negated]
-        compared = [each for each in others if isinstance(each, Comparison)]
-        known = {name for each in positive for name in bound(each)}
+        others = [element for element in self.rule.body if element not in self.mine]
+        positive: list[BodyLiteral] = [
+            other for other in others if not isinstance(other, Comparison) and not other.negated
+        ]
+        denied = [other for other in others if not isinstance(other, Comparison) and other.negated]
+        compared = [other for other in others if isinstance(other, Comparison)]
+        known = {name for element in positive for name in bound(element)}
         positive, calculated = self._calls_apart(positive, known)
         compared = assigned(compared, known)
         groups = connected(positive)
         left: list[Comparison] = list(calculated)
-        for each in compared:
-            home = self._home(groups, each)
-            home.append(each) if home is not None else left.append(each)
+        for equation in compared:
+            home = self._home(groups, equation)
+            home.append(equation) if home is not None else left.append(equation)
         outside: list[LarsLiteral | Graph] = []
         for other in denied:
             home = self._home(groups, other)
             home.append(other) if home is not None else outside.append(other)
         wanted = self._wanted(left, outside) | shared(groups)
         for group in groups:
-            names = sorted({name for each in group for name in variables_of(each)} & wanted)
+            names = sorted({name for element in group for name in variables_of(element)} & wanted)
             self.body.append(_call(self.writer.asked(names, group, self.rule), [self._place(name) for name in names]))
         for comparison in left:
             self._comparison(comparison)
@@ -209,21 +213,21 @@ class _RuleText:
         self.writer.lines.append(f"{head} :- {', '.join(begun)}.".lstrip())
 
     def _wanted(self, left: Iterable[Comparison], outside: Iterable[LarsLiteral | Graph]) -> set[str]:
-        wanted = {name for each in (*left, *outside, *self.mine) for name in variables_of(each)}
+        wanted = {name for element in (*left, *outside, *self.mine) for name in variables_of(element)}
         if self.rule.head is not None:
-            wanted |= {name for each in self.rule.head.arguments for name in expression_variables(each)}
+            wanted |= {name for argument in self.rule.head.arguments for name in expression_variables(argument)}
         return wanted | set([] if self.rule.at is None else expression_variables(self.rule.at))
 
     @staticmethod
-    def _home(groups: list[list[BodyLiteral]], each: BodyLiteral) -> list[BodyLiteral] | None:
-        """Return the group that binds all variables of `each`, or None.
+    def _home(groups: list[list[BodyLiteral]], element: BodyLiteral) -> list[BodyLiteral] | None:
+        """Return the group that binds all variables of `element`, or None.
 
         For an equation with a variable alone on one side, it suffices to bind the variables of the other side.
         """
-        needed = [set(variables_of(each))]
-        if isinstance(each, Comparison) and each.operator == "=":
-            sides = ((each.left, each.right), (each.right, each.left))
-            needed += [set(expression_variables(other)) for one, other in sides if isinstance(one, Variable)]
+        needed = [set(variables_of(element))]
+        if isinstance(element, Comparison) and element.operator == "=":
+            sides = ((element.left, element.right), (element.right, element.left))
+            needed += [set(expression_variables(other)) for side, other in sides if isinstance(side, Variable)]
         for names in needed:
             for group in groups:
                 if names <= {name for other in group for name in variables_of(other)}:
@@ -235,24 +239,24 @@ class _RuleText:
 
         Return the literals, and the equations of the fresh variables.
         """
-        made: list[BodyLiteral] = []
+        elements: list[BodyLiteral] = []
         equal: list[Comparison] = []
-        for each in positive:
-            if not isinstance(each, LarsLiteral):
-                made.append(each)
+        for element in positive:
+            if not isinstance(element, LarsLiteral):
+                elements.append(element)
                 continue
             terms: list[Expression] = []
-            for term in (*each.atom.arguments, *([] if each.at is None else [each.at])):
+            for term in (*element.atom.arguments, *([] if element.at is None else [element.at])):
                 if isinstance(term, Call) and not set(expression_variables(term)) <= known:
                     name = self._fresh()
-                    if term is each.at:
+                    if term is element.at:
                         self.ticks.add(name)
                     equal.append(Comparison("=", Variable(name), term, term.span))
                     term = Variable(name)
                 terms.append(term)
-            at = None if each.at is None else terms.pop()
-            made.append(replace(each, atom=replace(each.atom, arguments=tuple(terms)), at=at))
-        return made, equal
+            instant = None if element.at is None else terms.pop()
+            elements.append(replace(element, atom=replace(element.atom, arguments=tuple(terms)), at=instant))
+        return elements, equal
 
     def _fresh(self) -> str:
         self.made += 1
@@ -282,38 +286,38 @@ class _RuleText:
         values = [str(len(self.writer.calculations) - 1), *map(self._place, names)]
         return f"@c({', '.join(values)})"
 
-    def _comparison(self, each: Comparison) -> None:
-        sides = (each.left, each.right)
+    def _comparison(self, comparison: Comparison) -> None:
+        sides = (comparison.left, comparison.right)
         simple = all(isinstance(side, Variable | Constant) for side in sides)
-        if simple and each.operator in ("=", "!="):
-            self.body.append(f"{self._term(each.left)} {each.operator} {self._term(each.right)}")
+        if simple and comparison.operator in ("=", "!="):
+            self.body.append(f"{self._term(comparison.left)} {comparison.operator} {self._term(comparison.right)}")
             return
-        if each.operator == "=":
+        if comparison.operator == "=":
             for variable, other in (sides, sides[::-1]):
                 if isinstance(variable, Variable):
                     self.body.append(f"{self._place(variable.name)} = {self._calculated(other)}")
                     if set(expression_variables(other)) <= self.ticks:
                         self.ticks.add(variable.name)
                     return
-        self.body.append(f"{self._calculated(each)} = 1")
+        self.body.append(f"{self._calculated(comparison)} = 1")
 
-    def _denied(self, each: LarsLiteral | Graph) -> None:
+    def _denied(self, element: LarsLiteral | Graph) -> None:
         """Add `not` of an input relation, for a negated literal or graph pattern whose variables the solver binds."""
-        if isinstance(each, Graph):
-            asked: BodyLiteral = replace(each, negated=False)
-            names = list(dict.fromkeys(each.variables))
+        if isinstance(element, Graph):
+            asked: BodyLiteral = replace(element, negated=False)
+            names = list(dict.fromkeys(element.variables))
             terms = [self._place(name) for name in names]
         else:
-            terms, plain = self._plain(each)
+            terms, plain = self._plain(element)
             asked, names = plain, list(dict.fromkeys(variables_of(plain)))
         self.body.append(f"not {_call(self.writer.asked(names, [asked], self.rule), terms)}")
         self.writer.denied.add(len(self.writer.widths) - 1)
 
-    def _plain(self, each: LarsLiteral) -> tuple[list[str], LarsLiteral]:
+    def _plain(self, literal: LarsLiteral) -> tuple[list[str], LarsLiteral]:
         """Remove `not` and calculations from a literal. Return the solver's variables, and the literal."""
         arguments: list[Expression] = []
         values: dict[str, str] = {}
-        for term in (*each.atom.arguments, *([] if each.at is None else [each.at])):
+        for term in (*literal.atom.arguments, *([] if literal.at is None else [literal.at])):
             if isinstance(term, Call):
                 place = self._term(term)
                 name = next(name for name, known in self.places.items() if known == place)
@@ -321,20 +325,20 @@ class _RuleText:
             if isinstance(term, Variable) and term.name != "_":
                 values[term.name] = self._place(term.name)
             arguments.append(term)
-        at = None if each.at is None else arguments.pop()
-        plain = replace(each, atom=replace(each.atom, arguments=tuple(arguments)), at=at, negated=False)
+        instant = None if literal.at is None else arguments.pop()
+        plain = replace(literal, atom=replace(literal.atom, arguments=tuple(arguments)), at=instant, negated=False)
         return list(values.values()), plain
 
-    def _own(self, each: LarsLiteral) -> None:
+    def _own(self, literal: LarsLiteral) -> None:
         """Add a literal over a predicate that the solver derives. It becomes an atom, or an auxiliary atom with its own
         rule."""
-        plainly = not each.negated and each.modality != EVERY
-        if plainly and each.atom.predicate not in self.writer.given:
-            terms = [self._term(term) for term in each.atom.arguments]
-            at = None if each.at is None else self._term(each.at)
-            self.body += self._true(each, terms, at, f"A{self.made}x{len(self.body)}")
+        plainly = not literal.negated and literal.modality != EVERY
+        if plainly and literal.atom.predicate not in self.writer.given:
+            terms = [self._term(term) for term in literal.atom.arguments]
+            instant = None if literal.at is None else self._term(literal.at)
+            self.body += self._true(literal, terms, instant, f"A{self.made}x{len(self.body)}")
             return
-        values, plain = self._plain(each)
+        values, plain = self._plain(literal)
         inner = _RuleText(self.writer, self.rule)
         names = dict.fromkeys(name for name in variables_of(plain))
         places = [inner._place(name) for name in names]
@@ -342,48 +346,48 @@ class _RuleText:
             f"L{number}" if term == Variable("_") else inner._term(term)
             for number, term in enumerate(plain.atom.arguments)
         ]
-        at = None if plain.at is None else inner._term(plain.at)
+        instant = None if plain.at is None else inner._term(plain.at)
         own = _call(f"a{self.writer.aside}", places)
         self.writer.aside += 1
-        self.writer.lines.append(f"{own} :- {', '.join(inner._true(plain, terms, at, 'A'))}.")
-        if each.modality == NOW and each.atom.predicate in self.writer.given:
-            self.writer.lines.append(f"{own} :- {_call(f'g{self.writer.numbers[each.atom.predicate]}', terms)}.")
-        self.body.append(f"{'not ' if each.negated else ''}{_call(own.partition('(')[0], values)}")
+        self.writer.lines.append(f"{own} :- {', '.join(inner._true(plain, terms, instant, 'A'))}.")
+        if literal.modality == NOW and literal.atom.predicate in self.writer.given:
+            self.writer.lines.append(f"{own} :- {_call(f'g{self.writer.numbers[literal.atom.predicate]}', terms)}.")
+        self.body.append(f"{'not ' if literal.negated else ''}{_call(own.partition('(')[0], values)}")
 
-    def _true(self, each: LarsLiteral, terms: list[str], at: str | None, fresh: str) -> list[str]:
+    def _true(self, literal: LarsLiteral, terms: list[str], instant: str | None, fresh: str) -> list[str]:
         """Return the atoms that express a literal without its `not`. `fresh`: a variable name that is not in use."""
-        writer, name = self.writer, f"d{self.writer.numbers[each.atom.predicate]}"
-        window = each.window
+        writer, name = self.writer, f"d{self.writer.numbers[literal.atom.predicate]}"
+        window = literal.window
         assert window is None or isinstance(window, TimeWindow), "windows of tuples are over what comes in"
-        if each.atom.predicate not in writer.timed:
-            found = [_call(name, terms)]
-            if each.modality == AT:
+        if literal.atom.predicate not in writer.timed:
+            atoms = [_call(name, terms)]
+            if literal.modality == AT:
                 writer.clocked = True
-                found.append(f"now({at})")
+                atoms.append(f"now({instant})")
             if isinstance(window, TimeWindow) and window.step > 1:
-                found.append(f"n{writer.window(window)}")
-            if isinstance(window, TimeWindow) and each.modality == EVERY and window.ticks:
-                found.append(f"o{writer.window(window)}")
-            return found
+                atoms.append(f"n{writer.window(window)}")
+            if isinstance(window, TimeWindow) and literal.modality == EVERY and window.ticks:
+                atoms.append(f"o{writer.window(window)}")
+            return atoms
         writer.clocked = True
-        if each.modality == NOW:
+        if literal.modality == NOW:
             return [_call(name, [*terms, fresh]), f"now({fresh})"]
         if window is None:
-            return [_call(name, [*terms, at or fresh])]
+            return [_call(name, [*terms, instant or fresh])]
         first, last = f"{fresh}F", f"{fresh}L"
         asked = f"w{writer.window(window)}({first}, {last})"
-        if each.modality == EVERY:
+        if literal.modality == EVERY:
             whole = f"{_call(name, [*terms, fresh])} : {fresh} = {first}..{last}"
             return [asked, f"{first} <= {last}", _call(name, [*terms, last]), whole]
-        tick = at if each.modality == AT and at is not None else fresh
-        assert each.modality in (SOME, AT), "asked in a window"
+        tick = instant if literal.modality == AT and instant is not None else fresh
+        assert literal.modality in (SOME, AT), "asked in a window"
         return [_call(name, [*terms, tick]), asked, f"{first} <= {tick}", f"{tick} <= {last}"]
 
     def _head(self) -> str:
         head, writer = self.rule.head, self.writer
         if head is None:
             return ""
-        terms = [self._term(each) for each in head.arguments]
+        terms = [self._term(argument) for argument in head.arguments]
         number = writer.numbers[head.predicate]
         if self.rule.at is not None:
             tick = self._term(self.rule.at)

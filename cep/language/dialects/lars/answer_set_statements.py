@@ -34,20 +34,20 @@ class Placed:
 def placed(relations: Sequence[Sequence[str]]) -> Placed:
     """Lay out relations in one table. They share columns of the same type; one row uses each column at most once."""
     types: list[str] = []
-    made = []
+    placements = []
     for columns in relations:
         free = list(range(len(types)))
         own = []
         for type in columns:
-            place = next((each for each in free if types[each] == type), None)
+            place = next((column for column in free if types[column] == type), None)
             if place is None:
                 types.append(type)
                 place = len(types) - 1
             else:
                 free.remove(place)
             own.append(place)
-        made.append(tuple(own))
-    return Placed(tuple(types), tuple(made))
+        placements.append(tuple(own))
+    return Placed(tuple(types), tuple(placements))
 
 
 class AnswerSetStatements:
@@ -81,67 +81,69 @@ class AnswerSetStatements:
     def fluents(self) -> list[str]:
         """The fluents of the predicates that the solver derives."""
         pairs = zip(self.parts.names, self.parts.rules.derived, strict=True)
-        return [fluent for name, each in pairs for fluent in (name, at_ticks(name))[: 1 + each.timed]]
+        return [fluent for name, predicate in pairs for fluent in (name, at_ticks(name))[: 1 + predicate.timed]]
 
     def statements(self) -> list[ast.Statement]:
-        made: list[ast.Statement] = [_declared(ASKS, ("int", *self.asked.types))]
+        statements: list[ast.Statement] = [_declared(ASKS, ("int", *self.asked.types))]
         for number, name in enumerate(self.parts.inputs):
             if name != BEGUN and name not in self.relations.predicates:
                 continue  # this input is never true
-            own = [Variable(f"X{at}") for at in range(len(self.asked.of[number]))]
+            own = [Variable(f"X{index}") for index in range(len(self.asked.of[number]))]
             formula = self.timeline if name == BEGUN else FormulaAtom(self.relations.now(name), tuple(own))
             places: list[Expression] = [_filler(type) for type in self.asked.types]
             for place, variable in zip(self.asked.of[number], own, strict=True):
                 places[place] = variable
-            made.append(_rule(ASKS, (Constant(number, "int"), *places), formula))
+            statements.append(_rule(ASKS, (Constant(number, "int"), *places), formula))
         columns = ("int",) * GIVEN_FIRST + self.given.types
-        asks = [f"A{at}" for at in range(1 + len(self.asked.types))]
-        gives = [f"G{at}" for at in range(len(columns))]
+        asks = [f"A{index}" for index in range(1 + len(self.asked.types))]
+        gives = [f"G{index}" for index in range(len(columns))]
         atom = FormulaAtom(ASKS, tuple(map(Variable, asks)))
         options = self.options
-        found = AnswerSetFormula(
+        answer_formula = AnswerSetFormula(
             atom, tuple(asks), tuple(gives), self.parts.rules, self.tables, options.every, options.seconds
         )
-        made += [_declared(GIVES, columns), _rule(GIVES, tuple(map(Variable, gives)), found)]
+        statements += [_declared(GIVES, columns), _rule(GIVES, tuple(map(Variable, gives)), answer_formula)]
         count = Variable("Count") if options.every else Constant(0, "int")
-        made.append(_rule(self.inconsistent, (count,), self._given(COUNTED, count, (), ())))
-        for number, each in enumerate(self.parts.rules.derived):
-            made += self._derived(number, each.timed)
-        return made
+        statements.append(_rule(self.inconsistent, (count,), self._given(COUNTED, count, (), ())))
+        for number, predicate in enumerate(self.parts.rules.derived):
+            statements += self._derived(number, predicate.timed)
+        return statements
 
     def _derived(self, number: int, timed: bool) -> list[ast.Statement]:
         """Return the rules that extract a predicate from the solver's output. `timed`: also its atoms at ticks."""
         name, places = self.parts.names[number], self.given.of[number]
-        own = tuple(Variable(f"X{at}") for at in range(len(places)))
+        own = tuple(Variable(f"X{index}") for index in range(len(places)))
         model = (Variable("Model"),) if self.options.every else ()
-        made: list[ast.Statement] = [
+        statements: list[ast.Statement] = [
             _rule(name, (*own, *model), self._given(2 * number, Variable("_"), places, (*own, *model)))
         ]
         if timed:
-            at = Variable("At")
-            given = self._given(2 * number + 1, at, places, (*own, *model))
-            made.append(_rule(at_ticks(name), (*own, at, *model), given))
-        return made
+            instant = Variable("At")
+            formula = self._given(2 * number + 1, instant, places, (*own, *model))
+            statements.append(_rule(at_ticks(name), (*own, instant, *model), formula))
+        return statements
 
-    def _given(self, number: int, at: Expression, places: Sequence[int], variables: Sequence[Variable]) -> FormulaAtom:
+    def _given(
+        self, number: int, tick: Expression, places: Sequence[int], variables: Sequence[Variable]
+    ) -> FormulaAtom:
         arguments: list[Expression] = [Variable("_") for _ in range(GIVEN_FIRST + len(self.given.types))]
-        arguments[:2] = [Constant(number, "int"), at]
+        arguments[:2] = [Constant(number, "int"), tick]
         for place, variable in zip(places, variables):
             arguments[GIVEN_FIRST + place] = variable
         if len(variables) > len(places):
             arguments[2] = variables[-1]
-        named = [Variable(f"Any{at}") if each == Variable("_") else each for at, each in enumerate(arguments)]
+        named = [Variable(f"Any{index}") if term == Variable("_") else term for index, term in enumerate(arguments)]
         return FormulaAtom(GIVES, tuple(named))
 
     def attributes(self, attributes: Sequence[ast.AttributeTree]) -> tuple[ast.AttributeTree, ...]:
         """Return a predicate's attributes, followed by the number of the answer stream if all streams are wanted."""
         if not self.options.every:
             return tuple(attributes)
-        return (*attributes, ast.AttributeTree(beside("model", [each.name for each in attributes]), "int"))
+        return (*attributes, ast.AttributeTree(beside("model", [attribute.name for attribute in attributes]), "int"))
 
 
 def _declared(name: str, types: Sequence[str]) -> ast.FluentDeclaration:
-    return ast.FluentDeclaration(name, tuple(ast.AttributeTree(f"c{at}", type) for at, type in enumerate(types)))
+    return ast.FluentDeclaration(name, tuple(ast.AttributeTree(f"c{index}", type) for index, type in enumerate(types)))
 
 
 def _rule(name: str, arguments: Sequence[Expression], formula: Formula, span: Span = NOWHERE) -> ast.WhileRule:

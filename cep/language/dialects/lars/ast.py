@@ -111,4 +111,4 @@ class LarsProgram:
     @property
     def derived(self) -> frozenset[str]:
         """The predicates that rules with a body derive. All others are input or facts."""
-        return frozenset(each.head.predicate for each in self.rules if each.head is not None and not each.is_fact)
+        return frozenset(rule.head.predicate for rule in self.rules if rule.head is not None and not rule.is_fact)

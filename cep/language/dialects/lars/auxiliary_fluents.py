@@ -18,50 +18,50 @@ def helping(relations: Relations, first: int | None = None) -> tuple[list[ast.St
 
     `first`: the tick at which the stream begins unless earlier input arrives.
     """
-    made: list[ast.Statement] = []
+    statements: list[ast.Statement] = []
     number = ast.AttributeTree("number", "int")
     for name in relations.derived:
         if (predicate := predicate_of(name)) != name:
-            made.append(_at_now(relations, predicate))
+            statements.append(_at_now(relations, predicate))
     for count in relations.filled:
-        made.append(ast.FluentDeclaration(filled_name(count), (number,)))
-        made += _filled_rules(relations, count)
+        statements.append(ast.FluentDeclaration(filled_name(count), (number,)))
+        statements += _filled_rules(relations, count)
     names = [FIRST_TICK, TICK_NOW, *map(filled_name, relations.filled)]
     if relations.asks_clock:
         ticks = EachTickFormula(relations.timeline(Variable("First")), "At", relations.tick)
-        made.append(ast.FluentDeclaration(TICK_NOW, (number,)))
-        made.append(ast.WhileRule(TICK_NOW, (Variable("At"),), None, (), ticks))
+        statements.append(ast.FluentDeclaration(TICK_NOW, (number,)))
+        statements.append(ast.WhileRule(TICK_NOW, (Variable("At"),), None, (), ticks))
     if relations.asks_first:
-        at = Variable("At")
+        instant = Variable("At")
         events = tuple(
             FormulaAtom(name, tuple(Variable("_") for _ in event.attributes))
             for name, event in relations.events.items()
         )
-        formula = FirstTickFormula(events, at.name, relations.tick, first)
-        made.append(ast.FluentDeclaration(FIRST_TICK, (number,)))
-        made.append(ast.WhileRule(FIRST_TICK, (at,), None, (), formula))
-    return made, names
+        formula = FirstTickFormula(events, instant.name, relations.tick, first)
+        statements.append(ast.FluentDeclaration(FIRST_TICK, (number,)))
+        statements.append(ast.WhileRule(FIRST_TICK, (instant,), None, (), formula))
+    return statements, names
 
 
 def _at_now(relations: Relations, name: str) -> ast.WhileRule:
     """Return the rule by which an atom derived for a tick holds while that tick is the current one."""
-    arguments = tuple(Variable(f"X{at + 1}") for at in range(len(relations.types[name])))
-    at = Variable("At")
-    formula = FormulaAtom(relations.at(name), (*arguments, at))
+    arguments = tuple(Variable(f"X{index + 1}") for index in range(len(relations.types[name])))
+    instant = Variable("At")
+    formula = FormulaAtom(relations.at(name), (*arguments, instant))
     return ast.WhileRule(
-        relations.now(name), arguments, None, (), OwnTimesFormula(formula, at.name, WindowTicks(relations.tick))
+        relations.now(name), arguments, None, (), OwnTimesFormula(formula, instant.name, WindowTicks(relations.tick))
     )
 
 
 def _filled_rules(relations: Relations, ticks: int) -> list[ast.Statement]:
     """Return rules for the number of past ticks in a window. It grows by one at each tick until the window is full."""
-    name, first, at, number = filled_name(ticks), Variable("First"), Variable("At"), Variable("Number")
+    name, first, instant, number = filled_name(ticks), Variable("First"), Variable("At"), Variable("Number")
     opening = OwnTimesFormula(relations.timeline(first), first.name, WindowTicks(relations.tick, 1, ticks - 1))
-    each = EachTickFormula(opening, at.name, relations.tick)
-    condition = Comparison("=", number, Call("-", (at, first)))
-    made: list[ast.Statement] = []
+    every_tick = EachTickFormula(opening, instant.name, relations.tick)
+    condition = Comparison("=", number, Call("-", (instant, first)))
+    statements: list[ast.Statement] = []
     if ticks > 1:
-        made.append(ast.WhileRule(name, (number,), None, (), RestrictedFormula(each, (condition,))))
+        statements.append(ast.WhileRule(name, (number,), None, (), RestrictedFormula(every_tick, (condition,))))
     whole = OwnTimesFormula(relations.timeline(first), first.name, WindowTicks(relations.tick, ticks, None))
-    made.append(ast.WhileRule(name, (Constant(ticks, "int"),), None, (), whole))
-    return made
+    statements.append(ast.WhileRule(name, (Constant(ticks, "int"),), None, (), whole))
+    return statements

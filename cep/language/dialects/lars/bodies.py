@@ -8,24 +8,24 @@ from cep.language.dialects.lars.ast import BodyLiteral, LarsLiteral
 from cep.rules.terms import Comparison, Graph, Variable, expression_variables
 
 
-def variables_of(each: BodyLiteral) -> list[str]:
+def variables_of(element: BodyLiteral) -> list[str]:
     """Return the variables of a literal, in order, with repetitions."""
-    match each:
+    match element:
         case LarsLiteral():
-            terms = (*each.atom.arguments, *([] if each.at is None else [each.at]))
+            terms = (*element.atom.arguments, *([] if element.at is None else [element.at]))
             return [name for term in terms for name in expression_variables(term)]
         case Comparison(_, left, right):
             return expression_variables(left) + expression_variables(right)
         case Graph():
-            return list(each.variables)
+            return list(element.variables)
 
 
-def bound(each: BodyLiteral) -> list[str]:
+def bound(element: BodyLiteral) -> list[str]:
     """Return the variables that a positive literal binds."""
-    if isinstance(each, LarsLiteral):
-        terms = (*each.atom.arguments, *([] if each.at is None else [each.at]))
+    if isinstance(element, LarsLiteral):
+        terms = (*element.atom.arguments, *([] if element.at is None else [element.at]))
         return [term.name for term in terms if isinstance(term, Variable) and term.name != "_"]
-    return variables_of(each)
+    return variables_of(element)
 
 
 def assigned(compared: Iterable[Comparison], known: set[str]) -> list[Comparison]:
@@ -36,29 +36,33 @@ def assigned(compared: Iterable[Comparison], known: set[str]) -> list[Comparison
     waiting = list(compared)
     ordered: list[Comparison] = []
     while True:
-        for each in waiting:
-            for one, other in ((each.left, each.right), (each.right, each.left)):
-                binds = each.operator == "=" and isinstance(one, Variable) and set(expression_variables(other)) <= known
-                if binds and isinstance(one, Variable) and each not in ordered:
-                    known.add(one.name)
-                    ordered.append(each)
-        if not any(each in waiting for each in ordered):
+        for comparison in waiting:
+            for side, other in ((comparison.left, comparison.right), (comparison.right, comparison.left)):
+                binds = (
+                    comparison.operator == "="
+                    and isinstance(side, Variable)
+                    and set(expression_variables(other)) <= known
+                )
+                if binds and isinstance(side, Variable) and comparison not in ordered:
+                    known.add(side.name)
+                    ordered.append(comparison)
+        if not any(taken in waiting for taken in ordered):
             return [*ordered, *waiting]
-        waiting = [each for each in waiting if each not in ordered]
+        waiting = [pending for pending in waiting if pending not in ordered]
 
 
 def shared(groups: list[list[BodyLiteral]]) -> set[str]:
     """Return the variables that occur in more than one group."""
-    names = [name for group in groups for name in {name for each in group for name in variables_of(each)}]
+    names = [name for group in groups for name in {name for element in group for name in variables_of(element)}]
     return {name for name in names if names.count(name) > 1}
 
 
 def connected(literals: Iterable[BodyLiteral]) -> list[list[BodyLiteral]]:
     """Split literals into groups that have no variable in common."""
     groups: list[list[BodyLiteral]] = []
-    for each in literals:
-        names = set(variables_of(each))
+    for literal in literals:
+        names = set(variables_of(literal))
         joined = [group for group in groups if names & {name for other in group for name in variables_of(other)}]
         groups = [group for group in groups if not any(group is other for other in joined)]
-        groups.append([*(other for group in joined for other in group), each])
+        groups.append([*(other for group in joined for other in group), literal])
     return groups

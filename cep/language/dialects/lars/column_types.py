@@ -17,41 +17,50 @@ Types = dict[str, tuple[str | None, ...]]
 
 
 def column_types(
-    program: LarsProgram, given: Mapping[str, Sequence[str | None]], unknown: str = UNKNOWN
+    program: LarsProgram, input_types: Mapping[str, Sequence[str | None]], unknown: str = UNKNOWN
 ) -> dict[str, tuple[str, ...]]:
     """Infer the types of all predicates.
 
-    `given`: the declared types. `unknown`: the type of values that only the plan can determine, such as those from the
-    background knowledge.
+    `input_types`: the declared types. `unknown`: the type of values that only the plan can determine, such as those
+    from the background knowledge.
     """
-    found: Types = {name: tuple(types) for name, types in given.items()}
+    by_predicate: Types = {name: tuple(types) for name, types in input_types.items()}
     for atom in _atoms(program):
-        found.setdefault(atom.predicate, (None,) * len(atom.arguments))
+        by_predicate.setdefault(atom.predicate, (None,) * len(atom.arguments))
     changed = True
     while changed:
         changed = False
         for rule in program.rules:
-            if rule.head is None or rule.head.predicate in given:
+            if rule.head is None or rule.head.predicate in input_types:
                 continue
-            known = variable_types(rule, found)
-            before = found[rule.head.predicate]
-            made = tuple(_grown(own, _type(each, known)) for own, each in zip(before, rule.head.arguments))
-            changed |= made != before
-            found[rule.head.predicate] = made
-    return {name: tuple(unknown if each is None else each for each in types) for name, types in found.items()}
+            known = variable_types(rule, by_predicate)
+            before = by_predicate[rule.head.predicate]
+            grown_types = tuple(
+                _grown(own, _type(argument, known)) for own, argument in zip(before, rule.head.arguments)
+            )
+            changed |= grown_types != before
+            by_predicate[rule.head.predicate] = grown_types
+    return {
+        name: tuple(unknown if column is None else column for column in types) for name, types in by_predicate.items()
+    }
 
 
 def given_types(program: LarsProgram) -> dict[str, list[str | None]]:
     """Return the declared types of events and facts. None: unknown."""
-    declared = [each for each in program.declarations if isinstance(each, EventDeclaration | FactDeclaration)]
+    declared = [
+        declaration
+        for declaration in program.declarations
+        if isinstance(declaration, EventDeclaration | FactDeclaration)
+    ]
     return {
-        each.name: [None if column.type == UNKNOWN else column.type for column in each.attributes] for each in declared
+        declaration.name: [None if column.type == UNKNOWN else column.type for column in declaration.attributes]
+        for declaration in declared
     }
 
 
 def _atoms(program: LarsProgram) -> list[LarsAtom]:
     heads = [rule.head for rule in program.rules if rule.head is not None]
-    return heads + [each.atom for rule in program.rules for each in rule.body if isinstance(each, LarsLiteral)]
+    return heads + [element.atom for rule in program.rules for element in rule.body if isinstance(element, LarsLiteral)]
 
 
 def _grown(old: str | None, new: str | None) -> str | None:
@@ -60,23 +69,23 @@ def _grown(old: str | None, new: str | None) -> str | None:
     return grown(old, new)
 
 
-def variable_types(rule: LarsRule, found: Mapping[str, Sequence[str | None]]) -> dict[str, str]:
+def variable_types(rule: LarsRule, by_predicate: Mapping[str, Sequence[str | None]]) -> dict[str, str]:
     """Return the types of a rule's variables, as far as they are known."""
     known: dict[str, str] = {}
-    for each in rule.body:
-        if isinstance(each, LarsLiteral) and not each.negated:
-            if each.modality == AT and isinstance(each.at, Variable):
-                known[each.at.name] = "int"
-            for argument, type in zip(each.atom.arguments, found[each.atom.predicate]):
+    for element in rule.body:
+        if isinstance(element, LarsLiteral) and not element.negated:
+            if element.modality == AT and isinstance(element.at, Variable):
+                known[element.at.name] = "int"
+            for argument, type in zip(element.atom.arguments, by_predicate[element.atom.predicate]):
                 if isinstance(argument, Variable) and type not in (None, UNKNOWN):
                     known.setdefault(argument.name, type)
     size = -1
     while len(known) > size:
         size = len(known)
-        for each in rule.body:
-            if not isinstance(each, Comparison) or each.operator != "=":
+        for element in rule.body:
+            if not isinstance(element, Comparison) or element.operator != "=":
                 continue
-            for variable, other in ((each.left, each.right), (each.right, each.left)):
+            for variable, other in ((element.left, element.right), (element.right, element.left)):
                 if isinstance(variable, Variable) and variable.name not in known:
                     type = _type(other, known)
                     if type is not None:

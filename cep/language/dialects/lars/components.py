@@ -65,21 +65,21 @@ def components(program: LarsProgram) -> tuple[Component, ...]:
         if rule.head is not None and rule.head.predicate in derived:
             rules.setdefault(rule.head.predicate, []).append(rule)
     edges = {name: [edge for rule in own for edge in _edges(rule, derived)] for name, own in rules.items()}
-    found: list[Component] = []
+    parts: list[Component] = []
     for names in strongly_connected(edges, lambda name: [edge.body for edge in edges[name]]):
         members = set(names)
         inside = [edge for name in names for edge in edges[name] if edge.body in members]
         own_rules = tuple(rule for name in names for rule in rules[name])
-        found.append(Component(tuple(names), own_rules, bool(inside), _cycle(inside)))
-    found += [Component((), (rule,), False, None) for rule in program.rules if rule.head is None]
-    return tuple(found)
+        parts.append(Component(tuple(names), own_rules, bool(inside), _cycle(inside)))
+    parts += [Component((), (rule,), False, None) for rule in program.rules if rule.head is None]
+    return tuple(parts)
 
 
 def _edges(rule: LarsRule, derived: frozenset[str]) -> Iterator[_Edge]:
     assert rule.head is not None, "constraints derive nothing"
-    for each in rule.body:
-        if isinstance(each, LarsLiteral) and each.atom.predicate in derived:
-            yield _Edge(rule.head.predicate, each.atom.predicate, rule, each)
+    for element in rule.body:
+        if isinstance(element, LarsLiteral) and element.atom.predicate in derived:
+            yield _Edge(rule.head.predicate, element.atom.predicate, rule, element)
 
 
 def _cycle(inside: list[_Edge]) -> Cycle | None:

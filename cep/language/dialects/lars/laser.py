@@ -82,7 +82,7 @@ def _rule(cursor: LarsCursor) -> LarsRule:
     first = cursor.token
     if cursor.sees(*WINDOWS, *ASKED):
         cursor.stop(f"a head has no `{cursor.token.text}`", "`h(X)`, or `@(T, h(X))` at another tick")
-    at, head = _at(cursor) if cursor.sees("@") else (None, _atom(cursor))
+    instant, head = _at(cursor) if cursor.sees("@") else (None, _atom(cursor))
     body: list[BodyLiteral] = []
     if cursor.accept(":-"):
         body.append(_formula(cursor))
@@ -94,7 +94,7 @@ def _rule(cursor: LarsCursor) -> LarsRule:
         if cursor.sees("or", "|", ";"):
             hint = "write two rules for `or`"
         cursor.fail("`and` or the end of the rule", hint if body else RULE)
-    return LarsRule(head, at, tuple(body), span)
+    return LarsRule(head, instant, tuple(body), span)
 
 
 def _atom(cursor: LarsCursor) -> LarsAtom:
@@ -115,13 +115,13 @@ def _at(cursor: LarsCursor) -> tuple[Expression, LarsAtom]:
     """Read `@(T, p(X))`."""
     cursor.expect("@")
     cursor.expect("(", "`@(T, p(X))`")
-    at = tick_of(cursor)
+    instant = tick_of(cursor)
     cursor.expect(",", "`@(T, p(X))`")
     if cursor.sees("not"):
         cursor.stop("`@` of what is not", "`not(@(T, p(X)))`: that it is not so at T, where T has a value elsewhere")
-    found = _atom(cursor)
+    atom = _atom(cursor)
     cursor.expect(")", "`@(T, p(X))`")
-    return at, found
+    return instant, atom
 
 
 def _formula(cursor: LarsCursor) -> BodyLiteral:
@@ -137,10 +137,10 @@ def _formula(cursor: LarsCursor) -> BodyLiteral:
         return replace(inner, negated=not inner.negated, span=cursor.span(first))
     if cursor.sees(*WINDOWS) and cursor.peek().text == "(":
         return replace(_windowed(cursor), span=cursor.span(first))
-    found = _asked(cursor)
-    if found.modality in (SOME, EVERY):
-        found = replace(found, window=TimeWindow(longest(cursor.tick), 1, cursor.span(first)))
-    return replace(found, span=cursor.span(first))
+    literal = _asked(cursor)
+    if literal.modality in (SOME, EVERY):
+        literal = replace(literal, window=TimeWindow(longest(cursor.tick), 1, cursor.span(first)))
+    return replace(literal, span=cursor.span(first))
 
 
 def _denied(cursor: LarsCursor, reader: Callable[[LarsCursor], F]) -> F:
@@ -163,8 +163,8 @@ def _asked(cursor: LarsCursor) -> LarsLiteral:
         inner = _denied(cursor, _asked)
         return replace(inner, negated=not inner.negated)
     if cursor.sees("@"):
-        at, found = _at(cursor)
-        return LarsLiteral(found, AT, at)
+        instant, atom = _at(cursor)
+        return LarsLiteral(atom, AT, instant)
     if cursor.sees(*ASKED) and cursor.peek().text == "(":
         modality = ASKED[cursor.advance().text]
         cursor.expect("(")
@@ -207,13 +207,13 @@ def _windowed(cursor: LarsCursor) -> LarsLiteral:
         cursor.stop("a window in a window", "write a rule of its own for the inner one")
     if asked.text not in ASKED and cursor.peek().text == "(" and (meant := nearest(asked.text, ASKED, SURE)):
         cursor.stop(f"unknown `{asked.text}`", f"did you mean `{meant}`?", cursor.place(asked.start, asked.end))
-    found = _asked(cursor)
+    literal = _asked(cursor)
     cursor.expect(")", hint)
     window = replace(window, span=cursor.span(first))
-    if found.modality != NOW:
-        return replace(found, window=window)
+    if literal.modality != NOW:
+        return replace(literal, window=window)
     if isinstance(window, TimeWindow) and window.step == 1:
-        return found  # each such window contains the current tick
+        return literal  # each such window contains the current tick
     where = cursor.span(asked)
     cursor.stop("the operator of the window is missing", f"`diamond(..)`, `box(..)` or `@(T, ..)`: {hint}", where)
 
@@ -254,8 +254,8 @@ def _calculation(cursor: LarsCursor, first: LarsToken) -> Comparison:
     cursor.expect(",", MATH)
     right = expression(cursor)
     cursor.expect(")", MATH)
-    for each in (left, right):
-        if isinstance(each, Constant) and each.type not in ("int", "float"):
-            cursor.stop(f"`{each.value}` is not a number", MATH, each.span)
+    for side in (left, right):
+        if isinstance(side, Constant) and side.type not in ("int", "float"):
+            cursor.stop(f"`{side.value}` is not a number", MATH, side.span)
     function = FUNCTIONS.get(token.text) or quotient(left, right)
     return Comparison("=", result, Call(function, (left, right), cursor.span(first)), cursor.span(first))

@@ -54,32 +54,40 @@ class _Lowering:
     def __init__(self, program: LarsProgram, source: Source, options: AnswerSetOptions) -> None:
         self.source = source
         self.errors = Mistakes()
-        self.events = {each.name: each for each in program.declarations if isinstance(each, ast.EventDeclaration)}
-        given = given_types(program)
+        self.events = {
+            declaration.name: declaration
+            for declaration in program.declarations
+            if isinstance(declaration, ast.EventDeclaration)
+        }
+        input_types = given_types(program)
         self.written = program
         self.program = living(program, self.events)
-        self.types = column_types(self.program, given)
+        self.types = column_types(self.program, input_types)
         self.first = options.first
         self.relations = Relations(self.program, self.events, self.types)
         self.made: list[ast.WhileRule] = []
         self.answer_sets: AnswerSetStatements | None = None
         parts = split(self.program, lambda rule: variable_types(rule, self.types))
         if parts is not None:
-            self._set_apart(parts, given, options)
+            self._set_apart(parts, input_types, options)
 
     def _set_apart(
-        self, parts: SplitProgram, given: Mapping[str, Sequence[str | None]], options: AnswerSetOptions
+        self, parts: SplitProgram, input_types: Mapping[str, Sequence[str | None]], options: AnswerSetOptions
     ) -> None:
         """Lower the part without cycles through negation, and prepare the answer sets for the other part."""
         whole = self.relations
         self.program = living(parts.rest, self.events)
-        self.types |= {name: types for name, types in column_types(parts.rest, given).items() if name not in self.types}
+        self.types |= {
+            name: types for name, types in column_types(parts.rest, input_types).items() if name not in self.types
+        }
         self.relations = Relations(self.program, self.events, self.types)
         self.relations.column_names |= whole.column_names
         self.relations.constrained = True
         timeline = self.relations.timeline(self.relations.fresh("first"))
         for name in (*parts.inputs, *parts.names):  # columns of the solver's tables need a type
-            self.types[name] = tuple("any" if each == UNKNOWN else each for each in self.types.get(name, ()))
+            self.types[name] = tuple(
+                "any" if column_type == UNKNOWN else column_type for column_type in self.types.get(name, ())
+            )
         self.answer_sets = AnswerSetStatements(parts, self.types, self.relations, options, INCONSISTENT, timeline)
 
     def tree(self) -> ast.SyntaxTree:
@@ -100,15 +108,17 @@ class _Lowering:
         if self.relations.constrained:
             derived.append(ast.FluentDeclaration(INCONSISTENT, (ast.AttributeTree("models", "int"),)))
             asked = () if self.answer_sets is None else self.answer_sets.parts.inputs
-            for each in list(derived[:-1]):
-                if each.name in asked:  # only the solver uses it
-                    derived[derived.index(each)] = replace(each, name=self.relations.now(each.name))
-                    helpers.append(self.relations.now(each.name))
+            for declaration in list(derived[:-1]):
+                if declaration.name in asked:  # only the solver uses it
+                    derived[derived.index(declaration)] = replace(
+                        declaration, name=self.relations.now(declaration.name)
+                    )
+                    helpers.append(self.relations.now(declaration.name))
                     continue
-                own = self.relations.now(each.name)
-                derived.append(replace(each, name=own))
+                own = self.relations.now(declaration.name)
+                derived.append(replace(declaration, name=own))
                 helpers.append(own)
-                self.made.append(self.allowed(each.name, len(each.attributes)))
+                self.made.append(self.allowed(declaration.name, len(declaration.attributes)))
         statements = (
             *map(self.instants, self.own_declarations()), *facts, *derived, *self.made, *helps, *solved
         )  # fmt: skip
@@ -117,7 +127,11 @@ class _Lowering:
     def own_declarations(self) -> list[ast.Statement]:
         """Return the declarations that no other file repeats."""
         elsewhere = self.written.elsewhere
-        return [each for each in self.written.declarations if getattr(each, "name", None) not in elsewhere]
+        return [
+            declaration
+            for declaration in self.written.declarations
+            if getattr(declaration, "name", None) not in elsewhere
+        ]
 
     def instants(self, statement: ast.Statement) -> ast.Statement:
         """Declare an event as instantaneous unless the declaration names its time columns."""
@@ -138,19 +152,19 @@ class _Lowering:
         predicate = predicate_of(name)
         types = self.types.get(predicate, ())
         columns: list[str] = []
-        for at in range(len(types)):
-            wanted = self.relations.column_names.get(predicate, {}).get(at, f"arg{at + 1}")
+        for index in range(len(types)):
+            wanted = self.relations.column_names.get(predicate, {}).get(index, f"arg{index + 1}")
             if wanted in columns or wanted in RESERVED:
-                wanted = f"arg{at + 1}"
+                wanted = f"arg{index + 1}"
             columns.append(wanted)
-        found = [ast.AttributeTree(column, type) for column, type in zip(columns, types)]
+        attributes = [ast.AttributeTree(column, type) for column, type in zip(columns, types)]
         if name != predicate:
-            found.append(ast.AttributeTree(beside("at", columns), "int"))
-        return tuple(found)
+            attributes.append(ast.AttributeTree(beside("at", columns), "int"))
+        return tuple(attributes)
 
     def allowed(self, name: str, width: int) -> ast.WhileRule:
         """Return the rule that outputs a fluent only while no constraint is violated."""
-        arguments = tuple(Variable(f"X{at + 1}") for at in range(width))
+        arguments = tuple(Variable(f"X{index + 1}") for index in range(width))
         broken = FormulaAtom(INCONSISTENT, (Constant(0, "int"),))
         formula = And((FormulaAtom(self.relations.now(name), arguments), broken), (False, True))
         return ast.WhileRule(name, arguments, None, (), formula)
@@ -173,13 +187,13 @@ class _Lowering:
             if name in self.relations.with_facts:
                 conditions = [*conditions, Predicate(own, arguments, True, rule.span)]
         else:
-            (at,), more = self.relations.plain((rule.at,))
+            (instant,), more = self.relations.plain((rule.at,))
             conditions += more
             if not self.relations.is_tick(rule, rule.at):
                 first = self.relations.fresh("first")
                 body = And((body, self.relations.timeline(first)), (False, False), rule.span)
-                conditions.append(Comparison(">=", at, first, rule.span))
-            arguments = (*arguments, at)
+                conditions.append(Comparison(">=", instant, first, rule.span))
+            arguments = (*arguments, instant)
         name = self.relations.now(name) if rule.at is None else self.relations.at(name)
         if conditions:
             body = RestrictedFormula(body, tuple(conditions), rule.span)
@@ -190,26 +204,28 @@ class _Lowering:
         positive: list[Formula] = []
         negative: list[Formula] = []
         conditions: list[Condition] = []
-        for each in rule.body:
-            if isinstance(each, Comparison):
-                conditions.append(each)
-            elif isinstance(each, Graph):
-                names = tuple(Variable(name, each.span) for name in each.variables)
-                conditions.append(Predicate(each.text, names, each.negated, each.span, each))
-            elif self.relations.is_static(each):
-                conditions.append(Predicate(each.atom.predicate, each.atom.arguments, each.negated, each.span))
+        for element in rule.body:
+            if isinstance(element, Comparison):
+                conditions.append(element)
+            elif isinstance(element, Graph):
+                names = tuple(Variable(name, element.span) for name in element.variables)
+                conditions.append(Predicate(element.text, names, element.negated, element.span, element))
+            elif self.relations.is_static(element):
+                conditions.append(
+                    Predicate(element.atom.predicate, element.atom.arguments, element.negated, element.span)
+                )
             else:
-                formula, more = self.relations.literal(each)
+                formula, more = self.relations.literal(element)
                 if formula is None:
-                    if not each.negated:
+                    if not element.negated:
                         return None
                     continue
                 conditions += more
-                (negative if each.negated else positive).append(formula)
-        made = joined(positive or [self.relations.timeline(self.relations.fresh("first"))], conditions, rule.span)
+                (negative if element.negated else positive).append(formula)
+        lowered = joined(positive or [self.relations.timeline(self.relations.fresh("first"))], conditions, rule.span)
         if negative:
-            made = And((made, *negative), (False, *(True for _ in negative)), rule.span)
-        return made
+            lowered = And((lowered, *negative), (False, *(True for _ in negative)), rule.span)
+        return lowered
 
 
 def living(program: LarsProgram, events: Collection[str]) -> LarsProgram:
@@ -217,7 +233,7 @@ def living(program: LarsProgram, events: Collection[str]) -> LarsProgram:
 
     They need a predicate that is neither input nor derived by another rule, or facts in a window.
     """
-    facts = {each.name for each in program.declarations if isinstance(each, FactDeclaration)}
+    facts = {declaration.name for declaration in program.declarations if isinstance(declaration, FactDeclaration)}
     facts |= {rule.head.predicate for rule in program.rules if rule.is_fact and rule.head is not None}
     derived: set[str] = set()
     kept: dict[int, LarsRule] = {}
@@ -229,7 +245,7 @@ def living(program: LarsProgram, events: Collection[str]) -> LarsProgram:
     while True:
         before = len(kept)
         for number, rule in enumerate(program.rules):
-            positive = [each for each in rule.body if isinstance(each, LarsLiteral) and not each.negated]
+            positive = [element for element in rule.body if isinstance(element, LarsLiteral) and not element.negated]
             if number not in kept and all(map(is_there, positive)):
                 kept[number] = rule
                 if rule.head is not None and not rule.is_fact:
@@ -242,20 +258,20 @@ def joined(parts: Sequence[Formula], conditions: Sequence[Condition], span: Span
     """Conjoin formulas and conditions. A condition that calculates a value comes before the formulas that join on
     it."""
     waiting, rest = list(conditions), list(parts)
-    made = rest.pop(0)
-    known = set(made.bound())
+    formula = rest.pop(0)
+    known = set(formula.bound())
     while True:
-        ready = [each for each in waiting if condition_is_ready(each, known, last=not rest)]
+        ready = [condition for condition in waiting if condition_is_ready(condition, known, last=not rest)]
         if ready:
-            made = RestrictedFormula(made, tuple(ready), span)
-            waiting = [each for each in waiting if each not in ready]
-            known |= {name for each in ready for name in condition_variables(each)}
+            formula = RestrictedFormula(formula, tuple(ready), span)
+            waiting = [condition for condition in waiting if condition not in ready]
+            known |= {name for condition in ready for name in condition_variables(condition)}
             continue
         if not rest:
-            return RestrictedFormula(made, tuple(waiting), span) if waiting else made
-        following = next((each for each in rest if each.bound() & known), rest[0])
+            return RestrictedFormula(formula, tuple(waiting), span) if waiting else formula
+        following = next((part for part in rest if part.bound() & known), rest[0])
         rest.remove(following)
-        made = And((made, following), (False, False), span)
+        formula = And((formula, following), (False, False), span)
         known |= following.bound()
 
 

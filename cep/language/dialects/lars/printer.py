@@ -36,8 +36,8 @@ NOTATION = Notation(
 
 def print_program(program: LarsProgram) -> str:
     """Print one statement per line, declarations first."""
-    lines = [print_statement(each) for each in program.declarations]
-    lines += [print_rule(each, program.tick) for each in program.rules]
+    lines = [print_statement(declaration) for declaration in program.declarations]
+    lines += [print_rule(rule, program.tick) for rule in program.rules]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -47,7 +47,7 @@ def print_rule(rule: LarsRule, tick: int) -> str:
         head += f" at {print_expression(rule.at)}"
     if not rule.body:
         return f"{head}."
-    body = ", ".join(print_element(each, tick) for each in rule.body)
+    body = ", ".join(print_element(element, tick) for element in rule.body)
     return f"{head} :- {body}." if head else f":- {body}."
 
 

@@ -111,7 +111,7 @@ def whole(cursor: LarsCursor, rules: list[LarsRule], declared: list[ast.Statemen
             return element
         return replace(element, prefixes=prefixes_of(element.text, cursor.prefixes))
 
-    rules = [replace(each, body=tuple(map(seeing, each.body))) for each in rules]
+    rules = [replace(rule, body=tuple(map(seeing, rule.body))) for rule in rules]
     return LarsProgram(tuple(map(flat, rules)), tuple(declared), cursor.tick)
 
 
@@ -119,35 +119,35 @@ def flat(rule: LarsRule) -> LarsRule:
     """Replace calculations in atoms of the body by variables: `p(X + 1)` becomes `V1 = X + 1, p(V1)`."""
     body: list[BodyLiteral] = []
     used: set[str] | None = None
-    for each in rule.body:
-        if isinstance(each, LarsLiteral) and any(isinstance(value, Call) for value in each.atom.arguments):
+    for element in rule.body:
+        if isinstance(element, LarsLiteral) and any(isinstance(value, Call) for value in element.atom.arguments):
             used = used or _names(rule)
             arguments: list[Expression] = []
-            for value in each.atom.arguments:
+            for value in element.atom.arguments:
                 if isinstance(value, Call):
                     name = next(own for own in (f"V{number}" for number in count(1)) if own not in used)
                     used.add(name)
                     body.append(Comparison("=", Variable(name, value.span), value, value.span))
                     value = Variable(name, value.span)
                 arguments.append(value)
-            each = replace(each, atom=replace(each.atom, arguments=tuple(arguments)))
-        body.append(each)
+            element = replace(element, atom=replace(element.atom, arguments=tuple(arguments)))
+        body.append(element)
     return rule if used is None else replace(rule, body=tuple(body))
 
 
 def _names(rule: LarsRule) -> set[str]:
     """Return the variables of a body."""
-    found: set[str] = set()
-    for each in rule.body:
-        match each:
+    names: set[str] = set()
+    for element in rule.body:
+        match element:
             case Comparison(_, left, right):
-                found.update(expression_variables(left), expression_variables(right))
+                names.update(expression_variables(left), expression_variables(right))
             case Graph(_, variables):
-                found.update(variables)
+                names.update(variables)
             case LarsLiteral():
-                for value in (*each.atom.arguments, *([] if each.at is None else [each.at])):
-                    found.update(expression_variables(value))
-    return found
+                for value in (*element.atom.arguments, *([] if element.at is None else [element.at])):
+                    names.update(expression_variables(value))
+    return names
 
 
 def declared_by(cursor: LarsCursor) -> ast.Statement:
@@ -156,21 +156,21 @@ def declared_by(cursor: LarsCursor) -> ast.Statement:
     own = Cursor(cursor.source, test, token.start, token.end)
     own.prefixes = cursor.prefixes
     word = token.text[:6].upper()
-    found: ast.Statement
+    statement: ast.Statement
     if word == "PREFIX":
-        found = prefix(own)
+        statement = prefix(own)
     else:
-        found = declaration(own) if word.startswith("EVENT") else fact_declaration(own)
+        statement = declaration(own) if word.startswith("EVENT") else fact_declaration(own)
     if own.token.kind != "end":
         own.fail("the end of the statement", "a blank stands behind its `.`")
-    return found
+    return statement
 
 
 def rule(cursor: LarsCursor) -> LarsRule:
     first = cursor.token
-    head, at = None, None
+    head, instant = None, None
     if not cursor.sees(":-"):
-        head, at = _head(cursor)
+        head, instant = _head(cursor)
     body: list[BodyLiteral] = []
     if cursor.accept(":-"):
         body.append(element(cursor))
@@ -181,7 +181,7 @@ def rule(cursor: LarsCursor) -> LarsRule:
     elif not cursor.sees("."):
         cursor.fail("`:-` or `.`", head_hint(cursor) or RULE)
     cursor.advance()
-    return LarsRule(head, at, tuple(body), cursor.span(first))
+    return LarsRule(head, instant, tuple(body), cursor.span(first))
 
 
 _BEHIND_ATOMS = ("at", "in", "always")
@@ -194,20 +194,20 @@ def _head(cursor: LarsCursor) -> tuple[LarsAtom, Expression | None]:
     two_words = first.kind in ("name", "variable") and after.kind == "name" and after.text not in _BEHIND_ATOMS
     if two_words and (word := nearest(first.text, ("event", "fact", "prefix"), SURE)):
         cursor.stop(f"no statement begins with `{first.text}`", f"did you mean `{word}`?")
-    found = atom(cursor, statement_hint(cursor) or RULE)
-    at = tick_of(cursor) if cursor.accept("at") else None
+    head = atom(cursor, statement_hint(cursor) or RULE)
+    instant = tick_of(cursor) if cursor.accept("at") else None
     if cursor.sees("in", "always", "["):
         cursor.stop("a head has no window", "`high at T :- alpha(V) at T in [10 sec].`: windows stand in the body")
-    return found, at
+    return head, instant
 
 
 def tick_of(cursor: LarsCursor) -> Expression:
     """Read the tick after `at`: a number of ticks, or a time, which stands for the tick that contains it."""
-    found = expression(cursor)
-    if isinstance(found, Constant) and found.type == "time":
-        assert isinstance(found.value, int), "times are microseconds"
-        return Constant(found.value // cursor.tick, "int", found.span)
-    return found
+    term = expression(cursor)
+    if isinstance(term, Constant) and term.type == "time":
+        assert isinstance(term.value, int), "times are microseconds"
+        return Constant(term.value // cursor.tick, "int", term.span)
+    return term
 
 
 def atom(cursor: LarsCursor, hint: str = ATOM) -> LarsAtom:
@@ -252,19 +252,19 @@ def comparison(cursor: LarsCursor, first: LarsToken) -> Comparison:
     cursor.advance()
     right = expression(cursor)
     if cursor.token.kind == "mark" and cursor.token.text in COMPARISONS:
-        one, other = print_expression(left), print_expression(right)
-        hint = f"`{one} {operator.text} {other}, {other} {cursor.token.text} ..`"
+        left_text, other = print_expression(left), print_expression(right)
+        hint = f"`{left_text} {operator.text} {other}, {other} {cursor.token.text} ..`"
         cursor.stop("one comparison at a time", hint)
     return Comparison(COMPARISONS[operator.text], left, right, cursor.span(first))
 
 
 def _literal(cursor: LarsCursor, first: LarsToken, negated: bool) -> LarsLiteral:
-    found = atom(cursor)
-    modality, at = NOW, None
+    predicate_atom = atom(cursor)
+    modality, instant = NOW, None
     if cursor.sees("not") and cursor.peek().text in ("at", "in", "[", "always"):
         negated = _negated_behind(cursor, negated)
     if cursor.accept("at"):
-        modality, at = AT, tick_of(cursor)
+        modality, instant = AT, tick_of(cursor)
     elif cursor.accept("always"):
         modality = EVERY
     if cursor.sees("not") and cursor.peek().text in ("in", "["):
@@ -278,7 +278,7 @@ def _literal(cursor: LarsCursor, first: LarsToken, negated: bool) -> LarsLiteral
         cursor.fail("a window", WINDOW)
     if modality != NOW and cursor.sees("at", "always", "in", "["):
         cursor.fail("`,` or `.`", f"an atom takes one operator: {PLACES}")
-    return LarsLiteral(found, modality, at, asked, negated, cursor.span(first))
+    return LarsLiteral(predicate_atom, modality, instant, asked, negated, cursor.span(first))
 
 
 def _negated_behind(cursor: LarsCursor, negated: bool) -> bool:

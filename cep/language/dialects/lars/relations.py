@@ -54,11 +54,13 @@ class Relations:
         self.arriving = [name for name in events if name not in program.made]
         self.predicates = program.derived
         self.facts = {rule.head.predicate for rule in program.rules if rule.is_fact and rule.head is not None}
-        self.facts |= {each.name for each in program.declarations if isinstance(each, FactDeclaration)}
+        self.facts |= {
+            declaration.name for declaration in program.declarations if isinstance(declaration, FactDeclaration)
+        }
         self.with_facts = self.facts & (self.predicates | events.keys())
-        self.placed = {each.head.predicate for each in program.rules if each.head is not None and each.at is not None}
+        self.placed = {rule.head.predicate for rule in program.rules if rule.head is not None and rule.at is not None}
         self.plainly = {
-            each.head.predicate for each in program.rules if each.head is not None and each.at is None and each.body
+            rule.head.predicate for rule in program.rules if rule.head is not None and rule.at is None and rule.body
         }
         self.known = self.predicates | self.facts | events.keys()
         self.column_names = self._column_names()
@@ -71,15 +73,15 @@ class Relations:
 
     def _column_names(self) -> dict[str, dict[int, str]]:
         """Return the attribute names of predicates, after the variables of the first head."""
-        found: dict[str, dict[int, str]] = {}
+        columns: dict[str, dict[int, str]] = {}
         for rule in self.program.rules:
-            if rule.head is not None and rule.head.predicate not in found:
-                found[rule.head.predicate] = {
-                    at: each.name.lower()
-                    for at, each in enumerate(rule.head.arguments)
-                    if isinstance(each, Variable) and each.name.strip("_")
+            if rule.head is not None and rule.head.predicate not in columns:
+                columns[rule.head.predicate] = {
+                    index: argument.name.lower()
+                    for index, argument in enumerate(rule.head.arguments)
+                    if isinstance(argument, Variable) and argument.name.strip("_")
                 }
-        return found
+        return columns
 
     # --- names ---
 
@@ -87,7 +89,7 @@ class Relations:
     def derived(self) -> list[str]:
         """The fluents of derived predicates."""
         names = [name for name in dict.fromkeys(self._heads()) if name in self.predicates]
-        return [each for name in names for each in (name, *([at_ticks(name)] if name in self.placed else []))]
+        return [fluent for name in names for fluent in (name, *([at_ticks(name)] if name in self.placed else []))]
 
     def _heads(self) -> list[str]:
         return [rule.head.predicate for rule in self.program.rules if rule.head is not None]
@@ -110,23 +112,23 @@ class Relations:
 
     def plain(self, arguments: Sequence[Expression]) -> tuple[tuple[Expression, ...], list[Condition]]:
         """Replace calculated arguments by variables. Return also the conditions that calculate these."""
-        made: list[Expression] = []
+        terms: list[Expression] = []
         conditions: list[Condition] = []
-        for each in arguments:
-            if isinstance(each, Call):
+        for argument in arguments:
+            if isinstance(argument, Call):
                 own = self.fresh("value")
-                conditions.append(Comparison("=", own, each, each.span))
-                each = own
-            made.append(each)
-        return tuple(made), conditions
+                conditions.append(Comparison("=", own, argument, argument.span))
+                argument = own
+            terms.append(argument)
+        return tuple(terms), conditions
 
-    def is_tick(self, rule: LarsRule, at: Expression) -> bool:
+    def is_tick(self, rule: LarsRule, term: Expression) -> bool:
         """Return True if an expression is certainly a tick of the timeline: the body contains an atom at that tick."""
-        if not isinstance(at, Variable):
+        if not isinstance(term, Variable):
             return False
         return any(
-            isinstance(each, LarsLiteral) and not each.negated and each.modality == AT and each.at == at
-            for each in rule.body
+            isinstance(element, LarsLiteral) and not element.negated and element.modality == AT and element.at == term
+            for element in rule.body
         )
 
     # --- literals ---
@@ -142,8 +144,8 @@ class Relations:
         name = literal.atom.predicate
         if name not in self.predicates and name not in self.events:
             return None, []
-        at, conditions = self._at(literal)
-        formula = self._derived(literal, at) if name in self.predicates else self._input(literal, at)
+        instant, conditions = self._at(literal)
+        formula = self._derived(literal, instant) if name in self.predicates else self._input(literal, instant)
         return formula, conditions
 
     def _at(self, literal: LarsLiteral) -> tuple[Variable | None, list[Condition]]:
@@ -168,7 +170,9 @@ class Relations:
 
     def distinct(self, literal: LarsLiteral) -> LarsLiteral:
         """Replace each `_` by a variable of its own."""
-        arguments = tuple(self.fresh("any") if each == Variable("_") else each for each in literal.atom.arguments)
+        arguments = tuple(
+            self.fresh("any") if argument == Variable("_") else argument for argument in literal.atom.arguments
+        )
         return replace(literal, atom=replace(literal.atom, arguments=arguments))
 
     def window(self, literal: LarsLiteral, first: int = 0) -> WindowTicks:
@@ -185,24 +189,24 @@ class Relations:
 
     # --- inputs ---
 
-    def _input(self, literal: LarsLiteral, at: Variable | None) -> Formula:
+    def _input(self, literal: LarsLiteral, instant: Variable | None) -> Formula:
         span = literal.span
         if isinstance(literal.window, TupleWindow):
-            return self._tuples(literal, literal.window, at)
+            return self._tuples(literal, literal.window, instant)
         if literal.modality == EVERY:
             return self._every_input(self.distinct(literal))
-        name = None if at is None else at.name
-        made = WindowedFormula(self.atom(literal), self.window(literal), name, span)
-        return self._or_fact(literal, made)
+        name = None if instant is None else instant.name
+        windowed = WindowedFormula(self.atom(literal), self.window(literal), name, span)
+        return self._or_fact(literal, windowed)
 
-    def _or_fact(self, literal: LarsLiteral, made: Formula) -> Formula:
+    def _or_fact(self, literal: LarsLiteral, formula: Formula) -> Formula:
         name = literal.atom.predicate
         if literal.modality != NOW or name not in self.with_facts:
-            return made
+            return formula
         literal = self.distinct(literal)
         fact = Predicate(self.facts_of(name), literal.atom.arguments, False, literal.span)
-        given = RestrictedFormula(self.timeline(self.fresh("first")), (fact,), literal.span)
-        return Or((made, given), literal.span)
+        fact_formula = RestrictedFormula(self.timeline(self.fresh("first")), (fact,), literal.span)
+        return Or((formula, fact_formula), literal.span)
 
     def _every_input(self, literal: LarsLiteral) -> Formula:
         """Return the formula for □ of input: the atom arrived at every tick of the window, or at every tick since the
@@ -224,12 +228,14 @@ class Relations:
 
     # --- windows of tuples ---
 
-    def _tuples(self, literal: LarsLiteral, window: TupleWindow, at: Variable | None) -> Formula:
+    def _tuples(self, literal: LarsLiteral, window: TupleWindow, instant: Variable | None) -> Formula:
         if literal.modality != EVERY:
-            return self._last(self.distinct(literal), window, at)
+            return self._last(self.distinct(literal), window, instant)
         return self._every_tuple(self.distinct(literal), window)
 
-    def _last(self, literal: LarsLiteral, window: TupleWindow, at: Variable | None, oldest: bool = False) -> Formula:
+    def _last(
+        self, literal: LarsLiteral, window: TupleWindow, instant: Variable | None, oldest: bool = False
+    ) -> Formula:
         """Return the formula of the atoms in a window of tuples. `oldest`: only the oldest atom, while the window is
         full."""
         names = self.arriving if window.by is None else [literal.atom.predicate]
@@ -237,7 +243,7 @@ class Relations:
         by: tuple[int, ...] = ()
         if window.by is not None:
             by = tuple(literal.atom.arguments.index(Variable(name)) for name in dict.fromkeys(window.by))
-        name = None if at is None else at.name
+        name = None if instant is None else instant.name
         return LastAtomsFormula(self.atom(literal), arrivals, window.atoms, by, self.tick, name, oldest, literal.span)
 
     def _every_tuple(self, literal: LarsLiteral, window: TupleWindow) -> Formula:
@@ -269,8 +275,8 @@ class Relations:
             arrivals = self._arrivals(self.arriving)
             return LastAtomsFormula(None, arrivals, window.atoms, (), self.tick, oldest.name, True, literal.span)
         arguments = tuple(
-            each if isinstance(each, Variable) and each.name in keys else self.fresh("any")
-            for each in literal.atom.arguments
+            argument if isinstance(argument, Variable) and argument.name in keys else self.fresh("any")
+            for argument in literal.atom.arguments
         )
         asked = replace(literal, atom=replace(literal.atom, arguments=arguments))
         return self._last(asked, window, oldest, True)
@@ -289,12 +295,12 @@ class Relations:
 
     def _counted(self, literal: LarsLiteral, rows: Formula, number: Variable) -> Formula:
         """Return the formula that counts rows for each combination of values of a literal's variables."""
-        by = tuple(dict.fromkeys(each for each in literal.atom.arguments if isinstance(each, Variable)))
+        by = tuple(dict.fromkeys(argument for argument in literal.atom.arguments if isinstance(argument, Variable)))
         return AggregatedFormula(rows, (AggregateResult(number.name, "count", None),), by, literal.span)
 
     # --- derived predicates ---
 
-    def _derived(self, literal: LarsLiteral, at: Variable | None) -> Formula:
+    def _derived(self, literal: LarsLiteral, instant: Variable | None) -> Formula:
         name, span = literal.atom.predicate, literal.span
         if literal.modality == NOW:
             return self._or_fact(literal, self.atom(literal))
@@ -303,8 +309,8 @@ class Relations:
         if literal.modality == EVERY:
             return self._every_derived(self.distinct(literal), stepped)
         literal = self.distinct(literal)
-        own = at or self.fresh("tick")
-        if at is None and not stepped:  # true at some earlier tick, or now
+        own = instant or self.fresh("tick")
+        if instant is None and not stepped:  # true at some earlier tick, or now
             parts: list[Formula] = []
             if name in self.placed:
                 placed = self.atom(literal, self.at(name), own)
@@ -316,18 +322,18 @@ class Relations:
             return rows
         return OwnTimesFormula(rows, own.name, self.window(literal), span)
 
-    def _rows(self, literal: LarsLiteral, at: Variable) -> Formula:
+    def _rows(self, literal: LarsLiteral, instant: Variable) -> Formula:
         """Return the formula of the atoms derived at ticks, including the current one."""
         name = literal.atom.predicate
         parts: list[Formula] = []
         if name in self.placed:
-            parts.append(self.atom(literal, self.at(name), at))
+            parts.append(self.atom(literal, self.at(name), instant))
         if name in self.cycle:  # a recursive predicate is joined with the ticks, which are not recursive
             self.asks_clock = True
-            clock = FormulaAtom(TICK_NOW, (at,), span=literal.span)
+            clock = FormulaAtom(TICK_NOW, (instant,), span=literal.span)
             parts.append(And((self.atom(literal), clock), (False, False), literal.span))
         elif name in self.plainly:
-            parts.append(EachTickFormula(self.atom(literal), at.name, self.tick, literal.span))
+            parts.append(EachTickFormula(self.atom(literal), instant.name, self.tick, literal.span))
         return parts[0] if len(parts) == 1 else Or(tuple(parts), literal.span)
 
     def _every_derived(self, literal: LarsLiteral, stepped: bool) -> Formula:

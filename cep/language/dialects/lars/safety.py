@@ -40,16 +40,16 @@ def refuse_unsafe(program: LarsProgram, source: Source) -> None:
 
 def bound(rule: LarsRule) -> frozenset[str]:
     """Return the variables of a rule that have a value when its body is true."""
-    found = {name for each in rule.body for name in _binds(each)}
-    equations = [each for each in rule.body if isinstance(each, Comparison) and each.operator == "="]
+    names = {name for element in rule.body for name in _binds(element)}
+    equations = [element for element in rule.body if isinstance(element, Comparison) and element.operator == "="]
     while True:
-        before = len(found)
-        for each in equations:
-            for one, other in ((each.left, each.right), (each.right, each.left)):
-                if isinstance(one, Variable) and one.name != "_" and found.issuperset(expression_variables(other)):
-                    found.add(one.name)
-        if len(found) == before:
-            return frozenset(found)
+        before = len(names)
+        for equation in equations:
+            for side, other in ((equation.left, equation.right), (equation.right, equation.left)):
+                if isinstance(side, Variable) and side.name != "_" and names.issuperset(expression_variables(other)):
+                    names.add(side.name)
+        if len(names) == before:
+            return frozenset(names)
 
 
 def _binds(literal: LarsLiteral | Comparison | Graph) -> list[str]:
@@ -59,7 +59,7 @@ def _binds(literal: LarsLiteral | Comparison | Graph) -> list[str]:
     if isinstance(literal, Comparison) or literal.negated:
         return []
     places = [*literal.atom.arguments, *([] if literal.at is None else [literal.at])]
-    return [each.name for each in places if isinstance(each, Variable) and each.name != "_"]
+    return [place.name for place in places if isinstance(place, Variable) and place.name != "_"]
 
 
 def variables_of(expression: Expression) -> Iterator[Variable]:
@@ -68,8 +68,8 @@ def variables_of(expression: Expression) -> Iterator[Variable]:
         case Variable():
             yield expression
         case Call(_, arguments):
-            for each in arguments:
-                yield from variables_of(each)
+            for argument in arguments:
+                yield from variables_of(argument)
 
 
 class _RuleChecker:
@@ -91,17 +91,17 @@ class _RuleChecker:
 
     def check(self) -> None:
         self.head()
-        for each in self.rule.body:
-            if isinstance(each, LarsLiteral):
-                self.literal(each)
-            elif isinstance(each, Comparison):
-                self.comparison(each)
+        for element in self.rule.body:
+            if isinstance(element, LarsLiteral):
+                self.literal(element)
+            elif isinstance(element, Comparison):
+                self.comparison(element)
             else:
-                for name in each.variables:
+                for name in element.variables:
                     hint = (
                         f"a negated pattern does not bind variables: {BINDS.format(name)}, or write `?{name.lower()}`"
                     )
-                    self.use(Variable(name, each.span), hint)
+                    self.use(Variable(name, element.span), hint)
         self.complain()
 
     def use(self, variable: Variable, hint: str) -> None:
@@ -113,30 +113,30 @@ class _RuleChecker:
     def complain(self) -> None:
         """Report variables without a value. A variable that is calculated from another such variable is not reported,
         unless they form a cycle."""
-        follows = {name for each in self.rule.body if isinstance(each, Comparison) for name in _defined(each)}
+        follows = {name for element in self.rule.body if isinstance(element, Comparison) for name in _defined(element)}
         roots = [name for name in self.unbound if name not in follows] or list(self.unbound)
         for name in roots:
             span, hint = self.unbound[name]
             if name == "_":
                 self.error("`_` has no value", span, "`_` stands for any value of an atom; give it a name")
                 continue
-            equations = [each for each in self.rule.body if isinstance(each, Comparison)]
-            turned = next((text for each in equations if (text := solved(each, name, self.bound))), None)
+            equations = [element for element in self.rule.body if isinstance(element, Comparison)]
+            turned = next((text for equation in equations if (text := solved(equation, name, self.bound))), None)
             near = did_you_mean(name, self.bound)
             self.error(f"`{name}` has no value", span, f"`{turned}` gives it one" if turned else near or hint)
 
     # --- the head ---
 
     def head(self) -> None:
-        head, at = self.rule.head, self.rule.at
+        head, instant = self.rule.head, self.rule.at
         if head is None:
             return
         hint = "a fact may contain only constants: `car(1).`"
-        for argument in (*head.arguments, *([] if at is None else [at])):
-            for each in variables_of(argument):
-                self.use(each, hint if not self.rule.body else BINDS.format(each.name))
-        if at is not None:
-            self.tick(at)
+        for argument in (*head.arguments, *([] if instant is None else [instant])):
+            for variable in variables_of(argument):
+                self.use(variable, hint if not self.rule.body else BINDS.format(variable.name))
+        if instant is not None:
+            self.tick(instant)
 
     # --- the body ---
 
@@ -148,11 +148,11 @@ class _RuleChecker:
                 self.use(argument, f"`not` does not bind variables: {any_value}")
         if literal.at is not None:
             self.tick(literal.at)
-            for each in variables_of(literal.at):
-                if each is literal.at and (each.name == "_" or not literal.negated):
+            for variable in variables_of(literal.at):
+                if variable is literal.at and (variable.name == "_" or not literal.negated):
                     continue
-                why = "`not` asks about known ticks" if each is literal.at else "arithmetic does not bind it"
-                self.use(each, f"{why}: {BINDS.format(each.name)}")
+                why = "`not` asks about known ticks" if variable is literal.at else "arithmetic does not bind it"
+                self.use(variable, f"{why}: {BINDS.format(variable.name)}")
         if isinstance(window, TupleWindow):
             self.tuple_window(atom, window)
         elif isinstance(window, TimeWindow) and (window.ticks < 0 or window.step < 1):
@@ -168,7 +168,7 @@ class _RuleChecker:
             self.error(message, window.span, hint, "window")
         if window.atoms < 1:
             self.error("a window of tuples has at least one atom", window.span, "`[1 #]`", "window")
-        names = [each.name for each in atom.arguments if isinstance(each, Variable)]
+        names = [argument.name for argument in atom.arguments if isinstance(argument, Variable)]
         for name in window.by or ():
             if name not in names:
                 hint = did_you_mean(name, names) or f"`{atom.predicate}(X, Y) [5 #] by X`"
@@ -176,21 +176,21 @@ class _RuleChecker:
 
     def comparison(self, comparison: Comparison) -> None:
         for side in (comparison.left, comparison.right):
-            for each in variables_of(side):
-                self.use(each, BINDS.format(each.name))
+            for variable in variables_of(side):
+                self.use(variable, BINDS.format(variable.name))
 
-    def tick(self, at: Expression) -> None:
+    def tick(self, term: Expression) -> None:
         """Report a constant tick that is not a whole number, or is beyond the end of time."""
-        if not isinstance(at, Constant):
+        if not isinstance(term, Constant):
             return
-        if at.type != "int":
-            text = print_argument(at)
+        if term.type != "int":
+            text = print_argument(term)
             hint = "`a at 5`, or a time, `a at 2013-02-08T18:00:00Z`"
-            if at.type == "string" and text.isidentifier():
+            if term.type == "string" and text.isidentifier():
                 hint = f"a variable begins with a capital letter: `{text[0].upper()}{text[1:]}`; {hint}"
-            self.error(f"`{text}` is not a tick", at.span, hint, "type")
-        elif isinstance(at.value, int) and abs(at.value) > self.farthest:
-            self.error("this tick is beyond the end of time", at.span, f"the last tick is {self.farthest}", "type")
+            self.error(f"`{text}` is not a tick", term.span, hint, "type")
+        elif isinstance(term.value, int) and abs(term.value) > self.farthest:
+            self.error("this tick is beyond the end of time", term.span, f"the last tick is {self.farthest}", "type")
 
 
 def _defined(comparison: Comparison) -> list[str]:
@@ -198,7 +198,7 @@ def _defined(comparison: Comparison) -> list[str]:
     if comparison.operator != "=":
         return []
     sides = ((comparison.left, comparison.right), (comparison.right, comparison.left))
-    return [one.name for one, other in sides if isinstance(one, Variable) and expression_variables(other)]
+    return [side.name for side, other in sides if isinstance(side, Variable) and expression_variables(other)]
 
 
 def solved(comparison: Comparison, name: str, known: frozenset[str]) -> str | None:
@@ -230,20 +230,28 @@ def atoms(program: LarsProgram) -> Iterator[tuple[LarsAtom, LarsLiteral | None]]
     for rule in program.rules:
         if rule.head is not None:
             yield rule.head, None
-        for each in rule.body:
-            if isinstance(each, LarsLiteral):
-                yield each.atom, each
+        for element in rule.body:
+            if isinstance(element, LarsLiteral):
+                yield element.atom, element
 
 
 def _misfits(program: LarsProgram, source: Source) -> Iterator[CepError]:
     """Yield mistakes in the number of arguments, and names that are several kinds of predicate or unknown."""
-    declared = {each.name: each for each in program.declarations if isinstance(each, ast.EventDeclaration)}
-    given = {each.name: each for each in program.declarations if isinstance(each, FactDeclaration)}
+    declared = {
+        declaration.name: declaration
+        for declaration in program.declarations
+        if isinstance(declaration, ast.EventDeclaration)
+    }
+    fact_tables = {
+        declaration.name: declaration
+        for declaration in program.declarations
+        if isinstance(declaration, FactDeclaration)
+    }
     derived = program.derived
-    facts = {each.head.predicate for each in program.rules if each.is_fact and each.head is not None}
-    arities = {name: (len(each.attributes), each.span) for name, each in given.items()}
-    arities |= {name: (len(each.attributes), each.span) for name, each in declared.items()}
-    known = derived | facts | declared.keys() | given.keys()
+    facts = {rule.head.predicate for rule in program.rules if rule.is_fact and rule.head is not None}
+    arities = {name: (len(declaration.attributes), declaration.span) for name, declaration in fact_tables.items()}
+    arities |= {name: (len(declaration.attributes), declaration.span) for name, declaration in declared.items()}
+    known = derived | facts | declared.keys() | fact_tables.keys()
     complained: set[str] = set()
     for atom, literal in atoms(program):
         name, arity = atom.predicate, len(atom.arguments)
@@ -253,7 +261,7 @@ def _misfits(program: LarsProgram, source: Source) -> Iterator[CepError]:
             yield CepError(message, source, atom.span, "a predicate has one number of arguments", "arity")
         if literal is None and name in complained:
             continue
-        if literal is None and name in derived and (name in declared or name in given):
+        if literal is None and name in derived and (name in declared or name in fact_tables):
             complained.add(name)
             what = "an input event" if name in declared else "a fact"
             hint = f"give the derived atom another name, `{name}_derived`, or remove the declaration"

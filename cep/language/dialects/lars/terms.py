@@ -46,7 +46,7 @@ def expression(cursor: LarsCursor, level: int = 1) -> Expression:
 def quotient(left: Expression, right: Expression) -> str:
     """Return the operator for `/`. The quotient of whole numbers is whole, as in Ticker and ASP, unless a constant is a
     float."""
-    decimal = any(isinstance(each, Constant) and isinstance(each.value, float) for each in (left, right))
+    decimal = any(isinstance(side, Constant) and isinstance(side.value, float) for side in (left, right))
     return "/" if decimal else DIVIDED
 
 
@@ -133,9 +133,9 @@ def arguments(cursor: LarsCursor) -> tuple[Expression, ...]:
         return ()
     if cursor.accept(")"):
         return ()
-    found = [expression(cursor)]
+    terms = [expression(cursor)]
     while cursor.accept(","):
-        found.append(expression(cursor))
+        terms.append(expression(cursor))
     if not cursor.sees(")"):
         hint = "an atom is `alpha(V)` or `p(X, 1)`"
         if cursor.token.kind in VALUES:
@@ -147,7 +147,7 @@ def arguments(cursor: LarsCursor) -> tuple[Expression, ...]:
             hint = f"the `(` at {span.line}:{span.column} is not closed"
         cursor.fail("`,` or `)`", hint)
     cursor.advance()
-    return tuple(found)
+    return tuple(terms)
 
 
 def _enter(cursor: LarsCursor) -> None:
@@ -158,7 +158,7 @@ def _enter(cursor: LarsCursor) -> None:
 
 def _grown(cursor: LarsCursor, call: Call, operator: LarsToken) -> Call:
     """Return `call`, or refuse it if it is too high. The cursor keeps the heights of its parts."""
-    height = 1 + max(cursor.heights.get(id(each), (1, each))[0] for each in call.arguments)
+    height = 1 + max(cursor.heights.get(id(argument), (1, argument))[0] for argument in call.arguments)
     if height > HIGHEST:
         where = cursor.place(operator.start, operator.end)
         cursor.stop(f"more than {HIGHEST} operators on one another", "give a part a comparison of its own", where)

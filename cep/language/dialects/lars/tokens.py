@@ -80,35 +80,35 @@ class LarsToken(NamedTuple):
 
 def tokens(text: str) -> Iterator[LarsToken]:
     """Yield the tokens of a text, and a last one of kind `end`. Never raises."""
-    at, before, last = 0, None, 0
+    position, before, last = 0, None, 0
     called: list[bool] = []  # for each open parenthesis: True if it contains the arguments of an atom
     value = False  # True if a value ends just before
-    while at < len(text):
-        match = _TOKEN.match(text, at)
+    while position < len(text):
+        match = _TOKEN.match(text, position)
         assert match is not None, "any character is a token"
-        kind, start, end = str(match.lastgroup), at, match.end()
+        kind, start, end = str(match.lastgroup), position, match.end()
         if kind in ("skip", "block"):
-            value = value and not any(each in text[start:end] for each in "\n\r")
-            at = end
+            value = value and not any(newline in text[start:end] for newline in "\n\r")
+            position = end
             continue
         if kind == "percent":
             if not (value and _REMAINDER.match(text, start)):
                 rest = _COMMENT.match(text, start)
                 assert rest is not None, "it begins with `%`"
-                at = rest.end()
+                position = rest.end()
                 continue
             kind = "mark"
         elif match.group() == "#" and _between(before) and text[end : end + 1].isspace():
             rest = _COMMENT.match(text, start)  # a comment after declarations, as in semcep's own language
             assert rest is not None, "it begins with `#`"
-            at = rest.end()
+            position = rest.end()
             continue
         elif kind == "word":
             kind = "variable" if match.group()[0] == "_" or match.group()[0].isupper() else "name"
             if (_between(before) or "\n" in text[last:start]) and _DECLARATION.match(text, start):
-                found = (_PREFIX if text[start : start + 1] in "pP" else _DECLARED).match(text, start)
-                assert found is not None, "both match nothing, too"
-                kind, end = "declaration", max(end, found.end())
+                prefix = (_PREFIX if text[start : start + 1] in "pP" else _DECLARED).match(text, start)
+                assert prefix is not None, "both match nothing, too"
+                kind, end = "declaration", max(end, prefix.end())
         elif match.group() == "{":
             closing = closed(text, start, len(text))
             kind, end = ("graph", closing) if closing >= 0 else ("brace", len(text))
@@ -124,19 +124,19 @@ def tokens(text: str) -> Iterator[LarsToken]:
             called = []
         value = kind in ("variable", "number") or holds
         yield token
-        before, at, last = token, end, end
+        before, position, last = token, end, end
     yield LarsToken("end", "", last, last)
 
 
 def _with_values(token: LarsToken, parameters: Parameters, tick: int) -> Iterator[LarsToken]:
     """Yield a token, or the tokens of its value if it names a parameter."""
-    found = parameters.in_dialect(token.text, tick) if token.kind == "variable" else None
+    pieces = parameters.in_dialect(token.text, tick) if token.kind == "variable" else None
     if token.kind == "graph":
         yield token._replace(text=parameters.in_graph(token.text))
-    elif found is None:
+    elif pieces is None:
         yield token
     else:
-        yield from (token._replace(kind=kind, text=text) for kind, text in found)
+        yield from (token._replace(kind=kind, text=text) for kind, text in pieces)
 
 
 def _between(before: LarsToken | None) -> bool:
@@ -157,7 +157,7 @@ class LarsCursor:
         self.counted = counted
         self.words = list(tokens(source.text))
         if parameters:
-            self.words = [each for token in self.words for each in _with_values(token, parameters, tick)]
+            self.words = [word for token in self.words for word in _with_values(token, parameters, tick)]
         self.at = 0
         self.depth = 0
         self.prefixes: dict[str, str] = {}
@@ -237,12 +237,12 @@ class LarsCursor:
             begins = self.place(token.start, token.start + 2)
             self.stop("this comment is not closed", f"it ends with `{ends}`", begins)
         if token.kind == "brace":
-            at = open_string(self.source.text, token.start)
-            where = self.place(token.start, token.start + 1) if at < 0 else self.place(at, at + 1)
-            self.stop("this `{` is not closed" if at < 0 else "this string is not closed",
+            position = open_string(self.source.text, token.start)
+            where = self.place(token.start, token.start + 1) if position < 0 else self.place(position, position + 1)
+            self.stop("this `{` is not closed" if position < 0 else "this string is not closed",
                       "a graph pattern stands in braces: `{ ?S wt:height ?H }`", where)  # fmt: skip
-        found = "the end of the program" if token.kind == "end" else f"`{token.text}`"
-        self.stop(f"expected {expected}, found {found}", hint)
+        seen = "the end of the program" if token.kind == "end" else f"`{token.text}`"
+        self.stop(f"expected {expected}, found {seen}", hint)
 
     def stop(self, message: str, hint: str | None = None, span: Span | None = None, code: str = "syntax") -> NoReturn:
         token = self.token

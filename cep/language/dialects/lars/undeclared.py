@@ -17,15 +17,17 @@ def with_inputs(program: LarsProgram) -> LarsProgram:
 
     The declared events are instants. The types of their positional arguments are inferred from the rules.
     """
-    made = [
+    undeclared = [
         ast.EventDeclaration(
             name,
-            tuple(ast.AttributeTree(f"arg{at + 1}", type) for at, type in enumerate(argument_types(program, name))),
+            tuple(
+                ast.AttributeTree(f"arg{index + 1}", type) for index, type in enumerate(argument_types(program, name))
+            ),
             "time",
         )
         for name in comes_in(program)
     ]
-    return replace(program, declarations=(*program.declarations, *made)) if made else program
+    return replace(program, declarations=(*program.declarations, *undeclared)) if undeclared else program
 
 
 def argument_types(program: LarsProgram, name: str) -> list[str]:
@@ -33,34 +35,34 @@ def argument_types(program: LarsProgram, name: str) -> list[str]:
 
     A type is `any` if nothing is known about the argument, or constants of several kinds occur.
     """
-    found: list[str | None] = []
+    types: list[str | None] = []
     for rule in program.rules:
         compared = _compared(rule)
         for atom in (atom for atom, _ in atoms(replace(program, rules=(rule,))) if atom.predicate == name):
-            found += [None] * (len(atom.arguments) - len(found))
-            for at, argument in enumerate(atom.arguments):
+            types += [None] * (len(atom.arguments) - len(types))
+            for index, argument in enumerate(atom.arguments):
                 type = argument.type if isinstance(argument, Constant) else None
                 if isinstance(argument, Variable):
                     type = compared.get(argument.name)
-                before = found[at]
-                found[at] = before if type is None else type if before is None else grown(before, type)
-    return [each or "any" for each in found]
+                before = types[index]
+                types[index] = before if type is None else type if before is None else grown(before, type)
+    return [column_type or "any" for column_type in types]
 
 
 def _compared(rule: LarsRule) -> dict[str, str]:
     """Return the types of constants with which a rule compares or calculates its variables."""
-    found: dict[str, str] = {}
+    types: dict[str, str] = {}
 
     def see(expression: Expression, type: str | None) -> None:
         if isinstance(expression, Variable) and type is not None:
-            found[expression.name] = grown(found.get(expression.name, type), type)
+            types[expression.name] = grown(types.get(expression.name, type), type)
         elif isinstance(expression, Call):
-            inside = [each.type for each in expression.arguments if isinstance(each, Constant)]
-            for each in expression.arguments:
-                see(each, inside[0] if inside else type)
+            inside = [argument.type for argument in expression.arguments if isinstance(argument, Constant)]
+            for argument in expression.arguments:
+                see(argument, inside[0] if inside else type)
 
-    for each in rule.body:
-        if isinstance(each, Comparison):
-            for side, other in ((each.left, each.right), (each.right, each.left)):
+    for element in rule.body:
+        if isinstance(element, Comparison):
+            for side, other in ((element.left, element.right), (element.right, element.left)):
                 see(side, other.type if isinstance(other, Constant) else None)
-    return found
+    return types

@@ -22,14 +22,14 @@ class CircularEnds:
 
     def __init__(self, description: EventDescription, known: Signatures) -> None:
         self.source, self.known = description.source, known
-        self.deadlines = {flat(self.source, each.before.term)[0] for each in description.deadlines}
+        self.deadlines = {flat(self.source, deadline.before.term)[0] for deadline in description.deadlines}
         self.used: dict[str, None] = {}
         self._needs: dict[str, set[str]] = {}
         for clause in description.clauses:
             head = clause.event if clause.fluent is None else clause.fluent.term
             if head is not None:
                 own = self._needs.setdefault(flat(self.source, head)[0], set())
-                own.update(name for each in clause.body for name in self._asked(each))
+                own.update(name for condition in clause.body for name in self._asked(condition))
 
     def _asked(self, term: Term) -> list[str]:
         """Return the events and fluents that a condition uses."""
@@ -56,10 +56,10 @@ class CircularEnds:
         return self.ended(name)
 
     def ended(self, name: str) -> str:
-        made = f"ended_{name}"
-        while made in self.known.kinds:
-            made += "_"
-        return made
+        ended_name = f"ended_{name}"
+        while ended_name in self.known.kinds:
+            ended_name += "_"
+        return ended_name
 
     def _reaches(self, name: str, head: str) -> bool:
         """Return True if a fluent depends on `head`."""
@@ -73,15 +73,15 @@ class CircularEnds:
 
     def helpers(self, rules: Sequence[ast.Statement]) -> list[ast.EventRule]:
         """Return the rules that derive these events, from all rules that initiate or terminate the fluents."""
-        made = []
+        helpers = []
         for rule in rules:
             if not isinstance(rule, ast.FluentRule) or rule.name not in self.used or rule.body is None:
                 continue
             inner = rule.body.pattern if isinstance(rule.body, ast.Where) else rule.body
             assert rule.value is not None, "every fluent of RTEC has a value"
             if not isinstance(inner, ast.TimePoint):  # nothing ends when time begins
-                made.append(self._rule(rule, rule.value))
-        return made
+                helpers.append(self._rule(rule, rule.value))
+        return helpers
 
     def _rule(self, rule: ast.FluentRule, value: Expression) -> ast.EventRule:
         body, span = rule.body, rule.head_span
@@ -95,6 +95,6 @@ class CircularEnds:
         asked: list[Condition] = [Comparison("=", Call(rule.name, rule.arguments, span), held, span)]
         if rule.verb == "initiate":
             asked.append(Comparison("!=", held, value, span))
-        inner, given = (body.pattern, body.conditions) if isinstance(body, ast.Where) else (body, ())
-        pattern = ast.Where(inner, (*given, *asked), inner.span)
+        inner, conditions = (body.pattern, body.conditions) if isinstance(body, ast.Where) else (body, ())
+        pattern = ast.Where(inner, (*conditions, *asked), inner.span)
         return ast.EventRule(self.ended(rule.name), (*rule.arguments, held), pattern, None, rule.span, span)

@@ -45,7 +45,7 @@ def lone(terms: Sequence[Term], used: Sequence[str]) -> tuple[Term, ...]:
     """Replace the variables that occur only once in the clause by `_`. `used`: all occurrences of variables in the
     clause."""
     return tuple(
-        Var("_", each.span) if isinstance(each, Var) and used.count(each.name) <= 1 else each for each in terms
+        Var("_", term.span) if isinstance(term, Var) and used.count(term.name) <= 1 else term for term in terms
     )
 
 
@@ -65,21 +65,21 @@ class ConditionConverter:
         pattern: ast.PatternTree | None = None
         conditions: list[Condition] = []
         bound: set[str] = set()
-        for each in clause.body:
-            assert isinstance(each, Compound), "what is none was refused"
-            if clause.time is not None and each.name not in ("happensAt", "holdsAt", "\\+"):
+        for condition in clause.body:
+            assert isinstance(condition, Compound), "what is none was refused"
+            if clause.time is not None and condition.name not in ("happensAt", "holdsAt", "\\+"):
                 time = term_variables(clause.time)
-                if set(time) & set(term_variables(each)):
-                    raise refused(self.source, "the time of an event is not a value here", each.span,
+                if set(time) & set(term_variables(condition)):
+                    raise refused(self.source, "the time of an event is not a value here", condition.span,
                                   "how long something holds is said by `fi` and `intDurGreater`")  # fmt: skip
-            if each.name == "happensAt":
-                timed(self.source, each, clause.time)
-                event = self.event(each.arguments[0], used, clause)
-                pattern = event if pattern is None else ast.Binary("EQUALS", pattern, event, each.span)
-                bound.update(term_variables(each.arguments[0]))
+            if condition.name == "happensAt":
+                timed(self.source, condition, clause.time)
+                event = self.event(condition.arguments[0], used, clause)
+                pattern = event if pattern is None else ast.Binary("EQUALS", pattern, event, condition.span)
+                bound.update(term_variables(condition.arguments[0]))
                 continue
-            negated = each.name == "\\+"
-            inner = each.arguments[0] if negated else each
+            negated = condition.name == "\\+"
+            inner = condition.arguments[0] if negated else condition
             assert isinstance(inner, Compound), "what is none was refused"
             if inner.name == "happensAt":
                 timed(self.source, inner, clause.time)
@@ -88,12 +88,12 @@ class ConditionConverter:
                 timed(self.source, inner, clause.time)
                 conditions.append(self.holds(inner, negated, used))
             elif inner.name == "holdsFor":
-                raise refused(self.source, "`holdsFor` defines fluents, and asks nothing at one time", each.span,
+                raise refused(self.source, "`holdsFor` defines fluents, and asks nothing at one time", condition.span,
                               "`holdsAt(F=V, T)`")  # fmt: skip
             else:
-                conditions += self.timeless(each, used)
+                conditions += self.timeless(condition, used)
             if not negated:
-                bound.update(term_variables(each))
+                bound.update(term_variables(condition))
         if pattern is None:
             raise refused(self.source, "nothing happens in this rule", clause.head_span,
                           "the first condition is an event: `happensAt(gap_start(V), T)`")  # fmt: skip
@@ -103,14 +103,14 @@ class ConditionConverter:
     def event(self, term: Term, used: Sequence[str], clause: Clause) -> ast.EventPattern:
         assert isinstance(term, Compound), "what is none was refused"
         if term.name in EDGES and len(term.arguments) == 1:
-            found = fluent(self.source, term.arguments[0])
-            name, arguments = flat(self.source, found.term)
-            *given, value = self.types.arguments(name, lone((*arguments, found.value), used))
+            fluent_value = fluent(self.source, term.arguments[0])
+            name, arguments = flat(self.source, fluent_value.term)
+            *key_terms, value = self.types.arguments(name, lone((*arguments, fluent_value.value), used))
             head = clause.event if clause.fluent is None else clause.fluent.term
             ended = None if head is None else self.ends.event(name, flat(self.source, head)[0])
             if term.name == "end" and ended is not None:
-                return ast.EventPattern(ended, (*given, value), None, term.span)
-            return ast.EventPattern(name, tuple(given), None, term.span, value, EDGES[term.name])
+                return ast.EventPattern(ended, (*key_terms, value), None, term.span)
+            return ast.EventPattern(name, tuple(key_terms), None, term.span, value, EDGES[term.name])
         name, arguments = flat(self.source, term)
         return ast.EventPattern(name, self.types.arguments(name, lone(arguments, used)), None, term.span)
 
@@ -119,9 +119,9 @@ class ConditionConverter:
         event = term.arguments[0]
         assert isinstance(event, Compound), "what is none was refused"
         if event.name in EDGES and len(event.arguments) == 1:
-            found = fluent(self.source, event.arguments[0])
-            name, arguments = flat(self.source, found.term)
-            terms = (*arguments, found.value)
+            fluent_value = fluent(self.source, event.arguments[0])
+            name, arguments = flat(self.source, fluent_value.term)
+            terms = (*arguments, fluent_value.value)
             self.edges.setdefault((name, event.name), event.span)
             asked = f"{event.name}_{name}"
             self.absent.setdefault(asked, event.span)
@@ -131,47 +131,47 @@ class ConditionConverter:
         return Predicate(f"happens_{name}", self.types.arguments(name, lone(terms, used)), True, term.span)
 
     def holds(self, term: Compound, negated: bool, used: Sequence[str]) -> Condition:
-        found = fluent(self.source, term.arguments[0])
-        name, arguments = flat(self.source, found.term)
-        *given, value = self.types.arguments(name, lone((*arguments, found.value), used))
-        call = Call(name, tuple(given), found.span)
+        fluent_value = fluent(self.source, term.arguments[0])
+        name, arguments = flat(self.source, fluent_value.term)
+        *key_terms, value = self.types.arguments(name, lone((*arguments, fluent_value.value), used))
+        call = Call(name, tuple(key_terms), fluent_value.span)
         return Comparison("!=" if negated else "=", call, value, term.span)
 
     def helpers(self) -> list[ast.Statement]:
         r"""Return, for each event under `\+`, a fluent that holds at the event's instants."""
-        made: list[ast.Statement] = []
+        statements: list[ast.Statement] = []
         for (name, edge), span in self.edges.items():
-            names = tuple(Variable(f"X{at + 1}") for at in range(self.known.arities[name]))
+            names = tuple(Variable(f"X{index + 1}") for index in range(self.known.arities[name]))
             pattern = ast.EventPattern(name, names[:-1], None, span, names[-1], EDGES[edge])
-            made.append(ast.EventRule(f"{edge}_{name}", names, pattern, None, span, span))
+            statements.append(ast.EventRule(f"{edge}_{name}", names, pattern, None, span, span))
         for name, span in self.absent.items():
             of = next((known for known, edge in self.edges if name == f"{edge}_{known}"), name)
             arity = self.known.arities[of]
-            names = tuple(Variable(f"X{at + 1}") for at in range(arity))
-            types = [self.types.type(("argument", of, at)) for at in range(arity)]
-            attributes = tuple(ast.AttributeTree(f"arg{at + 1}", type) for at, type in enumerate(types))
-            made.append(ast.FluentDeclaration(f"happens_{name}", attributes, None, span=span))
-            made.append(
+            names = tuple(Variable(f"X{index + 1}") for index in range(arity))
+            types = [self.types.type(("argument", of, index)) for index in range(arity)]
+            attributes = tuple(ast.AttributeTree(f"arg{index + 1}", type) for index, type in enumerate(types))
+            statements.append(ast.FluentDeclaration(f"happens_{name}", attributes, None, span=span))
+            statements.append(
                 ast.WhileRule(f"happens_{name}", names, None, (), FormulaAtom(name, names, span=span), span, span)
             )
-        return made
+        return statements
 
     # --- knowledge ---
 
     def atemporal(self, clause: Clause) -> tuple[Condition, ...]:
         """Convert the body of a clause without a time."""
         used = _used(clause)
-        return tuple(made for each in clause.body for made in self.timeless(each, used))
+        return tuple(condition for term in clause.body for condition in self.timeless(term, used))
 
     def static(self, rule: AtemporalRule) -> StaticRule:
         """Convert an atemporal rule or a fact."""
-        used = [name for each in (rule.head, *rule.body) for name in term_variables(each)]
-        conditions = tuple(made for each in rule.body for made in self.timeless(each, used))
+        used = [name for term in (rule.head, *rule.body) for name in term_variables(term)]
+        conditions = tuple(condition for term in rule.body for condition in self.timeless(term, used))
         name, arguments = flat(self.source, rule.head)
-        bound = {name for each in rule.body for name in term_variables(each)}
-        for each in arguments:
-            if isinstance(each, Var) and each.name not in bound:
-                raise refused(self.source, f"`{each.name}` has no value: the body does not bind it", each.span,
+        bound = {name for term in rule.body for name in term_variables(term)}
+        for argument in arguments:
+            if isinstance(argument, Var) and argument.name not in bound:
+                raise refused(self.source, f"`{argument.name}` has no value: the body does not bind it", argument.span,
                               "each variable of the head stands in the body, too")  # fmt: skip
         return StaticRule(name, self.types.arguments(name, arguments), conditions, rule.span)
 
@@ -197,44 +197,44 @@ class ConditionConverter:
         asked = term.arguments[0]
         if not isinstance(asked, Compound) or asked.name != "=":
             return []  # events need no grounding: those that arrive are used
-        found = fluent(self.source, asked)
-        name, arguments = flat(self.source, found.term)
+        fluent_value = fluent(self.source, asked)
+        name, arguments = flat(self.source, fluent_value.term)
         if not self.known.grounded(name):
             raise refused(self.source, f"`{name}` has no grounding", term.span, "`grounding(F=V) :- ..`")
-        values = self.types.arguments(name, (*arguments, found.value))
+        values = self.types.arguments(name, (*arguments, fluent_value.value))
         return [Predicate(self.known.ground(name), values, negated, term.span)]
 
     def member(self, term: Compound, what: Term, among: Many, negated: bool) -> list[Condition]:
         type = self.type_of([what, *among.items])
         left = self.types.expression(what, type)
-        values = [self.types.expression(each, type) for each in among.items]
+        values = [self.types.expression(item, type) for item in among.items]
         operator = "!=" if negated else "="
         tests = [Comparison(operator, left, value, term.span) for value in values]
         if negated or len(tests) == 1:
             return list(tests)
-        return [Disjunction(tuple((each,) for each in tests), (), term.span)]
+        return [Disjunction(tuple((test,) for test in tests), (), term.span)]
 
     def comparison(self, term: Compound, negated: bool) -> Condition:
-        if any(isinstance(each, Many) for each in term.arguments):
+        if any(isinstance(argument, Many) for argument in term.arguments):
             raise refused(self.source, "lists are not compared here", term.span)
         operator = COMPARISONS[term.name]
         if negated:
             operator = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}[operator]
         type = self.type_of(term.arguments)
-        left, right = (self.types.expression(each, type) for each in term.arguments)
+        left, right = (self.types.expression(argument, type) for argument in term.arguments)
         return Comparison(operator, left, right, term.span)
 
     def type_of(self, terms: Sequence[Term]) -> str:
         """Return the type of the constants in a comparison."""
-        kinds = {"text" for each in terms if isinstance(each, Compound) and not each.arguments}
+        kinds = {"text" for term in terms if isinstance(term, Compound) and not term.arguments}
         return "string" if kinds else "any"
 
 
 def _used(clause: Clause) -> list[str]:
     """Return the variables of a clause, with repetitions."""
-    found = [name for each in clause.body for name in term_variables(each)]
+    names = [name for term in clause.body for name in term_variables(term)]
     if clause.fluent is not None:
-        found += [*term_variables(clause.fluent.term), *term_variables(clause.fluent.value)]
+        names += [*term_variables(clause.fluent.term), *term_variables(clause.fluent.value)]
     if clause.event is not None:
-        found += term_variables(clause.event)
-    return found
+        names += term_variables(clause.event)
+    return names

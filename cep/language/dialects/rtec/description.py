@@ -106,34 +106,34 @@ class EventDescription:
 
 def sorted_clauses(source: Source, tick: int, parameters: Parameters | None = None) -> EventDescription:
     """Read and sort the clauses of a text. Mistakes are in the result's `errors`."""
-    made = EventDescription(source)
+    description = EventDescription(source)
     number = 0
-    for found in clauses(source, tick, parameters):
-        if isinstance(found, CepError):
-            made.errors.add(found)
+    for clause in clauses(source, tick, parameters):
+        if isinstance(clause, CepError):
+            description.errors.add(clause)
             continue
-        if isinstance(found, Compound) and found.name == ":-" and len(found.arguments) == 1:
-            for each in conjuncts(found.arguments[0]):  # a directive: `:- dynamic f/1.`
-                if _loads(each):
+        if isinstance(clause, Compound) and clause.name == ":-" and len(clause.arguments) == 1:
+            for conjunct in conjuncts(clause.arguments[0]):  # a directive: `:- dynamic f/1.`
+                if _loads(conjunct):
                     hint = "all clauses in one file: `cat rules.prolog facts.prolog > all.prolog`"
-                    made.error("this loads another file, which is not read", each.span, hint, "dialect")
+                    description.error("this loads another file, which is not read", conjunct.span, hint, "dialect")
             continue
-        head = found
+        head = clause
         bodies: list[list[Term]] = [[]]
-        if isinstance(found, Compound) and found.name == ":-":
-            head = found.arguments[0]
-            bodies = alternatives(conjuncts(found.arguments[1]))
+        if isinstance(clause, Compound) and clause.name == ":-":
+            head = clause.arguments[0]
+            bodies = alternatives(conjuncts(clause.arguments[1]))
         if not isinstance(head, Compound) or head.quoted:
-            made.error("a clause has a predicate as its head", head.span, RULE)
+            description.error("a clause has a predicate as its head", head.span, RULE)
             continue
-        for one in bodies:
+        for body in bodies:
             number += 1
             try:
-                _sort(made, head, tuple(each for each in one if each != Compound("true")), found.span, number)
+                _sort(description, head, tuple(term for term in body if term != Compound("true")), clause.span, number)
             except CepError as error:
-                made.errors.append(error)
+                description.errors.append(error)
                 break
-    return made
+    return description
 
 
 def _loads(directive: Term) -> bool:
@@ -146,55 +146,57 @@ def _loads(directive: Term) -> bool:
     return directive.name in LOADING and not library
 
 
-def _sort(made: EventDescription, head: Compound, body: tuple[Term, ...], span: Span, number: int) -> None:
+def _sort(description: EventDescription, head: Compound, body: tuple[Term, ...], span: Span, number: int) -> None:
     name, arguments = head.name, head.arguments
     own = head.span
     match name, len(arguments):
         case (("initiatedAt" | "terminatedAt"), 2):
-            found = fluent(made.source, arguments[0])
-            made.clauses.append(Clause(VERBS[name], found, None, arguments[1], body, span, own, number))
+            fluent_value = fluent(description.source, arguments[0])
+            description.clauses.append(Clause(VERBS[name], fluent_value, None, arguments[1], body, span, own, number))
         case "initially", 1:
-            found = fluent(made.source, arguments[0])
-            made.clauses.append(Clause("initially", found, None, None, body, span, own, number))
+            fluent_value = fluent(description.source, arguments[0])
+            description.clauses.append(Clause("initially", fluent_value, None, None, body, span, own, number))
         case "holdsFor", 2:
-            found = fluent(made.source, arguments[0])
-            made.clauses.append(Clause("holds", found, None, arguments[1], body, span, own, number))
+            fluent_value = fluent(description.source, arguments[0])
+            description.clauses.append(Clause("holds", fluent_value, None, arguments[1], body, span, own, number))
         case "happensAt", 2:
             event = arguments[0]
             if not isinstance(event, Compound):
-                raise refused(made.source, "an event has a name", event.span, RULE)
-            made.clauses.append(Clause("happens", None, event, arguments[1], body, span, own, number))
+                raise refused(description.source, "an event has a name", event.span, RULE)
+            description.clauses.append(Clause("happens", None, event, arguments[1], body, span, own, number))
         case "grounding", 1:
             (what,) = arguments
             if isinstance(what, Compound) and what.name == "=":
-                grounded = fluent(made.source, what)
-                made.clauses.append(Clause("ground", grounded, None, None, body, span, own, number))
+                grounded = fluent(description.source, what)
+                description.clauses.append(Clause("ground", grounded, None, None, body, span, own, number))
         case "fi", 3:
-            before, after = fluent(made.source, arguments[0]), fluent(made.source, arguments[1])
-            made.deadlines.append(FutureInitiation(before, after, arguments[2], body, span))
+            before, after = fluent(description.source, arguments[0]), fluent(description.source, arguments[1])
+            description.deadlines.append(FutureInitiation(before, after, arguments[2], body, span))
         case (("maxDuration" | "maxDurationUE"), 3):  # the older spelling of `fi` and `p`
-            before, after = fluent(made.source, arguments[0]), fluent(made.source, arguments[1])
-            made.deadlines.append(FutureInitiation(before, after, arguments[2], body, span))
+            before, after = fluent(description.source, arguments[0]), fluent(description.source, arguments[1])
+            description.deadlines.append(FutureInitiation(before, after, arguments[2], body, span))
             if name == "maxDurationUE":
-                made.renewed.append(before)
+                description.renewed.append(before)
         case "p", 1:
-            made.renewed.append(fluent(made.source, arguments[0]))
+            description.renewed.append(fluent(description.source, arguments[0]))
         case (("collectIntervals" | "buildFromPoints" | "points"), 1):
-            made.inputs.append(fluent(made.source, arguments[0]))
+            description.inputs.append(fluent(description.source, arguments[0]))
         case _ if name in HEADS:
             hint = RULE if name != "holdsAt" else "`holdsFor(F=V, I) :- ..` defines it, `initiatedAt` begins it"
             if len(arguments) == 4:
                 hint = "this is what RTEC compiles; the description itself has `initiatedAt(F=V, T)`"
-            raise refused(made.source, f"`{name}` with {len(arguments)} arguments heads no clause here", own, hint)
+            raise refused(
+                description.source, f"`{name}` with {len(arguments)} arguments heads no clause here", own, hint
+            )
         case _ if name in DECLARATIONS and len(arguments) == DECLARATIONS[name]:
             return
         case _ if name in COMPILED:
             hint = "this is what RTEC compiles; the description itself has `initiatedAt(F=V, T)`"
-            raise refused(made.source, f"`{name}` heads no clause here", own, hint)
+            raise refused(description.source, f"`{name}` heads no clause here", own, hint)
         case _ if name in ("=", "\\+", "->", "-->"):
-            raise refused(made.source, f"`{name}` heads no clause", own, RULE)
+            raise refused(description.source, f"`{name}` heads no clause", own, RULE)
         case _:
-            made.atemporal.append(AtemporalRule(head, body, span, number))
+            description.atemporal.append(AtemporalRule(head, body, span, number))
 
 
 def fluent(source: Source, term: Term) -> FluentValuePair:
@@ -217,26 +219,29 @@ def flat(source: Source, term: Compound) -> tuple[str, tuple[Term, ...]]:
     """Return the name and arguments of a fluent or event. Nested terms join the name: `obl(pay(X))` becomes
     `obl_pay(X)`."""
     name = term.name
-    found: list[Term] = []
-    for each in term.arguments:
-        if isinstance(each, Compound) and each.arguments:
-            inner, arguments = flat(source, each)
+    terms: list[Term] = []
+    for argument in term.arguments:
+        if isinstance(argument, Compound) and argument.arguments:
+            inner, arguments = flat(source, argument)
             name += f"_{inner}"
-            found += arguments
+            terms += arguments
         else:
-            found.append(each)
-    return name, tuple(found)
+            terms.append(argument)
+    return name, tuple(terms)
 
 
 def timed(source: Source, term: Compound, time: Term | None) -> None:
     """Refuse a condition whose time differs from the head's. Raises CepError."""
-    at = term.arguments[1]
-    if not isinstance(at, Var) or not isinstance(time, Var) or at.name != time.name:
-        raise refused(source, f"`{term.name}` asks of another time than the head", at.span,
+    asked_time = term.arguments[1]
+    if not isinstance(asked_time, Var) or not isinstance(time, Var) or asked_time.name != time.name:
+        raise refused(source, f"`{term.name}` asks of another time than the head", asked_time.span,
                       "all conditions are about the one time of the head: `happensAt(.., T)`")  # fmt: skip
 
 
 def names_of(arguments: Sequence[Term]) -> list[str | None]:
     """Return attribute names after the variables among the arguments; None for an argument that is not a named
     variable."""
-    return [each.name.lower() if isinstance(each, Var) and each.name[0] != "_" else None for each in arguments]
+    return [
+        argument.name.lower() if isinstance(argument, Var) and argument.name[0] != "_" else None
+        for argument in arguments
+    ]

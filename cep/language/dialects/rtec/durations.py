@@ -36,7 +36,11 @@ def durations(term: Compound) -> Durations | None:
 
 
 def _found(pair: Term, goals: list[Term]) -> Durations | None:
-    if not (isinstance(pair, Compound) and pair.name == "," and all(isinstance(each, Var) for each in pair.arguments)):
+    if not (
+        isinstance(pair, Compound)
+        and pair.name == ","
+        and all(isinstance(argument, Var) for argument in pair.arguments)
+    ):
         return None
     start, end = pair.arguments
     length = Compound("-", (end, start))
@@ -45,7 +49,7 @@ def _found(pair: Term, goals: list[Term]) -> Durations | None:
         return None
     if member.arguments[0] != pair or not isinstance(member.arguments[1], Var):
         return None
-    rest = [each for each in rest if each != Compound("\\=", (end, Compound("inf")))]
+    rest = [condition for condition in rest if condition != Compound("\\=", (end, Compound("inf")))]
     if len(rest) == 2 and isinstance(rest[0], Compound) and rest[0].name == "is" and rest[0].arguments[1] == length:
         length, rest = rest[0].arguments[0], rest[1:]  # type: ignore[assignment]
     (test,) = rest if len(rest) == 1 else (None,)

@@ -40,27 +40,27 @@ class HoldsForConverter:
         name, arguments = flat(self.source, clause.fluent.term)
         head = (*arguments, clause.fluent.value)
         if not isinstance(clause.time, Var):
-            at = clause.head_span if clause.time is None else clause.time.span
-            raise refused(self.source, "`holdsFor` has a variable for the intervals", at, RULE)
-        used = [each for part in clause.body for each in term_variables(part)] + [
+            time_span = clause.head_span if clause.time is None else clause.time.span
+            raise refused(self.source, "`holdsFor` has a variable for the intervals", time_span, RULE)
+        used = [term_variable for part in clause.body for term_variable in term_variables(part)] + [
             n for t in head for n in term_variables(t)
         ]
         lists: dict[str, Formula] = {}
         conditions: list[Condition] = []
-        for each in clause.body:
-            assert isinstance(each, Compound), "what is none was refused"
-            self.step(clause, name, each, lists, conditions, used)
+        for goal in clause.body:
+            assert isinstance(goal, Compound), "what is none was refused"
+            self.step(clause, name, goal, lists, conditions, used)
         if clause.time.name not in lists:
             raise refused(self.source, f"nothing says what `{clause.time.name}` is", clause.head_span, RULE)
         formula = lists[clause.time.name]
-        *given, value = self.types.arguments(name, head)
+        *key_terms, value = self.types.arguments(name, head)
         asked = set(formula_variables(formula)) | {n for part in clause.body for n in self.atemporal_names(part)}
-        loose = [each for each in head if isinstance(each, Var) and each.name not in asked]
+        loose = [term for term in head if isinstance(term, Var) and term.name not in asked]
         if loose:
             conditions.insert(0, self.ground(name, head, clause, loose[0]))
         if conditions:
             formula = RestrictedFormula(formula, tuple(conditions), clause.span)
-        return ast.WhileRule(name, tuple(given), value, (), formula, clause.span, clause.head_span)
+        return ast.WhileRule(name, tuple(key_terms), value, (), formula, clause.span, clause.head_span)
 
     def atemporal_names(self, part: Term) -> list[str]:
         if not isinstance(part, Compound) or part.name in ("holdsFor", "findall", "\\+", *CONSTRUCTS):
@@ -89,11 +89,11 @@ class HoldsForConverter:
         CepError."""
         arguments, span = term.arguments, term.span
         if term.name == "holdsFor":
-            found = fluent(self.source, arguments[0])
-            other, inner = flat(self.source, found.term)
-            *given, value = self.types.arguments(other, lone((*inner, found.value), used))
+            fluent_value = fluent(self.source, arguments[0])
+            other, inner = flat(self.source, fluent_value.term)
+            *key_terms, value = self.types.arguments(other, lone((*inner, fluent_value.value), used))
             self.needs.setdefault(name, {}).setdefault(other, span)
-            self.put(lists, arguments[1], FormulaAtom(other, tuple(given), None, value, None, span))
+            self.put(lists, arguments[1], FormulaAtom(other, tuple(key_terms), None, value, None, span))
         elif CONSTRUCTS.get(term.name) == len(arguments) or durations(term) is not None:
             self.put(lists, arguments[-1], self.constructed(clause, name, term, lists))
         elif term.name in ("happensAt", "holdsAt") or (
@@ -103,8 +103,8 @@ class HoldsForConverter:
         elif self.emptiness(term, lists):
             return
         else:
-            for each in term_variables(term):
-                if each in lists:
+            for term_variable in term_variables(term):
+                if term_variable in lists:
                     hint = f"those that do: {', '.join(CONSTRUCTS)}"
                     hint = FOREIGN["allen"] if term.name in ALLEN and len(arguments) == 4 else hint
                     raise refused(self.source, f"`{term.name}` does not run on intervals here", span, hint)
@@ -119,7 +119,7 @@ class HoldsForConverter:
         inner = term.arguments[0] if negated else term
         if not isinstance(inner, Compound) or inner.name not in ("=", "\\=", "==", "\\=="):
             return False
-        if not any(isinstance(each, Many) and not each.items for each in inner.arguments):
+        if not any(isinstance(argument, Many) and not argument.items for argument in inner.arguments):
             return False
         if (inner.name[0] == "\\") != negated:
             return True
@@ -141,7 +141,7 @@ class HoldsForConverter:
         listed = term.arguments[0] if term.name != "relative_complement_all" else term.arguments[1]
         if not isinstance(listed, Many) or not listed.items:
             raise refused(self.source, f"`{term.name}` takes a list of intervals", listed.span, "`[I1, I2]`")
-        parts = [self.get(each, lists) for each in listed.items]
+        parts = [self.get(item, lists) for item in listed.items]
         match term.name:
             case "union_all":
                 return self.union(clause, name, parts, span)
@@ -154,8 +154,8 @@ class HoldsForConverter:
         ever: Formula = FormulaAtom(EVER, (), span=span)
         assert clause.fluent is not None, "its head is a fluent"
         head = (*flat(self.source, clause.fluent.term)[1], clause.fluent.value)
-        if any(isinstance(each, Var) for each in head):
-            loose = next(each for each in head if isinstance(each, Var))
+        if any(isinstance(term, Var) for term in head):
+            loose = next(term for term in head if isinstance(term, Var))
             ever = RestrictedFormula(ever, (self.ground(name, head, clause, loose),), span)
         return _together([ever, *parts], [False, *[True] * len(parts)], span)
 
@@ -172,18 +172,18 @@ class HoldsForConverter:
         if len(parts) == 1:
             return parts[0]
         head = (*flat(self.source, clause.fluent.term)[1], clause.fluent.value)
-        wanted = [n for each in head for n in term_variables(each)]
+        wanted = [n for term in head for n in term_variables(term)]
         every = [dict.fromkeys(formula_variables(part)) for part in parts]
-        shared = {each for names in every for each in names if each in wanted}
-        made: list[Formula] = []
+        shared = {name for names in every for name in names if name in wanted}
+        formulas: list[Formula] = []
         for part, names in zip(parts, every, strict=True):
             missing = [
-                each for each in head if isinstance(each, Var) and each.name in shared and each.name not in names
+                term for term in head if isinstance(term, Var) and term.name in shared and term.name not in names
             ]
             if missing:
                 part = RestrictedFormula(part, (self.ground(name, head, clause, missing[0]),), span)
-            made.append(part)
-        return Or(tuple(made), span)
+            formulas.append(part)
+        return Or(tuple(formulas), span)
 
     def helpers(self) -> list[ast.Statement]:
         """Return the statements of a fluent that holds from tick 0 on. Complements are relative to it."""
@@ -197,10 +197,10 @@ class HoldsForConverter:
         seen: set[str] = set()
         for name in self.needs:
             path: list[str] = []
-            found = self._round(name, path, seen)
-            if found is not None:
-                way = " -> ".join(f"`{each}`" for each in found)
-                span = self.needs[found[-2]][found[-1]]
+            cycle = self._round(name, path, seen)
+            if cycle is not None:
+                way = " -> ".join(f"`{fluent_name}`" for fluent_name in cycle)
+                span = self.needs[cycle[-2]][cycle[-1]]
                 errors.append(CepError(f"holdsFor defines a fluent by itself: {way}", self.source, span,
                               "fluents of `initiatedAt` may ask each other in a cycle", "recursion"))  # fmt: skip
 
@@ -212,8 +212,8 @@ class HoldsForConverter:
         seen.add(name)
         path.append(name)
         for other in self.needs[name]:
-            if (found := self._round(other, path, seen)) is not None:
-                return found
+            if (cycle := self._round(other, path, seen)) is not None:
+                return cycle
         path.pop()
         return None
 

@@ -59,8 +59,8 @@ class _DescriptionReader:
     def tree(self) -> ast.SyntaxTree:
         rules: list[ast.Statement] = []
         if not self.errors:
-            for each in self.description.clauses:
-                rules += self.attempt(self.clause, each)
+            for clause in self.description.clauses:
+                rules += self.attempt(self.clause, clause)
             for deadline in self.description.deadlines:
                 rules += self.attempt(self.deadline, deadline)
             for rule in self.description.atemporal:
@@ -70,23 +70,23 @@ class _DescriptionReader:
             raise CepErrors(self.errors)
         declared: list[ast.Statement] = []
         for kind in (EVENT, FLUENT, GROUND, PREDICATE):
-            for name, found in self.known.kinds.items():
-                if found == kind:
+            for name, own_kind in self.known.kinds.items():
+                if own_kind == kind:
                     declared += self.attempt(self.declaration, (name, kind))
         if self.errors:
             raise CepErrors(self.errors)
         helpers = (*self.conditions.helpers(), *self.intervals.helpers(), *self.ends.helpers(rules))
-        own = frozenset(each.name for each in helpers if isinstance(each, ast.FluentDeclaration | ast.EventRule))
+        own = frozenset(helper.name for helper in helpers if isinstance(helper, ast.FluentDeclaration | ast.EventRule))
         statements = (*declared, *helpers, *rules)
         return ast.SyntaxTree(statements, self.source, (), own)
 
     def attempt(self, make: object, what: object) -> list[ast.Statement]:
         try:
-            made = make(what)  # type: ignore[operator]
+            statements = make(what)  # type: ignore[operator]
         except CepError as error:
             self.errors.add(error)
             return []
-        return list(made)
+        return list(statements)
 
     # --- declarations ---
 
@@ -95,15 +95,19 @@ class _DescriptionReader:
         arity = self.known.arities[name]
         columns: dict[str, None] = {}
         wanted = self.known.names.get(name, [None] * arity)
-        for at in range(arity):
-            own = wanted[at] if at < len(wanted) else None
-            if kind == FLUENT and at == arity - 1 and own is None and "value" not in (*columns, *wanted):
+        for index in range(arity):
+            own = wanted[index] if index < len(wanted) else None
+            if kind == FLUENT and index == arity - 1 and own is None and "value" not in (*columns, *wanted):
                 own = "value"
             if own is None or own in columns or own in RESERVED:
-                own = next(each for each in (f"arg{k}" for k in count(at + 1)) if each not in (*columns, *wanted))
+                own = next(
+                    candidate
+                    for candidate in (f"arg{k}" for k in count(index + 1))
+                    if candidate not in (*columns, *wanted)
+                )
             columns[own] = None
-        types = [self.types.type(("argument", name, at)) for at in range(arity)]
-        typed = tuple(ast.AttributeTree(each, type) for each, type in zip(columns, types, strict=True))
+        types = [self.types.type(("argument", name, index)) for index in range(arity)]
+        typed = tuple(ast.AttributeTree(column, type) for column, type in zip(columns, types, strict=True))
         if kind == EVENT:
             if name in self.known.derived:
                 return []
@@ -116,7 +120,7 @@ class _DescriptionReader:
             return [incoming(name, typed[:-1], typed[-1], self.records, span)]
         if not arity:
             return []
-        facts = tuple(FactAttribute(each.name, each.type) for each in typed)
+        facts = tuple(FactAttribute(attribute.name, attribute.type) for attribute in typed)
         return [FactDeclaration(name, facts, self.known.places[name])]
 
     # --- clauses ---
@@ -127,9 +131,9 @@ class _DescriptionReader:
                 assert clause.fluent is not None, "a grounding of a fluent"
                 name, arguments = self.fluent(clause.fluent)
                 ground = self.known.ground(name)
-                given = self.conditions.atemporal(clause)
+                conditions = self.conditions.atemporal(clause)
                 head = self.types.arguments(ground, arguments)
-                return [StaticRule(ground, head, given, clause.span)]
+                return [StaticRule(ground, head, conditions, clause.span)]
             case "holds":
                 return [self.intervals.rule(clause)]
             case "initially":
@@ -148,9 +152,9 @@ class _DescriptionReader:
         name, arguments = flat(self.source, clause.event)
         body = self.conditions.body(clause)
         bound = body.variables
-        for each in arguments:
-            if isinstance(each, Var) and each.name not in bound:
-                raise refused(self.source, f"`{each.name}` has no value: the body does not bind it", each.span)
+        for argument in arguments:
+            if isinstance(argument, Var) and argument.name not in bound:
+                raise refused(self.source, f"`{argument.name}` has no value: the body does not bind it", argument.span)
         return [
             ast.EventRule(
                 name, self.types.arguments(name, arguments), body.pattern, None, clause.span, clause.head_span
@@ -168,54 +172,58 @@ class _DescriptionReader:
         if ends and isinstance(last, Var) and (last.name == "_" or last.name not in body.variables):
             value = Variable("_", last.span)
         *inner, own = self.types.arguments(name, terms)
-        terms, given = self.named(terms, tuple(inner))
-        loose = [each for each in terms[:-1] if isinstance(each, Var) and each.name not in body.variables]
+        terms, key_terms = self.named(terms, tuple(inner))
+        loose = [term for term in terms[:-1] if isinstance(term, Var) and term.name not in body.variables]
         if not ends and isinstance(last, Var) and last.name not in body.variables:
             loose.append(last)
         asked: list[Condition] = []
         grounded = self.known.grounded(name)
         if grounded and (self.known.closed(name) or loose) and not ends:
-            asked.append(Predicate(self.known.ground(name), (*given, own), False, clause.head_span))
+            asked.append(Predicate(self.known.ground(name), (*key_terms, own), False, clause.head_span))
         elif loose and ends:
             held = own if value is None else Variable("_", last.span)
-            asked.append(Comparison("=", Call(name, given, clause.head_span), held, clause.head_span))
+            asked.append(Comparison("=", Call(name, key_terms, clause.head_span), held, clause.head_span))
         elif loose:
             hint = f"`grounding({clause.fluent.term.name}(..)=..) :- ..` says which there are"
             raise refused(
                 self.source, f"`{loose[0].name}` has no value: the body does not bind it", loose[0].span, hint
             )
         body = body.given(asked)
-        return [ast.FluentRule(clause.verb, name, given, value or own, body.pattern, (), clause.span, clause.head_span)]
+        return [
+            ast.FluentRule(clause.verb, name, key_terms, value or own, body.pattern, (), clause.span, clause.head_span)
+        ]
 
     def named(
-        self, terms: tuple[Term, ...], given: tuple[Expression, ...]
+        self, terms: tuple[Term, ...], arguments: tuple[Expression, ...]
     ) -> tuple[tuple[Term, ...], tuple[Expression, ...]]:
         """Give names to the anonymous variables of a head."""
-        made, values = list(terms), list(given)
-        for at, each in enumerate(terms[:-1]):
-            if isinstance(each, Var) and each.name == "_":
-                made[at] = Var(f"Any{at + 1}", each.span)
-                values[at] = Variable(f"Any{at + 1}", each.span)
-        return tuple(made), tuple(values)
+        named_terms, values = list(terms), list(arguments)
+        for index, term in enumerate(terms[:-1]):
+            if isinstance(term, Var) and term.name == "_":
+                named_terms[index] = Var(f"Any{index + 1}", term.span)
+                values[index] = Variable(f"Any{index + 1}", term.span)
+        return tuple(named_terms), tuple(values)
 
     def initially(self, clause: Clause) -> list[ast.Statement]:
         """Return the rule of a fluent that holds from tick 0 on: it is initiated one tick earlier."""
         assert clause.fluent is not None, "its head is a fluent"
         name, terms = self.fluent(clause.fluent)
-        *given, own = self.types.arguments(name, terms)
+        *key_terms, own = self.types.arguments(name, terms)
         asked = list(self.conditions.atemporal(clause))
-        bound = {each for condition in clause.body for each in term_variables(condition)}
-        loose = [each for each in terms if isinstance(each, Var) and each.name not in bound]
+        bound = {term_variable for condition in clause.body for term_variable in term_variables(condition)}
+        loose = [term for term in terms if isinstance(term, Var) and term.name not in bound]
         if loose:
             if not self.known.grounded(name):
                 hint = f"`grounding({clause.fluent.term.name}(..)=..) :- ..` says which there are"
                 raise refused(self.source, f"`{loose[0].name}` has no value", loose[0].span, hint)
-            terms, named = self.named(terms, tuple(given))
-            given = list(named)
-            asked.append(Predicate(self.known.ground(name), (*given, own), False, clause.head_span))
+            terms, named = self.named(terms, tuple(key_terms))
+            key_terms = list(named)
+            asked.append(Predicate(self.known.ground(name), (*key_terms, own), False, clause.head_span))
         pattern: ast.PatternTree = ast.TimePoint(-self.tick, clause.head_span)
         body = Body(pattern, (), frozenset()).given(asked)
-        return [ast.FluentRule("initiate", name, tuple(given), own, body.pattern, (), clause.span, clause.head_span)]
+        return [
+            ast.FluentRule("initiate", name, tuple(key_terms), own, body.pattern, (), clause.span, clause.head_span)
+        ]
 
     def deadline(self, deadline: FutureInitiation) -> list[ast.Statement]:
         name, terms = self.fluent(deadline.before)
@@ -226,17 +234,17 @@ class _DescriptionReader:
             raise refused(self.source, "what follows is another fluent", deadline.after.span, hint)
         if name in self.known.defined:
             raise refused(self.source, f"`{name}` is defined by holdsFor, and has no deadline", span)
-        loose = [each.name for each in terms[:-1] if isinstance(each, Var)]
-        if len(set(loose)) != len(terms) - 1 or any(isinstance(each, Var) for each in (terms[-1], following[-1])):
+        loose = [term.name for term in terms[:-1] if isinstance(term, Var)]
+        if len(set(loose)) != len(terms) - 1 or any(isinstance(term, Var) for term in (terms[-1], following[-1])):
             hint = "`fi(quote(M,C)=true, quote(M,C)=false, 5)`: variables as arguments, constants as values"
             raise refused(self.source, "a deadline here is that of all of a fluent with one value", span, hint)
         length = self.known.number(deadline.length, deadline.body)
         renewed = any(
-            flat(self.source, each.term)[0] == name and (isinstance(each.value, Var) or each.value == terms[-1])
-            for each in self.description.renewed
+            flat(self.source, pair.term)[0] == name and (isinstance(pair.value, Var) or pair.value == terms[-1])
+            for pair in self.description.renewed
         )
-        arguments = tuple(Variable(each if each != "_" else f"Any{at}") for at, each in enumerate(loose, 1))
-        values = [self.types.argument(name, len(terms) - 1, each) for each in (terms[-1], following[-1])]
+        arguments = tuple(Variable(name if name != "_" else f"Any{index}") for index, name in enumerate(loose, 1))
+        values = [self.types.argument(name, len(terms) - 1, term) for term in (terms[-1], following[-1])]
         ticks = round(length * self.tick)
         return [ast.DeadlineStatement(name, arguments, values[0], values[1], ticks, renewed, span)]
 

@@ -84,11 +84,11 @@ class Signatures:
 
         Return its name and arguments in our syntax.
         """
-        for at, each in enumerate(term.arguments):
-            inner = each.name if isinstance(each, Compound) and each.arguments else ""
+        for nth, arg in enumerate(term.arguments):
+            inner = arg.name if isinstance(arg, Compound) and arg.arguments else ""
             shape = "a term" if inner else "a value"
-            if self.terms.setdefault((term.name, len(term.arguments), at), shape) != shape:
-                raise refused(self.source, f"`{term.name}` has {shape} as its argument here, elsewhere not", each.span,
+            if self.terms.setdefault((term.name, len(term.arguments), nth), shape) != shape:
+                raise refused(self.source, f"`{term.name}` has {shape} as its argument here, elsewhere not", arg.span,
                               f"one form everywhere: `{term.name}(pay(X))`, or `{term.name}(pay, X)`")  # fmt: skip
         name, arguments = flat(self.source, term)
         arguments = arguments if value is None else (*arguments, value)
@@ -102,9 +102,9 @@ class Signatures:
                 self.source, message, term.span, "one number of arguments; another needs another name", "arity"
             )
         self.places.setdefault(name, term.span)
-        found = names_of(arguments)
-        known = self.names.setdefault(name, found)
-        self.names[name] = [one or other for one, other in zip(known, found, strict=True)]
+        attribute_names = names_of(arguments)
+        known = self.names.setdefault(name, attribute_names)
+        self.names[name] = [known_name or other for known_name, other in zip(known, attribute_names, strict=True)]
         return name, arguments
 
     # --- grounding ---
@@ -120,9 +120,9 @@ class Signatures:
     def closed(self, name: str) -> bool:
         """Return True if this text defines everything on which the fluent's grounding depends."""
         return all(
-            isinstance(each, Compound) and (each.name in self.rules or each.name in COMPARISONS)
+            isinstance(goal, Compound) and (goal.name in self.rules or goal.name in COMPARISONS)
             for body in self.groundings.get(name, ())
-            for each in body
+            for goal in body
         )
 
     # --- numbers ---
@@ -130,22 +130,22 @@ class Signatures:
     def number(self, term: Term, body: Sequence[Term]) -> float:
         """Return a number: the written one, or the value of a variable in the only matching fact. Raises CepError."""
         if isinstance(term, Number):
-            found = [term.value]
+            values = [term.value]
         else:
-            found = [
+            values = [
                 own.value
-                for each in body
-                if isinstance(each, Compound) and term in each.arguments
-                for fact in self.facts.get(each.name, ())
-                if len(fact) == len(each.arguments)
-                and all(isinstance(a, Var) or a == b for a, b in zip(each.arguments, fact, strict=True))
-                for own in [fact[each.arguments.index(term)]]
+                for goal in body
+                if isinstance(goal, Compound) and term in goal.arguments
+                for fact in self.facts.get(goal.name, ())
+                if len(fact) == len(goal.arguments)
+                and all(isinstance(a, Var) or a == b for a, b in zip(goal.arguments, fact, strict=True))
+                for own in [fact[goal.arguments.index(term)]]
                 if isinstance(own, Number)
             ]
-        if len(found) != 1:
+        if len(values) != 1:
             hint = "a number, or a variable that one fact of this text gives: `thresholds(gap, R)`"
             raise refused(self.source, "how long this lasts is not known", term.span, hint)
-        return found[0]
+        return values[0]
 
 
 def _a(kind: str) -> str:
@@ -154,44 +154,46 @@ def _a(kind: str) -> str:
 
 def signatures(description: EventDescription, types: Types) -> Signatures:
     """Collect the signatures of everything that a description uses. Mistakes go to its errors."""
-    made = Signatures(description.source)
+    collected = Signatures(description.source)
     for rule in description.atemporal:
-        made.rules.add(rule.head.name)
+        collected.rules.add(rule.head.name)
         if not rule.body:
-            made.facts.setdefault(rule.head.name, []).append(rule.head.arguments)
-    collecting = _Collecting(description.source, made, types)
+            collected.facts.setdefault(rule.head.name, []).append(rule.head.arguments)
+    collecting = _Collecting(description.source, collected, types)
     for clause in description.clauses:
         with _Noting(description):
             collecting.number = clause.number
             if clause.event is not None:
-                made.derived.add(collecting.used(EVENT, clause.event))
+                collected.derived.add(collecting.used(EVENT, clause.event))
             if clause.fluent is not None:
                 collecting.head(clause.verb, clause.fluent, clause.body)
-            for each in clause.body:
-                collecting.condition(each)
+            for goal in clause.body:
+                collecting.condition(goal)
     for rule in description.atemporal:
         with _Noting(description):
             collecting.number = rule.number
             collecting.used(PREDICATE, rule.head)
-            for each in rule.body:
-                collecting.condition(each)
+            for goal in rule.body:
+                collecting.condition(goal)
     for deadline in description.deadlines:
         with _Noting(description):
             collecting.number += 1
             collecting.used(FLUENT, deadline.before.term, deadline.before.value)
             collecting.used(FLUENT, deadline.after.term, deadline.after.value)
-    for given in description.inputs:
+    for fluent_input in description.inputs:
         with _Noting(description):
             collecting.number += 1
-            collecting.used(FLUENT, given.term, given.value)
-    for name in made.defined & made.simple:
-        description.error(f"`{name}` is begun by events and defined by holdsFor", made.places[name],
+            collecting.used(FLUENT, fluent_input.term, fluent_input.value)
+    for name in collected.defined & collected.simple:
+        description.error(f"`{name}` is begun by events and defined by holdsFor", collected.places[name],
                           "one of the two: another fluent, and a union of both", "dialect")  # fmt: skip
-    for name, kind in made.kinds.items():
-        if (kind == EVENT and name not in made.derived) or (kind == FLUENT and name not in made.defined | made.simple):
-            for at in range(made.arities[name]):
-                types.note(("argument", name, at), "input", made.places[name])
-    return made
+    for name, kind in collected.kinds.items():
+        if (kind == EVENT and name not in collected.derived) or (
+            kind == FLUENT and name not in collected.defined | collected.simple
+        ):
+            for index in range(collected.arities[name]):
+                types.note(("argument", name, index), "input", collected.places[name])
+    return collected
 
 
 class _Noting:
@@ -211,8 +213,8 @@ class _Noting:
 
 
 class _Collecting:
-    def __init__(self, source: Source, made: Signatures, types: Types) -> None:
-        self.source, self.made, self.types = source, made, types
+    def __init__(self, source: Source, collected: Signatures, types: Types) -> None:
+        self.source, self.made, self.types = source, collected, types
         self.number = 0
 
     def used(self, kind: str, term: Compound, value: Term | None = None) -> str:
@@ -229,8 +231,8 @@ class _Collecting:
             ground = self.made.ground(name)
             term = Compound(ground, (*flat(self.source, fluent.term)[1], fluent.value), fluent.span)
             self.used(GROUND, term)
-            for at in range(len(term.arguments)):
-                self.types.same(("argument", ground, at), ("argument", name, at))
+            for index in range(len(term.arguments)):
+                self.types.same(("argument", ground, index), ("argument", name, index))
         else:
             self.made.simple.add(name)
 
@@ -247,25 +249,25 @@ class _Collecting:
                 if not isinstance(event, Compound):
                     raise refused(self.source, "an event has a name", event.span)
                 if event.name in EDGES and len(event.arguments) == 1:
-                    found = fluent(self.source, event.arguments[0])
-                    self.used(FLUENT, found.term, found.value)
+                    pair = fluent(self.source, event.arguments[0])
+                    self.used(FLUENT, pair.term, pair.value)
                 elif event.name == "startI":
                     raise refused(self.source, "`startI` does not run here", event.span, "`start(F=V)`")
                 else:
                     self.used(EVENT, event)
             case (("holdsAt" | "holdsFor"), 2):
-                found = fluent(self.source, arguments[0])
-                self.used(FLUENT, found.term, found.value)
+                pair = fluent(self.source, arguments[0])
+                self.used(FLUENT, pair.term, pair.value)
             case name, number if CONSTRUCTS.get(name) == number or durations(term) is not None:
                 return
             case "grounding", 1:
                 return
             case (("member" | "memberchk"), 2) if isinstance(arguments[1], Many):
                 own = self.types.key(arguments[0], self.number)
-                for each in arguments[1].items:
-                    self.types.same(own, self.types.key(each, self.number))
+                for item in arguments[1].items:
+                    self.types.same(own, self.types.key(item, self.number))
             case name, 2 if name in COMPARISONS:
-                if any(isinstance(each, Many) for each in arguments):
+                if any(isinstance(argument, Many) for argument in arguments):
                     return
                 self.compared(name, arguments)
             case name, _ if name in FORMS:
@@ -278,8 +280,10 @@ class _Collecting:
 
     def compared(self, name: str, arguments: tuple[Term, ...]) -> None:
         keys = []
-        for each in arguments:
-            arithmetic = isinstance(each, Compound) and each.arguments and each.name in (*ARITHMETIC, *FUNCTIONS)
+        for argument in arguments:
+            arithmetic = (
+                isinstance(argument, Compound) and argument.arguments and argument.name in (*ARITHMETIC, *FUNCTIONS)
+            )
             reckoned = name in RECKONED or arithmetic
-            keys.append((self.types.reckoned if reckoned else self.types.key)(each, self.number))
+            keys.append((self.types.reckoned if reckoned else self.types.key)(argument, self.number))
         self.types.same(*keys)

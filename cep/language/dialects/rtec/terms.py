@@ -95,34 +95,34 @@ _PREFIX = {":-": (1200, 1199), "\\+": (900, 900), "-": (200, 200), "+": (200, 20
 
 def clauses(source: Source, tick: int, parameters: Parameters | None = None) -> Iterator[Term | CepError]:
     """Yield each clause of a text as a term, or a CepError in place of a clause that cannot be read."""
-    found = _tokens(source)
+    tokens = _tokens(source)
     if parameters:
-        found = [each for token in found for each in _with_values(token, parameters, tick)]
-    at = 0
-    while found[at].kind != "end":
-        stop = at
-        while found[stop].kind not in ("stop", "end"):
+        tokens = [word for token in tokens for word in _with_values(token, parameters, tick)]
+    position = 0
+    while tokens[position].kind != "end":
+        stop = position
+        while tokens[stop].kind not in ("stop", "end"):
             stop += 1
-        reading = _Reading(source, [*found[at:stop], found[stop]])
+        reading = _Reading(source, [*tokens[position:stop], tokens[stop]])
         try:
-            if found[stop].kind == "end":
-                reading.stop("the clause does not end", found[at].span, "a `.` stands behind each clause")
-            if stop > at:
+            if tokens[stop].kind == "end":
+                reading.stop("the clause does not end", tokens[position].span, "a `.` stands behind each clause")
+            if stop > position:
                 yield reading.clause()
         except CepError as error:
             yield error
-        at = stop + (found[stop].kind == "stop")
+        position = stop + (tokens[stop].kind == "stop")
 
 
 def _with_values(token: _Token, parameters: Parameters, tick: int) -> list[_Token]:
     """Return a token, or the tokens of its value if it names a parameter."""
-    found = parameters.in_dialect(token.text, tick) if token.kind == "variable" else None
-    return [token] if found is None else [token._replace(kind=kind, text=text) for kind, text in found]
+    pieces = parameters.in_dialect(token.text, tick) if token.kind == "variable" else None
+    return [token] if pieces is None else [token._replace(kind=kind, text=text) for kind, text in pieces]
 
 
 def _tokens(source: Source) -> list[_Token]:
     text, starts = source.text, line_starts(source.text)
-    found: list[_Token] = []
+    tokens: list[_Token] = []
     line = 0
     for match in _TOKEN.finditer(text):
         kind = str(match.lastgroup)
@@ -132,14 +132,14 @@ def _tokens(source: Source) -> list[_Token]:
             line += 1
         column = match.start() - starts[line] + 1
         span = Span(line + 1, column, line + 1, column + len(match.group()))
-        found.append(_Token(kind, match.group(), span, match.start(), match.end()))
-    last = found[-1] if found else None
+        tokens.append(_Token(kind, match.group(), span, match.start(), match.end()))
+    last = tokens[-1] if tokens else None
     span = (
         Span(1, 1, 1, 1)
         if last is None
         else Span(last.span.end_line, last.span.end_column, last.span.end_line, last.span.end_column)
     )
-    return [*found, _Token("end", "", span, len(text), len(text))]
+    return [*tokens, _Token("end", "", span, len(text), len(text))]
 
 
 _DIRECTIVES = "dynamic", "discontiguous", "multifile", "table", "initialization", "module_transparent", "meta_predicate"
@@ -163,9 +163,9 @@ class _Reading:
 
     def fail(self, expected: str) -> NoReturn:
         token = self.token
-        found = "the end of the clause" if token.kind in ("stop", "end") else f"`{token.text}`"
+        seen = "the end of the clause" if token.kind in ("stop", "end") else f"`{token.text}`"
         hint = "is a `.` missing at the end of the clause before?" if token.text in ("happensAt", ":-") else None
-        self.stop(f"expected {expected}, found {found}", token.span, hint)
+        self.stop(f"expected {expected}, found {seen}", token.span, hint)
 
     def take(self) -> _Token:
         token = self.token
@@ -173,10 +173,10 @@ class _Reading:
         return token
 
     def clause(self) -> Term:
-        made = self.term(1200)
+        term = self.term(1200)
         if self.token.kind != "stop":
             self.fail("an operator or `.`")
-        return made
+        return term
 
     def term(self, most: int) -> Term:
         self.depth += 1
@@ -273,9 +273,9 @@ class _Reading:
     def close(self, mark: str, opening: _Token) -> _Token:
         if self.token.text != mark or self.token.kind != "mark":
             token = self.token
-            found = "the end of the clause" if token.kind in ("stop", "end") else f"`{token.text}`"
+            seen = "the end of the clause" if token.kind in ("stop", "end") else f"`{token.text}`"
             line, column = opening.span.line, opening.span.column
-            self.stop(f"expected `,` or `{mark}`, found {found}", token.span,
+            self.stop(f"expected `,` or `{mark}`, found {seen}", token.span,
                       f"the `{opening.text}` at {line}:{column} is not closed")  # fmt: skip
         return self.take()
 
@@ -289,12 +289,12 @@ def conjuncts(term: Term) -> list[Term]:
 
 def alternatives(body: list[Term]) -> list[list[Term]]:
     """Expand a body with `;` into the bodies of several clauses without `;`."""
-    for place, each in enumerate(body):
-        if isinstance(each, Compound) and each.name == ";" and len(each.arguments) == 2:
-            made = []
-            for side in each.arguments:
-                made += alternatives([*body[:place], *conjuncts(side), *body[place + 1 :]])
-            return made
+    for place, goal in enumerate(body):
+        if isinstance(goal, Compound) and goal.name == ";" and len(goal.arguments) == 2:
+            bodies = []
+            for side in goal.arguments:
+                bodies += alternatives([*body[:place], *conjuncts(side), *body[place + 1 :]])
+            return bodies
     return [body]
 
 
@@ -304,8 +304,8 @@ def term_variables(term: Term) -> list[str]:
         case Var(name):
             return [] if name == "_" else [name]
         case Many(items):
-            return [name for each in items for name in term_variables(each)]
+            return [name for item in items for name in term_variables(item)]
         case Compound(_, arguments):
-            return [name for each in arguments for name in term_variables(each)]
+            return [name for argument in arguments for name in term_variables(argument)]
         case _:
             return []

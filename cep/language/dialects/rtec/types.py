@@ -35,12 +35,12 @@ class Types:
             key = above
         return key
 
-    def same(self, one: Key, other: Key) -> None:
+    def same(self, key: Key, other: Key) -> None:
         """Unite two classes."""
-        one, other = self.root(one), self.root(other)
-        if one != other:
-            self.parent[one] = other
-            self.known[other] = self.known.pop(one, {}) | self.known.get(other, {})
+        key, other = self.root(key), self.root(other)
+        if key != other:
+            self.parent[key] = other
+            self.known[other] = self.known.pop(key, {}) | self.known.get(other, {})
 
     def note(self, key: Key, kind: str, span: Span) -> None:
         """Record evidence for the type of a class. `kind`: text, int or float (a constant), reckoned (arithmetic), or
@@ -53,15 +53,15 @@ class Types:
         if isinstance(term, Var) and term.name != "_":
             return ("variable", clause, term.name)
         self.fresh += 1
-        made: Key = ("fresh", self.fresh)
+        fresh_key: Key = ("fresh", self.fresh)
         match term:
             case Number(value):
-                self.note(made, "int" if isinstance(value, int) else "float", term.span)
+                self.note(fresh_key, "int" if isinstance(value, int) else "float", term.span)
             case Compound(_, ()):
-                self.note(made, "text", term.span)
+                self.note(fresh_key, "text", term.span)
             case Compound():
-                self.same(made, self.reckoned(term, clause))
-        return made
+                self.same(fresh_key, self.reckoned(term, clause))
+        return fresh_key
 
     def reckoned(self, term: Term, clause: int) -> Key:
         """Return the key of an arithmetic expression. All its parts are numbers of one type."""
@@ -73,9 +73,9 @@ class Types:
             self.note(key, "reckoned", term.span)
             return key
         self.function(term)
-        keys = [self.reckoned(each, clause) for each in term.arguments]
-        for each in keys[1:]:
-            self.same(keys[0], each)
+        keys = [self.reckoned(argument, clause) for argument in term.arguments]
+        for other_key in keys[1:]:
+            self.same(keys[0], other_key)
         if term.name in ("/", "sqrt", "exp", "log", "sin", "cos", "atan2"):
             self.note(keys[0], "float", term.span)
         return keys[0]
@@ -92,12 +92,12 @@ class Types:
 
     def use(self, name: str, arguments: tuple[Term, ...], clause: int) -> None:
         """Unite the arguments of a predicate, event or fluent with the terms of one use. Raises CepError."""
-        for at, each in enumerate(arguments):
-            if isinstance(each, Many):
+        for index, term in enumerate(arguments):
+            if isinstance(term, Many):
                 raise CepError(
-                    "a list is not a value here", self.source, each.span, "its members one by one", "dialect"
+                    "a list is not a value here", self.source, term.span, "its members one by one", "dialect"
                 )
-            self.same(("argument", name, at), self.key(each, clause))
+            self.same(("argument", name, index), self.key(term, clause))
 
     def type(self, key: Key) -> str:
         """Return the type of a class. Raises CepError if it is a text and also occurs in arithmetic."""
@@ -127,17 +127,17 @@ class Types:
             case Compound(name, (), span):
                 return Constant(name, "string", span)
             case Compound():
-                inner = tuple(self.expression(each, type) for each in term.arguments)
+                inner = tuple(self.expression(argument, type) for argument in term.arguments)
                 return Call(self.function(term), inner, term.span)
         raise CepError("a list is not a value here", self.source, term.span, None, "dialect")
 
-    def argument(self, name: str, at: int, term: Term) -> Expression:
+    def argument(self, name: str, index: int, term: Term) -> Expression:
         """Convert an argument of a predicate, event or fluent. Raises CepError."""
         if isinstance(term, Compound) and term.arguments:
             raise CepError(f"`{term.name}(..)` is not a value here", self.source, term.span,
                            "a variable, and the arithmetic beside it: `X is ..`", "dialect")  # fmt: skip
-        return self.expression(term, self.type(("argument", name, at)))
+        return self.expression(term, self.type(("argument", name, index)))
 
     def arguments(self, name: str, terms: tuple[Term, ...]) -> tuple[Expression, ...]:
         """Convert all arguments of a predicate, event or fluent. Raises CepError."""
-        return tuple(self.argument(name, at, each) for at, each in enumerate(terms))
+        return tuple(self.argument(name, index, term) for index, term in enumerate(terms))

@@ -83,7 +83,7 @@ class Grounding:
         self.facts: dict[Fact, int] = {}
         with self.control.backend() as backend:
             for number, row in self.given:
-                atom = backend.add_atom(clingo.Function(f"i{number}", [_symbol(each) for each in row]))
+                atom = backend.add_atom(clingo.Function(f"i{number}", [_symbol(value) for value in row]))
                 if rules.clocked:
                     backend.add_rule([atom])
                 else:
@@ -102,13 +102,13 @@ class Grounding:
     def _ticks(self) -> str:
         """Return the facts about the current tick, as program text."""
         rules = self.rules
-        found = ["i0."]
+        facts = ["i0."]
         if rules.clocked:
-            found.append(f"now({self.now}). first({self.first}).")
+            facts.append(f"now({self.now}). first({self.first}).")
             spans = (window.span(self.first, self.now) for window in rules.windows)
-            found += [f"w{number}({first}, {last})." for number, (first, last) in enumerate(spans)]
-            found += [f"{name}." for name in sorted(rules.told(self.first, self.now))]
-        return " ".join(found)
+            facts += [f"w{number}({first}, {last})." for number, (first, last) in enumerate(spans)]
+            facts += [f"{name}." for name in sorted(rules.told(self.first, self.now))]
+        return " ".join(facts)
 
     def _ground(self) -> None:
         calculations = _Calculations(self)
@@ -122,14 +122,14 @@ class Grounding:
     def _measure(self, clingo: Any) -> None:
         """Make the solver minimise the distance from the last answer set, and rank equally near answer sets."""
         atoms: dict[Derived, int] = {}
-        for number, each in enumerate(self.rules.derived):
-            found = self.control.symbolic_atoms.by_signature(f"d{number}", each.arity + each.timed)
-            for atom in found:
+        for number, predicate in enumerate(self.rules.derived):
+            symbols = self.control.symbolic_atoms.by_signature(f"d{number}", predicate.arity + predicate.timed)
+            for atom in symbols:
                 values = [_value(argument) for argument in atom.symbol.arguments]
-                tick = values.pop() if each.timed else self.now
+                tick = values.pop() if predicate.timed else self.now
                 assert isinstance(tick, int), "ticks are whole numbers"
                 atoms[number, tuple(values), None if tick == self.now else tick] = atom.literal
-        self.atoms = {each: atoms[each] for each in sorted(atoms, key=self.written)}
+        self.atoms = {atom: atoms[atom] for atom in sorted(atoms, key=self.written)}
         self.was: dict[Derived, int] = {}
         with self.control.backend() as backend:
             changed = []
@@ -147,12 +147,12 @@ class Grounding:
     def assign(self, facts: frozenset[Fact], last: frozenset[Derived], told: frozenset[str]) -> None:
         """Set the truth of external atoms: the facts, the last derived atoms, and the atoms that describe the tick."""
         if self.facts:
-            for each in self.assigned ^ facts:
-                self.control.assign_external(self.facts[each], each in facts)
+            for fact in self.assigned ^ facts:
+                self.control.assign_external(self.facts[fact], fact in facts)
             self.assigned = set(facts)
         for name, atom in self.told.items():
             self.control.assign_external(atom, name in told)
-        known = {each for each in last if each in self.was}
+        known = {derived for derived in last if derived in self.was}
         for atom in self.last ^ known:
             self.control.assign_external(self.was[atom], atom in known)
         self.last = known
@@ -166,16 +166,16 @@ class Grounding:
         self.until = None if seconds is None else monotonic() + seconds
         if len(self.last) == len(last) and self._is_answer():
             return Found((last,))
-        found, proved = self._best("opt", limits.conflicts)
-        if found is None and not proved:
-            found, proved = self._best("ignore", None)
-        if found is None:
+        answer, proved = self._best("opt", limits.conflicts)
+        if answer is None and not proved:
+            answer, proved = self._best("ignore", None)
+        if answer is None:
             return Found((), not proved)
-        distance = len(found ^ self.last)
+        distance = len(answer ^ self.last)
         if distance and proved:
             least, _ = self._best(f"enum,{distance}", limits.conflicts)
-            found = found if least is None else least
-        return Found((found,))
+            answer = answer if least is None else least
+        return Found((answer,))
 
     def _is_answer(self) -> bool:
         """Return True if the last answer set is still one. This takes no search."""
@@ -186,10 +186,10 @@ class Grounding:
     def _best(self, mode: str, conflicts: int | None) -> tuple[frozenset[Derived] | None, bool]:
         """Return the last answer set that a search finds, and True if the search was completed."""
         self._set(mode, 0 if mode == "opt" else 1, "umax" if conflicts is None else str(conflicts))
-        found: list[frozenset[Derived]] = []
-        result = self._searched(lambda model: found.append(self._read(model)))
+        answers: list[frozenset[Derived]] = []
+        result = self._searched(lambda model: answers.append(self._read(model)))
         ended = not result.interrupted and (mode != "opt" or bool(result.exhausted))
-        return (found[-1] if found else None), ended
+        return (answers[-1] if answers else None), ended
 
     def _set(self, mode: str, models: int, limit: str) -> None:
         """Configure the search. A setting takes as long as a small search, so settings are kept."""
@@ -212,20 +212,20 @@ class Grounding:
             return result
 
     def _read(self, model: Any) -> frozenset[Derived]:
-        return frozenset(each for each, literal in self.atoms.items() if model.is_true(literal))
+        return frozenset(derived for derived, literal in self.atoms.items() if model.is_true(literal))
 
     def all(self) -> Found:
         limits = self.limits
         self._set("ignore", limits.most + 1, "umax")
-        found: list[frozenset[Derived]] = []
-        self.control.solve(on_model=lambda model: found.append(self._read(model)))
-        if len(found) > limits.most:
+        answers: list[frozenset[Derived]] = []
+        self.control.solve(on_model=lambda model: answers.append(self._read(model)))
+        if len(answers) > limits.most:
             raise CepError(
                 f"there are more than {limits.most} answer streams at tick {self.now}",
                 hint="`--models 1` gives one of them; constraints, `:- a, b.`, leave fewer",
                 code="answers",
             )
-        return Found(tuple(sorted(found, key=lambda answer: sorted(map(self.written, answer)))))
+        return Found(tuple(sorted(answers, key=lambda answer: sorted(map(self.written, answer)))))
 
 
 class _Calculations:
@@ -248,7 +248,7 @@ class _Calculations:
             )
             raise self.failed
         try:
-            value = self.grounding.calculate(number.number, tuple(_value(each) for each in arguments))
+            value = self.grounding.calculate(number.number, tuple(_value(argument) for argument in arguments))
         except CepError as error:
             self.failed = error
             raise
@@ -366,13 +366,13 @@ class AnswerSetSolver:
         for fact in facts:
             dealt.setdefault(self._key(fact), []).append(fact)
         before: dict[Key, list[Derived]] = {}
-        for each in last:
-            before.setdefault(tuple(each[1][column] for column in keys.derived[each[0]]), []).append(each)
+        for atom in last:
+            before.setdefault(tuple(atom[1][column] for column in keys.derived[atom[0]]), []).append(atom)
         shared, told = about_all = frozenset(dealt[SHARED]), self.rules.told(first, now)
         if about_all != self._about_all or self.rules.clocked:
             self._about_all, self._found = about_all, {}
-        self._found = {key: found for key, found in self._found.items() if key in dealt}
-        made: list[Derived] = []
+        self._found = {key: known for key, known in self._found.items() if key in dealt}
+        derived: list[Derived] = []
         changed: list[tuple[Key, frozenset[Fact], frozenset[Derived]]] = []
         for key, own in dealt.items():
             mine, was = frozenset(own), frozenset(before.get(key, ()))
@@ -382,21 +382,21 @@ class AnswerSetSolver:
             elif known[1] is None:
                 return Found(())
             else:
-                made += known[1]
+                derived += known[1]
         late = False
         until = None if self.limits.seconds is None else monotonic() + self.limits.seconds
         for place, (key, mine, was) in enumerate(changed):
             grounded = self._grounding(key, mine | shared, first, now)
             grounded.assign(mine | shared, was, told)
-            found = grounded.nearest(was, None if until is None else (until - monotonic()) / (len(changed) - place))
-            late = late or found.late
-            if not found.late:
-                answer = found.answers[0] if found.answers else None
+            outcome = grounded.nearest(was, None if until is None else (until - monotonic()) / (len(changed) - place))
+            late = late or outcome.late
+            if not outcome.late:
+                answer = outcome.answers[0] if outcome.answers else None
                 self._found[key] = mine, answer
                 if answer is None:
                     return Found(())
-                made += answer
-        return Found((), True) if late else Found((frozenset(made),))
+                derived += answer
+        return Found((), True) if late else Found((frozenset(derived),))
 
     def _key(self, fact: Fact) -> Key:
         """Return the key that a fact belongs to."""
@@ -405,7 +405,7 @@ class AnswerSetSolver:
 
     def _learn(self, facts: frozenset[Fact]) -> None:
         """Add facts to the groundings if they do not have them yet."""
-        new = [each for each in facts if each not in self.known]
+        new = [fact for fact in facts if fact not in self.known]
         if new and len(self.known) > _HOLDS_ALL * len(facts) + 256:
             self.become(())
             new = list(facts)
@@ -415,8 +415,8 @@ class AnswerSetSolver:
             self._by_key.setdefault(key, []).append(fact)
             if key == SHARED:
                 self._grounded = {}
-            for each in (key, WHOLE):
-                self._grounded.pop(each, None)
+            for old_key in (key, WHOLE):
+                self._grounded.pop(old_key, None)
 
     def _grounding(self, key: Key, facts: frozenset[Fact], first: int, now: int) -> Grounding:
         if self.rules.clocked:
@@ -424,8 +424,8 @@ class AnswerSetSolver:
         grounded = self._grounded.pop(key, None)
         if grounded is None:
             keys = () if key == WHOLE else dict.fromkeys((SHARED, key))
-            given = [fact for each in keys for fact in self._by_key.get(each, ())]
-            grounded = self._new(list(self.known) if key == WHOLE else given, first, now)
+            own_facts = [fact for key in keys for fact in self._by_key.get(key, ())]
+            grounded = self._new(list(self.known) if key == WHOLE else own_facts, first, now)
             if len(self._grounded) >= KEPT:
                 del self._grounded[next(iter(self._grounded))]
         self._grounded[key], grounded.now = grounded, now
@@ -436,4 +436,4 @@ class AnswerSetSolver:
 
 
 def _order(fact: Fact) -> tuple[int, list[tuple[str, str]]]:
-    return fact[0], [(type(each).__name__, str(each)) for each in fact[1]]
+    return fact[0], [(type(value).__name__, str(value)) for value in fact[1]]

@@ -101,35 +101,35 @@ class AnswerSetGoal(DeclaredState):
         until = decided(frontier, self.spec.late)
         rows = table[[FIRST + column for column in self.spec.take]].T
         order = stable_order(code)
-        made: list[tuple[int, int, Line]] = []
-        for now, at in self._instants(code[order], until, frontier.latest):
-            for row in order[at]:
+        changes: list[tuple[int, int, Line]] = []
+        for now, places in self._instants(code[order], until, frontier.latest):
+            for row in order[places]:
                 self._take(tuple(rows[row].tolist()), bool(begins[row]), now)
             if self.clock[BEGUN] != NOTHING:
-                made += [(now, begun, line) for begun, line in self._changes(now)]
+                changes += [(now, begun, line) for begun, line in self._changes(now)]
             self.clock[SEARCHED] = now
         if until >= INFINITE:
             self.clock[SEARCHED] = INFINITE
-        return self._table(made)
+        return self._table(changes)
 
     def _instants(self, code: Ints, until: int, latest: int) -> Iterator[tuple[int, slice]]:
         """Yield the time codes at which to search, each with a slice of the changes at that code, which are sorted.
 
         At the end of the input, ticks continue up to `latest` if it is known.
         """
-        at = 0
+        position = 0
         alone = until
         if until >= INFINITE:
             alone = 2 * latest + 1 if latest < END_OF_TIME else NOTHING
         while True:
-            following = int(code[at]) if at < len(code) else INFINITE
+            following = int(code[position]) if position < len(code) else INFINITE
             timed = self._next_tick()
             now = min(following, timed)
-            if now >= INFINITE or (at == len(code) and now > alone):
+            if now >= INFINITE or (position == len(code) and now > alone):
                 return
-            last = int(np.searchsorted(code, now, "right")) if now == following else at
-            yield now, slice(at, last)
-            at = last
+            last = int(np.searchsorted(code, now, "right")) if now == following else position
+            yield now, slice(position, last)
+            position = last
 
     def _next_tick(self) -> int:
         """Return the code of the next tick at which time alone may change the result."""
@@ -151,23 +151,23 @@ class AnswerSetGoal(DeclaredState):
         """Search at a time code, and yield the rows that end and those that begin there."""
         tick = now // (2 * self.spec.tables.tick)
         facts = frozenset(fact for fact in self.asked.values() if fact[0])
-        found = self.solver.solve(facts, self.last, self.clock[BEGUN], tick, self.spec.every)
+        outcome = self.solver.solve(facts, self.last, self.clock[BEGUN], tick, self.spec.every)
         if len(self.lines) > 2 * (len(self.solver.known) + len(self.asked)) + 256:
             kept = {*self.solver.known, *self.asked.values()}
             self.lines = {fact: line for fact, line in self.lines.items() if fact in kept}
-        if found.late:
+        if outcome.late:
             seconds = self.limits.seconds
             text = f"no answer stream was found within {seconds:g} s at tick {tick}: the last one stays; a longer "
             text += "`--solve-limit` may find one"
             warnings.warn(RunWarning("solve_limit", text, tick=tick, seconds=seconds), stacklevel=2)
             return
-        if found.answers:
-            self.last = found.answers[0]
-        self.told = dict(self._told(found.answers))
-        given = set(self.told.values())
-        yield from ((False, line) for line in sorted(self.given - given))
-        yield from ((True, line) for line in sorted(given - self.given))
-        self.given = given
+        if outcome.answers:
+            self.last = outcome.answers[0]
+        self.told = dict(self._told(outcome.answers))
+        lines = set(self.told.values())
+        yield from ((False, line) for line in sorted(self.given - lines))
+        yield from ((True, line) for line in sorted(lines - self.given))
+        self.given = lines
 
     def _told(self, answers: Sequence[frozenset[Derived]]) -> Iterator[tuple[Told, Line]]:
         """Yield the rows of answer sets, and the row with their number. Unchanged rows are reused."""
@@ -175,14 +175,14 @@ class AnswerSetGoal(DeclaredState):
         yield count, self.told.get(count) or self._count(len(answers))
         for place, answer in enumerate(answers, 1):
             number = place if self.spec.every else 0
-            for each in answer:
-                yield (each, number), self.told.get((each, number)) or self._line(each, number)
+            for derived in answer:
+                yield (derived, number), self.told.get((derived, number)) or self._line(derived, number)
 
     def _count(self, many: int) -> Line:
         return (COUNTED, many, 0, *self._encoded(filler_values(self.spec.tables.given_types)))
 
-    def _line(self, each: Derived, number: int) -> Line:
-        predicate, values, tick = each
+    def _line(self, derived: Derived, number: int) -> Line:
+        predicate, values, tick = derived
         places = filler_values(self.spec.tables.given_types)
         for place, value in zip(self.spec.tables.given[predicate], values, strict=True):
             places[place] = value
@@ -198,18 +198,18 @@ class AnswerSetGoal(DeclaredState):
             value_of(line[1 + place], tables.asked_types[place], self.pool) for place in tables.asked[line[0]]
         )
 
-    def _written(self, each: Derived) -> str:
-        name = self.spec.rules.derived[each[0]].name
-        values = ", ".join(map(text_of, each[1]))
+    def _written(self, derived: Derived) -> str:
+        name = self.spec.rules.derived[derived[0]].name
+        values = ", ".join(map(text_of, derived[1]))
         atom = f"{name}({values})" if values else name
-        return atom if each[2] is None else f"{atom}@{each[2]}"
+        return atom if derived[2] is None else f"{atom}@{derived[2]}"
 
-    def _table(self, made: Sequence[tuple[int, int, Line]]) -> Table:
-        if not made:
+    def _table(self, changes: Sequence[tuple[int, int, Line]]) -> Table:
+        if not changes:
             return empty(self.spec.given + 1)
-        table = np.empty((FIRST + self.spec.given + 1, len(made)), np.int64)
-        table[FIRST:-1] = np.array([line for _, _, line in made], np.int64).T
-        code, begins = (np.array([each[at] for each in made], np.int64) for at in range(2))
+        table = np.empty((FIRST + self.spec.given + 1, len(changes)), np.int64)
+        table[FIRST:-1] = np.array([line for _, _, line in changes], np.int64).T
+        code, begins = (np.array([change[column] for change in changes], np.int64) for column in range(2))
         put_changes(table, FIRST + self.spec.given, code, begins)
         if self.lineage is not None:
             self.lineage.name(table)
@@ -220,7 +220,7 @@ class AnswerSetGoal(DeclaredState):
         following = self._next_tick()
         if following < INFINITE:
             times.append(due(following, self.spec.late))
-        return min((each for each in times if each is not None), default=None)
+        return min((time for time in times if time is not None), default=None)
 
     def pending(self) -> int:
         return 2 * self.waiting.count + len(self.given)
@@ -233,7 +233,7 @@ class AnswerSetGoal(DeclaredState):
     def _state(self) -> Arrays:
         """Return the state: facts, waiting rows, output rows, the last answer set, and the solver's facts in their
         order."""
-        last = [self._line(each, 0) for each in sorted(self.last, key=self._written)]
+        last = [self._line(derived, 0) for derived in sorted(self.last, key=self._written)]
         known = [self.lines[fact] for fact in self.solver.known]
         return {
             "asked": _matrix(list(self.asked), len(self.spec.take)),
@@ -276,13 +276,13 @@ class AnswerSetGoal(DeclaredState):
         """Declare the tables. All rows belong to every key."""
         tables, take, width = self.spec.tables, self.spec.take, self.spec.width
         asked = tuple(1 + place for place, type in enumerate(tables.asked_types) if type in CODED)
-        given = tuple(GIVEN_FIRST + place for place, type in enumerate(tables.given_types) if type in CODED)
+        coded = tuple(GIVEN_FIRST + place for place, type in enumerate(tables.given_types) if type in CODED)
         waiting = waiting_table("waiting", width, self.spec.kind, [take[column] for column in asked])
         return {
             "asked": StateTable(width=len(take), codes=asked),
             "waiting": replace(waiting, keyed=()),
-            "given": StateTable(width=self.spec.given, codes=given),
-            "last": StateTable(width=self.spec.given, codes=given),
+            "given": StateTable(width=self.spec.given, codes=coded),
+            "last": StateTable(width=self.spec.given, codes=coded),
             "known": StateTable(width=len(take), codes=asked),
             "clock": StateTable(width=2, clock=True),
         }
@@ -333,23 +333,27 @@ def calculator(calculations: Sequence[Calculation], pool: Pool) -> Callable[[int
     """Return a function that evaluates a calculation, given its number and its values."""
     known: dict[tuple[int, Row], Value] = {}
     compiled = []
-    for each in calculations:
-        types = dict(zip(each.variables, each.types, strict=True))
-        typed = check_comparison(each.of, types) if isinstance(each.of, Comparison) else check(each.of, types)
-        compiled.append((each, typed.type, compile_expression(typed, pool)))
+    for calculation in calculations:
+        types = dict(zip(calculation.variables, calculation.types, strict=True))
+        typed = (
+            check_comparison(calculation.of, types)
+            if isinstance(calculation.of, Comparison)
+            else check(calculation.of, types)
+        )
+        compiled.append((calculation, typed.type, compile_expression(typed, pool)))
 
     def calculate(number: int, values: Row) -> Value:
         key = (number, values)
         if key not in known:
-            each, type, evaluate = compiled[number]
+            expression, type, evaluate = compiled[number]
             columns = {
                 name: np.array([value], np.float64) if type == "float" else column_of([value], type, pool)
-                for name, type, value in zip(each.variables, each.types, values, strict=True)
+                for name, type, value in zip(expression.variables, expression.types, values, strict=True)
             }
-            found = evaluate(columns, 1)
+            answer = evaluate(columns, 1)
             if len(known) > 100_000:
                 known.clear()
-            known[key] = _single(found, type, pool)
+            known[key] = _single(answer, type, pool)
         return known[key]
 
     return calculate

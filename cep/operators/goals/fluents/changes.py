@@ -57,36 +57,36 @@ def by_code(key: Ints, code: Ints, begins: Ints) -> Changes:
         return Changes(key[order], code[order], begins[order])
     words = ((np.clip(code, low, high) - low) << bits | key) << 1 | begins
     words.sort()
-    made = (words >> (bits + 1)) + low
+    codes = (words >> (bits + 1)) + low
     if int(code.min()) < low:
-        made[made == low] = -INFINITE
+        codes[codes == low] = -INFINITE
     if int(code.max()) > high:
-        made[made == high] = INFINITE
-    return Changes(words >> 1 & ((1 << bits) - 1), made, words & 1)
+        codes[codes == high] = INFINITE
+    return Changes(words >> 1 & ((1 << bits) - 1), codes, words & 1)
 
 
 def in_order(key: Ints, code: Ints, begins: Ints, first: int = 1) -> Changes:
     """Sort rows that are almost in the order of their codes. At equal codes, beginnings (1) or ends (0) are `first`."""
-    made = np.empty((3, len(code)), np.int64)
-    if not _by_instant(key, code, begins, first, made) and not _settled(key, code, begins, first, made):
+    changes = np.empty((3, len(code)), np.int64)
+    if not _by_instant(key, code, begins, first, changes) and not _settled(key, code, begins, first, changes):
         order = phased_order(code, begins ^ first)
         return Changes(key[order], code[order], begins[order])
-    return Changes(*made)
+    return Changes(*changes)
 
 
 @njit()
-def _by_instant(key, code, begins, first, made):  # type: ignore[no-untyped-def]
-    """Copy rows whose instants are already ascending into `made`, and sort the rows within each instant.
+def _by_instant(key, code, begins, first, changes):  # type: ignore[no-untyped-def]
+    """Copy rows whose instants are already ascending into `changes`, and sort the rows within each instant.
 
     Rows of an instant are sorted by code, then by beginning or end: four kinds in all. Returns False if the instants
-    are not ascending. `made` must have room for all rows.
+    are not ascending. `changes` must have room for all rows.
     """
     n = len(code)
     since = 0
     while since < n:
         instant = code[since] >> 1
         if since + 1 == n or code[since + 1] >> 1 > instant:
-            made[0, since], made[1, since], made[2, since] = key[since], code[since], begins[since]
+            changes[0, since], changes[1, since], changes[2, since] = key[since], code[since], begins[since]
             since += 1
             continue
         second = third = fourth = since
@@ -99,7 +99,7 @@ def _by_instant(key, code, begins, first, made):  # type: ignore[no-untyped-def]
             stop += 1
         if stop < n and code[stop] >> 1 < instant:
             return False
-        at = since
+        position = since
         for i in range(since, stop):
             if code[i] & 1:
                 if begins[i] ^ first:
@@ -112,25 +112,32 @@ def _by_instant(key, code, begins, first, made):  # type: ignore[no-untyped-def]
                 place = second
                 second += 1
             else:
-                place = at
-                at += 1
-            made[0, place], made[1, place], made[2, place] = key[i], code[i], begins[i]
+                place = position
+                position += 1
+            changes[0, place], changes[1, place], changes[2, place] = key[i], code[i], begins[i]
         since = stop
     return True
 
 
 @njit()
-def _settled(key, code, begins, first, made):  # type: ignore[no-untyped-def]
-    """Copy rows into `made`, sorted by insertion. Returns False if some are too far from their places."""
+def _settled(key, code, begins, first, changes):  # type: ignore[no-untyped-def]
+    """Copy rows into `changes`, sorted by insertion. Returns False if some are too far from their places."""
     for i in range(len(code)):
-        at = i
+        position = i
         now, later = code[i], begins[i] ^ first
-        while at > 0 and (made[1, at - 1] > now or (made[1, at - 1] == now and made[2, at - 1] ^ first > later)):
-            if i - at == _NEAR:
+        while position > 0 and (
+            changes[1, position - 1] > now
+            or (changes[1, position - 1] == now and changes[2, position - 1] ^ first > later)
+        ):
+            if i - position == _NEAR:
                 return False
-            made[0, at], made[1, at], made[2, at] = made[0, at - 1], made[1, at - 1], made[2, at - 1]
-            at -= 1
-        made[0, at], made[1, at], made[2, at] = key[i], now, begins[i]
+            changes[0, position], changes[1, position], changes[2, position] = (
+                changes[0, position - 1],
+                changes[1, position - 1],
+                changes[2, position - 1],
+            )
+            position -= 1
+        changes[0, position], changes[1, position], changes[2, position] = key[i], now, begins[i]
     return True
 
 
@@ -180,26 +187,27 @@ def _changes(table: Table, kind_row: int) -> tuple[Ints, Ints, Ints, int]:
 
     The last code is NOTHING if there are no changes.
     """
-    made = np.empty((3, rows(table)), np.int64)
-    count, last = _codes(contiguous(table), kind_row, _CHANGES, made)
-    if count == made.shape[1]:
-        return made[0], made[1], made[2], last
-    return made[0, :count], made[1, :count], made[2, :count], last
+    changes = np.empty((3, rows(table)), np.int64)
+    count, last = _codes(contiguous(table), kind_row, _CHANGES, changes)
+    if count == changes.shape[1]:
+        return changes[0], changes[1], changes[2], last
+    return changes[0, :count], changes[1, :count], changes[2, :count], last
 
 
 @njit()
-def _codes(table, kind_row, kinds, made):  # type: ignore[no-untyped-def]
-    """Write index, code and beginning of each change among the rows into `made`; return their count and the last code.
+def _codes(table, kind_row, kinds, changes):  # type: ignore[no-untyped-def]
+    """Write index, code and beginning of each change among the rows into `changes`; return their count and the last
+    code.
 
-    `made` needs one column per row. Writes never overtake reads.
+    `changes` needs one column per row. Writes never overtake reads.
     """
     count, last = 0, NOTHING
     for i in range(table.shape[1]):
         change = kinds[table[kind_row, i]]
-        made[0, count] = i
-        made[1, count] = -INFINITE if change & _EVER else 2 * table[START, i] + (change & _LATER)
-        made[2, count] = change >> 1 & 1
-        last = max(last, made[1, count] if change & _CHANGE else NOTHING)
+        changes[0, count] = i
+        changes[1, count] = -INFINITE if change & _EVER else 2 * table[START, i] + (change & _LATER)
+        changes[2, count] = change >> 1 & 1
+        last = max(last, changes[1, count] if change & _CHANGE else NOTHING)
         count += change >> 2 & 1
     return count, last
 
@@ -207,11 +215,11 @@ def _codes(table, kind_row, kinds, made):  # type: ignore[no-untyped-def]
 @njit()
 def _arguments(table, places):  # type: ignore[no-untyped-def]
     """Return a table that contains only the arguments of these rows."""
-    made = np.empty((table.shape[0], len(places)), np.int64)
+    picked = np.empty((table.shape[0], len(places)), np.int64)
     for row in range(FIRST, table.shape[0]):
         for i in range(len(places)):
-            made[row, i] = table[row, places[i]]
-    return made
+            picked[row, i] = table[row, places[i]]
+    return picked
 
 
 def put_changes(table: Table, kind_row: int, code: Ints, begins: Ints, delay: int = 0) -> None:
@@ -223,11 +231,11 @@ def put_changes(table: Table, kind_row: int, code: Ints, begins: Ints, delay: in
 def _put(table, kind_row, code, begins, delay):  # type: ignore[no-untyped-def]
     """Write one change per row of the table."""
     for i in range(table.shape[1]):
-        at = code[i]
-        later = at & 1
-        time = at >> 1
+        instant = code[i]
+        later = instant & 1
+        time = instant >> 1
         kind = (BEGINS if later else BEGINS_AT) if begins[i] == 1 else (ENDS if later else ENDS_AT)
-        if at == -INFINITE:
+        if instant == -INFINITE:
             time, kind = SINCE_EVER, BEFORE
         table[START, i], table[END, i] = time, time + delay
         table[ORDER, i] = table[IDENTITY, i] = 0
@@ -237,9 +245,9 @@ def _put(table, kind_row, code, begins, delay):  # type: ignore[no-untyped-def]
 @njit()
 def put_tuples(table, first, known, keys, column):  # type: ignore[no-untyped-def]
     """Write tuples into a table, one per row: `known[keys]`, from column `column` on, into the rows from `first` on."""
-    for at in range(column, known.shape[1]):
+    for row in range(column, known.shape[1]):
         for i in range(len(keys)):
-            table[first + at - column, i] = known[keys[i], at]
+            table[first + row - column, i] = known[keys[i], row]
 
 
 def waiting_table(
@@ -281,7 +289,7 @@ class PendingChanges:
         valid.
         """
         until = decided(frontier, self.late)
-        found = []
+        taken = []
         first = INFINITE
         for number, (table, kind) in enumerate(zip(inputs, self.kinds, strict=True)):
             waiting = self.tables[number]
@@ -289,7 +297,7 @@ class PendingChanges:
                 table = concat([waiting, table])
                 self.tables[number] = empty(self.widths[number])
             elif not rows(table):
-                found.append((table, _NONE, _NONE))
+                taken.append((table, _NONE, _NONE))
                 continue
             table = contiguous(table)
             places, code, begins, last = _changes(table, kind)
@@ -300,9 +308,9 @@ class PendingChanges:
                 places, code, begins = places[ready], code[ready], begins[ready]
             if len(code) < rows(table):
                 table = _arguments(table, places)
-            found.append((table, code, begins))
+            taken.append((table, code, begins))
         self._first = None if first == INFINITE else first
-        return found
+        return taken
 
     def due(self) -> int | None:
         """Return the time at which the first waiting row is decided."""
@@ -312,12 +320,12 @@ class PendingChanges:
         """Replace the waiting rows. Each row has a time, then its columns."""
         self.clear()
         for number, table in enumerate(tables):
-            made = np.zeros((FIRST + self.widths[number], len(table)), np.int64)
-            made[START] = made[END] = table[:, 0]
-            made[FIRST:] = table[:, 1:].T
-            self.tables[number] = made
+            pending = np.zeros((FIRST + self.widths[number], len(table)), np.int64)
+            pending[START] = pending[END] = table[:, 0]
+            pending[FIRST:] = table[:, 1:].T
+            self.tables[number] = pending
             if len(table):
-                code = int(changes_in(made, self.kinds[number])[1].min())
+                code = int(changes_in(pending, self.kinds[number])[1].min())
                 self._first = code if self._first is None else min(self._first, code)
 
     def state(self) -> list[Ints]:
@@ -360,7 +368,7 @@ class GrowingIntervals:
 
 
 def _joined(levels: Sequence[Intervals]) -> Intervals:
-    columns = [np.concatenate([each[i] for each in levels] or [np.empty(0, np.int64)]) for i in range(3)]
+    columns = [np.concatenate([level[i] for level in levels] or [np.empty(0, np.int64)]) for i in range(3)]
     return coalesce(*columns)
 
 
@@ -401,11 +409,11 @@ class Rows:
 
     def met(self, table: Table, keys: Ints) -> tuple[Ints, Ints]:
         """Return the index pairs (given row, own row) that have a key and a time in common."""
-        pairs, made = _met(
+        pairs, count = _met(
             keys, table[START].copy(), table[END].copy(), self.heads, self.following, self._table,
             np.empty((max(1, len(keys)), 2), np.int64),
         )  # fmt: skip
-        return pairs[:made, 0], pairs[:made, 1]
+        return pairs[:count, 0], pairs[:count, 1]
 
 
 @njit()
@@ -421,28 +429,28 @@ def _chained(keys, count, heads, following):  # type: ignore[no-untyped-def]
 def _met(keys, starts, ends, heads, following, table, pairs):  # type: ignore[no-untyped-def]
     """Return pairs (given row, row of the table) with equal key and overlapping time, and their count. `pairs` grows as
     needed."""
-    made = 0
+    count = 0
     for i in range(len(keys)):
         if keys[i] < 0 or keys[i] >= len(heads):
             continue
         q = heads[keys[i], 0]
         while q >= 0:
             if table[q, START] <= ends[i] and starts[i] <= table[q, END]:
-                if made == pairs.shape[0]:
-                    pairs = grow(pairs, made + 1)
-                pairs[made, 0], pairs[made, 1] = i, q
-                made += 1
+                if count == pairs.shape[0]:
+                    pairs = grow(pairs, count + 1)
+                pairs[count, 0], pairs[count, 1] = i, q
+                count += 1
             q = following[q, 0]
-    return pairs, made
+    return pairs, count
 
 
 def table_of(held: Intervals, known: Ints) -> Table:
     """Return intervals as rows: the tuples by their numbers, then the kind of change."""
-    made = np.zeros((FIRST + known.shape[1] + 1, len(held.key)), np.int64)
-    made[START], made[END] = held.start, held.end
-    made[FIRST:-1] = known[held.key].T
-    made[-1] = BEGINS
-    return made
+    table = np.zeros((FIRST + known.shape[1] + 1, len(held.key)), np.int64)
+    table[START], table[END] = held.start, held.end
+    table[FIRST:-1] = known[held.key].T
+    table[-1] = BEGINS
+    return table
 
 
 def held_in(changes: Table, holding: Ints, first: int, last: int) -> Table:
@@ -459,10 +467,10 @@ def held_in(changes: Table, holding: Ints, first: int, last: int) -> Table:
     after[FIRST:] = holding.T
     held = tuples.slots(after, columns, groups=True)
     whole = held[held >= changed]
-    found = stretch_of(Changes(key, code, begins), np.empty(0, np.int64), first, last)
-    key = np.concatenate([found.key, whole])
-    start = np.concatenate([found.start, np.full(len(whole), first)])
-    end = np.concatenate([found.end, np.full(len(whole), last)])
+    stretch = stretch_of(Changes(key, code, begins), np.empty(0, np.int64), first, last)
+    key = np.concatenate([stretch.key, whole])
+    start = np.concatenate([stretch.start, np.full(len(whole), first)])
+    end = np.concatenate([stretch.end, np.full(len(whole), last)])
     return table_of(Intervals(key, start, end), tuples.known)
 
 
@@ -480,8 +488,8 @@ def changed_in(changes: Table, first: int, last: int) -> tuple[Table, Table]:
     opening = order[np.append(True, key[order][1:] != key[order][:-1])] if len(order) else order
     before = key[opening[begins[opening] == 0]]
     start, end = np.full(len(before), first), np.full(len(before), last)
-    found = stretch_of(Changes(key, code, begins), np.empty(0, np.int64), first, last)
-    return table_of(Intervals(before, start, end), tuples.known), table_of(found, tuples.known)
+    stretch = stretch_of(Changes(key, code, begins), np.empty(0, np.int64), first, last)
+    return table_of(Intervals(before, start, end), tuples.known), table_of(stretch, tuples.known)
 
 
 def stretch_of(changes: Changes, held: Ints, first: int, last: int) -> Intervals:

@@ -50,7 +50,7 @@ def _lose(  # type: ignore[no-untyped-def]
     The first `count` tuples are of the left side; -1 means an unknown tuple. Pairs are rows (left tuple, right tuple);
     `pairs` grows as needed. `left_gone` and `right_gone` have a mark for each tuple.
     """
-    made = 0
+    paired = 0
     for i in range(len(tuples)):
         p, key = tuples[i], keys[i]
         own, gone, other, others_gone, facing = right, right_gone, left, left_gone, left_chains
@@ -61,41 +61,41 @@ def _lose(  # type: ignore[no-untyped-def]
         gone[p] = 1
         if negated:
             if key < 0 or facing[key, HEAD] < 0:
-                if made == pairs.shape[0]:
-                    pairs = grow(pairs, made + 1)
-                pairs[made, 0], pairs[made, 1] = p, -1
-                made += 1
+                if paired == pairs.shape[0]:
+                    pairs = grow(pairs, paired + 1)
+                pairs[paired, 0], pairs[paired, 1] = p, -1
+                paired += 1
             continue
         if key < 0:
             continue
         q = facing[key, HEAD]
         while q >= 0:
             if not others_gone[q]:
-                if made == pairs.shape[0]:
-                    pairs = grow(pairs, made + 1)
-                pairs[made, 0], pairs[made, 1] = (p, q) if i < count else (q, p)
-                made += 1
+                if paired == pairs.shape[0]:
+                    pairs = grow(pairs, paired + 1)
+                pairs[paired, 0], pairs[paired, 1] = (p, q) if i < count else (q, p)
+                paired += 1
             q = other[q, AFTER]
-    return pairs, made
+    return pairs, paired
 
 
 @njit()
 def _facing(keys, chains, state, gone, pairs):  # type: ignore[no-untyped-def]
     """Pair each key with the tuples of one side that continue. Returns the pairs (row, tuple), enlarged as needed,
     and their count."""
-    made = 0
+    paired = 0
     for i in range(len(keys)):
         if keys[i] < 0:
             continue
         q = chains[keys[i], HEAD]
         while q >= 0:
             if not gone[q]:
-                if made == pairs.shape[0]:
-                    pairs = grow(pairs, made + 1)
-                pairs[made, 0], pairs[made, 1] = i, q
-                made += 1
+                if paired == pairs.shape[0]:
+                    pairs = grow(pairs, paired + 1)
+                pairs[paired, 0], pairs[paired, 1] = i, q
+                paired += 1
             q = state[q, AFTER]
-    return pairs, made
+    return pairs, paired
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,30 +157,30 @@ class ConjunctionStretches(InRounds):
         """Return the pairs that may not continue in the stretch, because one of their tuples may not."""
         tuples = [self.tuples[n].slots(inputs[n], self.columns[n], insert=False, groups=True) for n in range(2)]
         keys = [self.keys.slots(inputs[n], self.key[n], insert=False) for n in range(2)]
-        pairs, made = _lose(
+        pairs, paired = _lose(
             rows(inputs[0]), np.concatenate(tuples), np.concatenate(keys), self.spec.negated, *self.state, *self.chains,
             *self.gone, np.empty((rows(inputs[0]) + rows(inputs[1]), 2), np.int64),
         )  # fmt: skip
-        places = np.arange(made)
-        start, end = (np.full(made, code) for code in self.stretch)
-        right = empty(self.sides[1].width) if self.spec.negated else self._known(1, pairs[:made, 1])
-        return self._pairs(self._known(0, pairs[:made, 0]), places, right, places[: rows(right)], start, end)
+        places = np.arange(paired)
+        start, end = (np.full(paired, code) for code in self.stretch)
+        right = empty(self.sides[1].width) if self.spec.negated else self._known(1, pairs[:paired, 1])
+        return self._pairs(self._known(0, pairs[:paired, 0]), places, right, places[: rows(right)], start, end)
 
     def _known(self, side: int, tuples: Ints) -> Table:
         """Return tuples of a side as rows that hold throughout the stretch."""
-        made = np.zeros((FIRST + self.sides[side].width, len(tuples)), np.int64)
-        made[START], made[END] = self.stretch[0], self.stretch[1]
-        made[FIRST + self.columns[side]] = self.tuples[side].known[tuples].T
-        return made
+        table = np.zeros((FIRST + self.sides[side].width, len(tuples)), np.int64)
+        table[START], table[END] = self.stretch[0], self.stretch[1]
+        table[FIRST + self.columns[side]] = self.tuples[side].known[tuples].T
+        return table
 
     def _on(self, side: int, table: Table) -> tuple[Ints, Table]:
         """Pair rows of one side with the continuing tuples of the other side, `side`. Return the row numbers and the
         tuples."""
         keys = self.keys.slots(table, self.key[1 - side], insert=False)
-        pairs, made = _facing(
+        pairs, paired = _facing(
             keys, self.chains[side], self.state[side], self.gone[side], np.empty((max(1, len(keys)), 2), np.int64)
         )
-        return pairs[:made, 0], self._known(side, pairs[:made, 1])
+        return pairs[:paired, 0], self._known(side, pairs[:paired, 1])
 
     def grow(self, inputs: Sequence[Table]) -> Table:
         """Return the pairs that rows new to either side complete.
@@ -207,36 +207,36 @@ class ConjunctionStretches(InRounds):
         news = [theirs.met(left, left_keys)]
         mine.add(left, left_keys, self.met_by.count)
         theirs_new, mine_old = mine.met(right, right_keys)
-        found = []
+        tables = []
         for lefts, left_rows, rights, right_rows in (
             (left, news[0][0], theirs.table, news[0][1]),
             (mine.table, mine_old, right, theirs_new),
         ):
             start = np.maximum(lefts[START, left_rows], rights[START, right_rows])
             end = np.minimum(lefts[END, left_rows], rights[END, right_rows])
-            found.append(self._pairs(lefts, left_rows, rights, right_rows, start, end))
+            tables.append(self._pairs(lefts, left_rows, rights, right_rows, start, end))
         theirs.add(right, right_keys, self.met_by.count)
         if self.goes_on:
             mine_rows, others = self._on(1, left)
-            found.append(
+            tables.append(
                 self._pairs(left, mine_rows, others, np.arange(rows(others)), *left[[START, END]][:, mine_rows])
             )
             their_rows, others = self._on(0, right)
-            found.append(
+            tables.append(
                 self._pairs(others, np.arange(rows(others)), right, their_rows, *right[[START, END]][:, their_rows])
             )
-        return concat(found)
+        return concat(tables)
 
     def _pairs(self, left: Table, left_rows: Ints, right: Table, right_rows: Ints, start: Ints, end: Ints) -> Table:
-        made = np.zeros((FIRST + len(self.spec.left.take) + len(self.spec.right.take) + 1, len(start)), np.int64)
-        made[START], made[END] = start, end
+        joined = np.zeros((FIRST + len(self.spec.left.take) + len(self.spec.right.take) + 1, len(start)), np.int64)
+        joined[START], joined[END] = start, end
         place = FIRST
         for table, chosen, side in ((left, left_rows, self.spec.left), (right, right_rows, self.spec.right)):
             for column in side.take:
-                made[place] = table[FIRST + column, chosen]
+                joined[place] = table[FIRST + column, chosen]
                 place += 1
-        made[place] = BEGINS
-        return made
+        joined[place] = BEGINS
+        return joined
 
 
 AHEAD = 16
@@ -309,44 +309,44 @@ def _meet(  # type: ignore[no-untyped-def]
     Return the changes of pairs and their count. Each is a row (change, left tuple, right tuple, 1 for a beginning);
     `pairs` grows as needed. `state` and chains must have room for all tuples and keys.
     """
-    made = 0
-    for at in range(len(order)):
-        if at + AHEAD < len(order):
-            i = order[at + AHEAD]
+    paired = 0
+    for position in range(len(order)):
+        if position + AHEAD < len(order):
+            i = order[position + AHEAD]
             prefetch(left_chains, keys[i])
             prefetch(right_chains, keys[i])
             if i < count:
                 prefetch(left, tuples[i])
             else:
                 prefetch(right, tuples[i])
-        i = order[at]
+        i = order[position]
         p, key, begun = tuples[i], keys[i], begins[i]
         mine = i < count
         if mine:
-            turned = _turned(left, left_chains, p, key, begun, turn + at)
+            turned = _turned(left, left_chains, p, key, begun, turn + position)
             q = right_chains[key, HEAD] if key >= 0 else -1
         else:
-            turned = _turned(right, right_chains, p, key, begun, turn + at)
+            turned = _turned(right, right_chains, p, key, begun, turn + position)
             q = left_chains[key, HEAD] if key >= 0 else -1
         if turned == 0:
             continue
         if negated and mine:
             if q < 0:
-                if made == pairs.shape[0]:
-                    pairs = grow(pairs, made + 1)
-                pairs[made, 0], pairs[made, 1], pairs[made, 2], pairs[made, 3] = i, p, -1, begun
-                made += 1
+                if paired == pairs.shape[0]:
+                    pairs = grow(pairs, paired + 1)
+                pairs[paired, 0], pairs[paired, 1], pairs[paired, 2], pairs[paired, 3] = i, p, -1, begun
+                paired += 1
             continue
         if negated and turned == 1:
             continue
         while q >= 0:
-            if made == pairs.shape[0]:
-                pairs = grow(pairs, made + 1)
-            pairs[made, 0], pairs[made, 3] = i, 1 - begun if negated else begun
-            pairs[made, 1], pairs[made, 2] = (p, q) if mine else (q, p)
-            made += 1
+            if paired == pairs.shape[0]:
+                pairs = grow(pairs, paired + 1)
+            pairs[paired, 0], pairs[paired, 3] = i, 1 - begun if negated else begun
+            pairs[paired, 1], pairs[paired, 2] = (p, q) if mine else (q, p)
+            paired += 1
             q = right[q, AFTER] if mine else left[q, AFTER]
-    return pairs, made
+    return pairs, paired
 
 
 @njit()
@@ -391,8 +391,8 @@ class ConjunctionGoal(HoldingAlone, NumberedState, ConjunctionStretches):
         self.sides = (spec.left, spec.right)
         self.columns = [np.array(side.columns, np.int64) for side in self.sides]
         self.key = [np.array(side.key, np.int64) for side in self.sides]
-        places = [[side.columns.index(each) for each in side.take] for side in self.sides]
-        self.given_columns = [np.array(each, np.int64) for each in places]
+        places = [[side.columns.index(column) for column in side.take] for side in self.sides]
+        self.given_columns = [np.array(place, np.int64) for place in places]
         self.waiting = PendingChanges([s.width for s in self.sides], [s.kind for s in self.sides], spec.lates)
         self._clear()
 
@@ -419,15 +419,15 @@ class ConjunctionGoal(HoldingAlone, NumberedState, ConjunctionStretches):
         self._reserve()
         code, begins, phases, tuples, keys = changes[0] if len(changes) == 1 else map(np.concatenate, zip(*changes))
         order = phased_order(code, phases)
-        pairs, made = _meet(
+        pairs, paired = _meet(
             order, len(taken[0][1]), begins, tuples, keys, spec.negated, self.turn, *self.state, *self.chains,
             np.empty((len(order), 4), np.int64),
         )  # fmt: skip
         self.turn += len(order)
-        if not made:
+        if not paired:
             return empty(width)
-        pairs = pairs[:made]
-        table = np.empty((FIRST + width, made), np.int64)
+        pairs = pairs[:paired]
+        table = np.empty((FIRST + width, paired), np.int64)
         left, right = self.tuples
         _put_pairs(table, pairs, left.table, self.given_columns[0], 1, FIRST)
         _put_pairs(table, pairs, right.table, self.given_columns[1], 2, FIRST + len(spec.left.take))
@@ -455,13 +455,13 @@ class ConjunctionGoal(HoldingAlone, NumberedState, ConjunctionStretches):
 
     def _state(self) -> Arrays:
         """Return the tuples that hold, in the order in which they began, and the waiting rows."""
-        found: Arrays = {}
+        arrays: Arrays = {}
         for side, (name, waiting) in enumerate(zip(("left", "right"), self.waiting.state())):
             held = np.flatnonzero(self.state[side][: self.tuples[side].count, HOLDS])
             held = held[np.argsort(self.state[side][held, TURN], kind="stable")]
-            found[name] = self.tuples[side].known[held]
-            found[f"{name}_waiting"] = waiting
-        return found
+            arrays[name] = self.tuples[side].known[held]
+            arrays[f"{name}_waiting"] = waiting
+        return arrays
 
     def _tables(self) -> dict[str, StateTable]:
         tables = {}
@@ -489,19 +489,19 @@ class ConjunctionGoal(HoldingAlone, NumberedState, ConjunctionStretches):
         self.waiting.become([state["left_waiting"], state["right_waiting"]])
 
     def codes(self) -> list[Ints]:
-        found = [self.keys.known.reshape(-1)]
+        coded = [self.keys.known.reshape(-1)]
         for side, spec in enumerate(self.sides):
             for column in spec.codes:
-                found += [
+                coded += [
                     self.tuples[side].known[:, spec.columns.index(column)],
                     self.waiting.tables[side][FIRST + column],
                 ]
-        return found
+        return coded
 
     @property
     def size(self) -> tuple[int, int]:
         held = sum(int(self.state[side][: self.tuples[side].count, HOLDS].sum()) for side in range(2))
-        arrays = sum(each.nbytes for each in (*self.state, *self.chains))
+        arrays = sum(array.nbytes for array in (*self.state, *self.chains))
         return held + self.waiting.count, int(arrays + self.keys.nbytes + sum(keys.nbytes for keys in self.tuples))
 
 
@@ -517,9 +517,9 @@ def matches(spec: ConjunctionSpec) -> bool:
 
 @bare
 def _matched(  # type: ignore[no-untyped-def]
-    left, left_code, left_begins, right, right_code, right_begins, negated, flags, made
+    left, left_code, left_begins, right, right_code, right_begins, negated, flags, changes
 ):
-    """Process sorted changes of both sides for the same tuples. Write the resulting changes to `made`; return their
+    """Process sorted changes of both sides for the same tuples. Write the resulting changes to `changes`; return their
     count.
 
     At one code, ends are processed before beginnings, and the left before the right. If `negated`, beginnings and ends
@@ -548,12 +548,12 @@ def _matched(  # type: ignore[no-untyped-def]
             continue
         flags[key, 0] = known ^ bit
         met = known & (LEFT + RIGHT - bit) if not known & ALONE else 0
-        given = 1 if met else 0
+        told = 1 if met else 0
         if negated and bit == LEFT:
-            given = 1 - given
-        made[0, count], made[1, count] = key, code
-        made[2, count] = 1 - begins if negated and bit == RIGHT else begins
-        count += given
+            told = 1 - told
+        changes[0, count], changes[1, count] = key, code
+        changes[2, count] = 1 - begins if negated and bit == RIGHT else begins
+        count += told
     return count
 
 
@@ -565,21 +565,21 @@ class MatchedConjunctionGoal(ConjunctionGoal):
         self.flags: Ints = np.zeros((0, 1), np.int64)
         self.waiting.clear()
         places = [[side.key.index(column) for column in side.take] for side in self.sides]
-        self.shown = [place for each in places for place in each]
+        self.shown = [place for side_places in places for place in side_places]
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         changes: list[Ints] = []
         for side, (table, code, begins) in enumerate(self.waiting.take(inputs, frontier)):
             keys = self._slots(table, side)
             changes += in_order(keys, code, begins, 1 if self.spec.negated and side else 0)
-        made = np.empty((3, len(changes[0]) + len(changes[3])), np.int64)
-        count = _matched(*changes, self.spec.negated, self.flags, made)
+        matched = np.empty((3, len(changes[0]) + len(changes[3])), np.int64)
+        count = _matched(*changes, self.spec.negated, self.flags, matched)
         if not count:
             return empty(len(self.shown) + 1)
         table = np.empty((FIRST + len(self.shown) + 1, count), np.int64)
         for row, place in enumerate(self.shown):
-            table[FIRST + row] = self.keys.known[made[0, :count], place]
-        put_changes(table, FIRST + len(self.shown), made[1, :count], made[2, :count])
+            table[FIRST + row] = self.keys.known[matched[0, :count], place]
+        put_changes(table, FIRST + len(self.shown), matched[1, :count], matched[2, :count])
         if self.lineage is not None:
             self.lineage.name(table)
         return table
@@ -605,12 +605,12 @@ class MatchedConjunctionGoal(ConjunctionGoal):
         return np.flatnonzero(self.flags[: self.keys.count, 0] & (LEFT, RIGHT)[side])
 
     def _state(self) -> Arrays:
-        found: Arrays = {}
+        arrays: Arrays = {}
         for side, (name, waiting) in enumerate(zip(("left", "right"), self.waiting.state())):
             own = self.sides[side]
-            found[name] = self.keys.known[self._held(side)][:, [own.key.index(column) for column in own.columns]]
-            found[f"{name}_waiting"] = waiting
-        return found
+            arrays[name] = self.keys.known[self._held(side)][:, [own.key.index(column) for column in own.columns]]
+            arrays[f"{name}_waiting"] = waiting
+        return arrays
 
     def _become(self, state: Arrays) -> None:
         self._clear()

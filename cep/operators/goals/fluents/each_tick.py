@@ -44,16 +44,16 @@ class TickAtomsGoal(Untimed, DeclaredState):
         table = inputs[0]
         if not rows(table):
             return table
-        at = table[END] // self.tick
-        before = len(self.seen) if int(at[0]) == self.now else 0
+        ticks = table[END] // self.tick
+        before = len(self.seen) if int(ticks[0]) == self.now else 0
         keyed: Table = np.zeros((FIRST + self.width + 1, before + rows(table)), np.int64)
         keyed[FIRST:-1, :before], keyed[-1, :before] = self.seen[:before].T, self.now
-        keyed[FIRST:-1, before:], keyed[-1, before:] = table[FIRST:], at
+        keyed[FIRST:-1, before:], keyed[-1, before:] = table[FIRST:], ticks
         known = Keys(self.width + 1)
         slots = known.slots(keyed, np.arange(self.width + 1), groups=True)
         fresh = np.ones(len(slots), np.bool_)
         fresh[1:] = slots[1:] > np.maximum.accumulate(slots)[:-1]
-        last = int(at[-1])
+        last = int(ticks[-1])
         self.now = last
         self.seen = keyed[FIRST:-1, fresh & (keyed[-1] == last)].T.copy()
         new = fresh[before:]
@@ -74,10 +74,10 @@ class TickAtomsGoal(Untimed, DeclaredState):
     def _become(self, state: Arrays) -> None:
         self.seen, self.now = state["seen"].copy(), int(state["now"][0, 0])
 
-    def together(self, one: Arrays, other: Arrays) -> Arrays:
+    def together(self, left: Arrays, other: Arrays) -> Arrays:
         """See `cep.operators.goals.contract`. Only the atoms of the later of the two last ticks are kept."""
-        now = max(int(one["now"][0, 0]), int(other["now"][0, 0]))
-        seen = [each["seen"] for each in (one, other) if int(each["now"][0, 0]) == now]
+        now = max(int(left["now"][0, 0]), int(other["now"][0, 0]))
+        seen = [state["seen"] for state in (left, other) if int(state["now"][0, 0]) == now]
         return {"seen": np.concatenate(seen), "now": np.array([[now]], np.int64)}
 
     @property
@@ -133,19 +133,19 @@ class EachTickGoal(PassingGoal):
     def _expand(self, changes: Changes, until: int) -> None:
         """Put every tuple into the output queue at each new tick at which it holds, up to a code."""
         first = max(self.next, -FAR)
-        found = stretch_of(changes, self.held, first, until)
+        stretch = stretch_of(changes, self.held, first, until)
         width = 2 * self.window.tick
-        since, last = -(-np.maximum(found.start, first) // width), np.minimum(found.end, until) // width
+        since, last = -(-np.maximum(stretch.start, first) // width), np.minimum(stretch.end, until) // width
         counts = np.maximum(last - since + 1, 0)
         ends = np.cumsum(counts)
-        at = np.repeat(since - ends + counts, counts) + np.arange(int(ends[-1]) if len(ends) else 0)
-        order = np.argsort(at, kind="stable")
-        at, keys = at[order], np.repeat(found.key, counts)[order]
-        made = np.empty((FIRST + self.spec.columns, len(at)), np.int64)
-        made[FIRST:-1], made[-1] = self.holding.known[keys].T, at
-        slots = self.tuples.slots(made, self.columns, groups=True)
-        self.passing.put(self.window.opens(at), slots, True)
-        self.passing.put(self.window.closes(at), slots, False)
+        ticks = np.repeat(since - ends + counts, counts) + np.arange(int(ends[-1]) if len(ends) else 0)
+        order = np.argsort(ticks, kind="stable")
+        ticks, keys = ticks[order], np.repeat(stretch.key, counts)[order]
+        atoms = np.empty((FIRST + self.spec.columns, len(ticks)), np.int64)
+        atoms[FIRST:-1], atoms[-1] = self.holding.known[keys].T, ticks
+        slots = self.tuples.slots(atoms, self.columns, groups=True)
+        self.passing.put(self.window.opens(ticks), slots, True)
+        self.passing.put(self.window.closes(ticks), slots, False)
 
     def _keep(self, slots: Ints, code: Ints, begins: Ints) -> None:
         """Update the set of tuples that hold with these changes."""
@@ -158,10 +158,10 @@ class EachTickGoal(PassingGoal):
         self.held = np.union1d(kept, slots[latest & (begins == 1)])
 
     def due(self) -> int | None:
-        found = [each for each in (super().due(), self.waiting.due()) if each is not None]
+        times = [time for time in (super().due(), self.waiting.due()) if time is not None]
         if len(self.held):
-            found.append(due(self._opening(), self.spec.late))
-        return min(found, default=None)
+            times.append(due(self._opening(), self.spec.late))
+        return min(times, default=None)
 
     def pending(self) -> int:
         return super().pending() + self.waiting.count + len(self.held)
@@ -194,7 +194,7 @@ class EachTickGoal(PassingGoal):
 
     def codes(self) -> list[Ints]:
         (table,) = self.waiting.tables
-        more = [each for c in self.spec.codes for each in (self.holding.known[:, c], table[FIRST + c])]
+        more = [column for c in self.spec.codes for column in (self.holding.known[:, c], table[FIRST + c])]
         return [*super().codes(), *more]
 
     @property

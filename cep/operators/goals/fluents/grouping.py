@@ -55,20 +55,20 @@ def _kept(kind):  # type: ignore[no-untyped-def]
 
 
 @njit()
-def _ranked(kind, parameter, found):  # type: ignore[no-untyped-def]
+def _ranked(kind, parameter, values):  # type: ignore[no-untyped-def]
     """Return the result over sorted values: the number of distinct values, or a quantile."""
-    count = len(found)
+    count = len(values)
     if kind == partial_aggregates.DISTINCT:
         kinds = 0
         for i in range(count):
-            if i == 0 or found[i] != found[i - 1]:
+            if i == 0 or values[i] != values[i - 1]:
                 kinds += 1
         return kinds
     if count == 0:
         return NAN
     floats = np.empty(count, np.float64)
     for i in range(count):
-        floats[i] = as_float(found[i])
+        floats[i] = as_float(values[i])
     floats = np.sort(floats)
     place = (count - 1) * (0.5 if kind == wide_partial_aggregates.MEDIAN else parameter / 100.0)
     rank = int(np.floor(place))
@@ -84,11 +84,11 @@ def _ranked(kind, parameter, found):  # type: ignore[no-untyped-def]
 @njit()
 def _most_often(k, head, size, state, values, ranks):  # type: ignore[no-untyped-def]
     """Return the most frequent value in a group; of several, the one with the least rank in `ranks`."""
-    found, rank = np.empty(size, np.int64), np.empty(size, np.int64)
+    picked, rank = np.empty(size, np.int64), np.empty(size, np.int64)
     count, p = 0, head
     while p >= 0:
         if partial_aggregates.lift(wide_partial_aggregates.MODE, values[p, k]):
-            found[count], rank[count] = values[p, k], ranks[p, k]
+            picked[count], rank[count] = values[p, k], ranks[p, k]
             count += 1
         p = state[p, AFTER]
     ordered = np.sort(rank[:count])
@@ -99,7 +99,7 @@ def _most_often(k, head, size, state, values, ranks):  # type: ignore[no-untyped
             best, most = ordered[i], run
     for i in range(count):
         if rank[i] == best:
-            return found[i]
+            return picked[i]
     return MISSING
 
 
@@ -114,14 +114,14 @@ def _result(kind, parameter, k, head, size, state, values, ranks):  # type: igno
         or kind == wide_partial_aggregates.MEDIAN
         or kind == wide_partial_aggregates.PERCENTILE
     ):
-        found = np.empty(size, np.int64)
+        picked = np.empty(size, np.int64)
         count, p = 0, head
         while p >= 0:
             if partial_aggregates.lift(kind, values[p, k]):
-                found[count] = values[p, k]
+                picked[count] = values[p, k]
                 count += 1
             p = state[p, AFTER]
-        return _ranked(kind, parameter, np.sort(found[:count]))
+        return _ranked(kind, parameter, np.sort(picked[:count]))
     n, x, y, p = 0, 0, 0, head
     while p >= 0:
         n, x, y = partial_aggregates.combine(
@@ -141,19 +141,19 @@ def _regroup(  # type: ignore[no-untyped-def]
     have room for all tuples and groups; `ranks` is used only for modes.
     """
     many = len(kinds)
-    given = np.empty((2 * len(order), 3 + many), np.int64)
+    told = np.empty((2 * len(order), 3 + many), np.int64)
     fresh = np.empty(many, np.int64)
-    count = at = 0
-    while at < len(order):
-        slot, now = slots[order[at]], code[order[at]]
-        while at < len(order) and slots[order[at]] == slot and code[order[at]] == now:
-            i = order[at]
+    count = position = 0
+    while position < len(order):
+        slot, now = slots[order[position]], code[order[position]]
+        while position < len(order) and slots[order[position]] == slot and code[order[position]] == now:
+            i = order[position]
             p, begun = tuples[i], begins[i]
-            at += 1
+            position += 1
             if begun == state[p, HOLDS]:
                 continue
             if begun:
-                link(state, chains, p, slot, turn + at)
+                link(state, chains, p, slot, turn + position)
             else:
                 unlink(state, chains, p, slot)
             groups[slot, SIZE] += 1 if begun else -1
@@ -179,18 +179,18 @@ def _regroup(  # type: ignore[no-untyped-def]
         if same:
             continue
         if groups[slot, THERE]:
-            given[count, 0], given[count, 1], given[count, 2] = slot, now, 0
+            told[count, 0], told[count, 1], told[count, 2] = slot, now, 0
             for k in range(many):
-                given[count, 3 + k] = groups[slot, 2 + WORDS * k + 3]
+                told[count, 3 + k] = groups[slot, 2 + WORDS * k + 3]
             count += 1
         groups[slot, THERE] = 1 if size > 0 else 0
         if size > 0:
-            given[count, 0], given[count, 1], given[count, 2] = slot, now, 1
+            told[count, 0], told[count, 1], told[count, 2] = slot, now, 1
             for k in range(many):
-                given[count, 3 + k] = fresh[k]
+                told[count, 3 + k] = fresh[k]
                 groups[slot, 2 + WORDS * k + 3] = fresh[k]
             count += 1
-    return given, count
+    return told, count
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,12 +251,12 @@ class GroupingGoal(NumberedState):
         self._reserve(before)
         order = stable_order(code)
         order = order[stable_order(slots[order])] if len(order) > 1 else order
-        given, count = _regroup(
+        told, count = _regroup(
             order, slots, code, begins, tuples, self.kinds, self.parameters, self.turn, self.state, self.chains,
             self.groups, self.values, self.ranks,
         )  # fmt: skip
         self.turn += len(order) + 1
-        return given, int(count)
+        return told, int(count)
 
     def _reserve(self, before: int) -> None:
         """Make room for all tuples and groups, and compute the values of the tuples from `before` on."""
@@ -288,16 +288,16 @@ class GroupingGoal(NumberedState):
             else:
                 self.ranks[before : len(values), k] = values[before:]
 
-    def _rows(self, given: Ints, count: int) -> Table:
+    def _rows(self, told: Ints, count: int) -> Table:
         width = len(self.by) + len(self.kinds)
         if not count:
             return empty(width + 1)
-        given = given[:count]
-        given = given[stable_order(np.ascontiguousarray(given[:, 1]))]
+        told = told[:count]
+        told = told[stable_order(np.ascontiguousarray(told[:, 1]))]
         table = np.empty((FIRST + width + 1, count), np.int64)
-        table[FIRST : FIRST + len(self.by)] = self.keys.known[given[:, 0]].T
-        table[FIRST + len(self.by) : -1] = given[:, 3:].T
-        put_changes(table, FIRST + width, given[:, 1], given[:, 2])
+        table[FIRST : FIRST + len(self.by)] = self.keys.known[told[:, 0]].T
+        table[FIRST + len(self.by) : -1] = told[:, 3:].T
+        put_changes(table, FIRST + width, told[:, 1], told[:, 2])
         if self.lineage is not None:
             self.lineage.name(table)
         return table
@@ -337,14 +337,14 @@ class GroupingGoal(NumberedState):
         self.waiting.become([state["waiting"]])
 
     def codes(self) -> list[Ints]:
-        labels = [each.codes for each in self.labels.values()]
+        labels = [label.codes for label in self.labels.values()]
         waiting = [self.waiting.tables[0][FIRST + column] for column in self.spec.codes]
         known = [self.tuples.known.reshape(-1), self.keys.known.reshape(-1), self.values.reshape(-1)]
         return [*waiting, *known, *labels]
 
     @property
     def size(self) -> tuple[int, int]:
-        arrays = sum(each.nbytes for each in (self.state, self.values, self.ranks, self.chains, self.groups))
+        arrays = sum(array.nbytes for array in (self.state, self.values, self.ranks, self.chains, self.groups))
         held = int(self.state[: self.tuples.count, HOLDS].sum())
         return held + self.waiting.count, int(arrays + self.keys.nbytes + self.tuples.nbytes)
 

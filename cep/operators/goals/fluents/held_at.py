@@ -68,7 +68,7 @@ def _ask(left, slots, at_row, back, negated, single, cells, newest, pairs):  # t
     `negated`: instead return each left row that meets no tuple. `single`: each key has one tuple, whose intervals are
     in order.
     """
-    made = 0
+    paired = 0
     for i in range(left.shape[1]):
         time, end = left[at_row, i], left[END, i]
         if time == MISSING or (back >= 0 and time < end - back):
@@ -80,17 +80,17 @@ def _ask(left, slots, at_row, back, negated, single, cells, newest, pairs):  # t
                 met = True
                 if negated:
                     break
-                if made == pairs.shape[0]:
-                    pairs = grow(pairs, made + 1)
-                pairs[made, 0], pairs[made, 1], pairs[made, 2] = i, cells[p, TUPLE], cells[p, NAME]
-                made += 1
+                if paired == pairs.shape[0]:
+                    pairs = grow(pairs, paired + 1)
+                pairs[paired, 0], pairs[paired, 1], pairs[paired, 2] = i, cells[p, TUPLE], cells[p, NAME]
+                paired += 1
             p = -1 if single and cells[p, BEGIN] <= code else cells[p, OLDER]
         if negated and not met:
-            if made == pairs.shape[0]:
-                pairs = grow(pairs, made + 1)
-            pairs[made, 0], pairs[made, 1], pairs[made, 2] = i, -1, 0
-            made += 1
-    return pairs, made
+            if paired == pairs.shape[0]:
+                pairs = grow(pairs, paired + 1)
+            pairs[paired, 0], pairs[paired, 1], pairs[paired, 2] = i, -1, 0
+            paired += 1
+    return pairs, paired
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +145,11 @@ class HeldAtGoal(HoldingGoal):
                 right, tuples, slots, FIRST + spec.kind, self.cells, self.count, self.newest, self.latest
             )
         back = -1 if spec.back is None else spec.back
-        pairs, made = _ask(
+        pairs, paired = _ask(
             left, self.keys.slots(left, self.left_key, insert=False), FIRST + spec.at, back, spec.negated, spec.single,
             self.cells, self.newest, np.empty((rows(left), 3), np.int64),
         )  # fmt: skip
-        return self._paired(left, pairs[:made])
+        return self._paired(left, pairs[:paired])
 
     def _room(self, count: int) -> None:
         """Make room for `count` intervals, and for all keys and tuples."""
@@ -159,8 +159,8 @@ class HeldAtGoal(HoldingGoal):
 
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
         """See `cep.operators.goals.contract`."""
-        given = max(self.count, self.tuples.count, self.keys.count)
-        if not wholly and given <= self.watched:
+        held = max(self.count, self.tuples.count, self.keys.count)
+        if not wholly and held <= self.watched:
             return
         state = self._state()
         if self.spec.back is not None:
@@ -221,7 +221,7 @@ class HeldAtGoal(HoldingGoal):
     @property
     def size(self) -> tuple[int, int]:
         arrays = (self.cells, self.newest, self.latest, self.keys, self.tuples)
-        return self.count, sum(int(each.nbytes) for each in arrays)
+        return self.count, sum(int(array.nbytes) for array in arrays)
 
 
 def _before(slots: Ints) -> Ints:
@@ -237,6 +237,6 @@ def held_at_of(node: HeldAt, builder: GoalBuilder) -> Goal:
     """Return the goal of a node."""
     spec, added, types = spec_of(node, builder)
     single = {other for _, other in node.key} | {node.kind} == set(range(len(types[1])))
-    common = {each.name: getattr(spec, each.name) for each in fields(spec)}
-    made = HeldAtSpec(**common, at=node.at, back=node.back, single=single)
-    return widened(HeldAtGoal(made, builder.lineage), added, types)
+    common = {field.name: getattr(spec, field.name) for field in fields(spec)}
+    held_spec = HeldAtSpec(**common, at=node.at, back=node.back, single=single)
+    return widened(HeldAtGoal(held_spec, builder.lineage), added, types)

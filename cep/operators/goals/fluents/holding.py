@@ -50,7 +50,7 @@ def _meet(left, right, left_slots, tuples, right_slots, kind_row, negated, state
     apply just after it. `negated`: instead return each left row that meets no tuple.
     """
     n, m = left.shape[1], right.shape[1]
-    i = j = made = 0
+    i = j = paired = 0
     while i < n or j < m:
         first = i < n and (j == m or left[END, i] <= right[END, j])
         if first and j < m and left[END, i] == right[END, j]:  # changes just after the instant come later
@@ -60,16 +60,16 @@ def _meet(left, right, left_slots, tuples, right_slots, kind_row, negated, state
             p = chains[slot, 0] if slot >= 0 else -1
             if negated:
                 if p < 0:
-                    if made == pairs.shape[0]:
-                        pairs = grow(pairs, made + 1)
-                    pairs[made, 0], pairs[made, 1], pairs[made, 2] = i, -1, 0
-                    made += 1
+                    if paired == pairs.shape[0]:
+                        pairs = grow(pairs, paired + 1)
+                    pairs[paired, 0], pairs[paired, 1], pairs[paired, 2] = i, -1, 0
+                    paired += 1
             else:
                 while p >= 0:
-                    if made == pairs.shape[0]:
-                        pairs = grow(pairs, made + 1)
-                    pairs[made, 0], pairs[made, 1], pairs[made, 2] = i, p, state[p, NAME]
-                    made += 1
+                    if paired == pairs.shape[0]:
+                        pairs = grow(pairs, paired + 1)
+                    pairs[paired, 0], pairs[paired, 1], pairs[paired, 2] = i, p, state[p, NAME]
+                    paired += 1
                     p = state[p, AFTER]
             i += 1
             continue
@@ -95,20 +95,20 @@ def _meet(left, right, left_slots, tuples, right_slots, kind_row, negated, state
                 chains[slot, 1] = before
             state[p, HOLDS] = 0
         j += 1
-    return pairs, made
+    return pairs, paired
 
 
 @njit()
-def _touched(tuples, slots, state, chains, found, known):  # type: ignore[no-untyped-def]
+def _touched(tuples, slots, state, chains, places, known):  # type: ignore[no-untyped-def]
     """Find the tuples and keys whose state may change through these beginnings and ends. Return the number of each.
 
-    These are the tuples themselves, their neighbours, and the last tuples of their keys. `found` must have room for
+    These are the tuples themselves, their neighbours, and the last tuples of their keys. `places` must have room for
     four per row, `known` for one.
     """
     count = held = 0
     for j in range(tuples.shape[0]):
         p, slot = tuples[j], slots[j]
-        found[count] = p
+        places[count] = p
         count += 1
         if slot < 0:
             continue
@@ -116,10 +116,10 @@ def _touched(tuples, slots, state, chains, found, known):  # type: ignore[no-unt
         held += 1
         for beside in (state[p, AFTER], state[p, BEFORE_IT]) if state[p, HOLDS] else (-1, -1):
             if beside >= 0:
-                found[count] = beside
+                places[count] = beside
                 count += 1
         if chains[slot, 1] >= 0:
-            found[count] = chains[slot, 1]
+            places[count] = chains[slot, 1]
             count += 1
     return count, held
 
@@ -167,10 +167,10 @@ class HoldingGoal(NumberedState, Untimed):
         _, slots, tuples = self.ahead.look(inputs[1])
         if PICKED * len(tuples) >= len(self.state):
             return {"state": ALL, "chains": ALL}
-        found = np.empty(4 * len(tuples), np.int64)
+        places = np.empty(4 * len(tuples), np.int64)
         known = np.empty(len(slots), np.int64)
-        count, held = _touched(tuples, slots, self.state, self.chains, found, known)
-        return {"state": found[:count], "chains": known[:held]}
+        count, held = _touched(tuples, slots, self.state, self.chains, places, known)
+        return {"state": places[:count], "chains": known[:held]}
 
     def _edges(self, table: Table) -> tuple[Table, Ints, Ints]:
         """Return beginnings and ends in order, with their keys and tuples, and make room for these."""
@@ -186,11 +186,11 @@ class HoldingGoal(NumberedState, Untimed):
         left, spec = contiguous(inputs[0]), self.spec
         right, right_slots, tuples = self.ahead.take(inputs[1])
         left_slots = self.keys.slots(left, self.left_key, insert=False)
-        pairs, made = _meet(
+        pairs, paired = _meet(
             left, right, left_slots, tuples, right_slots, FIRST + spec.kind, spec.negated, self.state, self.chains,
             np.empty((rows(left), 3), np.int64),
         )  # fmt: skip
-        return self._paired(left, pairs[:made])
+        return self._paired(left, pairs[:paired])
 
     def _paired(self, left: Table, pairs: Ints) -> Table:
         """Return the output rows for pairs (left row, tuple, name)."""
@@ -202,8 +202,8 @@ class HoldingGoal(NumberedState, Untimed):
             places = [int(np.flatnonzero(self.columns == column)[0]) for column in spec.take]
             table = np.concatenate([table, self.tuples.known[pairs[:, 1]][:, places].T])
         if not spec.negated and len(spec.take) + len(spec.right_key) < len(self.columns):
-            found = np.concatenate([pairs[:, [0]].T, table[FIRST + spec.left_width :]])
-            first = np.sort(np.unique(found, axis=1, return_index=True)[1])  # one of several equal rows
+            joined = np.concatenate([pairs[:, [0]].T, table[FIRST + spec.left_width :]])
+            first = np.sort(np.unique(joined, axis=1, return_index=True)[1])  # one of several equal rows
             table, pairs = np.ascontiguousarray(table[:, first]), pairs[first]
         if self.lineage is not None and not spec.negated:
             parts = table[IDENTITY].copy()
@@ -331,5 +331,5 @@ class NarrowedHolding(WithConvertedKeys):
         self.from_row = FIRST + width
         self.until_row = FIRST + goal.spec.left_width
 
-    def narrowed(self, made: Table) -> Table:
-        return np.delete(made, slice(self.from_row, self.until_row), axis=0)
+    def narrowed(self, table: Table) -> Table:
+        return np.delete(table, slice(self.from_row, self.until_row), axis=0)

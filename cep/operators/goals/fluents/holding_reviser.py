@@ -77,10 +77,10 @@ def _out_of(lists, places, which, tuple_):  # type: ignore[no-untyped-def]
 def _passed(edges, i, lists, places, which):  # type: ignore[no-untyped-def]
     """Let the sweep of the old state (OLD) or of the new state (NEW) pass a beginning or end."""
     tuple_ = edges[i, E_TUPLE]
-    there = places[tuple_, which] > 0
-    if there == (edges[i, E_BEGINS] == 1):
+    held = places[tuple_, which] > 0
+    if held == (edges[i, E_BEGINS] == 1):
         return
-    if there:
+    if held:
         _out_of(lists, places, which, tuple_)
     else:
         _into(lists, places, which, tuple_)
@@ -132,13 +132,13 @@ def _emptied(lists, places):  # type: ignore[no-untyped-def]
 
 
 @bare
-def _held(edges, at, before, most, lists, places):  # type: ignore[no-untyped-def]
-    """Fill both lists with the tuples that hold after the rows `at` to `before` of a key.
+def _held(edges, start, before, most, lists, places):  # type: ignore[no-untyped-def]
+    """Fill both lists with the tuples that hold after the rows `start` to `before` of a key.
 
     It reads the rows backwards until it has found as many beginnings as tuples hold. Returns False, and leaves the
     lists unchanged, if that takes more than `most` rows.
     """
-    count = edges[before - 1, E_HELD] if before > at else 0
+    count = edges[before - 1, E_HELD] if before > start else 0
     first = before
     while count > 0 and before - first < most:
         first -= 1
@@ -177,7 +177,7 @@ def _next_change(edge_changes, c, stop, left_changes, d, until):  # type: ignore
 
 @njit()
 def sweep(  # type: ignore[no-untyped-def]
-    edge_changes, edges, edge_spans, left_changes, left, left_spans, before_now, negated, wholly, lists, places, found,
+    edge_changes, edges, edge_spans, left_changes, left, left_spans, before_now, negated, wholly, lists, places, pairs,
     was, now, ended,
 ):  # fmt: skip
     """Apply changes of both sides, and compute which pairs of occurrences and tuples change.
@@ -185,7 +185,7 @@ def sweep(  # type: ignore[no-untyped-def]
     Each key must have room for its changes, `lists` for its tuples, and `ended` for all changed beginnings and ends.
     `wholly`: return all pairs of an occurrence if one of them changes. Returns:
 
-     - `found`, `counted`: the occurrences with changed pairs, each with its old and new multiplicity, and their number
+     - `pairs`, `counted`: the occurrences with changed pairs, each with its old and new multiplicity, and their number
      - `was`, `old`, `now`, `new`: their old and their new pairs, with the number of each
      - `ends`: the number of tuples whose final state changes, which are written to `ended`
      - `again`: the number of keys with changes up to `before_now`
@@ -206,14 +206,14 @@ def sweep(  # type: ignore[no-untyped-def]
         since = _next_change(edge_changes, c, stop, left_changes, d, until)
         again += since <= before_now
         # Make room for new rows: edges from x on are moved to y, occurrences from i on to j.
-        at, begin = edge_spans[number, AT], left_spans[number, AT]
-        last, beyond = at + edge_spans[number, COUNT], begin + left_spans[number, COUNT]
-        y, j = first_from(edges, at, last, since), first_from(left, begin, beyond, since)
+        edge_start, begin = edge_spans[number, AT], left_spans[number, AT]
+        last, beyond = edge_start + edge_spans[number, COUNT], begin + left_spans[number, COUNT]
+        y, j = first_from(edges, edge_start, last, since), first_from(left, begin, beyond, since)
         x, i = y + coming(edge_changes, c, stop), j + coming(left_changes, d, until)
         moved(edges, y, last, x - y)
         moved(left, j, beyond, i - j)
         last, beyond = last + x - y, beyond + i - j
-        wrong += not _held(edges, at, y, y - at, lists, places)
+        wrong += not _held(edges, edge_start, y, y - edge_start, lists, places)
         while True:
             if lists[OTHER, 0] == 0:  # nothing differs up to the next change
                 if c == stop and d == until:
@@ -226,7 +226,7 @@ def sweep(  # type: ignore[no-untyped-def]
                 most = following - x
                 moved(edges, x, following, y - x)
                 x, y = following, y + most
-                if most <= lists[NEW, 0] or not _held(edges, at, y, most, lists, places):
+                if most <= lists[NEW, 0] or not _held(edges, edge_start, y, most, lists, places):
                     for passed in range(y - most, y):
                         _passed(edges, passed, lists, places, OLD)
                         _passed(edges, passed, lists, places, NEW)
@@ -253,10 +253,10 @@ def sweep(  # type: ignore[no-untyped-def]
             has = left[before, words] if j > before else 0
             if had == has and not _meets(lists, negated):
                 continue
-            found = grow(found, counted + 1) if counted == found.shape[0] else found
+            pairs = grow(pairs, counted + 1) if counted == pairs.shape[0] else pairs
             for word in range(words):
-                found[counted, word] = left[before, word] if has > 0 else left_changes[d - 1, ROW + word]
-            found[counted, words], found[counted, words + 1] = had, has
+                pairs[counted, word] = left[before, word] if has > 0 else left_changes[d - 1, ROW + word]
+            pairs[counted, words], pairs[counted, words + 1] = had, has
             differing = had == has and not wholly
             if had > 0:
                 was, old = _met(counted, lists, places, OLD, negated, differing, was, old)
@@ -265,16 +265,16 @@ def sweep(  # type: ignore[no-untyped-def]
             counted += 1
         moved(edges, x, last, y - x)
         moved(left, i, beyond, j - i)
-        edge_spans[number, COUNT], left_spans[number, COUNT] = y + last - x - at, j + beyond - i - begin
+        edge_spans[number, COUNT], left_spans[number, COUNT] = y + last - x - edge_start, j + beyond - i - begin
         for place in range(1, lists[OTHER, 0] + 1):  # tuples whose final state differs
             ended[ends] = lists[OTHER, place]
             ends += 1
         _emptied(lists, places)
-    return found, counted, was, old, now, new, ends, again, wrong
+    return pairs, counted, was, old, now, new, ends, again, wrong
 
 
 @bare
-def edges_of(table, kind_row, slots, tuples, made):  # type: ignore[no-untyped-def]
+def edges_of(table, kind_row, slots, tuples, changes):  # type: ignore[no-untyped-def]
     """Convert a fluent's table of changes to changes of keyed rows; return their count.
 
     Rows without a key, and rows that neither begin nor end a tuple, are left out.
@@ -284,24 +284,24 @@ def edges_of(table, kind_row, slots, tuples, made):  # type: ignore[no-untyped-d
         kind = table[kind_row, i]
         if slots[i] < 0 or (kind != BEGINS and kind != ENDS):
             continue
-        made[count, KEY] = slots[i]
-        made[count, TIMES] = GOES if table[IDENTITY, i] == GOES else COMES
-        made[count, ROW + E_END] = table[END, i]
-        made[count, ROW + E_BEGINS] = kind == BEGINS
-        made[count, ROW + E_TUPLE] = tuples[i]
+        changes[count, KEY] = slots[i]
+        changes[count, TIMES] = GOES if table[IDENTITY, i] == GOES else COMES
+        changes[count, ROW + E_END] = table[END, i]
+        changes[count, ROW + E_BEGINS] = kind == BEGINS
+        changes[count, ROW + E_TUPLE] = tuples[i]
         count += 1
     return count
 
 
 @inside
-def _into_table(found, pairs, i, times, sign, tuples, taken, table, place):  # type: ignore[no-untyped-def]
+def _into_table(matched, pairs, i, times, sign, tuples, taken, table, place):  # type: ignore[no-untyped-def]
     """Write a pair into a table, once per multiplicity of its occurrence. Return the next place."""
-    row, tuple_, width = pairs[i, 0], pairs[i, 1], found.shape[1] - R_REST - 2
-    for _ in range(found[row, times]):
-        table[END, place], table[START, place] = found[row, R_END], found[row, R_START]
-        table[ORDER, place], table[IDENTITY, place] = found[row, R_ORDER], sign
+    row, tuple_, width = pairs[i, 0], pairs[i, 1], matched.shape[1] - R_REST - 2
+    for _ in range(matched[row, times]):
+        table[END, place], table[START, place] = matched[row, R_END], matched[row, R_START]
+        table[ORDER, place], table[IDENTITY, place] = matched[row, R_ORDER], sign
         for word in range(width):
-            table[FIRST + word, place] = found[row, R_REST + word]
+            table[FIRST + word, place] = matched[row, R_REST + word]
         for column in range(len(taken)):
             table[FIRST + width + column, place] = tuples[tuple_, taken[column]]
         place += 1
@@ -309,26 +309,26 @@ def _into_table(found, pairs, i, times, sign, tuples, taken, table, place):  # t
 
 
 @bare
-def told(found, was, now, tuples, taken, table):  # type: ignore[no-untyped-def]
+def told(matched, was, now, tuples, taken, table):  # type: ignore[no-untyped-def]
     """Write the old and the new pairs as a table of changes, each with the multiplicity of its occurrence.
 
     `taken`: the columns of tuples that are output.
     """
-    place, words = 0, found.shape[1] - 2
+    place, words = 0, matched.shape[1] - 2
     for i in range(was.shape[0]):
-        place = _into_table(found, was, i, words, GOES, tuples, taken, table, place)
+        place = _into_table(matched, was, i, words, GOES, tuples, taken, table, place)
     for i in range(now.shape[0]):
-        place = _into_table(found, now, i, words + 1, COMES, tuples, taken, table, place)
+        place = _into_table(matched, now, i, words + 1, COMES, tuples, taken, table, place)
 
 
 @bare
-def told_rows(found, was, now):  # type: ignore[no-untyped-def]
+def told_rows(matched, was, now):  # type: ignore[no-untyped-def]
     """Return the number of output rows."""
-    count, words = 0, found.shape[1] - 2
+    count, words = 0, matched.shape[1] - 2
     for i in range(was.shape[0]):
-        count += found[was[i, 0], words]
+        count += matched[was[i, 0], words]
     for i in range(now.shape[0]):
-        count += found[now[i, 0], words + 1]
+        count += matched[now[i, 0], words + 1]
     return count
 
 
@@ -337,9 +337,9 @@ def count_held(edges, spans, changes):  # type: ignore[no-untyped-def]
     """Update the number of tuples that hold after each row, from the first change of each key on."""
     c = 0
     while c < changes.shape[0]:
-        at, last = spans[changes[c, KEY], AT], spans[changes[c, KEY], AT] + spans[changes[c, KEY], COUNT]
-        first = first_from(edges, at, last, changes[c, ROW + R_END])
-        held = edges[first - 1, E_HELD] if first > at else 0
+        start, last = spans[changes[c, KEY], AT], spans[changes[c, KEY], AT] + spans[changes[c, KEY], COUNT]
+        first = first_from(edges, start, last, changes[c, ROW + R_END])
+        held = edges[first - 1, E_HELD] if first > start else 0
         for i in range(first, last):
             held += 1 if edges[i, E_BEGINS] == 1 else -1
             edges[i, E_HELD] = held
@@ -353,19 +353,19 @@ def without_ended(edges, spans, keys, floor, latest):  # type: ignore[no-untyped
     `latest` has a cell for every tuple.
     """
     for key in keys:
-        at, count = spans[key, AT], spans[key, COUNT]
+        start, count = spans[key, AT], spans[key, COUNT]
         past = 0
-        while past < count and edges[at + past, E_END] <= floor:
-            latest[edges[at + past, E_TUPLE]] = past
+        while past < count and edges[start + past, E_END] <= floor:
+            latest[edges[start + past, E_TUPLE]] = past
             past += 1
         kept = 0
         for i in range(count):
-            begun = edges[at + i, E_BEGINS] == 1 and latest[edges[at + i, E_TUPLE]] == i
+            begun = edges[start + i, E_BEGINS] == 1 and latest[edges[start + i, E_TUPLE]] == i
             if i >= past or begun:
-                copied(edges, at + i, edges, at + kept)
+                copied(edges, start + i, edges, start + kept)
                 kept += 1
                 if i < past:
-                    edges[at + kept - 1, E_HELD] = kept
+                    edges[start + kept - 1, E_HELD] = kept
         spans[key, COUNT] = kept
 
 
@@ -399,7 +399,7 @@ class HoldingReviser:
         self.left, self.edges = KeyedRows(3 + spec.left_width), Edges()
         self.places = np.zeros((0, 4), np.int64)
         self.words = words_of(spec.left_width)
-        self.taken = np.array([int(np.flatnonzero(self.own.columns == each)[0]) for each in spec.take], np.int64)
+        self.taken = np.array([int(np.flatnonzero(self.own.columns == column)[0]) for column in spec.take], np.int64)
         self.wholly = not spec.negated and len(spec.take) + len(spec.right_key) < len(goal.columns)
 
     def begin(self, state: Arrays, frontier: Frontier, length: int) -> None:
@@ -430,7 +430,7 @@ class HoldingReviser:
         self.left.make_room(lefts)
         lists = np.zeros((3, 1 + self.tuples.count), np.int64)
         self.places = filled_room(self.places, self.tuples.count, 0)
-        found, counted, was, old, now, new, ends, keys, wrong = sweep(
+        matched, counted, was, old, now, new, ends, keys, wrong = sweep(
             edges, self.edges.rows, self.edges.spans, lefts, self.left.rows, self.left.spans, since, spec.negated,
             self.wholly, lists, self.places, np.empty((len(lefts), self.left.rows.shape[1] + 1), np.int64),
             np.empty((len(lefts), 2), np.int64), np.empty((len(lefts), 2), np.int64),
@@ -438,30 +438,30 @@ class HoldingReviser:
         )  # fmt: skip
         demand_there(wrong)
         self._put_right(cast(HoldingGoal, goal), ended[:ends])
-        changes = self._told(found[:counted], was[:old], now[:new])
+        changes = self._told(matched[:counted], was[:old], now[:new])
         return Revised(concat([changes, alone]) if rows(alone) else changes, int(keys))
 
-    def _told(self, found: Ints, was: Ints, now: Ints) -> Table:
+    def _told(self, matched: Ints, was: Ints, now: Ints) -> Table:
         """Return the changes between the old and the new pairs of occurrences and tuples, as output rows."""
         if self.wholly:
-            met, times = found[:, :-2], found[:, -2:].T
+            met, times = matched[:, :-2], matched[:, -2:].T
             return apart(self._paired(met, times[0], was), self._paired(met, times[1], now))
         width = self.spec.left_width + len(self.taken)
-        made = np.empty((FIRST + width, told_rows(found, was, now)), np.int64)
-        told(found, was, now, self.tuples.table, self.taken, made)
-        return made
+        table = np.empty((FIRST + width, told_rows(matched, was, now)), np.int64)
+        told(matched, was, now, self.tuples.table, self.taken, table)
+        return table
 
-    def _paired(self, found: Ints, times: Ints, pairs: Ints) -> Table:
+    def _paired(self, matched: Ints, times: Ints, pairs: Ints) -> Table:
         """Return the output rows for pairs of occurrences and tuples. `times`: the multiplicity of each occurrence."""
         if (times > 1).any():  # equal occurrences get separate numbers
             beyond = np.cumsum(times)
-            found, several = np.repeat(found, times, axis=0), times[pairs[:, 0]]
+            matched, several = np.repeat(matched, times, axis=0), times[pairs[:, 0]]
             of_pair = np.arange(int(several.sum())) - np.repeat(np.cumsum(several) - several, several)
             pairs = np.repeat(pairs, several, axis=0)
             pairs[:, 0] = (beyond - times)[pairs[:, 0]] + of_pair
-        table = np.zeros((FIRST + self.spec.left_width, len(found)), np.int64)
-        table[END], table[START], table[ORDER] = found[:, 0], found[:, 1], found[:, 2]
-        table[FIRST:] = found[:, 3:].T
+        table = np.zeros((FIRST + self.spec.left_width, len(matched)), np.int64)
+        table[END], table[START], table[ORDER] = matched[:, 0], matched[:, 1], matched[:, 2]
+        table[FIRST:] = matched[:, 3:].T
         named = np.zeros((len(pairs), 3), np.int64)
         named[:, :2] = pairs
         return self.own._paired(table, named)
@@ -470,8 +470,8 @@ class HoldingReviser:
         """Return the occurrences without a key. They meet no tuple, so they only count under `not`."""
         if not self.spec.negated or not rows(left):
             return left[:, :0]
-        found: Table = take(left, np.flatnonzero(self.keys_known.slots(left, self.own.left_key) < 0))
-        return found
+        unmatched: Table = take(left, np.flatnonzero(self.keys_known.slots(left, self.own.left_key) < 0))
+        return unmatched
 
     def _left_changes(self, table: Table) -> Ints:
         slots = self.keys_known.slots(table, self.own.left_key)
@@ -482,9 +482,9 @@ class HoldingReviser:
         tuples = self.tuples.slots(table, self.own.columns, groups=True)
         slots = self.keys_known.slots(table, self.own.right_key)
         self._know()
-        made = np.empty((rows(table), ROW + 3), np.int64)
-        count = edges_of(table, FIRST + self.spec.kind, slots, tuples, made)
-        return in_turn(made[:count], self.keys_known.count)
+        changes = np.empty((rows(table), ROW + 3), np.int64)
+        count = edges_of(table, FIRST + self.spec.kind, slots, tuples, changes)
+        return in_turn(changes[:count], self.keys_known.count)
 
     def _know(self) -> None:
         self.edges.know(self.keys_known.count)
@@ -509,18 +509,18 @@ class HoldingReviser:
 
     def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
         """See `Reviser`."""
-        found, keys = self.edges.every()
-        return [self._state_at(time, found, keys) for time in times]
+        edges, keys = self.edges.every()
+        return [self._state_at(time, edges, keys) for time in times]
 
-    def _state_at(self, time: int, found: Ints, keys: Ints) -> Arrays:
-        there = found[:, E_END] <= time
-        found, keys = found[there], keys[there]
+    def _state_at(self, time: int, edges: Ints, keys: Ints) -> Arrays:
+        past = edges[:, E_END] <= time
+        edges, keys = edges[past], keys[past]
         holds = np.full(self.tuples.count, -1)
-        holds[found[:, E_TUPLE]] = np.where(found[:, E_BEGINS] == 1, np.arange(len(found)), -1)
+        holds[edges[:, E_TUPLE]] = np.where(edges[:, E_BEGINS] == 1, np.arange(len(edges)), -1)
         kept = np.sort(holds[holds >= 0])
         known = self.keys_known.known[keys[kept]]
         return {
-            "tuples": self.tuples.known[found[kept, E_TUPLE]],
+            "tuples": self.tuples.known[edges[kept, E_TUPLE]],
             "keys": known,
             "names": np.zeros((len(kept), 1), np.int64),
         }

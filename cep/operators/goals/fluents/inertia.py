@@ -101,11 +101,11 @@ class InertiaGoal(NumberedState, Lasting):
         (transitions, slots), spec = self.ahead.take(inputs[0]), self.spec
         self.counts[S_GIVEN] = 0
         value = FIRST + spec.keys if spec.valued else -1
-        given = inertia(
+        told = inertia(
             transitions, slots, value, FIRST + spec.width, spec.deadlines, spec.wanted, frontier.watermark,
             frontier.latest, self.state, self.heap, self.counts, np.empty((2 * rows(transitions), 8), np.int64),
         )  # fmt: skip
-        return self._table(given[: self.counts[S_GIVEN]])
+        return self._table(told[: self.counts[S_GIVEN]])
 
     def touched(self, inputs: Sequence[Table], frontier: Frontier) -> Touched:
         """See `cep.operators.goals.checkpoint`. Keys whose deadlines pass are included."""
@@ -124,33 +124,33 @@ class InertiaGoal(NumberedState, Lasting):
             self.heap = filled_room(self.heap, int(self.counts[S_HEAP]) + rows(transitions) + 1, 0)
         return transitions, slots
 
-    def _table(self, given: Ints, named: bool = True) -> Table:
+    def _table(self, told: Ints, named: bool = True) -> Table:
         """Return output rows as a table of occurrences. `named`: give them new names in the lineage."""
-        if not len(given):
+        if not len(told):
             return empty(self.spec.width + 1)
-        table = np.empty((FIRST + self.spec.width + 1, len(given)), np.int64)
-        table[START], table[END], table[ORDER], table[IDENTITY] = given[:, 0], given[:, 1], given[:, 2], given[:, 3]
-        table[FIRST : FIRST + self.spec.keys] = self.keys.known[given[:, 5]].T
+        table = np.empty((FIRST + self.spec.width + 1, len(told)), np.int64)
+        table[START], table[END], table[ORDER], table[IDENTITY] = told[:, 0], told[:, 1], told[:, 2], told[:, 3]
+        table[FIRST : FIRST + self.spec.keys] = self.keys.known[told[:, 5]].T
         if self.spec.valued:
-            table[FIRST + self.spec.keys] = given[:, 6]
-        table[-1] = given[:, 7]
+            table[FIRST + self.spec.keys] = told[:, 6]
+        table[-1] = told[:, 7]
         if self.lineage is None:
             table[IDENTITY] = 0
         elif named:
             began = table[IDENTITY].copy()
             names = self.lineage.name(table)
             self.lineage.link(names, began)
-            self.lineage.link(names, given[:, 4])
+            self.lineage.link(names, told[:, 4])
         return by_arrival(table)
 
     def open(self, ended: bool = True) -> Table:
         """Return the intervals that have not ended, with an end later than every time."""
         slots = np.flatnonzero(self.state[: self.keys.count, HOLDS])
-        given = np.zeros((len(slots), 8), np.int64)
+        told = np.zeros((len(slots), 8), np.int64)
         for place, cell in ((0, SINCE), (2, ARRIVAL), (3, NAME), (6, VALUE)):
-            given[:, place] = self.state[slots, cell]
-        given[:, 1], given[:, 5] = END_OF_TIME, slots
-        return self._table(given, ended)[:-1]
+            told[:, place] = self.state[slots, cell]
+        told[:, 1], told[:, 5] = END_OF_TIME, slots
+        return self._table(told, ended)[:-1]
 
     def unmatched(self, side: int, width: int, watermark: int) -> WaitingRows:
         """See `cep.operators.goals.contract`. Values with a deadline end by time alone."""
@@ -197,13 +197,13 @@ class InertiaGoal(NumberedState, Lasting):
 
     def _tables(self) -> dict[str, StateTable]:
         spec = self.spec
-        at = {column: ("keys", column) if column < spec.keys else ("held", VALUE) for column in range(spec.width)}
+        cells = {column: ("keys", column) if column < spec.keys else ("held", VALUE) for column in range(spec.width)}
         valued = (VALUE,) if any(column >= spec.keys for column in spec.codes) else ()
         return {
             "keys": StateTable(
                 distinct=True,
                 width=spec.keys,
-                keyed=(KeyedBy(0, at),),
+                keyed=(KeyedBy(0, cells),),
                 codes=tuple(c for c in spec.codes if c < spec.keys),
             ),
             "held": StateTable(width=KEPT, beside="keys", codes=valued, handles=(NAME,), ranges={HOLDS: (1, 2)}),
@@ -252,11 +252,11 @@ def inertia_of(node: Inertia, builder: GoalBuilder, number: int, kinds: Sequence
     type = types[node.keys]
     deadlines = np.zeros((len(node.deadlines), DEADLINE), np.int64)
     endless = node.endless()
-    for row, each in zip(deadlines, node.deadlines):
-        row[D_ENDLESS] = each in endless
-        row[D_ONE], row[D_DURATION] = each.value is not None, each.duration
-        row[D_NEXT], row[D_RENEWED] = each.becomes is not None, each.renewed
-        row[D_VALUE] = 0 if each.value is None else constant_bits(builder, each.value, type)
-        row[D_BECOMES] = 0 if each.becomes is None else constant_bits(builder, each.becomes, type)
+    for row, deadline in zip(deadlines, node.deadlines):
+        row[D_ENDLESS] = deadline in endless
+        row[D_ONE], row[D_DURATION] = deadline.value is not None, deadline.duration
+        row[D_NEXT], row[D_RENEWED] = deadline.becomes is not None, deadline.renewed
+        row[D_VALUE] = 0 if deadline.value is None else constant_bits(builder, deadline.value, type)
+        row[D_BECOMES] = 0 if deadline.becomes is None else constant_bits(builder, deadline.becomes, type)
     spec = InertiaSpec(node.keys, node.valued, codes_of(types), deadlines, wanted)
     return InertiaGoal(spec, builder.lineage)

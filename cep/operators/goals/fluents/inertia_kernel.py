@@ -91,15 +91,15 @@ def initiated(state, now, slot, value, name):  # type: ignore[no-untyped-def]
 
 
 @inside
-def _give(given, count, start, end, order, name, other, slot, value, kind):  # type: ignore[no-untyped-def]
-    given[count, 0] = start
-    given[count, 1] = end
-    given[count, 2] = order
-    given[count, 3] = name
-    given[count, 4] = other
-    given[count, 5] = slot
-    given[count, 6] = value
-    given[count, 7] = kind
+def _give(told, count, start, end, order, name, other, slot, value, kind):  # type: ignore[no-untyped-def]
+    told[count, 0] = start
+    told[count, 1] = end
+    told[count, 2] = order
+    told[count, 3] = name
+    told[count, 4] = other
+    told[count, 5] = slot
+    told[count, 6] = value
+    told[count, 7] = kind
 
 
 @inside
@@ -128,10 +128,10 @@ def terminated(state, now, slot, every, value, name):  # type: ignore[no-untyped
 
 
 @inside
-def decide(state, keys, t, now, deadlines, wanted, given, count, number):  # type: ignore[no-untyped-def]
+def decide(state, keys, t, now, deadlines, wanted, told, count, number):  # type: ignore[no-untyped-def]
     """Process the instant `now` for the key at place `t`.
 
-    Appends at most three rows to `given`, which must have room for them; they name the key by `number`. Returns the
+    Appends at most three rows to `told`, which must have room for them; they name the key by `number`. Returns the
     new number of rows and the key's new deadline (NEVER: unchanged).
     """
     slot = keys[t, OF]
@@ -141,11 +141,11 @@ def decide(state, keys, t, now, deadlines, wanted, given, count, number):  # typ
         value, since = state[slot, VALUE], state[slot, SINCE]
         name, other = state[slot, NAME], keys[t, STOPPER]
         if wanted[ENDS]:
-            _give(given, count, now, now, order, name, other, number, value, ENDS)
+            _give(told, count, now, now, order, name, other, number, value, ENDS)
             count += 1
         kind = HELD if since == SINCE_EVER else WHOLE
         if wanted[kind]:
-            _give(given, count, since, now, order, name, other, number, value, kind)
+            _give(told, count, since, now, order, name, other, number, value, kind)
             count += 1
         state[slot, HOLDS] = 0
         state[slot, DUE] = NEVER
@@ -159,7 +159,7 @@ def decide(state, keys, t, now, deadlines, wanted, given, count, number):  # typ
         state[slot, DUE] = NEVER
         kind = BEFORE if now == SINCE_EVER else BEGINS
         if wanted[kind]:
-            _give(given, count, now, now, order, state[slot, NAME], 0, number, state[slot, VALUE], kind)
+            _give(told, count, now, now, order, state[slot, NAME], 0, number, state[slot, VALUE], kind)
             count += 1
     if state[slot, HOLDS] and now != SINCE_EVER and (begins or keys[t, AGAIN]):
         d = _deadline_of(deadlines, state[slot, VALUE])
@@ -173,7 +173,7 @@ def decide(state, keys, t, now, deadlines, wanted, given, count, number):  # typ
 
 @njit()
 def inertia(  # type: ignore[no-untyped-def]
-    transitions, slots, value_row, kind_row, deadlines, wanted, watermark, latest, state, heap, counts, given
+    transitions, slots, value_row, kind_row, deadlines, wanted, watermark, latest, state, heap, counts, told
 ):
     """Process all instants up to the watermark. `transitions` is sorted by end, with none later than the watermark.
 
@@ -229,12 +229,12 @@ def inertia(  # type: ignore[no-untyped-def]
             every = transitions[kind_row, j] == ENDED_ALL
             value = 0 if value_row < 0 else transitions[value_row, j]
             terminated(state, keys, slots[j], every, value, transitions[IDENTITY, j])
-        given = grow(given, counts[S_GIVEN] + 3 * among) if given.shape[0] < counts[S_GIVEN] + 3 * among else given
+        told = grow(told, counts[S_GIVEN] + 3 * among) if told.shape[0] < counts[S_GIVEN] + 3 * among else told
         for t in range(among):
             slot = keys[t, OF]
-            counts[S_GIVEN], due = decide(state, keys, t, now, deadlines, wanted, given, counts[S_GIVEN], slot)
+            counts[S_GIVEN], due = decide(state, keys, t, now, deadlines, wanted, told, counts[S_GIVEN], slot)
             if due != NEVER:
                 put_timer(heap, counts[S_HEAP], due, counts[S_TURN], slot)
                 counts[S_HEAP] += 1
                 counts[S_TURN] += 1
-    return given
+    return told

@@ -70,7 +70,7 @@ G_END, G_BOTH = 1, 4
 
 
 @inside
-def _instant(table, first, last, now, state, keys, deadlines, wanted, given, count, number):  # type: ignore[no-untyped-def]
+def _instant(table, first, last, now, state, keys, deadlines, wanted, told, count, number):  # type: ignore[no-untyped-def]
     """Process one instant of the key in `state`: rows `first` to `last` of a table, and its deadline.
 
     Returns the new number of output rows.
@@ -86,27 +86,27 @@ def _instant(table, first, last, now, state, keys, deadlines, wanted, given, cou
     for i in range(first, last):
         if table[i, T_KIND] != INITIATED:
             terminated(state, keys, 0, table[i, T_KIND] == ENDED_ALL, table[i, T_VALUE], 0)
-    count, _ = decide(state, keys, 0, now, deadlines, wanted, given, count, number)
+    count, _ = decide(state, keys, 0, now, deadlines, wanted, told, count, number)
     return count
 
 
 @njit()
-def _time_passes(table, until, state, keys, deadlines, wanted, given, count, number):  # type: ignore[no-untyped-def]
-    """Process the deadlines of a key up to `until`, if no transition is earlier. `given` grows as needed."""
+def _time_passes(table, until, state, keys, deadlines, wanted, told, count, number):  # type: ignore[no-untyped-def]
+    """Process the deadlines of a key up to `until`, if no transition is earlier. `told` grows as needed."""
     while state[0, HOLDS] and state[0, DUE] <= until:
-        given = grow(given, count + 3) if given.shape[0] < count + 3 else given
-        count = _instant(table, 0, 0, state[0, DUE], state, keys, deadlines, wanted, given, count, number)
-    return given, count
+        told = grow(told, count + 3) if told.shape[0] < count + 3 else told
+        count = _instant(table, 0, 0, state[0, DUE], state, keys, deadlines, wanted, told, count, number)
+    return told, count
 
 
 @inside
-def _same(one, other):  # type: ignore[no-untyped-def]
+def _same(left, other):  # type: ignore[no-untyped-def]
     """Return True if two states of a key are the same. If the fluent holds in neither, their other cells are not
     compared."""
-    if one[0, HOLDS] == 0 and other[0, HOLDS] == 0:
+    if left[0, HOLDS] == 0 and other[0, HOLDS] == 0:
         return True
     for cell in range(KEPT):
-        if one[0, cell] != other[0, cell]:
+        if left[0, cell] != other[0, cell]:
             return False
     return True
 
@@ -173,9 +173,9 @@ def _revise(  # type: ignore[no-untyped-def]
     while c < changes.shape[0]:
         stop, number = same_key(changes, c), changes[c, KEY]
         again += changes[c, ROW + R_END] <= since
-        at = spans[number, AT]
-        last = at + spans[number, COUNT]
-        j = first_from(table, at, last, changes[c, ROW + R_END])
+        first_row = spans[number, AT]
+        last = first_row + spans[number, COUNT]
+        j = first_from(table, first_row, last, changes[c, ROW + R_END])
         more = coming(changes, c, stop)
         moved(table, j, last, more)
         i, last = j + more, last + more
@@ -187,7 +187,7 @@ def _revise(  # type: ignore[no-untyped-def]
                 moved(table, i, beyond, j - i)
                 i, j = beyond, j + beyond - i
                 for cell in range(KEPT):
-                    state[0, cell] = table[j - 1, T_AFTER + cell] if j > at else before[number, cell]
+                    state[0, cell] = table[j - 1, T_AFTER + cell] if j > first_row else before[number, cell]
                     start[0, cell] = state[0, cell]
             end = changes[c, ROW + R_END] if c < stop else table[i, R_END]
             if i < last:
@@ -218,7 +218,7 @@ def _revise(  # type: ignore[no-untyped-def]
                         table[row, T_AFTER + cell] = state[0, cell]
             same = tells and _same(state, start)
         moved(table, i, last, j - i)
-        spans[number, COUNT] = j + last - i - at
+        spans[number, COUNT] = j + last - i - first_row
         if not tells:
             new = since_new
             continue
@@ -235,16 +235,16 @@ def _revise(  # type: ignore[no-untyped-def]
 
 
 @inside
-def _into(given, i, sign, known, valued, table, place):  # type: ignore[no-untyped-def]
+def _into(told, i, sign, known, valued, table, place):  # type: ignore[no-untyped-def]
     """Write an output row into a table of changes."""
     width = known.shape[1]
-    table[START, place], table[END, place], table[ORDER, place] = given[i, 0], given[i, 1], given[i, 2]
+    table[START, place], table[END, place], table[ORDER, place] = told[i, 0], told[i, 1], told[i, 2]
     table[IDENTITY, place] = sign
     for word in range(width):
-        table[FIRST + word, place] = known[given[i, 5], word]
+        table[FIRST + word, place] = known[told[i, 5], word]
     if valued:
-        table[FIRST + width, place] = given[i, 6]
-    table[FIRST + width + valued, place] = given[i, 7]
+        table[FIRST + width, place] = told[i, 6]
+    table[FIRST + width + valued, place] = told[i, 7]
 
 
 @bare
@@ -303,9 +303,9 @@ class InertiaReviser(KeyedReviser):
         changes = self._changes(inputs[0])
         was, now, ended, keys = self._revised(changes, since, frontier.watermark, True, len(changes))
         self._put_right(cast(InertiaGoal, goal), ended)
-        made = np.empty((FIRST + self.spec.width + 1, len(was) + len(now)), np.int64)
-        _told(was, now, self.known.table, self.spec.valued, made)
-        return Revised(made, keys)
+        table = np.empty((FIRST + self.spec.width + 1, len(was) + len(now)), np.int64)
+        _told(was, now, self.known.table, self.spec.valued, table)
+        return Revised(table, keys)
 
     def _changes(self, table: Table) -> Ints:
         slots = self.known.slots(table, self.places, groups=True)
@@ -340,13 +340,13 @@ class InertiaReviser(KeyedReviser):
 
     def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
         """See `Reviser`."""
-        found, keys = self.rows.every()
-        return [self._state_at(time, found, keys) for time in times]
+        kept, keys = self.rows.every()
+        return [self._state_at(time, kept, keys) for time in times]
 
-    def _state_at(self, time: int, found: Ints, keys: Ints) -> Arrays:
+    def _state_at(self, time: int, kept: Ints, keys: Ints) -> Arrays:
         cells = self.rows.before[: self.known.count].copy()
-        there = found[:, R_END] <= time
-        cells[keys[there]] = found[there][:, T_AFTER:]  # the last row of each key counts
+        past = kept[:, R_END] <= time
+        cells[keys[past]] = kept[past][:, T_AFTER:]  # the last row of each key counts
         cells = _passed(cells, time, self.spec.deadlines, self.nothing)
         held = np.flatnonzero(cells[:, HOLDS])
         due = cells[held, DUE]
@@ -360,11 +360,11 @@ class InertiaReviser(KeyedReviser):
 def _passed(cells, time, deadlines, wanted):  # type: ignore[no-untyped-def]
     """Return the states of keys at a time after their last transitions."""
     state, keys = np.zeros((1, CELLS), np.int64), np.zeros((1, STOPPER + 1), np.int64)
-    nothing, given = np.zeros((0, T_AFTER), np.int64), np.zeros((3, 8), np.int64)
+    nothing, told = np.zeros((0, T_AFTER), np.int64), np.zeros((3, 8), np.int64)
     for number in range(cells.shape[0]):
         for cell in range(KEPT):
             state[0, cell] = cells[number, cell]
-        given, _ = _time_passes(nothing, time, state, keys, deadlines, wanted, given, 0, number)
+        told, _ = _time_passes(nothing, time, state, keys, deadlines, wanted, told, 0, number)
         for cell in range(KEPT):
             cells[number, cell] = state[0, cell]
     return cells

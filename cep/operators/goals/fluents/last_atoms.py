@@ -83,16 +83,16 @@ def _arrived(keys, slots, code, atoms, oldest, of_keys, pool, counts, opening, c
 
 
 @njit()
-def _kept(of_keys, count, pool, found):  # type: ignore[no-untyped-def]
+def _kept(of_keys, count, pool, kept):  # type: ignore[no-untyped-def]
     """Write the atoms in the windows as rows (key, tuple), key by key, in order. Return their count."""
-    made = 0
+    written = 0
     for key in range(count):
         row = of_keys[key, HEAD]
         for _ in range(of_keys[key, SIZE]):
-            found[made, 0], found[made, 1] = key, pool[row, TUPLE]
-            made += 1
+            kept[written, 0], kept[written, 1] = key, pool[row, TUPLE]
+            written += 1
             row = pool[row, NEXT]
-    return made
+    return written
 
 
 class LastAtomsGoal(PassingGoal):
@@ -123,11 +123,13 @@ class LastAtomsGoal(PassingGoal):
         own, every = (contiguous(table) for table in inputs)
         if rows(every):
             slots = np.full(rows(every), -1)
-            at = every[END] // self.window.tick
+            ticks = every[END] // self.window.tick
             order = np.argsort(every[ORDER], kind="stable")
             mine = order[np.searchsorted(every[ORDER], own[ORDER], sorter=order)]
-            slots[mine] = self._slots(own, at[mine])
-            opening, closing = self._arrive(self.keys.slots(every, self.by, groups=True), slots, self.window.opens(at))
+            slots[mine] = self._slots(own, ticks[mine])
+            opening, closing = self._arrive(
+                self.keys.slots(every, self.by, groups=True), slots, self.window.opens(ticks)
+            )
             self.passing.put(opening[:, 0], opening[:, 1], True)
             self.passing.put(closing[:, 0], closing[:, 1], False)
         return self._pass_on(frontier)
@@ -152,16 +154,16 @@ class LastAtomsGoal(PassingGoal):
 
     def _content(self) -> tuple[Ints, Ints]:
         """Return the keys and tuples of the atoms in the windows."""
-        found = np.empty((int(self.of_keys[:, SIZE].sum()), 2), np.int64)
-        _kept(self.of_keys, self.keys.count, self.pool, found)
-        return found[:, 0], found[:, 1]
+        kept = np.empty((int(self.of_keys[:, SIZE].sum()), 2), np.int64)
+        _kept(self.of_keys, self.keys.count, self.pool, kept)
+        return kept[:, 0], kept[:, 1]
 
     def _state(self) -> Arrays:
         keys, slots = self._content()
-        there = (slots >= 0)[:, None]
+        present = (slots >= 0)[:, None]
         tuples = np.zeros((len(slots), self.spec.columns), np.int64)
-        tuples[there[:, 0]] = self.tuples.known[slots[there[:, 0]]]
-        return super()._state() | {"last": np.concatenate([self.keys.known[keys], there, tuples], axis=1)}
+        tuples[present[:, 0]] = self.tuples.known[slots[present[:, 0]]]
+        return super()._state() | {"last": np.concatenate([self.keys.known[keys], present, tuples], axis=1)}
 
     def _tables(self) -> dict[str, StateTable]:
         """Declare the tables. All rows belong to every key. `last`: the atoms in the windows; the tag is 1 for left
@@ -184,8 +186,8 @@ class LastAtomsGoal(PassingGoal):
         table[FIRST:] = last[:, :width].T
         keys = self.keys.slots(table, np.arange(width), groups=True)
         slots = np.full(len(last), -1)
-        there = last[:, width] == 1
-        slots[there] = self._named(last[there, width + 1 :])
+        present = last[:, width] == 1
+        slots[present] = self._named(last[present, width + 1 :])
         self._arrive(keys, slots, np.zeros(len(last), np.int64))
 
     def codes(self) -> list[Ints]:

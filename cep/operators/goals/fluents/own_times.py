@@ -53,15 +53,15 @@ OPENS, CLOSES = range(2)
 
 
 @njit()
-def _clipped(slots, code, begins, done, until, bounds, flags, heap, waiting, key, at, kind):  # type: ignore[no-untyped-def]
+def _clipped(slots, code, begins, done, until, bounds, flags, heap, waiting, key, instants, kind):  # type: ignore[no-untyped-def]
     """Process changes from row `done` on, sorted by code, and the timers up to a code.
 
     Returns how many changes were processed, how many timers are left, and how many changes were output. It stops when
     the output arrays are full. `bounds` and `flags` have a row per tuple; `heap` must have room for two timers per
     change.
     """
-    n, made, room = len(slots), 0, len(key)
-    while made < room:
+    n, written, room = len(slots), 0, len(key)
+    while written < room:
         if done < n and (waiting == 0 or code[done] <= heap[0, 0]):
             slot, now = slots[done], code[done]
             flags[slot, 0] = flags[slot, 0] & ~HOLDS | (HOLDS if begins[done] else 0)
@@ -80,9 +80,9 @@ def _clipped(slots, code, begins, done, until, bounds, flags, heap, waiting, key
         inside = flags[slot, 0] & HOLDS != 0 and bounds[slot, OPENS] <= now < bounds[slot, CLOSES]
         if inside != (flags[slot, 0] & GIVEN != 0):
             flags[slot, 0] ^= GIVEN
-            key[made], at[made], kind[made] = slot, now, 1 if inside else 0
-            made += 1
-    return done, waiting, made
+            key[written], instants[written], kind[written] = slot, now, 1 if inside else 0
+            written += 1
+    return done, waiting, written
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,16 +134,16 @@ class OwnTimesGoal(NumberedState, InRounds):
         until = max(decided(frontier, self.spec.late), self.decided)
         ((table, code, begins),) = self.waiting.take([self._read_in(inputs[0])], frontier)
         slots, code, begins = in_order(self._slots(table), code, begins)
-        found = self._run(slots, code, begins, until)
+        clipped = self._run(slots, code, begins, until)
         self.decided = until
-        if not len(found.key):
+        if not len(clipped.key):
             return empty(self.spec.width)
-        made = np.empty((FIRST + self.spec.width, len(found.key)), np.int64)
-        put_tuples(made, FIRST, self.tuples.known, found.key, 0)
-        put_changes(made, FIRST + self.spec.width - 1, found.code, found.begins)
+        output = np.empty((FIRST + self.spec.width, len(clipped.key)), np.int64)
+        put_tuples(output, FIRST, self.tuples.known, clipped.key, 0)
+        put_changes(output, FIRST + self.spec.width - 1, clipped.code, clipped.begins)
         if self.lineage is not None:
-            self.lineage.name(made)
-        return made
+            self.lineage.name(output)
+        return output
 
     def _read_in(self, table: Table) -> Table:
         return table if self._as_given else table.take(self._read_rows, axis=0)
@@ -153,16 +153,16 @@ class OwnTimesGoal(NumberedState, InRounds):
             heap = np.empty((roomy(self.timers + 2 * len(slots), 2 * len(self.heap)), 2), np.int64)
             heap[: self.timers] = self.heap[: self.timers]
             self.heap = heap
-        found: list[Ints] = []
+        pieces: list[Ints] = []
         done = 0
         while True:
-            made: Ints = np.empty((3, len(slots) + 1024), np.int64)
+            piece: Ints = np.empty((3, len(slots) + 1024), np.int64)
             done, self.timers, count = _clipped(
-                slots, code, begins, done, until, self.bounds, self.flags, self.heap, self.timers, *made
+                slots, code, begins, done, until, self.bounds, self.flags, self.heap, self.timers, *piece
             )
-            found.append(made[:, :count])
-            if count < made.shape[1]:
-                return Changes(*(found[0] if len(found) == 1 else np.concatenate(found, axis=1)))
+            pieces.append(piece[:, :count])
+            if count < piece.shape[1]:
+                return Changes(*(pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=1)))
 
     def _slots(self, table: Table, insert: bool = True) -> Ints:
         slots = self.tuples.slots(table, self.columns, insert=insert, groups=True)
@@ -170,16 +170,16 @@ class OwnTimesGoal(NumberedState, InRounds):
         if count > self.known:
             self.flags = filled_room(self.flags, count, 0)
             self.bounds = filled_room(self.bounds, count, 0)
-            at = self.tuples.known[self.known : count, self.spec.at]
-            self.bounds[self.known : count, OPENS] = self.spec.window.opens(at)
-            self.bounds[self.known : count, CLOSES] = self.spec.window.closes(at)
+            times = self.tuples.known[self.known : count, self.spec.at]
+            self.bounds[self.known : count, OPENS] = self.spec.window.opens(times)
+            self.bounds[self.known : count, CLOSES] = self.spec.window.closes(times)
             self.known = count
         return slots
 
     def _holding(self, flag: int) -> Bools:
         """Return a mask of the tuples that have a flag."""
-        found: Bools = self.flags[: self.known, 0] & flag != 0
-        return found
+        holding: Bools = self.flags[: self.known, 0] & flag != 0
+        return holding
 
     # --- in a recursion ---
 
@@ -242,10 +242,10 @@ class OwnTimesGoal(NumberedState, InRounds):
         return int(self.heap[0, 0]) if self.timers else INFINITE
 
     def due(self) -> int | None:
-        found = [] if (waits := self.waiting.due()) is None else [waits]
+        times = [] if (waits := self.waiting.due()) is None else [waits]
         if self.timers:
-            found.append(due(self.next_change(), self.spec.late))
-        return min(found) if found else None
+            times.append(due(self.next_change(), self.spec.late))
+        return min(times) if times else None
 
     def pending(self) -> int:
         return self.waiting.count + self.timers
@@ -291,7 +291,7 @@ class OwnTimesGoal(NumberedState, InRounds):
 
     def codes(self) -> list[Ints]:
         (table,) = self.waiting.tables
-        return [each for c in self.spec.codes for each in (self.tuples.known[:, c], table[FIRST + c])]
+        return [column for c in self.spec.codes for column in (self.tuples.known[:, c], table[FIRST + c])]
 
     @property
     def size(self) -> tuple[int, int]:

@@ -134,11 +134,11 @@ class RecordingGoal(NumberedState, Lasting):
         if self._one_each(closers + lasting > 0):
             if closers:
                 pieces = pieces.at(records[FIRST + width + 2] == MISSING)
-            made = self._step_each(pieces if rising else pieces.at(stable_order(pieces.start)), watermark)
+            edges = self._step_each(pieces if rising else pieces.at(stable_order(pieces.start)), watermark)
         else:
-            made = self._step_pieces(pieces, records[FIRST + width + 2] != MISSING, watermark)
+            edges = self._step_pieces(pieces, records[FIRST + width + 2] != MISSING, watermark)
         self.done = max(self.done, watermark)
-        return made
+        return edges
 
     def _one_each(self, unfinished: bool) -> bool:
         """Move the intervals to the cells if each tuple has at most one interval that no record can close. Return True
@@ -169,8 +169,8 @@ class RecordingGoal(NumberedState, Lasting):
             cells[:, C_END], timers[:, T_TIMER] = NOTHING, INFINITE
             cells[: len(self.cells)], timers[: len(self.cells)] = self.cells, self.timers
             self.cells, self.timers = cells, timers
-        there = int(self.counts[N_HELD if self.counts[N_TIMERS] == UNTIMED else N_TIMERS])
-        self.heap = filled_room(self.heap, there + more, 0)
+        used = int(self.counts[N_HELD if self.counts[N_TIMERS] == UNTIMED else N_TIMERS])
+        self.heap = filled_room(self.heap, used + more, 0)
 
     def _current(self) -> Pieces:
         """Return the intervals in the cells."""
@@ -225,12 +225,12 @@ class RecordingGoal(NumberedState, Lasting):
         every = held.with_(new) if self.spec.final else closed(held, new, closers)
         whole = maximal(every)
         ended = over(whole.end, watermark)
-        made = self._edges(whole, (whole.start >> 1) > self.done, ended)
+        edges = self._edges(whole, (whole.start >> 1) > self.done, ended)
         going = every.at(~ended[within(every, whole)])
         lasting = going.end == INFINITE
         self.held = self.held.at(~mine).with_(going.at(lasting)).with_(maximal(going.at(~lasting)))
         self.next = min((int(time_by(whole.end[~ended]).min()) if (~ended).any() else NEVER), self._least(~mine))
-        return made
+        return edges
 
     def _least(self, untouched: Bools) -> int:
         ends = self.held.end[: int(untouched.sum())]
@@ -243,27 +243,27 @@ class RecordingGoal(NumberedState, Lasting):
         wanted = self.spec.wanted
         since, until = whole.at(begins), whole.at(ended)
         first, last, begun = starts[begins], stops[ended], starts[ended]
-        given: list[tuple[Pieces, Ints, Ints, Ints | int]] = []
+        parts: list[tuple[Pieces, Ints, Ints, Ints | int]] = []
         if wanted & {BEGINS, BEGINS_AT}:
-            given.append((since, first, first, np.where(opening, BEGINS_AT, BEGINS)[begins]))
+            parts.append((since, first, first, np.where(opening, BEGINS_AT, BEGINS)[begins]))
         if BEGINNING_OF in wanted:
-            given.append((since, first, first, BEGINNING_OF))
+            parts.append((since, first, first, BEGINNING_OF))
         if wanted & {ENDS, ENDS_AT}:
-            given.append((until, last, last, np.where(closing, ENDS, ENDS_AT)[ended]))
+            parts.append((until, last, last, np.where(closing, ENDS, ENDS_AT)[ended]))
         if ENDING in wanted:
-            given.append((until, last, last, ENDING))
+            parts.append((until, last, last, ENDING))
         if WHOLE in wanted:
-            given.append((until, begun, last, WHOLE))
+            parts.append((until, begun, last, WHOLE))
         if GIVEN in wanted:
-            given.append((until._replace(order=(opening + closing)[ended]), begun, last, GIVEN))
-        return self._table(given)
+            parts.append((until._replace(order=(opening + closing)[ended]), begun, last, GIVEN))
+        return self._table(parts)
 
-    def _table(self, given: Sequence[tuple[Pieces, Ints, Ints, Ints | int]], named: bool = True) -> Table:
+    def _table(self, parts: Sequence[tuple[Pieces, Ints, Ints, Ints | int]], named: bool = True) -> Table:
         width = self.spec.width
-        bounds = np.cumsum([0, *(len(start) for _, start, _, _ in given)]).tolist()
+        bounds = np.cumsum([0, *(len(start) for _, start, _, _ in parts)]).tolist()
         table = np.empty((FIRST + width + 1, bounds[-1]), np.int64)
         known = self.keys.known
-        for (pieces, start, end, what), low, high in zip(given, bounds, bounds[1:]):
+        for (pieces, start, end, what), low, high in zip(parts, bounds, bounds[1:]):
             part = table[:, low:high]
             part[START], part[END], part[ORDER], part[IDENTITY] = start, end, pieces.order, pieces.name
             for column in range(width):

@@ -96,14 +96,14 @@ def closed(held: Pieces, new: Pieces, closers: Pieces) -> Pieces:
 
 def maximal(pieces: Pieces) -> Pieces:
     """Return the maximal intervals, each with the order and name of its first piece."""
-    made = coalesce(pieces.slot, pieces.start, pieces.end)
+    merged = coalesce(pieces.slot, pieces.start, pieces.end)
     order = np.lexsort((pieces.order, pieces.start, pieces.slot))
     ordered = pieces.at(order)
-    if len(made.key) == len(order):  # no two pieces touch
-        return Pieces(made.key, made.start, made.end, ordered.order, ordered.name)
-    both = _numbered(np.concatenate([ordered.slot, made.key]), np.concatenate([ordered.start, made.start]))
+    if len(merged.key) == len(order):  # no two pieces touch
+        return Pieces(merged.key, merged.start, merged.end, ordered.order, ordered.name)
+    both = _numbered(np.concatenate([ordered.slot, merged.key]), np.concatenate([ordered.start, merged.start]))
     firsts = np.searchsorted(both[: len(order)], both[len(order) :])
-    return Pieces(made.key, made.start, made.end, ordered.order[firsts], ordered.name[firsts])
+    return Pieces(merged.key, merged.start, merged.end, ordered.order[firsts], ordered.name[firsts])
 
 
 def within(pieces: Pieces, whole: Pieces) -> Ints:
@@ -155,8 +155,8 @@ def _over(cells, slot, ended, counts):  # type: ignore[no-untyped-def]
 
 
 @bare
-def ends_of(records, width, made):  # type: ignore[no-untyped-def]
-    """Write the time codes of records into `made`, a row of starts and a row of ends.
+def ends_of(records, width, codes):  # type: ignore[no-untyped-def]
+    """Write the time codes of records into `codes`, a row of starts and a row of ends.
 
     Returns the latest end, the number of records that close others, the number without an end, and True if the starts
     ascend.
@@ -172,13 +172,13 @@ def ends_of(records, width, made):  # type: ignore[no-untyped-def]
         first = 2 * start + 1 - (bounds & 1)
         rising = rising and first >= before
         before = first
-        made[0, i] = first
+        codes[0, i] = first
         if end == MISSING:
             lasting += 1
-            made[1, i] = INFINITE
+            codes[1, i] = INFINITE
         else:
             latest = max(latest, end)
-            made[1, i] = 2 * end - 1 + (bounds >> 1 & 1)
+            codes[1, i] = 2 * end - 1 + (bounds >> 1 & 1)
     return latest, closing, lasting, rising
 
 
@@ -354,10 +354,10 @@ def keep(slots, start, end, order, name, cells, timers, heap, counts):  # type: 
 
 
 @inside
-def _row(table, place, start, end, order, interval, at, known, kind):  # type: ignore[no-untyped-def]
+def _row(table, place, start, end, order, interval, index, known, kind):  # type: ignore[no-untyped-def]
     table[START, place], table[END, place], table[ORDER, place] = start, end, order
-    table[IDENTITY, place] = interval[at, I_NAME]
-    slot = interval[at, I_SLOT]
+    table[IDENTITY, place] = interval[index, I_NAME]
+    slot = interval[index, I_SLOT]
     for column in range(known.shape[1]):
         table[FIRST + column, place] = known[slot, column]
     table[FIRST + known.shape[1], place] = kind
@@ -386,11 +386,11 @@ def _settled(table, since, until, turn):  # type: ignore[no-untyped-def]
             continue
         if i - since > SHORT:
             return False
-        at = i
-        while at > since and _later(table, at - 1, at, turn):
+        position = i
+        while position > since and _later(table, position - 1, position, turn):
             for row in range(table.shape[0]):
-                table[row, at - 1], table[row, at] = table[row, at], table[row, at - 1]
-            at -= 1
+                table[row, position - 1], table[row, position] = table[row, position], table[row, position - 1]
+            position -= 1
     return True
 
 
@@ -424,22 +424,22 @@ def put_rows(begun, ended, by_end, wanted, known, turn, table):  # type: ignore[
                 place = _row(table, place, time, time, order, begun, i, known, BEGINNING)
             i += 1
             continue
-        at = by_end[j]
+        index = by_end[j]
         if j + AHEAD < len(by_end):
             prefetch(ended, by_end[j + AHEAD])
             prefetch(known, ended[by_end[j + AHEAD // 2], I_SLOT])
-        start, order = ended[at, I_START] >> 1, ended[at, I_ORDER]
-        bounds = 3 - (ended[at, I_START] & 1) - 2 * (ended[at, I_END] & 1)
+        start, order = ended[index, I_START] >> 1, ended[index, I_ORDER]
+        bounds = 3 - (ended[index, I_START] & 1) - 2 * (ended[index, I_END] & 1)
         # rows of one instant are unique only if the interval has a length; GIVEN rows are ordered by their bounds
         alone = alone and start < time and not (wanted[WHOLE] and wanted[GIVEN])
         if wanted[WHOLE]:
-            place = _row(table, place, start, time, order, ended, at, known, WHOLE)
+            place = _row(table, place, start, time, order, ended, index, known, WHOLE)
         if wanted[GIVEN]:
-            place = _row(table, place, start, time, bounds, ended, at, known, GIVEN)
+            place = _row(table, place, start, time, bounds, ended, index, known, GIVEN)
         if wanted[ENDS]:
-            kind = ENDS_AT if ended[at, I_END] & 1 else ENDS
-            place = _row(table, place, time, time, order, ended, at, known, kind)
+            kind = ENDS_AT if ended[index, I_END] & 1 else ENDS
+            place = _row(table, place, time, time, order, ended, index, known, kind)
         if wanted[ENDING]:
-            place = _row(table, place, time, time, order, ended, at, known, ENDING)
+            place = _row(table, place, time, time, order, ended, index, known, ENDING)
         j += 1
     return (alone or _settled(table, since, place, turn)) and settled

@@ -112,19 +112,19 @@ class RestrictedGoal(NumberedState, InRounds):
         until = max(decided(frontier, self.spec.late), self.decided)
         slots, code, begins = in_order(self.tuples.slots(table, self.columns, groups=True), code, begins)
         self._reserve()
-        made: list[Table] = []
-        at = 0
+        tables: list[Table] = []
+        position = 0
         for time in self._changes(self.decided, until):
             stop = int(np.searchsorted(code, 2 * time))
-            made.append(self._changed(slots[at:stop], code[at:stop], begins[at:stop]))
-            at = int(np.searchsorted(code, 2 * time, "right"))
-            made.append(self._known_anew(2 * time, slots[stop:at], begins[stop:at]))
-        made.append(self._changed(slots[at:], code[at:], begins[at:]))
+            tables.append(self._changed(slots[position:stop], code[position:stop], begins[position:stop]))
+            position = int(np.searchsorted(code, 2 * time, "right"))
+            tables.append(self._known_anew(2 * time, slots[stop:position], begins[stop:position]))
+        tables.append(self._changed(slots[position:], code[position:], begins[position:]))
         self.decided = until
-        found = concat([each for each in made if rows(each)] or made[:1])
-        if self.lineage is not None and rows(found):
-            self.lineage.name(found)
-        return found
+        joined = concat([piece for piece in tables if rows(piece)] or tables[:1])
+        if self.lineage is not None and rows(joined):
+            self.lineage.name(joined)
+        return joined
 
     def _changes(self, after: int, until: int) -> list[int]:
         """Return the times at which the knowledge changes, with codes after `after` and up to `until`."""
@@ -157,8 +157,8 @@ class RestrictedGoal(NumberedState, InRounds):
         self._forget_answers()
         after = np.flatnonzero(self.holds[: self.tuples.count])
         self._ask(after, code >> 1)
-        begun, came = self._answers_of(after)
-        both = np.concatenate([np.column_stack([ended, went]), np.column_stack([begun, came])])
+        begun, gained = self._answers_of(after)
+        both = np.concatenate([np.column_stack([ended, went]), np.column_stack([begun, gained])])
         if not len(both):
             return empty(self.spec.width + len(self.spec.binds))
         _, first, times = np.unique(both, axis=0, return_index=True, return_counts=True)
@@ -174,12 +174,12 @@ class RestrictedGoal(NumberedState, InRounds):
         table = self._tuples(self.tuples.known[fresh])
         table[START] = table[END] = time
         with self.knowledge.known_at(time):
-            index, found = self._answered(table)
+            index, answers = self._answered(table)
         self.first[fresh] = self.count + np.searchsorted(index, np.arange(len(fresh)))
         self.many[fresh] = np.bincount(index, minlength=len(fresh))
-        self._answers = filled_room(self._answers, self.count + len(found), 0)
-        self._answers[self.count : self.count + len(found)] = found
-        self.count += len(found)
+        self._answers = filled_room(self._answers, self.count + len(answers), 0)
+        self._answers[self.count : self.count + len(answers)] = answers
+        self.count += len(answers)
 
     def _answered(self, table: Table) -> tuple[Ints, Ints]:
         """Return one row number for each answer of these rows, and the values that the answer binds."""
@@ -188,8 +188,8 @@ class RestrictedGoal(NumberedState, InRounds):
             index = np.flatnonzero(self.spec.conditions.holds(named, rows(table)))
             return index, np.empty((len(index), 0), np.int64)
         index, columns = self.spec.conditions.answers(named, rows(table))
-        found = np.column_stack([bits(columns[name]) for name in self.spec.binds])
-        return index, found.reshape(len(index), len(self.spec.binds))
+        answers = np.column_stack([bits(columns[name]) for name in self.spec.binds])
+        return index, answers.reshape(len(index), len(self.spec.binds))
 
     def _answers_of(self, slots: Ints) -> tuple[Ints, Ints]:
         """Return each slot once per answer, and these answers."""
@@ -200,15 +200,15 @@ class RestrictedGoal(NumberedState, InRounds):
 
     def _rows(self, slots: Ints, code: Ints, begins: Ints) -> Table:
         many = self.many[slots]
-        of, found = self._answers_of(slots)
-        return self._table(of, found, np.repeat(code, many), np.repeat(begins, many))
+        of, answers = self._answers_of(slots)
+        return self._table(of, answers, np.repeat(code, many), np.repeat(begins, many))
 
-    def _table(self, slots: Ints, found: Ints, code: Ints, begins: Ints) -> Table:
-        made = np.empty((FIRST + self.spec.width + len(self.spec.binds), len(slots)), np.int64)
-        made[FIRST + self.columns] = self.tuples.known[slots].T
-        made[FIRST + self.spec.width :] = found.T
-        put_changes(made, FIRST + self.spec.kind, code, begins)
-        return made
+    def _table(self, slots: Ints, answers: Ints, code: Ints, begins: Ints) -> Table:
+        table = np.empty((FIRST + self.spec.width + len(self.spec.binds), len(slots)), np.int64)
+        table[FIRST + self.columns] = self.tuples.known[slots].T
+        table[FIRST + self.spec.width :] = answers.T
+        put_changes(table, FIRST + self.spec.kind, code, begins)
+        return table
 
     def _tuples(self, known: Ints) -> Table:
         """Return tuples as rows of the input."""
@@ -237,8 +237,8 @@ class RestrictedGoal(NumberedState, InRounds):
         separately."""
         first, last = self.stretch
         cuts = [first, *(2 * time for time in self._changes(first, last)), last + 1]
-        made = [self._grown(clipped(inputs[0], one, next - 1)) for one, next in zip(cuts, cuts[1:])]
-        return concat(made)
+        tables = [self._grown(clipped(inputs[0], since, next - 1)) for since, next in zip(cuts, cuts[1:])]
+        return concat(tables)
 
     def _grown(self, table: Table) -> Table:
         if not rows(table):
@@ -246,22 +246,22 @@ class RestrictedGoal(NumberedState, InRounds):
         asked = table.copy()
         asked[START] = asked[END] = table[START] >> 1
         with self.knowledge.known_at(int(asked[START].min())):
-            index, found = self._answered(asked)
-        made = np.concatenate([table[:, index], found.T])
-        made[FIRST + self.spec.kind] = BEGINS
-        return made
+            index, answers = self._answered(asked)
+        joined = np.concatenate([table[:, index], answers.T])
+        joined[FIRST + self.spec.kind] = BEGINS
+        return joined
 
     def next_change(self) -> int:
-        found = self._changes(self.decided, INFINITE)
-        return 2 * found[0] if found and self.holds.any() else INFINITE
+        changes = self._changes(self.decided, INFINITE)
+        return 2 * changes[0] if changes and self.holds.any() else INFINITE
 
     # --- time ---
 
     def due(self) -> int | None:
         waits, changes = self.waiting.due(), self.next_change()
-        found = [] if waits is None else [waits]
-        found += [] if changes == INFINITE else [due(changes, self.spec.late)]
-        return min(found) if found else None
+        times = [] if waits is None else [waits]
+        times += [] if changes == INFINITE else [due(changes, self.spec.late)]
+        return min(times) if times else None
 
     def pending(self) -> int:
         return self.waiting.count + self.count
@@ -312,7 +312,7 @@ class RestrictedGoal(NumberedState, InRounds):
 
     @property
     def size(self) -> tuple[int, int]:
-        arrays = sum(each.nbytes for each in (self.holds, self.first, self.many, self._answers))
+        arrays = sum(array.nbytes for array in (self.holds, self.first, self.many, self._answers))
         return int(self.holds.sum()) + self.waiting.count, int(arrays + self.tuples.nbytes)
 
 

@@ -183,11 +183,11 @@ class SupportsStretches(InRounds):
         """Return the tuples that other supports keep alive."""
         assert self.lost is not None, "what holds goes on"
         slots = np.concatenate([*self.shrunk, np.empty(0, np.int64)])
-        made = self._through(slots[self.state[slots, COUNT] > self.lost[slots]])
+        table = self._through(slots[self.state[slots, COUNT] > self.lost[slots]])
         if self.spec.wanted is None:
-            return made
-        key = self.numbers.slots(made, self.columns, groups=True)
-        return table_of(self.grown.added(key, made[START], made[END]), self.numbers.known)
+            return table
+        key = self.numbers.slots(table, self.columns, groups=True)
+        return table_of(self.grown.added(key, table[START], table[END]), self.numbers.known)
 
     def _through(self, slots: Ints) -> Table:
         """Return tuples as rows that hold throughout the stretch."""
@@ -222,10 +222,10 @@ class SupportsStretches(InRounds):
         before[FIRST:] = held.T
         keys = self.numbers.slots(before, self.columns, groups=True)
         changes = changes_against(self.grown.all(), keys, *self.stretch)
-        made = np.empty((FIRST + len(self.spec.take) + 1, len(changes.key)), np.int64)
-        made[FIRST:-1] = self.numbers.known[changes.key].T
-        put_changes(made, FIRST + len(self.spec.take), changes.code, changes.begins, self.spec.delay)
-        return made
+        table = np.empty((FIRST + len(self.spec.take) + 1, len(changes.key)), np.int64)
+        table[FIRST:-1] = self.numbers.known[changes.key].T
+        put_changes(table, FIRST + len(self.spec.take), changes.code, changes.begins, self.spec.delay)
+        return table
 
     def held(self, changes: Table, first: int, last: int) -> Table:
         """See `InRounds`."""
@@ -261,16 +261,16 @@ def _become(slots, code, begins, state, wanted, known, delay, table):  # type: i
     for i in range(len(slots)):
         if i + AHEAD < len(slots):
             prefetch(state, slots[i + AHEAD])
-        slot, at = slots[i], code[i]
+        slot, instant = slots[i], code[i]
         before = state[slot, COUNT]
         if begins[i]:
             state[slot, COUNT] = before + 1
             if before > 0:
                 continue
-            state[slot, SINCE] = at
-            ever = at == -INFINITE
-            start = SINCE_EVER if ever else at >> 1
-            kind = BEGINS if at & 1 else BEGINS_AT
+            state[slot, SINCE] = instant
+            ever = instant == -INFINITE
+            start = SINCE_EVER if ever else instant >> 1
+            kind = BEGINS if instant & 1 else BEGINS_AT
             if ever:
                 kind = BEFORE
             if wanted[kind]:
@@ -286,8 +286,8 @@ def _become(slots, code, begins, state, wanted, known, delay, table):  # type: i
         since = state[slot, SINCE]
         ever = since == -INFINITE
         start = SINCE_EVER if ever else since >> 1
-        end = at >> 1
-        kind = ENDS if at & 1 else ENDS_AT
+        end = instant >> 1
+        kind = ENDS if instant & 1 else ENDS_AT
         if wanted[kind]:
             place = _row(table, place, end, end + delay, 0, kind, known, slot)
         if wanted[ENDING]:
@@ -297,7 +297,7 @@ def _become(slots, code, begins, state, wanted, known, delay, table):  # type: i
         if wanted[HELD] and ever:
             place = _row(table, place, start, end + delay, 0, HELD, known, slot)
         if wanted[GIVEN]:
-            bounds = (1 if since & 1 == 0 else 0) + (2 if at & 1 else 0)
+            bounds = (1 if since & 1 == 0 else 0) + (2 if instant & 1 else 0)
             place = _row(table, place, start, end + delay, bounds, GIVEN, known, slot)
     return place
 
@@ -343,57 +343,57 @@ class SupportsGoal(NumberedState, SupportsStretches, Lasting):
             return table
         spec, width = self.spec, len(self.spec.take)
         if spec.kind is not None:
-            made: Table = table.take(self._read_rows, axis=0)
+            read_in: Table = table.take(self._read_rows, axis=0)
             if spec.closed is not None:
                 was, is_ = spec.closed
-                made[-1, made[-1] == was] = is_
-            return made
+                read_in[-1, read_in[-1] == was] = is_
+            return read_in
         if spec.within is not None and rows(table):
             table = table[:, table[END] - table[START] <= spec.within]
-        made = np.zeros((FIRST + width + 1, 2 * rows(table)), np.int64)
+        read_in = np.zeros((FIRST + width + 1, 2 * rows(table)), np.int64)
         code = np.concatenate([2 * table[START], 2 * table[END] + 1])
         own = table[FIRST + self._taken]
-        made[FIRST:-1] = np.concatenate([own, own], axis=1)
-        put_changes(made, FIRST + width, code, np.repeat(np.array([1, 0]), rows(table)))
-        return made
+        read_in[FIRST:-1] = np.concatenate([own, own], axis=1)
+        put_changes(read_in, FIRST + width, code, np.repeat(np.array([1, 0]), rows(table)))
+        return read_in
 
     def _changes(self, slots: Ints, code: Ints, begins: Ints) -> Table:
         width = len(self.spec.take)
-        made = np.empty((FIRST + width + 1, len(slots)), np.int64)
-        put_tuples(made, FIRST, self.tuples.known, slots, 0)
-        put_changes(made, FIRST + width, code, begins, self.spec.delay)
-        return made
+        table = np.empty((FIRST + width + 1, len(slots)), np.int64)
+        put_tuples(table, FIRST, self.tuples.known, slots, 0)
+        put_changes(table, FIRST + width, code, begins, self.spec.delay)
+        return table
 
     def _given(self, slots: Ints, code: Ints, begins: Ints, wanted: Ints) -> Table:
         """Return the rows of a fluent that follow from changes of its supports."""
         room = self._closing * len(begins)
         if self._opening != self._closing:
             room += (self._opening - self._closing) * int(np.count_nonzero(begins))
-        made = np.empty((FIRST + len(self.spec.take) + 1, room), np.int64)
-        count = _become(slots, code, begins, self.state, wanted, self.tuples.known, self.spec.delay, made)
+        table = np.empty((FIRST + len(self.spec.take) + 1, room), np.int64)
+        count = _become(slots, code, begins, self.state, wanted, self.tuples.known, self.spec.delay, table)
         if count < room:
-            made = np.ascontiguousarray(made[:, :count])
+            table = np.ascontiguousarray(table[:, :count])
         if count and self.lineage is not None:
-            self.lineage.name(made)
-        return made
+            self.lineage.name(table)
+        return table
 
     def open(self, ended: bool = True) -> Table:
         """Return the intervals that have not ended, with an end later than every time."""
         slots = np.flatnonzero(self.state[: self.tuples.count, COUNT])
         since = self.state[slots, SINCE]
-        made = np.zeros((FIRST + len(self.spec.take), len(slots)), np.int64)
-        made[START] = np.where(since == -INFINITE, SINCE_EVER, since >> 1)
-        made[END] = END_OF_TIME
-        made[ORDER] = (since & 1) == 0
-        made[FIRST:] = self.tuples.known[slots].T
-        return made[:, np.lexsort((slots, made[START]))]
+        table = np.zeros((FIRST + len(self.spec.take), len(slots)), np.int64)
+        table[START] = np.where(since == -INFINITE, SINCE_EVER, since >> 1)
+        table[END] = END_OF_TIME
+        table[ORDER] = (since & 1) == 0
+        table[FIRST:] = self.tuples.known[slots].T
+        return table[:, np.lexsort((slots, table[START]))]
 
     def due(self) -> int | None:
-        found = self.waiting.due()
+        waits = self.waiting.due()
         if self.holds_from == -INFINITE or not len(self._held_early()):
-            return found
+            return waits
         begins = due(self.holds_from, self.spec.late)
-        return begins if found is None else min(found, begins)
+        return begins if waits is None else min(waits, begins)
 
     def pending(self) -> int:
         return self.waiting.count
@@ -424,7 +424,7 @@ class SupportsGoal(NumberedState, SupportsStretches, Lasting):
 
     def codes(self) -> list[Ints]:
         (table,) = self.waiting.tables
-        return [each for c in self.spec.codes for each in (self.tuples.known[:, c], table[FIRST + c])]
+        return [column for c in self.spec.codes for column in (self.tuples.known[:, c], table[FIRST + c])]
 
     @property
     def size(self) -> tuple[int, int]:

@@ -102,12 +102,12 @@ class TemporalGoal(NumberedState, InRounds):
         for table, code, begins in taken:
             changes.append(in_order(self.tuples.slots(table, self.columns, groups=True), code, begins))
         until = max(decided(frontier, self.waiting.late), self.evaluation.decided)
-        made, _ = self.evaluation.step(changes, until, ahead)
-        if not len(made.key):
+        evaluated, _ = self.evaluation.step(changes, until, ahead)
+        if not len(evaluated.key):
             return empty(self.spec.width + 1)
-        table = np.empty((FIRST + self.spec.width + 1, len(made.key)), np.int64)
-        put_tuples(table, FIRST, self.tuples.known, made.key, 0)
-        put_changes(table, FIRST + self.spec.width, made.code, made.begins)
+        table = np.empty((FIRST + self.spec.width + 1, len(evaluated.key)), np.int64)
+        put_tuples(table, FIRST, self.tuples.known, evaluated.key, 0)
+        put_changes(table, FIRST + self.spec.width, evaluated.code, evaluated.begins)
         if self.lineage is not None:
             self.lineage.name(table)
         return table
@@ -175,8 +175,8 @@ class TemporalGoal(NumberedState, InRounds):
             changed.append(self.grown[number].added(slots, table[START], table[END]).key)
         keys = np.unique(np.concatenate(changed))
         self._going_on(keys)
-        made = self.evaluation.ahead(keys, [each.of(keys) for each in self.grown], *self.stretch)
-        fresh = self.found.added(keys[made.key], made.start, made.end)
+        evaluated = self.evaluation.ahead(keys, [side.of(keys) for side in self.grown], *self.stretch)
+        fresh = self.found.added(keys[evaluated.key], evaluated.start, evaluated.end)
         if self.goes_on:  # drop results that continue anyway
             old = fresh.key < len(self.stopped)
             old[old] = self.evaluation.holding(fresh.key[old]) & ~self.stopped[fresh.key[old]]
@@ -215,13 +215,13 @@ class TemporalGoal(NumberedState, InRounds):
         return WaitingRows(since, since, arguments, until, np.zeros(len(key), np.int64))
 
     def due(self) -> int | None:
-        found = [] if (waits := self.waiting.due()) is None else [waits]
+        times = [] if (waits := self.waiting.due()) is None else [waits]
         code = self.evaluation.due()
         if code is not None:
-            found.append(due(code, self.waiting.late))
+            times.append(due(code, self.waiting.late))
         elif self.endless and self.evaluation.decided < INFINITE and len(self.evaluation.kept()):
-            found.append(END_OF_TIME)
-        return min(found) if found else None
+            times.append(END_OF_TIME)
+        return min(times) if times else None
 
     def pending(self) -> int:
         return self.waiting.count + 2 * self.evaluation.rows
@@ -233,13 +233,13 @@ class TemporalGoal(NumberedState, InRounds):
 
     def _state(self) -> Arrays:
         kept = self.evaluation.snapshot()
-        found = {
+        arrays = {
             "tuples": self.tuples.known[kept["key"]],
             "cells": kept["cells"],
             "intervals": kept["intervals"],
             "decided": kept["decided"].reshape(1, 2),
         }
-        return found | {f"waiting{n}": each for n, each in enumerate(self.waiting.state())}
+        return arrays | {f"waiting{n}": array for n, array in enumerate(self.waiting.state())}
 
     def _tables(self) -> dict[str, StateTable]:
         spec, width = self.spec, self.spec.width

@@ -191,18 +191,18 @@ def _next(state, pool, key):  # type: ignore[no-untyped-def]
 @inside
 def _give(state, pool, counts, key, until, keys, codes, begins):  # type: ignore[no-untyped-def]
     """Output the changes of a key's result up to a code. Return the code of the next change."""
-    given = counts[C_GIVEN]
+    place = counts[C_GIVEN]
     while True:
         code = _next(state, pool, key)
         if code > until or code == INFINITE:
             break
         begun = state[key, FLAGS] & BEGUN
-        keys[given], codes[given], begins[given] = key, code, 0 if begun else 1
-        given += 1
+        keys[place], codes[place], begins[place] = key, code, 0 if begun else 1
+        place += 1
         state[key, FLAGS] ^= BEGUN
         if begun:
             _remove(state, pool, counts, key, state[key, HEAD])
-    counts[C_GIVEN] = given
+    counts[C_GIVEN] = place
     return code
 
 
@@ -214,15 +214,15 @@ def due_keys(state, pool, heap, counts, until, due):  # type: ignore[no-untyped-
     `due` must have room for one key per timer. Timers are taken off the heap one by one. If many are due, the kernel
     scans all timers instead.
     """
-    found = left = 0
+    count = left = 0
     fewest = counts[C_TIMERS] - (counts[C_TIMERS] >> 4) - 16
     while counts[C_TIMERS] > max(fewest, 0) and heap[0, 0] <= until:
         code, key = heap[0, 0], heap[0, 1]
         counts[C_TIMERS] = drop_timer(heap, counts[C_TIMERS])
         following = _due(state, pool, code, key, until)
         if following <= until:
-            due[found] = key
-            found += 1
+            due[count] = key
+            count += 1
         elif following < INFINITE:  # replace the dropped timer
             put_timer(heap, counts[C_TIMERS], following, key)
             counts[C_TIMERS] += 1
@@ -232,14 +232,14 @@ def due_keys(state, pool, heap, counts, until, due):  # type: ignore[no-untyped-
             if following <= until:
                 following = _due(state, pool, following, key, until)
             if following <= until:
-                due[found] = key
-                found += 1
+                due[count] = key
+                count += 1
             elif following < INFINITE:  # never moved further back than it was
                 heap[left, 0], heap[left, 1] = following, key
                 left += 1
         counts[C_TIMERS] = left
         order_timers(heap, left)
-    return found
+    return count
 
 
 @inside
@@ -452,14 +452,14 @@ class TemporalEvaluation:
         for keys in (due, left.key, right.key):
             count, room = touch(self._state, keys, touched, count, room)
         self._heap = _grown(self._heap, int(self._counts[C_TIMERS]), count)
-        made: Ints = np.empty((3, room), np.int64)
-        given = advance(
+        changes: Ints = np.empty((3, room), np.int64)
+        changed = advance(
             self._rule, *left, *right, touched[:count], self.given, self._state, self._pool, self._counts, self._heap,
-            *made,
+            *changes,
         )  # fmt: skip
         if self._counts[C_TIMERS] > self._watched:
             self._sweep()
-        return by_code(*made[:, :given]), self.given
+        return by_code(*changes[:, :changed]), self.given
 
     def close(self, end: int = INFINITE) -> tuple[Changes, int]:
         """Return the final changes of the result up to `end`, if the inputs never change again."""
@@ -508,11 +508,11 @@ class TemporalEvaluation:
     def holding(self, keys: Ints, side: int | None = None) -> Bools:
         """Return a mask of the keys for which the result, or the input `side`, holds according to what has been
         output."""
-        found = np.zeros(len(keys), np.bool_)
+        held = np.zeros(len(keys), np.bool_)
         known = keys < len(self._state)
         flag = BEGUN if side is None else (LEFT, RIGHT)[side] if self.inputs == 2 else OPEN
-        found[known] = self._state[keys[known], FLAGS] & flag != 0
-        return found
+        held[known] = self._state[keys[known], FLAGS] & flag != 0
+        return held
 
     def next_change(self) -> int:
         """Return the code at which the result next changes if the inputs do not, or INFINITE."""
@@ -535,16 +535,16 @@ class TemporalEvaluation:
         for held, side in zip(inputs, sides, strict=True):
             placed = held._replace(key=np.searchsorted(keys, held.key))
             changes.append(changes_against(placed, np.flatnonzero(flags & side), first, last))
-        made, _ = other.step(changes, last)
-        return stretch_of(made, np.flatnonzero(flags & BEGUN), first, last)
+        stepped, _ = other.step(changes, last)
+        return stretch_of(stepped, np.flatnonzero(flags & BEGUN), first, last)
 
     @classmethod
     def of(cls, other: TemporalEvaluation) -> TemporalEvaluation:
         """Return a new evaluation of the same operator."""
-        made = cls.__new__(cls)
-        made._by, made._rule, made.inputs = other._by, other._rule, other.inputs
-        made._clear()
-        return made
+        evaluation = cls.__new__(cls)
+        evaluation._by, evaluation._rule, evaluation.inputs = other._by, other._rule, other.inputs
+        evaluation._clear()
+        return evaluation
 
     def _known(self, decided: int) -> int:
         """Return the code up to which the result is decided, if the inputs are decided up to a code."""

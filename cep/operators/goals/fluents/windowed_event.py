@@ -42,17 +42,17 @@ def _passed(opening, closing, until, state, touched, key, code, begins):  # type
     the other arrays must have room for as many rows as both queues have.
     """
     n, m = len(opening), len(closing)
-    i = j = made = 0
+    i = j = written = 0
     while True:
-        at = INFINITE
+        time = INFINITE
         if i < n:
-            at = opening[i, 0]
-        if j < m and closing[j, 0] < at:
-            at = closing[j, 0]
-        if at > until or at >= INFINITE:
+            time = opening[i, 0]
+        if j < m and closing[j, 0] < time:
+            time = closing[j, 0]
+        if time > until or time >= INFINITE:
             break
         some = 0
-        while i < n and opening[i, 0] == at:
+        while i < n and opening[i, 0] == time:
             slot = opening[i, 1]
             if state[slot, BEFORE] < 0:
                 state[slot, BEFORE] = state[slot, COUNT]
@@ -60,7 +60,7 @@ def _passed(opening, closing, until, state, touched, key, code, begins):  # type
                 some += 1
             state[slot, COUNT] += 1
             i += 1
-        while j < m and closing[j, 0] == at:
+        while j < m and closing[j, 0] == time:
             slot = closing[j, 1]
             if state[slot, BEFORE] < 0:
                 state[slot, BEFORE] = state[slot, COUNT]
@@ -73,9 +73,9 @@ def _passed(opening, closing, until, state, touched, key, code, begins):  # type
             before, now = state[slot, BEFORE] > 0, state[slot, COUNT] > 0
             state[slot, BEFORE] = -1
             if before != now:
-                key[made], code[made], begins[made] = slot, at, 1 if now else 0
-                made += 1
-    return i, j, made
+                key[written], code[written], begins[written] = slot, time, 1 if now else 0
+                written += 1
+    return i, j, written
 
 
 class PassingSupports:
@@ -101,16 +101,16 @@ class PassingSupports:
         self.state = filled_room(self.state, tuples, 0)
         self.state[known:, BEFORE] = -1
         some = sum(int(rows[:, 0].searchsorted(until, "right")) for rows in (opening, closing) if len(rows))
-        made: Ints = np.empty((4, some), np.int64)
-        begun, ended, count = _passed(opening, closing, until, self.state, *made)
+        changes: Ints = np.empty((4, some), np.int64)
+        begun, ended, count = _passed(opening, closing, until, self.state, *changes)
         for queue, gone in zip(self._queues, (begun, ended)):
             queue.drop(gone)
-        return Changes(made[1, :count], made[2, :count], made[3, :count])
+        return Changes(changes[1, :count], changes[2, :count], changes[3, :count])
 
     def next_change(self) -> int:
         """Return the code at which a tuple may next change, or INFINITE."""
-        one, other = self._queues
-        return min(one.next, other.next)
+        opening, other = self._queues
+        return min(opening.next, other.next)
 
     @property
     def count(self) -> int:
@@ -130,16 +130,18 @@ class PassingSupports:
         """Return the state with tuples in place of their numbers: supported tuples with their counts, and the two
         queues."""
         held = self.held()
-        found = {"held": np.concatenate([self.state[held, :1], known[held]], axis=1)}
+        arrays = {"held": np.concatenate([self.state[held, :1], known[held]], axis=1)}
         for name, queue in zip(QUEUES, self._queues):
-            found[name] = np.concatenate([queue.rows[:, :1], known[queue.rows[:, 1]]], axis=1)
-        return found
+            arrays[name] = np.concatenate([queue.rows[:, :1], known[queue.rows[:, 1]]], axis=1)
+        return arrays
 
     def become(self, held: Ints, counts: Ints, queues: list[tuple[Ints, Ints]]) -> None:
         """Load a state. `held`, `counts`: tuples by number and their supports. `queues`: codes and tuples of both
         queues."""
         self.__init__()  # type: ignore[misc]
-        tuples = max((int(each.max()) + 1 for each in (held, *(slots for _, slots in queues)) if len(each)), default=0)
+        tuples = max(
+            (int(numbers.max()) + 1 for numbers in (held, *(slots for _, slots in queues)) if len(numbers)), default=0
+        )
         self.state = filled_room(self.state, tuples, 0)
         self.state[:, BEFORE] = -1
         self.state[held, COUNT] = counts
@@ -224,25 +226,25 @@ class PassingGoal(NumberedState):
         self.tuples = Keys(self.spec.columns)
         self.passing = PassingSupports()
 
-    def _slots(self, table: Table, at: Ints) -> Ints:
+    def _slots(self, table: Table, ticks: Ints) -> Ints:
         """Return the numbers of the tuples of rows at these ticks."""
-        made = np.empty((FIRST + self.spec.columns, rows(table)), np.int64)
-        made[FIRST : FIRST + len(self.take)] = table.take(self.take, axis=0)
+        atoms = np.empty((FIRST + self.spec.columns, rows(table)), np.int64)
+        atoms[FIRST : FIRST + len(self.take)] = table.take(self.take, axis=0)
         if self.spec.numbered:
-            made[-1] = at
-        return self.tuples.slots(made, self.columns, groups=True)
+            atoms[-1] = ticks
+        return self.tuples.slots(atoms, self.columns, groups=True)
 
     def _pass_on(self, frontier: Frontier) -> Table:
         """Return the changes that are decided by now, as output rows."""
         changes = self.passing.pass_on(decided(frontier, self.spec.late), self.tuples.count)
         if not len(changes.key):
             return empty(self.spec.columns + 1)
-        made = np.empty((FIRST + self.spec.columns + 1, len(changes.key)), np.int64)
-        put_tuples(made, FIRST, self.tuples.known, changes.key, 0)
-        put_changes(made, FIRST + self.spec.columns, changes.code, changes.begins, self.spec.delay)
+        table = np.empty((FIRST + self.spec.columns + 1, len(changes.key)), np.int64)
+        put_tuples(table, FIRST, self.tuples.known, changes.key, 0)
+        put_changes(table, FIRST + self.spec.columns, changes.code, changes.begins, self.spec.delay)
         if self.lineage is not None:
-            self.lineage.name(made)
-        return made
+            self.lineage.name(table)
+        return table
 
     def due(self) -> int | None:
         code = self.passing.next_change()
@@ -301,11 +303,11 @@ class WindowedEventGoal(PassingGoal):
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         table = contiguous(inputs[0])
         if rows(table):
-            at = table[END] // self.window.tick
-            slots = self._slots(table, at)
-            self.passing.put(self.window.opens(at), slots, True)
+            ticks = table[END] // self.window.tick
+            slots = self._slots(table, ticks)
+            self.passing.put(self.window.opens(ticks), slots, True)
             if self.window.last is not None:
-                self.passing.put(self.window.closes(at), slots, False)
+                self.passing.put(self.window.closes(ticks), slots, False)
         return self._pass_on(frontier)
 
 
@@ -327,8 +329,8 @@ class FirstTickGoal(PassingGoal):
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         table = inputs[0]
         if rows(table) and not self.tuples.count:
-            at = np.array([int(table[END].min()) // self.window.tick])
-            self.passing.put(self.window.opens(at), self._slots(table[:, :1], at), True)
+            ticks = np.array([int(table[END].min()) // self.window.tick])
+            self.passing.put(self.window.opens(ticks), self._slots(table[:, :1], ticks), True)
         return self._pass_on(frontier)
 
 

@@ -98,14 +98,14 @@ def _apart(node: TypedCall) -> tuple[Typed, ...]:
     """Return the arguments of a call. An int compared with a float is not converted, so that it is not rounded."""
     if node.function not in INT_COMPARISONS:
         return node.arguments
-    ints = [isinstance(each, TypedCall) and each.function == "to_float" for each in node.arguments]
+    ints = [isinstance(argument, TypedCall) and argument.function == "to_float" for argument in node.arguments]
     if sum(ints) != 1:
         return node.arguments
     opened = [
-        each.arguments[0] if isinstance(each, TypedCall) and is_int else each
-        for each, is_int in zip(node.arguments, ints)
+        argument.arguments[0] if isinstance(argument, TypedCall) and is_int else argument
+        for argument, is_int in zip(node.arguments, ints)
     ]
-    return tuple(opened) if all(each.type in ("int", "float") for each in opened) else node.arguments
+    return tuple(opened) if all(argument.type in ("int", "float") for argument in opened) else node.arguments
 
 
 def _operation(function: str, kinds: Sequence[str], result: str) -> int | None:

@@ -87,11 +87,11 @@ def consume(pairs, allowed, tie, by_left, by_right, by_float, hot, cold, keep_ri
 
 
 @njit(inline="always")
-def follows(table, at, start, end, order):  # type: ignore[no-untyped-def]
-    """Return True if row `at` of the table arrives after an occurrence."""
-    if table[T_END, at] != end:
-        return table[T_END, at] > end
-    return table[START, at] > start or (table[START, at] == start and table[ORDER, at] > order)
+def follows(table, position, start, end, order):  # type: ignore[no-untyped-def]
+    """Return True if row `position` of the table arrives after an occurrence."""
+    if table[T_END, position] != end:
+        return table[T_END, position] > end
+    return table[START, position] > start or (table[START, position] == start and table[ORDER, position] > order)
 
 
 @bare
@@ -129,38 +129,38 @@ def assemble(  # type: ignore[no-untyped-def]
                 order = cold[q, ARRIVAL]
             else:
                 order = right[ORDER, q]
-            at = i
+            position = i
             if sorts:
-                while at > 0 and follows(table, at - 1, start, end, order):
-                    if at + CLOSE == i:
+                while position > 0 and follows(table, position - 1, start, end, order):
+                    if position + CLOSE == i:
                         in_order = False
                         break
-                    table[START, at] = table[START, at - 1]
-                    table[T_END, at] = table[T_END, at - 1]
-                    table[ORDER, at] = table[ORDER, at - 1]
-                    places[at] = places[at - 1]
-                    at -= 1
-            table[START, at] = start
-            table[T_END, at] = end
-            table[ORDER, at] = order
-            places[at] = i
+                    table[START, position] = table[START, position - 1]
+                    table[T_END, position] = table[T_END, position - 1]
+                    table[ORDER, position] = table[ORDER, position - 1]
+                    places[position] = places[position - 1]
+                    position -= 1
+            table[START, position] = start
+            table[T_END, position] = end
+            table[ORDER, position] = order
+            places[position] = i
         # Rows this far behind do not move any more, so their arguments are written.
         if i >= CLOSE:
-            at = i - CLOSE
-            p = pairs[places[at], 0]
-            q = pairs[places[at], 1]
-            table[IDENTITY, at] = 0
+            position = i - CLOSE
+            p = pairs[places[position], 0]
+            q = pairs[places[position], 1]
+            table[IDENTITY, position] = 0
             for k in range(lefts):
-                table[FIRST + k, at] = cold[p, HEADER + take_left[k]]
+                table[FIRST + k, position] = cold[p, HEADER + take_left[k]]
             if right_stored:
                 for k in range(rights):
-                    table[FIRST + lefts + k, at] = cold[q, HEADER + take_right[k]]
+                    table[FIRST + lefts + k, position] = cold[q, HEADER + take_right[k]]
             else:
                 for k in range(rights):
-                    table[FIRST + lefts + k, at] = right[FIRST + take_right[k], q]
+                    table[FIRST + lefts + k, position] = right[FIRST + take_right[k], q]
             if names.shape[1] > 0:
-                names[0, at] = cold[p, NAME]
-                names[1, at] = cold[q, NAME] if right_stored else right[IDENTITY, q]
+                names[0, position] = cold[p, NAME]
+                names[1, position] = cold[q, NAME] if right_stored else right[IDENTITY, q]
     return in_order
 
 
@@ -178,18 +178,18 @@ def make_place(table, names, last, start, now, order):  # type: ignore[no-untype
 
     Rows that arrive after it move on by one. Returns -1 if too many would have to move.
     """
-    at = last
-    while at > 0 and follows(table, at - 1, start, now, order):
-        if at + CLOSE == last:
+    position = last
+    while position > 0 and follows(table, position - 1, start, now, order):
+        if position + CLOSE == last:
             return -1
-        at -= 1
-    for row in range(last, at, -1):
+        position -= 1
+    for row in range(last, position, -1):
         for c in range(table.shape[0]):
             table[c, row] = table[c, row - 1]
         if names.shape[1] > 0:
             names[0, row] = names[0, row - 1]
             names[1, row] = names[1, row - 1]
-    return at
+    return position
 
 
 @bare
@@ -219,7 +219,7 @@ def latest(  # type: ignore[no-untyped-def]
     n_right = right.shape[1]
     far = chains.shape[0] > CACHED
     count = state[A_COUNT]
-    made = 0
+    paired = 0
     in_order = True
     before = np.int64(-LATEST)
     block = BLOCK
@@ -258,32 +258,32 @@ def latest(  # type: ignore[no-untyped-def]
             best_end = now
             p = chains[np.uint64(slot), 1]
             while p >= 0:
-                one = np.uint64(p)
-                end = hot[one, END]
+                hot_row = np.uint64(p)
+                end = hot[hot_row, END]
                 if end < limit or (best >= 0 and end < best_end):
                     break
                 if end >= begin:
                     passed += 1
-                elif now - hot[one, BEGIN] <= within and (
+                elif now - hot[hot_row, BEGIN] <= within and (
                     best < 0 or better(longest, by, by_float, hot, cold, p, best)
                 ):
                     best = p
                     best_end = end
-                p = hot[one, PREVIOUS]
+                p = hot[hot_row, PREVIOUS]
             if best < 0:
                 continue
             partner = np.uint64(best)
             start = hot[partner, BEGIN]
             order = right[ORDER, row]
-            at = made
+            position = paired
             if now == before:
-                at = make_place(table, names, made, start, now, order)
-                if at < 0:
-                    at = made
+                position = make_place(table, names, paired, start, now, order)
+                if position < 0:
+                    position = paired
                     in_order = False
             before = now
-            made += 1
-            place = np.uint64(at)
+            paired += 1
+            place = np.uint64(position)
             table[START, place] = start
             table[T_END, place] = now
             table[ORDER, place] = order
@@ -298,5 +298,5 @@ def latest(  # type: ignore[no-untyped-def]
         # Shorten the blocks if there are few keys, or one has most of the rows.
         block = max(1, block // 2) if passed > j - first else min(BLOCK, 2 * block)
     state[A_COUNT] = count
-    state[A_MADE] = made
+    state[A_MADE] = paired
     state[A_IN_ORDER] = in_order

@@ -64,22 +64,22 @@ def no_index(orders: int) -> InequalityIndex:
 
 
 @inside
-def key_of(orders, at, k, side, cold, p):  # type: ignore[no-untyped-def]
+def key_of(orders, offset, k, side, cold, p):  # type: ignore[no-untyped-def]
     """Return the value of row `p` of a side under the `k`th inequality. Greater values match more rows."""
-    place = at + 1 + 4 * k
+    place = offset + 1 + 4 * k
     value = sortable(cold[p, HEADER + orders[place + 1 + side]], orders[place + 3])
     return ~value if value != MISSING and (orders[place] < 2) == (side == 0) else value
 
 
 @bare
-def append(index, used, orders, at, slot, side, hot, cold, p):  # type: ignore[no-untyped-def]
+def append(index, used, orders, offset, slot, side, hot, cold, p):  # type: ignore[no-untyped-def]
     """Append row `p` to the tree of a chain. Returns the number of nodes in use afterwards, or -1 if there is no room
     for more.
 
     `orders[at:]`: the inequalities, as numbers.
     """
     nodes = index.nodes
-    keys = orders[at] + 1
+    keys = orders[offset] + 1
     own = keys * FANOUT
     last = own + FANOUT
     root = index.roots[slot, 2 * side]
@@ -118,7 +118,7 @@ def append(index, used, orders, at, slot, side, hot, cold, p):  # type: ignore[n
             nodes[node, last] += 1
         child = nodes[node, last] - 1
         for k in range(keys):
-            value = hot[p, END] if k == 0 else key_of(orders, at, k - 1, side, cold, p)
+            value = hot[p, END] if k == 0 else key_of(orders, offset, k - 1, side, cold, p)
             nodes[node, k * FANOUT + child] = value if fresh else max(value, nodes[node, k * FANOUT + child])
         if below == 0:
             nodes[node, own + child] = p
@@ -133,19 +133,19 @@ def append(index, used, orders, at, slot, side, hot, cold, p):  # type: ignore[n
 @inside
 def greatest(nodes, node, k, last):  # type: ignore[no-untyped-def]
     """Return the greatest value of a key below a node."""
-    found = np.int64(MISSING)
+    most = np.int64(MISSING)
     for child in range(nodes[node, last]):
-        found = max(found, nodes[node, k * FANOUT + child])
-    return found
+        most = max(most, nodes[node, k * FANOUT + child])
+    return most
 
 
 @bare
-def build(index, used, orders, at, chains, slot, side, hot, cold):  # type: ignore[no-untyped-def]
+def build(index, used, orders, offset, chains, slot, side, hot, cold):  # type: ignore[no-untyped-def]
     """Build the tree of a chain. Returns the number of nodes in use afterwards, or -1 if there is no room."""
     index.roots[slot, 2 * side] = -1
     p = chains[slot, 2 * side]
     while p >= 0 and used >= 0:
-        used = append(index, used, orders, at, slot, side, hot, cold, p)
+        used = append(index, used, orders, offset, slot, side, hot, cold, p)
         p = hot[p, NEXT]
     if used < 0:
         index.roots[slot, 2 * side] = -1
@@ -153,16 +153,16 @@ def build(index, used, orders, at, chains, slot, side, hot, cold):  # type: igno
 
 
 @bare
-def open_search(index, orders, at, slot, side, floor, table, row):  # type: ignore[no-untyped-def]
+def open_search(index, orders, offset, slot, side, floor, table, row):  # type: ignore[no-untyped-def]
     """Begin a search for rows of `side` that end at `floor` or later and match a row of the other side's table.
 
     Returns False if none can match.
     """
     cursor = index.cursor
-    keys = orders[at] + 1
+    keys = orders[offset] + 1
     cursor[LEAST] = max(floor, np.int64(MISSING + 1))
-    for k in range(orders[at]):
-        place = at + 1 + 4 * k
+    for k in range(orders[offset]):
+        place = offset + 1 + 4 * k
         value = sortable(table[FIRST + orders[place + 2 - side], row], orders[place + 3])
         if value == MISSING:
             return False

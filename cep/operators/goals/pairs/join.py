@@ -120,13 +120,13 @@ class JoinGoal(StoredState, Untimed):
             return None  # rows move
         left, right, *others = map(contiguous, inputs)
         slots = _known(*self._slots(left, right))
-        found: Touched = {"count": ALL, "hot": chained(self.hot, self.chains, slots), "chains": slots}
+        touched: Touched = {"count": ALL, "hot": chained(self.hot, self.chains, slots), "chains": slots}
         if not self.spec.absent:
-            return found
+            return touched
         away = _known(self.absent_keys.slots(others[0], self.absent_key))
         self.absent_chains = more_chains(self.absent_chains, self.absent_keys.count)
         rows_away = chained(self.absent_hot, self.absent_chains, away)
-        return {**found, "absent_count": ALL, "absent_hot": rows_away, "absent_chains": away}
+        return {**touched, "absent_count": ALL, "absent_hot": rows_away, "absent_chains": away}
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         """Process the inputs: left, right, and the negated side if there is one."""
@@ -168,7 +168,7 @@ class JoinGoal(StoredState, Untimed):
         """Return the inputs as contiguous arrays. If few left occurrences wait, keep only right ones that may find a
         partner."""
         if not self.simple or not len(self.left_key) or not are_few(self.count + rows(inputs[0]), inputs[1]):
-            return [contiguous(each) for each in inputs]
+            return [contiguous(table) for table in inputs]
         left, reach = contiguous(inputs[0]), min(self.within, self.reach_left)
         slots, waiting = self.keys.slots(left, self.left_key), (self.hot, self.cold, self.count)
         return left, near(self.shared, inputs[1], self.right_key, self.keys, waiting, left, slots, reach)
@@ -233,8 +233,8 @@ class JoinGoal(StoredState, Untimed):
                 self.index = self.index._replace(nodes=room(nodes, roomy(len(nodes) + 16, 2 * len(nodes) + 256)))
         self.nodes = int(state[pairing.A_NODES])
         self.count, self.absent_count = int(state[pairing.A_COUNT]), int(state[pairing.A_ABSENT])
-        made: Ints = pairs[: state[pairing.A_MADE]]
-        return made
+        joined: Ints = pairs[: state[pairing.A_MADE]]
+        return joined
 
     def _slots(self, left: Table, right: Table) -> tuple[Ints, Ints]:
         slots = self.keys.slots(left, self.left_key), self.keys.slots(right, self.right_key, insert=self.keep_right)
@@ -256,9 +256,9 @@ class JoinGoal(StoredState, Untimed):
             self.numbers, left, right, left_slots, right_slots, self.chains, self.hot, self.cold,
             self.take_left, self.take_right, table, names, state,
         )  # fmt: skip
-        self.count, made = int(state[pairing.A_COUNT]), int(state[pairing.A_MADE])
-        if made < rows(right):
-            table, names = narrowed(table, made), names if self.lineage is None else narrowed(names, made)
+        self.count, paired = int(state[pairing.A_COUNT]), int(state[pairing.A_MADE])
+        if paired < rows(right):
+            table, names = narrowed(table, paired), names if self.lineage is None else narrowed(names, paired)
         if state[pairing.A_IN_ORDER]:
             return table, names
         return self._picked(table, names, order_of_arrival(table))
@@ -269,8 +269,8 @@ class JoinGoal(StoredState, Untimed):
     def _column_on(self, side: int, known: int, column: int) -> int:
         if known == side:
             return column
-        here, there = (self.spec.left_key, self.spec.right_key)[:: 1 if side == 0 else -1]
-        return here[there.index(column)]
+        here, other_key = (self.spec.left_key, self.spec.right_key)[:: 1 if side == 0 else -1]
+        return here[other_key.index(column)]
 
     def _assembled(self, pairs: Ints, right: Table, sorts: bool) -> tuple[Table, Ints]:
         """Return the pairs as a table, and the names of both sides if there is lineage. `sorts`: sort them by
@@ -331,21 +331,21 @@ class JoinGoal(StoredState, Untimed):
         occurred."""
         hot, cold = self.hot[: self.count], self.cold[: self.count]
         reach = self.reach_left if side == 0 else self.reach_right
-        found, own = waiting_rows(hot, cold, side, width, self.within, reach, watermark)
+        waiting, own = waiting_rows(hot, cold, side, width, self.within, reach, watermark)
         known = self.spec.absence in (pairing.ABSENT_COMMON, pairing.ABSENT_LEFT)
         if side == 1 or not self.spec.point or not known or not self.absent_count:
-            return found
+            return waiting
         columns = np.array([self._column_on(0, *place) for place in self.spec.absent_from], np.int64)
         table = np.zeros((FIRST + self.spec.left_width, len(own)), np.int64)
         table[FIRST:] = cold[own, HEADER : HEADER + self.spec.left_width].T
         slots = self.absent_keys.slots(table, columns, insert=False)
-        there = slots >= 0
+        present = slots >= 0
         last = np.full(len(own), -1, np.int64)
-        last[there] = self.absent_chains[slots[there], 1]
-        there = last >= 0
+        last[present] = self.absent_chains[slots[present], 1]
+        present = last >= 0
         over = np.zeros(len(own), np.bool_)
-        over[there] = self.absent_hot[last[there], BEGIN] > found.end[there]
-        return found.taken(np.flatnonzero(~over))
+        over[present] = self.absent_hot[last[present], BEGIN] > waiting.end[present]
+        return waiting.taken(np.flatnonzero(~over))
 
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
         if wholly or self.count + self.absent_count > self.watched:
@@ -381,8 +381,8 @@ class JoinGoal(StoredState, Untimed):
 
     def _compact_absent(self, watermark: int) -> None:
         store = self.absent_hot, self.absent_cold, self.absent_count, self.absent_keys
-        found = still_absent(*store, self.cold[: self.count], self.within, watermark)
-        self.absent_hot, self.absent_cold, self.absent_count, self.absent_keys, self.absent_chains = found
+        kept = still_absent(*store, self.cold[: self.count], self.within, watermark)
+        self.absent_hot, self.absent_cold, self.absent_count, self.absent_keys, self.absent_chains = kept
 
     def _state(self) -> Arrays:
         self._compact(-FOREVER)

@@ -54,8 +54,8 @@ class InstantJoinReviser(KeyedReviser):
         earlier = ends <= since  # later rows are new
         again = keys[earlier]
         was = self._joined(again, ends[earlier])
-        for side, each in zip(self.sides, changes):
-            side.change(each)
+        for side, side_changes in zip(self.sides, changes):
+            side.change(side_changes)
         return Revised(apart(was, self._joined(keys, ends)), int(np.count_nonzero(np.diff(again, prepend=-1))))
 
     def _changes(self, inputs: Sequence[Table]) -> list[Ints]:
@@ -69,10 +69,10 @@ class InstantJoinReviser(KeyedReviser):
         """Return the pairs of these keys at these ends."""
         if not len(keys):
             return empty(self.width)
-        found = [as_table(side.at(keys, ends)[0]) for side in self.sides]
-        if not all(map(rows, found)):
+        tables = [as_table(side.at(keys, ends)[0]) for side in self.sides]
+        if not all(map(rows, tables)):
             return empty(self.width)
-        return JoinGoal(self.spec).step(found, Frontier.at(int(ends.max())))
+        return JoinGoal(self.spec).step(tables, Frontier.at(int(ends.max())))
 
 
 def join_reviser(goal: JoinGoal) -> Reviser | None:

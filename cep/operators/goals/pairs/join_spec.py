@@ -178,7 +178,7 @@ def spec_of(
                 place = len(types) + len(added) + len(extra[side]) - 1
             absent_from.append((side, place))
     stack, test, decided = None, None, True
-    tested = [each for each in node.decide if each not in compared]
+    tested = [condition for condition in node.decide if condition not in compared]
     if tested:
         compiled = builder.conditions(tested, [ColumnType(type, True) for type in out])
         if all(isinstance(c, Comparison) for c in each_condition(tested)) and not compiled.binds:

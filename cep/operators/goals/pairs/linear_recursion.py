@@ -82,15 +82,15 @@ class LinearRecursion(JoinGoal):
         pairs = self._paired(*arrivals, SideRows(empty(0), NOTHING, NOTHING))
         if len(pairs) == 0:
             return base
-        made: Table = rows_table(self.hot, self.cold, pairs[:, 3], width)
+        derived: Table = rows_table(self.hot, self.cold, pairs[:, 3], width)
         if self.lineage is not None:
             # Name all rows before linking them, because a left side may have been derived in this step.
-            names = self.lineage.name(made)
+            names = self.lineage.name(derived)
             self.cold[pairs[:, 3], NAME] = names
             self.lineage.link(names, self.cold[pairs[:, 0], NAME])
             self.lineage.link(names, right[IDENTITY, pairs[:, 1]])
             self.lineage.follow(names, np.full(len(names), self.rule))
-        return by_arrival(concat([base, made])) if rows(base) else by_arrival(made)
+        return by_arrival(concat([base, derived])) if rows(base) else by_arrival(derived)
 
     def _in_order(self) -> bool:
         return False

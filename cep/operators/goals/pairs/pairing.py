@@ -77,9 +77,9 @@ def bounds_of(relation: IntervalRelation) -> Sequence[int]:
 
 
 @njit()
-def relates(spec, at, a, b, c, d):  # type: ignore[no-untyped-def]
+def relates(spec, offset, a, b, c, d):  # type: ignore[no-untyped-def]
     """Return True if L = [a, b] and R = [c, d] satisfy the relation whose numbers begin at `spec[at]`."""
-    for place in range(at + 1, at + 1 + 3 * spec[at], 3):
+    for place in range(offset + 1, offset + 1 + 3 * spec[offset], 3):
         which = spec[place]
         if which == 0:
             difference = c - b
@@ -469,21 +469,21 @@ def ordered(spec, cold, p, arrival, table):  # type: ignore[no-untyped-def]
         left = spec[place + 1]
         right = spec[place + 2]
         if arrival.side == 1:
-            one, other = cold[p, HEADER + left], table[FIRST + right, arrival.row]
+            mine, other = cold[p, HEADER + left], table[FIRST + right, arrival.row]
         else:
-            one, other = table[FIRST + left, arrival.row], cold[p, HEADER + right]
-        one, other = sortable(one, spec[place + 3]), sortable(other, spec[place + 3])
+            mine, other = table[FIRST + left, arrival.row], cold[p, HEADER + right]
+        mine, other = sortable(mine, spec[place + 3]), sortable(other, spec[place + 3])
         which = spec[place]
-        if one == MISSING or other == MISSING:
+        if mine == MISSING or other == MISSING:
             return False
         if which == 0:
-            fits = one < other
+            fits = mine < other
         elif which == 1:
-            fits = one <= other
+            fits = mine <= other
         elif which == 2:
-            fits = one > other
+            fits = mine > other
         else:
-            fits = one >= other
+            fits = mine >= other
         if not fits:
             return False
     return True
@@ -595,7 +595,7 @@ def pair(  # type: ignore[no-untyped-def]
     chains = waiting.chains
     n_left = left.table.shape[1]
     n_right = right.table.shape[1]
-    made = state[A_MADE]
+    paired = state[A_MADE]
     count = state[A_COUNT]
     absent_count = state[A_ABSENT]
     i = state[A_I]
@@ -611,7 +611,7 @@ def pair(  # type: ignore[no-untyped-def]
     room = min(hot.shape[0], cold.shape[0])
     full = False
     while resumed >= 0 or i < n_left or j < n_right:
-        full = made == pairs.shape[0] or count == room or lacking
+        full = paired == pairs.shape[0] or count == room or lacking
         if full:
             break
         if resumed < 0:
@@ -672,7 +672,7 @@ def pair(  # type: ignore[no-untyped-def]
                 if rule.policy == UNRESTRICTED:
                     if p < 0:
                         break
-                    full = made == pairs.shape[0] or (rule.feedback and count == room)
+                    full = paired == pairs.shape[0] or (rule.feedback and count == room)
                     if full:
                         resumed = p
                         break
@@ -701,11 +701,11 @@ def pair(  # type: ignore[no-untyped-def]
                         derived = count
                         count += 1
                 if not rule.feedback or derived >= 0:
-                    pairs[made, 0] = chosen if side == 1 else mine
-                    pairs[made, 1] = mine if side == 1 else chosen
-                    pairs[made, 2] = side
-                    pairs[made, 3] = derived
-                    made += 1
+                    pairs[paired, 0] = chosen if side == 1 else mine
+                    pairs[paired, 1] = mine if side == 1 else chosen
+                    pairs[paired, 2] = side
+                    pairs[paired, 3] = derived
+                    paired += 1
                 if rule.policy != UNRESTRICTED:
                     break
         if full:
@@ -734,7 +734,7 @@ def pair(  # type: ignore[no-untyped-def]
     state[A_X] = x
     state[A_COUNT] = count
     state[A_ABSENT] = absent_count
-    state[A_MADE] = made
+    state[A_MADE] = paired
     state[A_NODES] = nodes
     state[A_LACKING] = lacking
     return not full

@@ -91,13 +91,13 @@ def near(
     Returns all rows if most would be returned anyway. `waiting`: a store and its number of rows. `left_slots`: the
     numbers that the arriving left sides have in `keys`. `columns`: the key columns of the right table.
     """
-    whole, found = shared.whole(right), shared.by_key(right, columns)
+    whole, keyed = shared.whole(right), shared.by_key(right, columns)
     hot, cold, count = waiting
     marked = np.zeros(rows(whole), np.bool_)
     runs = np.full((keys.count, 3), -2, np.int64)
     _mark(
         hot, cold, count, left, left_slots, keys.table,
-        found.keys.index, found.keys.table, found.starts, found.grouped, reach, runs, marked,
+        keyed.keys.index, keyed.keys.table, keyed.starts, keyed.grouped, reach, runs, marked,
     )  # fmt: skip
     index = places(marked)
     return whole if 2 * len(index) > rows(whole) else take(whole, index)
@@ -112,9 +112,9 @@ def _group(ids, table, starts, following, grouped):  # type: ignore[no-untyped-d
     for i in range(ids.shape[0]):
         if ids[i] >= 0:
             starts[ids[i] + 1] += 1
-    for each in range(following.shape[0]):
-        starts[each + 1] += starts[each]
-        following[each] = starts[each]
+    for key in range(following.shape[0]):
+        starts[key + 1] += starts[key]
+        following[key] = starts[key]
     for i in range(ids.shape[0]):
         if ids[i] >= 0:
             place = following[ids[i]]
@@ -131,38 +131,38 @@ def _mark(  # type: ignore[no-untyped-def]
     `runs`: for each slot, the id of its key among the right rows (-1: none, -2: not looked up yet), and the range of
     rows that was marked last. Left sides are in order, so rows in that range need not be visited again.
     """
-    for each in range(count + left.shape[1]):  # a separate loop, so that the look-ups are independent
-        if each >= count:
-            slot = left_slots[each - count]
-        elif hot[each, NEXT] != GONE:
-            slot = cold[each, SLOT]
+    for row in range(count + left.shape[1]):  # a separate loop, so that the look-ups are independent
+        if row >= count:
+            slot = left_slots[row - count]
+        elif hot[row, NEXT] != GONE:
+            slot = cold[row, SLOT]
         else:
             continue
         if slot >= 0 and runs[slot, 0] == -2:
             runs[slot, 0] = id_of(known[slot], index, keys)
-    for each in range(count + left.shape[1]):
-        if each >= count:
-            slot, end = left_slots[each - count], left[T_END, each - count]
-        elif hot[each, NEXT] != GONE:
-            slot, end = cold[each, SLOT], hot[each, END]
+    for row in range(count + left.shape[1]):
+        if row >= count:
+            slot, end = left_slots[row - count], left[T_END, row - count]
+        elif hot[row, NEXT] != GONE:
+            slot, end = cold[row, SLOT], hot[row, END]
         else:
             continue
         mine = runs[slot, 0] if slot >= 0 else -1
         if mine < 0:
             continue
-        at, stop = starts[mine], starts[mine + 1]
+        position, stop = starts[mine], starts[mine + 1]
         beyond = stop
-        while at < beyond:
-            middle = (at + beyond) // 2
+        while position < beyond:
+            middle = (position + beyond) // 2
             if grouped[middle, 0] < end:
-                at = middle + 1
+                position = middle + 1
             else:
                 beyond = middle
-        if runs[slot, 1] <= at < runs[slot, 2]:
-            at = runs[slot, 2]
+        if runs[slot, 1] <= position < runs[slot, 2]:
+            position = runs[slot, 2]
         else:
-            runs[slot, 1] = at
-        while at < stop and grouped[at, 0] - end <= reach:
-            marked[grouped[at, 1]] = True
-            at += 1
-        runs[slot, 2] = at
+            runs[slot, 1] = position
+        while position < stop and grouped[position, 0] - end <= reach:
+            marked[grouped[position, 1]] = True
+            position += 1
+        runs[slot, 2] = position

@@ -128,54 +128,54 @@ class WindowArrays(NamedTuple):
 @bare
 def enter_sorted(store, p, k, kind, slot, groups, nodes, state):  # type: ignore[no-untyped-def]
     """Add a row's value to its group's tree, which must have room for SPLITS nodes."""
-    at, cell = GROUP + WORDS * k, HEADER + CELLS * k
+    offset, cell = GROUP + WORDS * k, HEADER + CELLS * k
     if lift(kind, store[p, cell + VALUE]) == 0:
         return
-    rank, root = store[p, cell + RANK], groups[slot, at] - 1
+    rank, root = store[p, cell + RANK], groups[slot, offset] - 1
     frequency = kind == MODE or kind == MODE_FLOAT
     fresh, times = ordered_multiset.add(nodes, state, root, rank, frequency)
-    groups[slot, at] = fresh + 1
+    groups[slot, offset] = fresh + 1
     if frequency:
-        most = groups[slot, at + MOST]
-        if root < 0 or (most > 0 and (times > most or (times == most and rank < groups[slot, at + MODAL]))):
-            groups[slot, at + MOST] = times
-            groups[slot, at + MODAL] = rank
+        most = groups[slot, offset + MOST]
+        if root < 0 or (most > 0 and (times > most or (times == most and rank < groups[slot, offset + MODAL]))):
+            groups[slot, offset + MOST] = times
+            groups[slot, offset + MODAL] = rank
     elif kind != DISTINCT or times == 1:
-        groups[slot, at + AMONG] += 1
+        groups[slot, offset + AMONG] += 1
 
 
 @bare
 def leave_sorted(store, p, k, kind, slot, groups, nodes, state):  # type: ignore[no-untyped-def]
     """Remove a row's value from its group's tree."""
-    at, cell = GROUP + WORDS * k, HEADER + CELLS * k
+    offset, cell = GROUP + WORDS * k, HEADER + CELLS * k
     if lift(kind, store[p, cell + VALUE]) == 0:
         return
     rank = store[p, cell + RANK]
     frequency = kind == MODE or kind == MODE_FLOAT
-    root, times = ordered_multiset.remove(nodes, state, groups[slot, at] - 1, rank, frequency)
-    groups[slot, at] = root + 1
+    root, times = ordered_multiset.remove(nodes, state, groups[slot, offset] - 1, rank, frequency)
+    groups[slot, offset] = root + 1
     if frequency:
-        if rank == groups[slot, at + MODAL]:
-            groups[slot, at + MOST] = 0
+        if rank == groups[slot, offset + MODAL]:
+            groups[slot, offset + MOST] = 0
     elif kind != DISTINCT or times == 0:
-        groups[slot, at + AMONG] -= 1
+        groups[slot, offset + AMONG] -= 1
 
 
 @bare
-def of_sorted(kind, parameter, slot, at, groups, nodes):  # type: ignore[no-untyped-def]
+def of_sorted(kind, parameter, slot, offset, groups, nodes):  # type: ignore[no-untyped-def]
     """Return the bits of a result computed from a group's tree; for MODE, its rank."""
-    root = groups[slot, at] - 1
+    root = groups[slot, offset] - 1
     if kind == DISTINCT:
-        return groups[slot, at + AMONG]
+        return groups[slot, offset + AMONG]
     if kind != MODE and kind != MODE_FLOAT:
-        return of_order(kind, parameter, nodes, root, groups[slot, at + AMONG])
+        return of_order(kind, parameter, nodes, root, groups[slot, offset + AMONG])
     if root < 0:
         return MISSING if kind == MODE else NAN
-    if groups[slot, at + MOST] == 0:
+    if groups[slot, offset + MOST] == 0:
         rank, times = ordered_multiset.most_frequent(nodes, root)
-        groups[slot, at + MOST] = times
-        groups[slot, at + MODAL] = rank
-    rank = groups[slot, at + MODAL]
+        groups[slot, offset + MOST] = times
+        groups[slot, offset + MODAL] = rank
+    rank = groups[slot, offset + MODAL]
     return rank if kind == MODE else sortable(rank, 1)
 
 
@@ -191,10 +191,10 @@ def fold(store, slot, groups, kinds, parameters):  # type: ignore[no-untyped-def
             if sorts(kind):
                 continue
             cell = HEADER + CELLS * k
-            at = cell + PARTIAL
-            single(kind, store[p, cell + VALUE], store[p, END], store, p, at)
+            offset = cell + PARTIAL
+            single(kind, store[p, cell + VALUE], store[p, END], store, p, offset)
             if younger >= 0:
-                join(kind, parameters[k], store, p, at, store, younger, at, store, p, at)
+                join(kind, parameters[k], store, p, offset, store, younger, offset, store, p, offset)
         younger = p
         p = store[p, PREVIOUS]
     groups[slot, G_BACK] = -1
@@ -252,11 +252,11 @@ def clear(store, slot, groups, kinds, nodes, state):  # type: ignore[no-untyped-
         store[p, SLOT] = -1
         p = store[p, NEXT]
     for k in range(kinds.shape[0]):
-        at = GROUP + WORDS * k
+        offset = GROUP + WORDS * k
         if sorts(kinds[k]):
-            ordered_multiset.give_up(nodes, state, groups[slot, at] - 1)
-        groups[slot, at] = 0
-        groups[slot, at + 1] = 0
+            ordered_multiset.give_up(nodes, state, groups[slot, offset] - 1)
+        groups[slot, offset] = 0
+        groups[slot, offset + 1] = 0
     groups[slot, G_HEAD] = -1
     groups[slot, G_TAIL] = -1
     groups[slot, G_BACK] = -1
@@ -265,7 +265,7 @@ def clear(store, slot, groups, kinds, nodes, state):  # type: ignore[no-untyped-
 
 
 @bare
-def give(made, out, slot, end, kinds, parameters, store, groups, nodes, keys, scratch):  # type: ignore[no-untyped-def]
+def give(outputs, out, slot, end, kinds, parameters, store, groups, nodes, keys, scratch):  # type: ignore[no-untyped-def]
     """Write a group's result with this end as row `out`, which must exist. Its identity is the number of the latest
     row."""
     width = keys.shape[1]
@@ -273,23 +273,23 @@ def give(made, out, slot, end, kinds, parameters, store, groups, nodes, keys, sc
     start = groups[slot, G_START]
     if head != back:
         start = store[head, LEAST] if back < 0 else min(start, store[head, LEAST])
-    made[out, START] = start
-    made[out, T_END] = end
-    made[out, ORDER] = groups[slot, G_ORDER]
-    made[out, IDENTITY] = groups[slot, G_SEQUENCE]
+    outputs[out, START] = start
+    outputs[out, T_END] = end
+    outputs[out, ORDER] = groups[slot, G_ORDER]
+    outputs[out, IDENTITY] = groups[slot, G_SEQUENCE]
     for k in range(width):
-        made[out, FIRST + k] = keys[slot, k]
+        outputs[out, FIRST + k] = keys[slot, k]
     for k in range(kinds.shape[0]):
-        kind, at = kinds[k], GROUP + WORDS * k
+        kind, offset = kinds[k], GROUP + WORDS * k
         column = FIRST + width + k
         if sorts(kind):
-            made[out, column] = of_sorted(kind, parameters[k], slot, at, groups, nodes)
+            outputs[out, column] = of_sorted(kind, parameters[k], slot, offset, groups, nodes)
         elif head == back:
-            made[out, column] = worth(kind, parameters[k], groups, slot, at)
+            outputs[out, column] = worth(kind, parameters[k], groups, slot, offset)
         else:
             front = HEADER + CELLS * k + PARTIAL
-            join(kind, parameters[k], store, head, front, groups, slot, at, scratch, 0, 0)
-            made[out, column] = worth(kind, parameters[k], scratch, 0, 0)
+            join(kind, parameters[k], store, head, front, groups, slot, offset, scratch, 0, 0)
+            outputs[out, column] = worth(kind, parameters[k], scratch, 0, 0)
 
 
 @bare
@@ -351,14 +351,14 @@ def gathered(store, groups, numbers, total, capacity):  # type: ignore[no-untype
         number = numbers[slot] if slot >= 0 else -1
         if number < 0:
             continue
-        at = places[number]
+        position = places[number]
         places[number] += 1
-        fresh[at] = store[p]
-        fresh[at, SLOT] = number
-        fresh[at, PREVIOUS] = at - 1 if at > chosen[number, G_HEAD] else -1
-        fresh[at, NEXT] = at + 1 if at < chosen[number, G_TAIL] else -1
+        fresh[position] = store[p]
+        fresh[position, SLOT] = number
+        fresh[position, PREVIOUS] = position - 1 if position > chosen[number, G_HEAD] else -1
+        fresh[position, NEXT] = position + 1 if position < chosen[number, G_TAIL] else -1
         if p == groups[slot, G_BACK]:
-            chosen[number, G_BACK] = at
+            chosen[number, G_BACK] = position
     return fresh, chosen, count
 
 
@@ -449,20 +449,20 @@ def enter(p, slot, now, i, rows, numbers, results, store, groups, nodes, state):
     groups[slot, G_ORDER] = store[p, ARRIVAL] if keeps else rows.table[ORDER, i]
     groups[slot, G_SEQUENCE] = state[ENTERED] + i
     for k in range(kinds.shape[0]):
-        kind, at = kinds[k], GROUP + WORDS * k
+        kind, offset = kinds[k], GROUP + WORDS * k
         if sorts(kind):
             enter_sorted(store, p, k, kind, slot, groups, nodes, state)
             continue
         value = store[p, HEADER + CELLS * k + VALUE] if keeps else rows.values[k, i]
         if kind < RATE:
-            n, x, y = groups[slot, at], groups[slot, at + 1], groups[slot, at + 2]
+            n, x, y = groups[slot, offset], groups[slot, offset + 1], groups[slot, offset + 2]
             n, x, y = combine(kind, n, x, y, lift(kind, value), value, 0)
-            groups[slot, at] = n
-            groups[slot, at + 1] = x
-            groups[slot, at + 2] = y
+            groups[slot, offset] = n
+            groups[slot, offset + 1] = x
+            groups[slot, offset + 2] = y
         else:
             single(kind, value, now, scratch, 0, 0)
-            join(kind, results.parameters[k], groups, slot, at, scratch, 0, 0, groups, slot, at)
+            join(kind, results.parameters[k], groups, slot, offset, scratch, 0, 0, groups, slot, offset)
 
 
 # The number of rows of a group and instant that enter between two checks for room.
@@ -494,31 +494,31 @@ def advance(rows, numbers, results, windows, watermark, lineage):  # type: ignor
         state[ROWS] = first + n
     # In EACH and SESSION, each row is in one window, so there is at most one result per row and group.
     likely = n + (8 * SPARE if form == EVERY else 0) + (keys.shape[0] if form > EVERY else 0)
-    made = np.empty((likely, FIRST + keys.shape[1] + results.kinds.shape[0]), np.int64)
+    outputs = np.empty((likely, FIRST + keys.shape[1] + results.kinds.shape[0]), np.int64)
     edges = np.empty((max(8 * SPARE, state[ROWS] if form > EVERY else 0) if lineage else 0, 2), np.int64)
-    given = np.zeros(n if form < EVERY else 0, np.bool_)
+    marked = np.zeros(n if form < EVERY else 0, np.bool_)
     cells = windows.groups.reshape((windows.groups.size, 1))
     progress = np.zeros(PROGRESS, np.int64)
     progress[PLACE] = first
     while not take_rows(
-        first, dealing, rows, numbers, results, windows, cells, nodes, made, edges, given, progress, lineage
+        first, dealing, rows, numbers, results, windows, cells, nodes, outputs, edges, marked, progress, lineage
     ):
-        nodes, made, edges = (
-            more_room(nodes, progress[NODES]), more_room(made, progress[MADE]), more_room(edges, progress[NAMED])
+        nodes, outputs, edges = (
+            more_room(nodes, progress[NODES]), more_room(outputs, progress[MADE]), more_room(edges, progress[NAMED])
         )  # fmt: skip
     state[ENTERED] += n
     until = watermark
     if n > 0:
         until = max(until, rows.table[T_END, n - 1] - 1)
     if form > EVERY:
-        end_windows(until, numbers, results, windows, nodes, made, edges, progress, lineage)
+        end_windows(until, numbers, results, windows, nodes, outputs, edges, progress, lineage)
     elif form == EVERY:
         progress[GOING] = state[HEAD] if state[HEAD] >= 0 and state[TICK] <= until else -1
-        while not pass_all(until, numbers, results, windows, nodes, made, edges, progress, lineage):
-            made, edges = more_room(made, progress[MADE]), more_room(edges, progress[NAMED])
-    found = np.flatnonzero(given) if form < EVERY else np.arange(progress[RESULTS])
+        while not pass_all(until, numbers, results, windows, nodes, outputs, edges, progress, lineage):
+            outputs, edges = more_room(outputs, progress[MADE]), more_room(edges, progress[NAMED])
+    chosen = np.flatnonzero(marked) if form < EVERY else np.arange(progress[RESULTS])
     step = numbers.step if form == EVERY else 0
-    table = in_order(made, found, edges[: progress[EDGES]], step)
+    table = in_order(outputs, chosen, edges[: progress[EDGES]], step)
     return table, edges[: progress[EDGES]], nodes
 
 
@@ -530,11 +530,11 @@ def more_room(array, needed):  # type: ignore[no-untyped-def]
 
 @bare
 def take_rows(  # type: ignore[no-untyped-def]
-    first, dealing, rows, numbers, results, windows, cells, nodes, made, edges, given, progress, lineage
+    first, dealing, rows, numbers, results, windows, cells, nodes, outputs, edges, marked, progress, lineage
 ):  # fmt: skip
-    """Let the rows from `progress[PLACE]` on enter. Return False if `nodes`, `made` or `edges` are full.
+    """Let the rows from `progress[PLACE]` on enter. Return False if `nodes`, `outputs` or `edges` are full.
 
-    `progress` then says how much room is needed. `dealing`: the rows are in the store, from `first` on. `given` marks
+    `progress` then says how much room is needed. `dealing`: the rows are in the store, from `first` on. `marked` marks
     the rows that have a result. The list of groups is ordered for EACH and SESSION; for EVERY it has all groups with a
     row.
     """
@@ -554,17 +554,17 @@ def take_rows(  # type: ignore[no-untyped-def]
         due = form == EVERY and groups[slot, G_COUNT] > 0 and groups[slot, G_DUE] < now
         if due:
             ask_room(slot, now - 1, numbers, groups, progress, lineage)
-        if lacks(nodes, made, edges, progress):
+        if lacks(nodes, outputs, edges, progress):
             progress[PLACE] = p
             return False
         if form > EVERY and state[HEAD] >= 0 and groups[state[HEAD], G_DUE] < now:
-            end_windows(now - 1, numbers, results, windows, nodes, made, edges, progress, lineage)
+            end_windows(now - 1, numbers, results, windows, nodes, outputs, edges, progress, lineage)
         moves = form >= EVERY and groups[slot, G_COUNT] == 0
         if form > EVERY and not moves and state[TAIL] != slot:
             unlink(groups, slot, state)
             moves = True
         if due:
-            pass_time(slot, now - 1, numbers, results, windows, nodes, made, edges, progress, lineage)
+            pass_time(slot, now - 1, numbers, results, windows, nodes, outputs, edges, progress, lineage)
         until, more = min(last, p + PIECE), True
         while p < until and more:
             i = store[p, LEAST] if dealing else p - first
@@ -595,27 +595,27 @@ def take_rows(  # type: ignore[no-untyped-def]
                 form == LAST_TIME and store[groups[slot, G_HEAD], END] <= now - length
             ):
                 leave(store, slot, groups, kinds, parameters, nodes, state)
-            give(made, i, slot, now, kinds, parameters, store, groups, nodes, keys, scratch)
-            given[i] = True
+            give(outputs, i, slot, now, kinds, parameters, store, groups, nodes, keys, scratch)
+            marked[i] = True
             if lineage:
                 progress[EDGES] = name(edges, progress[EDGES], i, store, groups[slot, G_HEAD])
     return True
 
 
 @bare
-def pass_all(until, numbers, results, windows, nodes, made, edges, progress, lineage):  # type: ignore[no-untyped-def]
+def pass_all(until, numbers, results, windows, nodes, outputs, edges, progress, lineage):  # type: ignore[no-untyped-def]
     """Output EVERY's results that are due by `until`, from the group `progress[GOING]` on. Return False if an array is
     full."""
     groups, state = windows.groups, windows.state
     while progress[GOING] >= 0:
         slot = progress[GOING]
         ask_room(slot, until, numbers, groups, progress, lineage)
-        if lacks(nodes, made, edges, progress):
+        if lacks(nodes, outputs, edges, progress):
             return False
         after = groups[slot, G_AFTER]
         if after >= 0:
             prefetch(groups, after)
-        pass_time(slot, until, numbers, results, windows, nodes, made, edges, progress, lineage)
+        pass_time(slot, until, numbers, results, windows, nodes, outputs, edges, progress, lineage)
         if groups[slot, G_COUNT] == 0:
             unlink(groups, slot, state)
         progress[GOING] = after
@@ -635,15 +635,15 @@ def ask_room(slot, until, numbers, groups, progress, lineage):  # type: ignore[n
 
 
 @inside
-def lacks(nodes, made, edges, progress):  # type: ignore[no-untyped-def]
+def lacks(nodes, outputs, edges, progress):  # type: ignore[no-untyped-def]
     """Return True if an array is too small."""
     return (
-        nodes.shape[0] < progress[NODES] or made.shape[0] < progress[MADE] or edges.shape[0] < progress[NAMED]
+        nodes.shape[0] < progress[NODES] or outputs.shape[0] < progress[MADE] or edges.shape[0] < progress[NAMED]
     )  # fmt: skip
 
 
 @bare
-def pass_time(slot, until, numbers, results, windows, nodes, made, edges, progress, lineage):  # type: ignore[no-untyped-def]
+def pass_time(slot, until, numbers, results, windows, nodes, outputs, edges, progress, lineage):  # type: ignore[no-untyped-def]
     """Output the results of a group that are due by `until`: of windows that have ended, or of EVERY.
 
     `progress` counts results and edges; there must be room for them (`ask_room`).
@@ -656,7 +656,7 @@ def pass_time(slot, until, numbers, results, windows, nodes, made, edges, progre
             slot, due - numbers.length, kinds, parameters, store, groups, nodes, state
         ):
             break
-        give(made, out, slot, due, kinds, parameters, store, groups, nodes, windows.keys, results.scratch)
+        give(outputs, out, slot, due, kinds, parameters, store, groups, nodes, windows.keys, results.scratch)
         if lineage:
             progress[EDGES] = name(edges, progress[EDGES], out, store, groups[slot, G_HEAD])
         progress[RESULTS] += 1
@@ -667,13 +667,13 @@ def pass_time(slot, until, numbers, results, windows, nodes, made, edges, progre
 
 
 @bare
-def end_windows(until, numbers, results, windows, nodes, made, edges, progress, lineage):  # type: ignore[no-untyped-def]
+def end_windows(until, numbers, results, windows, nodes, outputs, edges, progress, lineage):  # type: ignore[no-untyped-def]
     """Close the windows of EACH and SESSION that end by `until`: emit their results, and remove their groups from
     the list."""
     groups, state = windows.groups, windows.state
     while state[HEAD] >= 0 and groups[state[HEAD], G_DUE] <= until:
         slot = state[HEAD]
-        pass_time(slot, until, numbers, results, windows, nodes, made, edges, progress, lineage)
+        pass_time(slot, until, numbers, results, windows, nodes, outputs, edges, progress, lineage)
         unlink(groups, slot, state)
 
 
@@ -696,18 +696,18 @@ def slide_on(rows, numbers, results, windows):  # type: ignore[no-untyped-def]
     room for all rows, `groups` for all slots. There is at most one result per row.
     """
     n = rows.slots.shape[0]
-    made = np.empty((FIRST + windows.keys.shape[1] + results.kinds.shape[0], n), np.int64)
+    outputs = np.empty((FIRST + windows.keys.shape[1] + results.kinds.shape[0], n), np.int64)
     cells = windows.groups.reshape((windows.groups.size, 1))
-    count = slide_rows(rows, numbers, results, windows, cells, made.T)
+    count = slide_rows(rows, numbers, results, windows, cells, outputs.T)
     windows.state[ROWS] += n
     windows.state[ENTERED] += n
-    made[IDENTITY] = 0
-    return made[:, :count]
+    outputs[IDENTITY] = 0
+    return outputs[:, :count]
 
 
 @bare
-def slide_rows(rows, numbers, results, windows, cells, made):  # type: ignore[no-untyped-def]
-    """Run the loop of `slide_on`, which allocates nothing. Return the number of results in `made`."""
+def slide_rows(rows, numbers, results, windows, cells, outputs):  # type: ignore[no-untyped-def]
+    """Run the loop of `slide_on`, which allocates nothing. Return the number of results in `outputs`."""
     form, length, kinds, parameters = numbers.form, numbers.length, results.kinds, results.parameters
     store, groups, nodes, state = windows.store, windows.groups, windows.nodes, windows.state
     n, first = rows.slots.shape[0], state[ROWS]
@@ -729,6 +729,6 @@ def slide_rows(rows, numbers, results, windows, cells, made):  # type: ignore[no
                 form == LAST_TIME and store[groups[slot, G_HEAD], END] <= now - length
             ):
                 leave(store, slot, groups, kinds, parameters, nodes, state)
-            give(made, out, slot, now, kinds, parameters, store, groups, nodes, windows.keys, results.scratch)
+            give(outputs, out, slot, now, kinds, parameters, store, groups, nodes, windows.keys, results.scratch)
             out += 1
     return out

@@ -50,23 +50,23 @@ class Labels:
         """Return the labels of known values; MISSING for missing values."""
         known, places = np.unique(codes, return_inverse=True)
         numbers = np.array([self._of.get(code, MISSING) for code in known.tolist()], np.int64)
-        found: Ints = numbers[places.reshape(-1)] if len(known) else np.empty(0, np.int64)
-        return found
+        labels: Ints = numbers[places.reshape(-1)] if len(known) else np.empty(0, np.int64)
+        return labels
 
     def codes_of(self, numbers: Ints) -> Ints:
         """Return the codes of the values with these labels; MISSING for MISSING."""
         known, places = np.unique(numbers, return_inverse=True)
         codes = np.array([self._at.get(number, MISSING) for number in known.tolist()], np.int64)
-        found: Ints = codes[places.reshape(-1)] if len(known) else np.empty(0, np.int64)
-        return found
+        coded: Ints = codes[places.reshape(-1)] if len(known) else np.empty(0, np.int64)
+        return coded
 
     def _enter(self, code: int) -> bool:
         key = self._key(np.array([code], np.int64))
-        at = bisect_left(self._keys, key)
-        self._keys.insert(at, key)
-        self._codes.insert(at, code)
-        low = self._of[self._codes[at - 1]] if at else None
-        high = self._of[self._codes[at + 1]] if at + 1 < len(self._codes) else None
+        position = bisect_left(self._keys, key)
+        self._keys.insert(position, key)
+        self._codes.insert(position, code)
+        low = self._of[self._codes[position - 1]] if position else None
+        high = self._of[self._codes[position + 1]] if position + 1 < len(self._codes) else None
         if low is None or high is None:
             number = 0 if low is None and high is None else low + APART if low is not None else (high or 0) - APART
         else:
@@ -75,7 +75,7 @@ class Labels:
         self._at[number] = code
         if number in (low, high) or abs(number) > FARTHEST:
             middle = len(self._codes) // 2
-            self._of = {each: (place - middle) * APART for place, each in enumerate(self._codes)}
-            self._at = {number: each for each, number in self._of.items()}
+            self._of = {known_code: (place - middle) * APART for place, known_code in enumerate(self._codes)}
+            self._at = {number: known_code for known_code, number in self._of.items()}
             return True
         return False

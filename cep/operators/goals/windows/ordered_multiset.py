@@ -42,98 +42,98 @@ def give_up(nodes, shared, root):  # type: ignore[no-untyped-def]
 @bare
 def taken(nodes, shared, level):  # type: ignore[no-untyped-def]
     """Return a free node, set to this level and without entries. There must be room for one more."""
-    at = shared[FREE]
-    if at < 0:
-        at = shared[USED]
+    node = shared[FREE]
+    if node < 0:
+        node = shared[USED]
         shared[USED] += 1
     else:
-        shared[FREE] = nodes[at, KEYS]
-        if nodes[at, LEVEL] > 0:
-            for j in range(nodes[at, NUMBER]):
-                give_up(nodes, shared, nodes[at, CHILDREN + j])
-    nodes[at, NUMBER] = 0
-    nodes[at, LEVEL] = level
-    return at
+        shared[FREE] = nodes[node, KEYS]
+        if nodes[node, LEVEL] > 0:
+            for j in range(nodes[node, NUMBER]):
+                give_up(nodes, shared, nodes[node, CHILDREN + j])
+    nodes[node, NUMBER] = 0
+    nodes[node, LEVEL] = level
+    return node
 
 
 @inside
-def free(nodes, shared, at):  # type: ignore[no-untyped-def]
+def free(nodes, shared, node):  # type: ignore[no-untyped-def]
     """Free a single node, without its children."""
-    nodes[at, NUMBER] = 0
-    give_up(nodes, shared, at)
+    nodes[node, NUMBER] = 0
+    give_up(nodes, shared, node)
 
 
 @inside
-def place_of(nodes, at, key):  # type: ignore[no-untyped-def]
+def place_of(nodes, node, key):  # type: ignore[no-untyped-def]
     """Return the place of a node's last key that is at most `key`, or -1."""
-    found = -1
-    for j in range(nodes[at, NUMBER]):
-        found += nodes[at, KEYS + j] <= key
-    return found
+    place = -1
+    for j in range(nodes[node, NUMBER]):
+        place += nodes[node, KEYS + j] <= key
+    return place
 
 
 @bare
-def weight(nodes, at, frequency):  # type: ignore[no-untyped-def]
+def weight(nodes, node, frequency):  # type: ignore[no-untyped-def]
     """Return the weight that a node has in its parent."""
-    first = WEIGHTS if nodes[at, LEVEL] > 0 else TIMES
+    first = WEIGHTS if nodes[node, LEVEL] > 0 else TIMES
     total = 0
-    for j in range(nodes[at, NUMBER]):
-        each = nodes[at, first + j]
-        total = max(total, each) if frequency else total + each
+    for j in range(nodes[node, NUMBER]):
+        amount = nodes[node, first + j]
+        total = max(total, amount) if frequency else total + amount
     return total
 
 
 @bare
-def insert(nodes, at, place, key, amount, child):  # type: ignore[no-untyped-def]
+def insert(nodes, node, place, key, amount, child):  # type: ignore[no-untyped-def]
     """Insert an entry into a node that is not full."""
-    inner = nodes[at, LEVEL] > 0
+    inner = nodes[node, LEVEL] > 0
     amounts = WEIGHTS if inner else TIMES
-    for j in range(nodes[at, NUMBER], place, -1):
-        nodes[at, KEYS + j] = nodes[at, KEYS + j - 1]
-        nodes[at, amounts + j] = nodes[at, amounts + j - 1]
+    for j in range(nodes[node, NUMBER], place, -1):
+        nodes[node, KEYS + j] = nodes[node, KEYS + j - 1]
+        nodes[node, amounts + j] = nodes[node, amounts + j - 1]
         if inner:
-            nodes[at, CHILDREN + j] = nodes[at, CHILDREN + j - 1]
-    nodes[at, KEYS + place] = key
-    nodes[at, amounts + place] = amount
+            nodes[node, CHILDREN + j] = nodes[node, CHILDREN + j - 1]
+    nodes[node, KEYS + place] = key
+    nodes[node, amounts + place] = amount
     if inner:
-        nodes[at, CHILDREN + place] = child
-    nodes[at, NUMBER] += 1
+        nodes[node, CHILDREN + place] = child
+    nodes[node, NUMBER] += 1
 
 
 @bare
-def take_out(nodes, at, place):  # type: ignore[no-untyped-def]
+def take_out(nodes, node, place):  # type: ignore[no-untyped-def]
     """Remove an entry from its node."""
-    inner = nodes[at, LEVEL] > 0
+    inner = nodes[node, LEVEL] > 0
     amounts = WEIGHTS if inner else TIMES
-    last = nodes[at, NUMBER] - 1
+    last = nodes[node, NUMBER] - 1
     for j in range(place, last):
-        nodes[at, KEYS + j] = nodes[at, KEYS + j + 1]
-        nodes[at, amounts + j] = nodes[at, amounts + j + 1]
+        nodes[node, KEYS + j] = nodes[node, KEYS + j + 1]
+        nodes[node, amounts + j] = nodes[node, amounts + j + 1]
         if inner:
-            nodes[at, CHILDREN + j] = nodes[at, CHILDREN + j + 1]
-    nodes[at, NUMBER] = last
+            nodes[node, CHILDREN + j] = nodes[node, CHILDREN + j + 1]
+    nodes[node, NUMBER] = last
 
 
 @bare
-def entered(nodes, shared, at, place, key, amount, child):  # type: ignore[no-untyped-def]
+def entered(nodes, shared, node, place, key, amount, child):  # type: ignore[no-untyped-def]
     """Insert an entry into a node. If the node was full, return the new node with its upper half, else -1."""
-    level = nodes[at, LEVEL]
-    number = nodes[at, NUMBER]
+    level = nodes[node, LEVEL]
+    number = nodes[node, NUMBER]
     if number < (FAN if level > 0 else LEAF):
-        insert(nodes, at, place, key, amount, child)
+        insert(nodes, node, place, key, amount, child)
         return -1
     other = taken(nodes, shared, level)
     amounts = WEIGHTS if level > 0 else TIMES
     half = number // 2
     for j in range(half, number):
-        nodes[other, KEYS + j - half] = nodes[at, KEYS + j]
-        nodes[other, amounts + j - half] = nodes[at, amounts + j]
+        nodes[other, KEYS + j - half] = nodes[node, KEYS + j]
+        nodes[other, amounts + j - half] = nodes[node, amounts + j]
         if level > 0:
-            nodes[other, CHILDREN + j - half] = nodes[at, CHILDREN + j]
-    nodes[at, NUMBER] = half
+            nodes[other, CHILDREN + j - half] = nodes[node, CHILDREN + j]
+    nodes[node, NUMBER] = half
     nodes[other, NUMBER] = number - half
     if place <= half:
-        insert(nodes, at, place, key, amount, child)
+        insert(nodes, node, place, key, amount, child)
     else:
         insert(nodes, other, place - half, key, amount, child)
     return other
@@ -146,22 +146,22 @@ def add(nodes, shared, root, key, frequency):  # type: ignore[no-untyped-def]
         root = taken(nodes, shared, 0)
         insert(nodes, root, 0, key, 1, -1)
         return root, 1
-    at, depth = root, 0
-    while nodes[at, LEVEL] > 0:
-        place = place_of(nodes, at, key)
+    node, depth = root, 0
+    while nodes[node, LEVEL] > 0:
+        place = place_of(nodes, node, key)
         if place < 0:
             place = 0
-            nodes[at, KEYS] = key
+            nodes[node, KEYS] = key
         if not frequency:
-            nodes[at, WEIGHTS + place] += 1
-        shared[PATH + 2 * depth] = at
+            nodes[node, WEIGHTS + place] += 1
+        shared[PATH + 2 * depth] = node
         shared[PATH + 2 * depth + 1] = place
         depth += 1
-        at = nodes[at, CHILDREN + place]
-    place = place_of(nodes, at, key)
-    if place >= 0 and nodes[at, KEYS + place] == key:
-        times = nodes[at, TIMES + place] + 1
-        nodes[at, TIMES + place] = times
+        node = nodes[node, CHILDREN + place]
+    place = place_of(nodes, node, key)
+    if place >= 0 and nodes[node, KEYS + place] == key:
+        times = nodes[node, TIMES + place] + 1
+        nodes[node, TIMES + place] = times
         while frequency and depth > 0:
             depth -= 1
             where = WEIGHTS + shared[PATH + 2 * depth + 1]
@@ -169,54 +169,54 @@ def add(nodes, shared, root, key, frequency):  # type: ignore[no-untyped-def]
                 break
             nodes[shared[PATH + 2 * depth], where] = times
         return root, times
-    other = entered(nodes, shared, at, place + 1, key, 1, -1)
+    other = entered(nodes, shared, node, place + 1, key, 1, -1)
     while other >= 0:
         if depth == 0:
-            root = taken(nodes, shared, nodes[at, LEVEL] + 1)
-            insert(nodes, root, 0, nodes[at, KEYS], weight(nodes, at, frequency), at)
+            root = taken(nodes, shared, nodes[node, LEVEL] + 1)
+            insert(nodes, root, 0, nodes[node, KEYS], weight(nodes, node, frequency), node)
             insert(nodes, root, 1, nodes[other, KEYS], weight(nodes, other, frequency), other)
             break
         depth -= 1
         parent, place = shared[PATH + 2 * depth], shared[PATH + 2 * depth + 1]
-        nodes[parent, WEIGHTS + place] = weight(nodes, at, frequency)
+        nodes[parent, WEIGHTS + place] = weight(nodes, node, frequency)
         amount = weight(nodes, other, frequency)
-        at, other = parent, entered(nodes, shared, parent, place + 1, nodes[other, KEYS], amount, other)
+        node, other = parent, entered(nodes, shared, parent, place + 1, nodes[other, KEYS], amount, other)
     return root, 1
 
 
 @bare
 def remove(nodes, shared, root, key, frequency):  # type: ignore[no-untyped-def]
     """Remove one occurrence of a key, which must exist. Return the root (-1: empty) and the new count of the key."""
-    at, depth = root, 0
-    while nodes[at, LEVEL] > 0:
-        place = place_of(nodes, at, key)
+    node, depth = root, 0
+    while nodes[node, LEVEL] > 0:
+        place = place_of(nodes, node, key)
         if not frequency:
-            nodes[at, WEIGHTS + place] -= 1
-        shared[PATH + 2 * depth] = at
+            nodes[node, WEIGHTS + place] -= 1
+        shared[PATH + 2 * depth] = node
         shared[PATH + 2 * depth + 1] = place
         depth += 1
-        at = nodes[at, CHILDREN + place]
-    place = place_of(nodes, at, key)
-    times = nodes[at, TIMES + place] - 1
-    nodes[at, TIMES + place] = times
+        node = nodes[node, CHILDREN + place]
+    place = place_of(nodes, node, key)
+    times = nodes[node, TIMES + place] - 1
+    nodes[node, TIMES + place] = times
     if times == 0:
-        take_out(nodes, at, place)
-        while depth > 0 and nodes[at, NUMBER] == 0:
-            free(nodes, shared, at)
+        take_out(nodes, node, place)
+        while depth > 0 and nodes[node, NUMBER] == 0:
+            free(nodes, shared, node)
             depth -= 1
-            at, place = shared[PATH + 2 * depth], shared[PATH + 2 * depth + 1]
-            take_out(nodes, at, place)
-        if nodes[at, NUMBER] == 0:
-            free(nodes, shared, at)
+            node, place = shared[PATH + 2 * depth], shared[PATH + 2 * depth + 1]
+            take_out(nodes, node, place)
+        if nodes[node, NUMBER] == 0:
+            free(nodes, shared, node)
             return -1, 0
-        above, below = depth, at
+        above, below = depth, node
         while place == 0 and above > 0:  # the least key was removed
             above -= 1
             place = shared[PATH + 2 * above + 1]
             nodes[shared[PATH + 2 * above], KEYS + place] = nodes[below, KEYS]
             below = shared[PATH + 2 * above]
     if depth > 0 and frequency:
-        below, above = at, depth
+        below, above = node, depth
         while above > 0:
             above -= 1
             parent, where = shared[PATH + 2 * above], WEIGHTS + shared[PATH + 2 * above + 1]
@@ -227,12 +227,12 @@ def remove(nodes, shared, root, key, frequency):  # type: ignore[no-untyped-def]
                 break
             nodes[parent, where] = amount
             below = parent
-    if times == 0 and depth > 0 and nodes[at, LEVEL] == 0 and nodes[at, NUMBER] <= LEAF // 4:
+    if times == 0 and depth > 0 and nodes[node, LEVEL] == 0 and nodes[node, NUMBER] <= LEAF // 4:
         join_leaves(nodes, shared, shared[PATH + 2 * depth - 2], shared[PATH + 2 * depth - 1], frequency)
     while nodes[root, LEVEL] > 0 and nodes[root, NUMBER] == 1:
-        at = nodes[root, CHILDREN]
+        node = nodes[root, CHILDREN]
         free(nodes, shared, root)
-        root = at
+        root = node
     return root, times
 
 
@@ -243,15 +243,15 @@ def join_leaves(nodes, shared, parent, place, frequency):  # type: ignore[no-unt
         place -= 1
     if place < 0:
         return
-    one, other = nodes[parent, CHILDREN + place], nodes[parent, CHILDREN + place + 1]
-    number, more = nodes[one, NUMBER], nodes[other, NUMBER]
+    left, other = nodes[parent, CHILDREN + place], nodes[parent, CHILDREN + place + 1]
+    number, more = nodes[left, NUMBER], nodes[other, NUMBER]
     if number + more > LEAF // 2:
         return
     for j in range(more):
-        nodes[one, KEYS + number + j] = nodes[other, KEYS + j]
-        nodes[one, TIMES + number + j] = nodes[other, TIMES + j]
-    nodes[one, NUMBER] = number + more
-    nodes[parent, WEIGHTS + place] = weight(nodes, one, frequency)
+        nodes[left, KEYS + number + j] = nodes[other, KEYS + j]
+        nodes[left, TIMES + number + j] = nodes[other, TIMES + j]
+    nodes[left, NUMBER] = number + more
+    nodes[parent, WEIGHTS + place] = weight(nodes, left, frequency)
     take_out(nodes, parent, place + 1)
     free(nodes, shared, other)
 
@@ -262,32 +262,32 @@ def of_rank(nodes, root, rank):  # type: ignore[no-untyped-def]
 
     There must be a value with this rank. If there is no next one, its key is returned twice.
     """
-    at, after, last = root, 0, True
+    node, after, last = root, 0, True
     while True:
-        amounts = WEIGHTS if nodes[at, LEVEL] > 0 else TIMES
+        amounts = WEIGHTS if nodes[node, LEVEL] > 0 else TIMES
         place = 0
-        while rank >= nodes[at, amounts + place]:
-            rank -= nodes[at, amounts + place]
+        while rank >= nodes[node, amounts + place]:
+            rank -= nodes[node, amounts + place]
             place += 1
-        if place + 1 < nodes[at, NUMBER]:
-            after, last = nodes[at, KEYS + place + 1], False
-        if nodes[at, LEVEL] == 0:
+        if place + 1 < nodes[node, NUMBER]:
+            after, last = nodes[node, KEYS + place + 1], False
+        if nodes[node, LEVEL] == 0:
             break
-        at = nodes[at, CHILDREN + place]
-    key = nodes[at, KEYS + place]
-    return key, key if last or rank + 1 < nodes[at, TIMES + place] else after
+        node = nodes[node, CHILDREN + place]
+    key = nodes[node, KEYS + place]
+    return key, key if last or rank + 1 < nodes[node, TIMES + place] else after
 
 
 @bare
 def most_frequent(nodes, root):  # type: ignore[no-untyped-def]
     """Return the most frequent key and its count. The tree is by frequency and not empty; the least key wins a tie."""
     most = weight(nodes, root, True)
-    at = root
+    node = root
     while True:
-        amounts = WEIGHTS if nodes[at, LEVEL] > 0 else TIMES
+        amounts = WEIGHTS if nodes[node, LEVEL] > 0 else TIMES
         place = 0
-        while nodes[at, amounts + place] < most:
+        while nodes[node, amounts + place] < most:
             place += 1
-        if nodes[at, LEVEL] == 0:
-            return nodes[at, KEYS + place], most
-        at = nodes[at, CHILDREN + place]
+        if nodes[node, LEVEL] == 0:
+            return nodes[node, KEYS + place], most
+        node = nodes[node, CHILDREN + place]

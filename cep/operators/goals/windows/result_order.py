@@ -17,73 +17,73 @@ AHEAD = 8
 
 
 @njit()
-def in_order(made, found, edges, step):  # type: ignore[no-untyped-def]
-    """Return the rows `found` of `made` as a table sorted by (end, start, order of arrival, identity).
+def in_order(outputs, chosen, edges, step):  # type: ignore[no-untyped-def]
+    """Return the rows `chosen` of `outputs` as a table sorted by (end, start, order of arrival, identity).
 
     The identities are not in the table. Edges are updated to the new numbers of their results. `step`: all ends are
     multiples of it, and many results share an end. 0: the ends are those of arrivals, and results with the same end are
     mostly sorted.
     """
-    n = found.shape[0]
+    n = chosen.shape[0]
     for column in (IDENTITY, END):
         if column == IDENTITY and step > 0:
             continue
         for j in range(1, n):
-            if made[found[j], END] < made[found[j - 1], END]:
-                sort_by(made, found, 0, n, column, max(step, 1) if column == END else 1)
+            if outputs[chosen[j], END] < outputs[chosen[j - 1], END]:
+                sort_by(outputs, chosen, 0, n, column, max(step, 1) if column == END else 1)
                 break
     first = 0
     while first < n:
-        last = end_of_run(made, found, first, n, END)
+        last = end_of_run(outputs, chosen, first, n, END)
         if last - first <= FEW:
-            insert_all(made, found, first, last)
-        elif not ordered(made, found, first, last):
-            sort_by(made, found, first, last, START, 1)
+            insert_all(outputs, chosen, first, last)
+        elif not ordered(outputs, chosen, first, last):
+            sort_by(outputs, chosen, first, last, START, 1)
             while first < last:
-                alike = end_of_run(made, found, first, last, START)
+                alike = end_of_run(outputs, chosen, first, last, START)
                 if alike - first <= FEW:
-                    insert_all(made, found, first, alike)
-                elif not ordered(made, found, first, alike):
-                    sort_by(made, found, first, alike, IDENTITY, 1)
-                    sort_by(made, found, first, alike, ORDER, 1)
+                    insert_all(outputs, chosen, first, alike)
+                elif not ordered(outputs, chosen, first, alike):
+                    sort_by(outputs, chosen, first, alike, IDENTITY, 1)
+                    sort_by(outputs, chosen, first, alike, ORDER, 1)
                 first = alike
         first = last
-    table = np.empty((made.shape[1], n), np.int64)
+    table = np.empty((outputs.shape[1], n), np.int64)
     for j in range(n):
-        row = found[j]
+        row = chosen[j]
         if j + AHEAD < n:
-            prefetch(made, found[j + AHEAD])
-        for column in range(made.shape[1]):
-            table[column, j] = made[row, column]
+            prefetch(outputs, chosen[j + AHEAD])
+        for column in range(outputs.shape[1]):
+            table[column, j] = outputs[row, column]
         table[IDENTITY, j] = 0
     if edges.shape[0] > 0:
-        places = np.empty(made.shape[0], np.int64)
+        places = np.empty(outputs.shape[0], np.int64)
         for j in range(n):
-            places[found[j]] = j
+            places[chosen[j]] = j
         for j in range(edges.shape[0]):
             edges[j, 0] = places[edges[j, 0]]
     return table
 
 
 @njit()
-def sort_by(made, found, first, last, column, step):  # type: ignore[no-untyped-def]
+def sort_by(outputs, chosen, first, last, column, step):  # type: ignore[no-untyped-def]
     """Sort the entries from `first` to before `last` by a column, stably, by radix.
 
     All values are the least one plus a multiple of `step` (1 if unknown).
     """
     n = last - first
-    least = made[found[first], column]
+    least = outputs[chosen[first], column]
     most = least
     for j in range(first, last):
-        least = min(least, made[found[j], column])
-        most = max(most, made[found[j], column])
+        least = min(least, outputs[chosen[j], column])
+        most = max(most, outputs[chosen[j], column])
     if least == most:
         return
     ahead = (np.uint64(most) - np.uint64(least)) // np.uint64(step)
     keys, other_keys = np.empty(n, np.uint64), np.empty(n, np.uint64)
-    rows, other_rows = found[first:last].copy(), np.empty(n, np.int64)
+    rows, other_rows = chosen[first:last].copy(), np.empty(n, np.int64)
     for j in range(n):
-        keys[j] = np.uint64(made[rows[j], column]) - np.uint64(least)
+        keys[j] = np.uint64(outputs[rows[j], column]) - np.uint64(least)
         if step > 1:
             keys[j] //= np.uint64(step)
     long = most_bits = 1
@@ -104,52 +104,52 @@ def sort_by(made, found, first, last, column, step):  # type: ignore[no-untyped-
             places[digit + 1] += places[digit]
         for j in range(n):
             place = np.int64((keys[j] >> shift) & mask)
-            at = places[place]
-            places[place] = at + 1
-            other_keys[at] = keys[j]
-            other_rows[at] = rows[j]
+            position = places[place]
+            places[place] = position + 1
+            other_keys[position] = keys[j]
+            other_rows[position] = rows[j]
         keys, other_keys = other_keys, keys
         rows, other_rows = other_rows, rows
         shift += bits
-    found[first:last] = rows
+    chosen[first:last] = rows
 
 
 @bare
-def end_of_run(made, found, first, last, column):  # type: ignore[no-untyped-def]
+def end_of_run(outputs, chosen, first, last, column):  # type: ignore[no-untyped-def]
     """Return the end of the run of entries that share the first one's value in a column."""
-    value = made[found[first], column]
+    value = outputs[chosen[first], column]
     end = first + 1
-    while end < last and made[found[end], column] == value:
+    while end < last and outputs[chosen[end], column] == value:
         end += 1
     return end
 
 
 @bare
-def ordered(made, found, first, last):  # type: ignore[no-untyped-def]
+def ordered(outputs, chosen, first, last):  # type: ignore[no-untyped-def]
     """Return True if the entries are sorted."""
     for j in range(first + 1, last):
-        if precedes(made, found[j], found[j - 1]):
+        if precedes(outputs, chosen[j], chosen[j - 1]):
             return False
     return True
 
 
 @bare
-def insert_all(made, found, first, last):  # type: ignore[no-untyped-def]
+def insert_all(outputs, chosen, first, last):  # type: ignore[no-untyped-def]
     """Sort a few entries by insertion."""
     for j in range(first + 1, last):
-        row = found[j]
+        row = chosen[j]
         k = j - 1
-        while k >= first and precedes(made, row, found[k]):
-            found[k + 1] = found[k]
+        while k >= first and precedes(outputs, row, chosen[k]):
+            chosen[k + 1] = chosen[k]
             k -= 1
-        found[k + 1] = row
+        chosen[k + 1] = row
 
 
 @bare
-def precedes(made, one, other):  # type: ignore[no-untyped-def]
+def precedes(outputs, left, other):  # type: ignore[no-untyped-def]
     """Return True if one result comes before another with the same end."""
-    if made[one, START] != made[other, START]:
-        return made[one, START] < made[other, START]
-    if made[one, ORDER] != made[other, ORDER]:
-        return made[one, ORDER] < made[other, ORDER]
-    return made[one, IDENTITY] < made[other, IDENTITY]
+    if outputs[left, START] != outputs[other, START]:
+        return outputs[left, START] < outputs[other, START]
+    if outputs[left, ORDER] != outputs[other, ORDER]:
+        return outputs[left, ORDER] < outputs[other, ORDER]
+    return outputs[left, IDENTITY] < outputs[other, IDENTITY]

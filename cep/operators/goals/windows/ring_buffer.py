@@ -45,7 +45,7 @@ def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ig
     results = kinds.shape[0]
     width = keys.shape[1]
     step = 2 + results
-    made = np.empty((FIRST + width + results, n), np.int64)
+    results_table = np.empty((FIRST + width + results, n), np.int64)
     edges = np.empty((n * events if lineage else 0, 2), np.int64)
     edge_count = 0
     out = 0
@@ -71,11 +71,11 @@ def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ig
                 if place >= events:
                     place -= events
                 rings[slot, R_COUNT] = filled + 1
-            at = RING + place * step
-            rings[slot, at] = table[START, i]
-            rings[slot, at + 1] = table[IDENTITY, i]
+            ring_place = RING + place * step
+            rings[slot, ring_place] = table[START, i]
+            rings[slot, ring_place + 1] = table[IDENTITY, i]
             for k in range(results):
-                rings[slot, at + 2 + k] = values[k, i]
+                rings[slot, ring_place + 2 + k] = values[k, i]
             last[slot] = i
             i += 1
         for r in range(first, i):
@@ -88,15 +88,15 @@ def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ig
             start = rings[slot, RING + oldest * step]
             for place in range(filled):
                 start = min(start, rings[slot, RING + place * step])
-            place = out if lineage else make_place(made, nameless, out, start, now, order)
+            place = out if lineage else make_place(results_table, nameless, out, start, now, order)
             if place < 0:
                 place = out
-            made[START, place] = start
-            made[END, place] = now
-            made[ORDER, place] = order
-            made[IDENTITY, place] = 0
+            results_table[START, place] = start
+            results_table[END, place] = now
+            results_table[ORDER, place] = order
+            results_table[IDENTITY, place] = 0
             for k in range(width):
-                made[FIRST + k, place] = keys[slot, k]
+                results_table[FIRST + k, place] = keys[slot, k]
             for k in range(results):
                 kind = kinds[k]
                 count = 0
@@ -112,7 +112,7 @@ def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ig
                                 y += 1 if x > 0 else -1
                             x = wrapped
                             count += 1
-                    made[FIRST + width + k, place] = outcome(kind, count, x, y)
+                    results_table[FIRST + width + k, place] = outcome(kind, count, x, y)
                     continue
                 if kind == SUM_FLOAT or kind == AVG:
                     # In any order where floats are exact: two sums, each of which waits for the one before only.
@@ -128,7 +128,7 @@ def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ig
                             total = larger
                             count += 1
                     if fits:
-                        made[FIRST + width + k, place] = outcome(kind, count, as_bits(total), as_bits(lost))
+                        results_table[FIRST + width + k, place] = outcome(kind, count, as_bits(total), as_bits(lost))
                         continue
                     count = 0
                 for e in range(filled):
@@ -144,7 +144,7 @@ def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ig
                         count += fresh
                     else:
                         count, x, y = combine(kind, count, x, y, lift(kind, value), value, 0)
-                made[FIRST + width + k, place] = outcome(kind, count, x, y)
+                results_table[FIRST + width + k, place] = outcome(kind, count, x, y)
             if lineage:
                 for e in range(filled):
                     place = oldest + e if oldest + e < events else oldest + e - events
@@ -152,4 +152,4 @@ def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ig
                     edges[edge_count, 1] = rings[slot, RING + place * step + 1]
                     edge_count += 1
             out += 1
-    return made[:, :out], edges[:edge_count]
+    return results_table[:, :out], edges[:edge_count]

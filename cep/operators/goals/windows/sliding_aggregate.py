@@ -73,9 +73,9 @@ class Clock:
         numbers = (times + self.offsets[places] - self.origin) // self.length
         news = np.ones(len(times), np.bool_)
         news[1:] = (numbers[1:] != numbers[:-1]) | (places[1:] != places[:-1]) | (cycles[1:] != cycles[:-1])
-        which, each = np.flatnonzero(news), np.cumsum(news) - 1
-        given = numbers[which], places[which], cycles[which]
-        return self._start(*given)[each], self._end(*given)[each] - 1
+        which, run = np.flatnonzero(news), np.cumsum(news) - 1
+        positions = numbers[which], places[which], cycles[which]
+        return self._start(*positions)[run], self._end(*positions)[run] - 1
 
     def _start(self, numbers: Ints, places: Ints, cycles: Ints) -> Ints:
         places, shown = places.copy(), numbers * self.length + self.origin
@@ -183,11 +183,11 @@ def results_of(results: Sequence[AggregateResult], types: Sequence[str], builder
 
     def values(table: Table) -> Ints:
         named = columns_of(table, types)
-        made = np.zeros((len(evaluations), rows(table)), np.int64)
+        columns = np.zeros((len(evaluations), rows(table)), np.int64)
         for k, evaluate in enumerate(evaluations):
             if evaluate is not None:
-                made[k] = bits(evaluate(named, rows(table)))
-        return made
+                columns[k] = bits(evaluate(named, rows(table)))
+        return columns
 
     return Results(tuple(kinds), tuple(taken), values)
 
@@ -237,26 +237,26 @@ class SlidingAggregate(WindowState, Untimed):
         keys, times = self.keys.known, contiguous(table[:FIRST])
         if self.short:
             self.rings = _more_rings(self.rings, self.keys.count)
-            made, edges = ring_buffer.turn(
+            results, edges = ring_buffer.turn(
                 times, self.spec.values(table), slots, self.spec.events, self.kinds, self.rings, keys,
                 self.lineage is not None,
             )  # fmt: skip
-            return self._named(made, edges)
+            return self._named(results, edges)
         self.groups = more_groups(self.groups, self.keys.count)
         self.store = room(self.store, self.count + rows(table))
         self._room_for_tallies(self.tally_count, rows(table) * self.spec.kinds.count(partial_aggregates.DISTINCT))
-        made, edges, self.count, self.free, self.tally_count = two_stacks.slide(
+        results, edges, self.count, self.free, self.tally_count = two_stacks.slide(
             times, self.spec.values(table), slots, self.spec.events, self.spec.duration, self.kinds, self.store,
             self.count, self.free, self.groups, keys, self.tally_index, self.tallies, self.tally_count,
             self.lineage is not None,
         )  # fmt: skip
-        return self._named(made, edges)
+        return self._named(results, edges)
 
-    def _named(self, made: Table, edges: Ints) -> Table:
-        made = np.ascontiguousarray(made)
+    def _named(self, outputs: Table, edges: Ints) -> Table:
+        outputs = np.ascontiguousarray(outputs)
         if self.lineage is not None:
-            self.lineage.link(self.lineage.name(made)[edges[:, 0]], edges[:, 1])
-        return by_arrival(made)
+            self.lineage.link(self.lineage.name(outputs)[edges[:, 0]], edges[:, 1])
+        return by_arrival(outputs)
 
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
         if (self.spec.duration and self.count > self.watched) or (wholly and not self.short):
@@ -273,8 +273,8 @@ class SlidingAggregate(WindowState, Untimed):
         numbers = np.where(used, np.cumsum(used) - 1, -1)
         self.count, self.free = int(groups[used, two_stacks.G_COUNT].sum()), -1
         fresh = more_groups(np.empty((0, self.groups.shape[1]), np.int64), int(used.sum()))
-        made = two_stacks.regroup(self.store, self.count, groups, numbers, fresh, self.kinds)
-        self.store, self.tally_index, self.tallies, self.tally_count = made
+        regrouped = two_stacks.regroup(self.store, self.count, groups, numbers, fresh, self.kinds)
+        self.store, self.tally_index, self.tallies, self.tally_count = regrouped
         self.groups, self.keys = fresh, Keys.of(self.keys.known[used], int(used.sum()))
 
     def _tables(self) -> dict[str, StateTable]:

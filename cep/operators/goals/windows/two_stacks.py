@@ -100,13 +100,15 @@ def fold(store, slot, groups, kinds):  # type: ignore[no-untyped-def]
             kind = kinds[k]
             if kind == DISTINCT:
                 continue
-            at = HEADER + 4 * k
-            n, x, y = lift(kind, store[p, at]), store[p, at], 0
+            offset = HEADER + 4 * k
+            n, x, y = lift(kind, store[p, offset]), store[p, offset], 0
             if younger >= 0:
-                n, x, y = combine(kind, n, x, y, store[younger, at + 1], store[younger, at + 2], store[younger, at + 3])
-            store[p, at + 1] = n
-            store[p, at + 2] = x
-            store[p, at + 3] = y
+                n, x, y = combine(
+                    kind, n, x, y, store[younger, offset + 1], store[younger, offset + 2], store[younger, offset + 3]
+                )
+            store[p, offset + 1] = n
+            store[p, offset + 2] = x
+            store[p, offset + 3] = y
         younger = p
         p = store[p, PREVIOUS]
     groups[slot, G_BACK] = -1
@@ -182,7 +184,7 @@ def slide(  # type: ignore[no-untyped-def]
     n = table.shape[1]
     results = kinds.shape[0]
     width = keys.shape[1]
-    made = np.empty((FIRST + width + results, n), np.int64)
+    results_table = np.empty((FIRST + width + results, n), np.int64)
     entered, nameless = np.empty(n, np.int64), np.empty((2, 0), np.int64)
     cells = store.reshape((store.size, 1))
     edges = np.empty((8 * SPARE if lineage else 0, 2), np.int64)
@@ -226,18 +228,20 @@ def slide(  # type: ignore[no-untyped-def]
                 store[p, HEADER + 4 * k] = value
                 for cell in range(1, 4):
                     store[p, HEADER + 4 * k + cell] = 0
-                at = GROUP + 3 * k
+                tally_at = GROUP + 3 * k
                 if kinds[k] == DISTINCT:
                     if value != MISSING and value != NAN:
                         where = tally(tally_index, tallies, tally_count, slot * results + k, value)
                         tally_count += where == tally_count
                         tallies[where, 2] += 1
                         if tallies[where, 2] == 1:
-                            groups[slot, at] += 1
+                            groups[slot, tally_at] += 1
                         store[p, HEADER + 4 * k + 1] = where
                     continue
-                m, x, y = groups[slot, at], groups[slot, at + 1], groups[slot, at + 2]
-                groups[slot, at], groups[slot, at + 1], groups[slot, at + 2] = add(kinds[k], m, x, y, value)
+                m, x, y = groups[slot, tally_at], groups[slot, tally_at + 1], groups[slot, tally_at + 2]
+                groups[slot, tally_at], groups[slot, tally_at + 1], groups[slot, tally_at + 2] = add(
+                    kinds[k], m, x, y, value
+                )
             store[p, LEAST] = EXACT if exact and groups[slot, G_COUNT] < EXACT_ROWS else 0
             i += 1
         for r in range(first, i):
@@ -255,20 +259,24 @@ def slide(  # type: ignore[no-untyped-def]
                     whole = False
                 for k in range(results):
                     value = store[head, HEADER + 4 * k]
-                    at = GROUP + 3 * k
+                    tally_at = GROUP + 3 * k
                     if kinds[k] == DISTINCT:
                         if value != MISSING and value != NAN:
                             where = store[head, HEADER + 4 * k + 1]
                             tallies[where, 2] -= 1
                             if tallies[where, 2] == 0:
-                                groups[slot, at] -= 1
+                                groups[slot, tally_at] -= 1
                     elif whole:
                         m, x, y = subtract(
-                            kinds[k], groups[slot, at], groups[slot, at + 1], groups[slot, at + 2], value
+                            kinds[k],
+                            groups[slot, tally_at],
+                            groups[slot, tally_at + 1],
+                            groups[slot, tally_at + 2],
+                            value,
                         )
-                        groups[slot, at] = m
-                        groups[slot, at + 1] = x
-                        groups[slot, at + 2] = y
+                        groups[slot, tally_at] = m
+                        groups[slot, tally_at + 1] = x
+                        groups[slot, tally_at + 2] = y
                 left = head
                 head = drop_oldest(store, groups, slot)
                 store[left, NEXT] = free
@@ -282,18 +290,18 @@ def slide(  # type: ignore[no-untyped-def]
             if head != back:
                 start = store[head, LEAST] if back < 0 else min(start, store[head, LEAST])
             order = store[tail, ARRIVAL]
-            place = out if lineage else make_place(made, nameless, out, start, now, order)
+            place = out if lineage else make_place(results_table, nameless, out, start, now, order)
             if place < 0:
                 place = out
-            made[START, place] = start
-            made[T_END, place] = now
-            made[ORDER, place] = order
-            made[IDENTITY, place] = 0
+            results_table[START, place] = start
+            results_table[T_END, place] = now
+            results_table[ORDER, place] = order
+            results_table[IDENTITY, place] = 0
             for k in range(width):
-                made[FIRST + k, place] = keys[slot, k]
+                results_table[FIRST + k, place] = keys[slot, k]
             for k in range(results):
-                at = GROUP + 3 * k
-                m, x, y = groups[slot, at], groups[slot, at + 1], groups[slot, at + 2]
+                tally_at = GROUP + 3 * k
+                m, x, y = groups[slot, tally_at], groups[slot, tally_at + 1], groups[slot, tally_at + 2]
                 if kinds[k] != DISTINCT and head != back:
                     front = HEADER + 4 * k + 1
                     if back < 0:
@@ -302,9 +310,9 @@ def slide(  # type: ignore[no-untyped-def]
                         kinds[k], store[head, front], store[head, front + 1], store[head, front + 2], m, x, y
                     )
                 if kinds[k] == SUM_INT:
-                    made[FIRST + width + k, place] = x if m > 0 and y == 0 else MISSING
+                    results_table[FIRST + width + k, place] = x if m > 0 and y == 0 else MISSING
                 else:
-                    made[FIRST + width + k, place] = outcome(kinds[k], m, x, y)
+                    results_table[FIRST + width + k, place] = outcome(kinds[k], m, x, y)
             if lineage:
                 p = head
                 while p >= 0:
@@ -315,7 +323,7 @@ def slide(  # type: ignore[no-untyped-def]
                     edge_count += 1
                     p = store[p, NEXT]
             out += 1
-    return made[:, :out], edges[:edge_count], count, free, tally_count
+    return results_table[:, :out], edges[:edge_count], count, free, tally_count
 
 
 @njit()

@@ -31,49 +31,49 @@ def sorts(kind):  # type: ignore[no-untyped-def]
 
 
 @inside
-def single(kind, value, end, into, row, at):  # type: ignore[no-untyped-def]
+def single(kind, value, end, into, row, offset):  # type: ignore[no-untyped-def]
     """Write the partial result of one value: its count, then words that depend on the function."""
-    into[row, at] = partial_aggregates.lift(kind, value)
-    into[row, at + 1] = value
+    into[row, offset] = partial_aggregates.lift(kind, value)
+    into[row, offset + 1] = value
     for word in range(2, WORDS):
-        into[row, at + word] = 0
+        into[row, offset + word] = 0
     if kind == RATE:  # first value and time, last value and time
-        into[row, at + 2] = end
-        into[row, at + 3] = value
-        into[row, at + 4] = end
+        into[row, offset + 2] = end
+        into[row, offset + 3] = value
+        into[row, offset + 4] = end
     elif kind == SLOPE:  # a time, mean of times relative to it, mean of values, squares of times, products
-        into[row, at + 1] = end
-        into[row, at + 3] = value
+        into[row, offset + 1] = end
+        into[row, offset + 3] = value
     elif kind == EWMA:  # a time, sum of weights relative to it, weighted sum
-        into[row, at + 1] = end
-        into[row, at + 2] = as_bits(1.0)
-        into[row, at + 3] = value
+        into[row, offset + 1] = end
+        into[row, offset + 2] = as_bits(1.0)
+        into[row, offset + 3] = value
 
 
 @inside
-def join(kind, parameter, older, i, x, younger, j, y, into, row, at):  # type: ignore[no-untyped-def]
+def join(kind, parameter, older, i, x, younger, j, y, into, row, offset):  # type: ignore[no-untyped-def]
     """Combine two partial results, older and younger. The result may replace either."""
     n, m = older[i, x], younger[j, y]
     if m == 0:
         for word in range(WORDS):
-            into[row, at + word] = older[i, x + word]
+            into[row, offset + word] = older[i, x + word]
         return
     if n == 0:
         for word in range(WORDS):
-            into[row, at + word] = younger[j, y + word]
+            into[row, offset + word] = younger[j, y + word]
         return
     if kind < RATE:
         n, a, b = combine(kind, n, older[i, x + 1], older[i, x + 2], m, younger[j, y + 1], younger[j, y + 2])
-        into[row, at] = n
-        into[row, at + 1] = a
-        into[row, at + 2] = b
+        into[row, offset] = n
+        into[row, offset + 1] = a
+        into[row, offset + 2] = b
     elif kind == RATE:
         first, since, last, until = older[i, x + 1], older[i, x + 2], younger[j, y + 3], younger[j, y + 4]
-        into[row, at] = n + m
-        into[row, at + 1] = first
-        into[row, at + 2] = since
-        into[row, at + 3] = last
-        into[row, at + 4] = until
+        into[row, offset] = n + m
+        into[row, offset + 1] = first
+        into[row, offset + 2] = since
+        into[row, offset + 3] = last
+        into[row, offset + 4] = until
     elif kind == SLOPE:
         origin = older[i, x + 1]
         time, value = as_float(older[i, x + 2]), as_float(older[i, x + 3])
@@ -82,21 +82,21 @@ def join(kind, parameter, older, i, x, younger, j, y, into, row, at):  # type: i
         share = m / (n + m)
         squares = as_float(older[i, x + 4]) + as_float(younger[j, y + 4]) + d * d * n * share
         products = as_float(older[i, x + 5]) + as_float(younger[j, y + 5]) + d * e * n * share
-        into[row, at] = n + m
-        into[row, at + 1] = origin
-        into[row, at + 2] = as_bits(time + d * share)
-        into[row, at + 3] = as_bits(value + e * share)
-        into[row, at + 4] = as_bits(squares)
-        into[row, at + 5] = as_bits(products)
+        into[row, offset] = n + m
+        into[row, offset + 1] = origin
+        into[row, offset + 2] = as_bits(time + d * share)
+        into[row, offset + 3] = as_bits(value + e * share)
+        into[row, offset + 4] = as_bits(squares)
+        into[row, offset + 5] = as_bits(products)
     else:
         now = younger[j, y + 1]
         fading = 2.0 ** (-((now - older[i, x + 1]) / parameter))
         weights = as_float(older[i, x + 2]) * fading + as_float(younger[j, y + 2])
         summed = as_float(older[i, x + 3]) * fading + as_float(younger[j, y + 3])
-        into[row, at] = n + m
-        into[row, at + 1] = now
-        into[row, at + 2] = as_bits(weights)
-        into[row, at + 3] = as_bits(summed)
+        into[row, offset] = n + m
+        into[row, offset + 1] = now
+        into[row, offset + 2] = as_bits(weights)
+        into[row, offset + 3] = as_bits(summed)
 
 
 @inside
@@ -106,24 +106,24 @@ def finite(value):  # type: ignore[no-untyped-def]
 
 
 @bare
-def worth(kind, parameter, cells, row, at):  # type: ignore[no-untyped-def]
+def worth(kind, parameter, cells, row, offset):  # type: ignore[no-untyped-def]
     """Return the bits of the value of a partial result."""
-    n = cells[row, at]
+    n = cells[row, offset]
     if kind < RATE:
-        return outcome(kind, n, cells[row, at + 1], cells[row, at + 2])
+        return outcome(kind, n, cells[row, offset + 1], cells[row, offset + 2])
     if kind == RATE:
-        if n == 0 or cells[row, at + 4] == cells[row, at + 2]:
+        if n == 0 or cells[row, offset + 4] == cells[row, offset + 2]:
             return NAN
-        seconds = (cells[row, at + 4] - cells[row, at + 2]) / SECOND
-        return finite((as_float(cells[row, at + 3]) - as_float(cells[row, at + 1])) / seconds)
+        seconds = (cells[row, offset + 4] - cells[row, offset + 2]) / SECOND
+        return finite((as_float(cells[row, offset + 3]) - as_float(cells[row, offset + 1])) / seconds)
     if kind == SLOPE:
-        squares = as_float(cells[row, at + 4])
+        squares = as_float(cells[row, offset + 4])
         if n < 2 or not squares > 0.0:
             return NAN
-        return finite(as_float(cells[row, at + 5]) / squares)
+        return finite(as_float(cells[row, offset + 5]) / squares)
     if n == 0:
         return NAN
-    return finite(as_float(cells[row, at + 3]) / as_float(cells[row, at + 2]))
+    return finite(as_float(cells[row, offset + 3]) / as_float(cells[row, offset + 2]))
 
 
 @inside

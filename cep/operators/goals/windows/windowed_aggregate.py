@@ -141,19 +141,19 @@ class WindowedAggregate(WindowState):
         numbers = WindowNumbers(spec.form, spec.length, spec.step, self.keeps, self.sorted)
         results = ResultKinds(self.kinds, self.parameters, np.zeros((1, WORDS), np.int64))
         windows = WindowArrays(self.store, self.groups, self.nodes, self.state, self.keys.known)
-        found: Table
+        outputs: Table
         if spec.form < EVERY and not self.sorted and self.lineage is None:
-            found = slide_on(entering, numbers, results, windows)
-            return by_arrival(np.ascontiguousarray(found))
-        found, edges, self.nodes = advance(
+            outputs = slide_on(entering, numbers, results, windows)
+            return by_arrival(np.ascontiguousarray(outputs))
+        outputs, edges, self.nodes = advance(
             entering, numbers, results, windows, frontier.watermark, self.lineage is not None
         )  # fmt: skip
         for k, labels in self.labels.items():
             column = FIRST + len(spec.by) + k
-            found[column] = labels.codes_of(found[column])
+            outputs[column] = labels.codes_of(outputs[column])
         if self.lineage is not None:
-            self.lineage.link(self.lineage.name(found)[edges[:, 0]], edges[:, 1])
-        return found
+            self.lineage.link(self.lineage.name(outputs)[edges[:, 0]], edges[:, 1])
+        return outputs
 
     def _ranks(self, values: Ints) -> Ints:
         """Return the sort ranks of values: numbers sort by size, others by their labels."""
@@ -253,15 +253,15 @@ class WindowedAggregate(WindowState):
 
     def _state(self) -> Arrays:
         self._compact(BEGINNING)
-        made = {name: array.copy() for name, array in self._live().items()}
+        arrays = {name: array.copy() for name, array in self._live().items()}
         if self.spec.form == EVERY:
-            made["groups"][:, G_DUE] = self.state[TICK]
+            arrays["groups"][:, G_DUE] = self.state[TICK]
         for k, kind in enumerate(self.spec.kinds):
             if kind in SORTED:  # is rebuilt when the state is loaded
-                made["groups"][:, GROUP + WORDS * k : GROUP + WORDS * k + WORDS] = 0
+                arrays["groups"][:, GROUP + WORDS * k : GROUP + WORDS * k + WORDS] = 0
             if k in self.labels:
-                made["store"][:, HEADER + CELLS * k + RANK] = 0
-        return made
+                arrays["store"][:, HEADER + CELLS * k + RANK] = 0
+        return arrays
 
     def _fits(self, state: Arrays) -> None:
         store, groups = state["store"], state["groups"]
