@@ -60,7 +60,10 @@ upper: Callable[[Any, Any], Any] = cast(Any, Intrinsic(_upper))
 
 @njit(_nrt=False, forceinline=True)
 def _to_odd(power, by):  # type: ignore[no-untyped-def]
-    """Return the product with a power of ten without its last 128 bits. It is made odd if these are not zero."""
+    """Return `by` times a power of ten, without the last 128 bits of the product.
+
+    The result is made odd if the upper half of these bits is more than 1. Powers are rounded up, so 1 counts as zero.
+    """
     lower = _POWERS[power, 0] * by
     total = lower + upper(_POWERS[power, 1], by)
     carried = _1 if total < lower else _0

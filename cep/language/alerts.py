@@ -164,7 +164,8 @@ def _alerting(
 def on_fluent(
     statement: AlertStatement, atom: Atom, conditions: tuple[Condition, ...], fluent: Schema, source: Source
 ) -> tuple[Alerting, list[CepError]]:
-    """Lower an alert on a fluent. `atom` is the fluent's beginning; the alert lasts until that interval ends.
+    """Lower an alert on a fluent. `atom` matches the beginning of an interval of the fluent; the alert lasts until this
+    interval ends.
 
     Without KEYED BY, all arguments are the key, because each tuple of a fluent begins and ends independently.
     """

@@ -88,7 +88,8 @@ class Pattern(WithProperties[PatternProperties]):
     span: Span
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
-        """Return the pattern with its variables renamed. This version renames only inside its parts."""
+        """Return the pattern with its variables renamed. The default renames only inside the
+        parts; patterns with variables of their own override it."""
         own: Any = self
         parts = {field.name: getattr(self, field.name) for field in fields(own)}
         pattern = replace(

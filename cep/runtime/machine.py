@@ -220,7 +220,7 @@ class Machine:
         return tuple(part.compiled for part in self.parts if part.compiled is not None)
 
     def give_transitions(self) -> None:
-        """Make steps also return the transitions of simple fluents, by table."""
+        """From now on, let each step also return the tables of transitions of simple fluents."""
         fluents = {head.event: self.plan.schemas[head.event].fluent for head in self.plan.heads}
         self.transitions = tuple(
             name for name, of in fluents.items() if of is not None and of.part == TRANSITIONS and not of.defined

@@ -199,9 +199,10 @@ class PackReader:
 
 
 def read_packs(file: str, stream: ByteStream, packs: PackReader, chunk: int, first: int) -> _Parts:
-    """Yield tables block by block; the block is None if the stream is silent.
+    """Yield tables block by block. While the stream is silent, yield `(None, [], None)`.
 
-    If not each line is a document, read the whole stream first, because a document may span any number of lines.
+    If the first block does not have one document per line, read the whole stream first, because a document may span any
+    number of lines.
     """
     line = 1
     blocks = whole_lines(stream, chunk, LONGEST)

@@ -1,4 +1,4 @@
-"""Tables of text as columns: find the separator, the marks in numbers, and the encoding."""
+"""The layout of tables in text files such as CSV: separator, decimal and thousands marks, encoding."""
 
 from __future__ import annotations
 

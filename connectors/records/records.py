@@ -114,7 +114,8 @@ def read_events(
     An element may be Unreadable. Raise Unreadable if the line contains no event at all.
 
     - `default`: the event if the record does not name one.
-    - `bound`: the user bound the input to this event. Then a field `type` counts only if it names another event.
+    - `bound`: the user bound the input to this event. A field `type` is then ignored, unless it names another event of
+      the program: such a record is Unreadable.
     - `envelope`: further values, from the message around the record, by source.
     """
     value = parse(line)

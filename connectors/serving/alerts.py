@@ -285,8 +285,8 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
         before: Annotated[int | None, Query(ge=1, lt=2**62, description="Changes with a lower `number`.")] = None,
         limit: Annotated[int, Query(ge=1, le=10_000, description="At most so many changes, the last ones.")] = 1_000,
     ) -> Response:
-        """Return an alert in its current state, its last changes in order, the actions of people among them, and other
-        alerts with the same key."""
+        """Return an alert in its current state, with its last changes in order (including the actions of people) and
+        other alerts with the same key."""
         entry = outbox.revision(alert)
         if entry is None:
             raise HTTPException(404, "there is no such alert")

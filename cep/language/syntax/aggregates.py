@@ -105,8 +105,8 @@ def _each(cursor: Cursor) -> Over:
         days = max(1, round(length / DAY))
         nearest = f"{days} d" if length > DAY else say_duration(_divisor(length))
         cursor.stop(
-            f"windows of {say_duration(length)} do not begin at midnight each day",
-            f"with ZONE, a window must be whole days, or divide a day evenly: `OVER EACH {nearest} ZONE ..`",
+            f"windows of {say_duration(length)} are not whole days, and do not divide a day evenly",
+            f"with ZONE, write e.g. `OVER EACH {nearest} ZONE ..`",
             written,
         )
     return Over("each", length, weeks, _zone(cursor))

@@ -54,7 +54,10 @@ EITHER = "alternatives need parentheses: `(X > 3 or linked(X, Y))`"
 LIST = "a list is written `X in [1, 2, 3]`; a range is written `X between 1 and 3`"
 BETWEEN = "the range includes both ends: `X between 1 and 3`"
 CHOICE = 'one of two values is written `if(Level > 3, "high", "low")`'
-NULL = "a condition on a missing value is false; `X = X` requires a value; `x: int?` declares an optional attribute"
+NULL = (
+    "a condition on a missing value is false; `X = X` is true if X has a value; "
+    "`x: int?` declares an attribute that may be missing"
+)
 GRAPH = "a graph pattern is a condition: `... WHERE { ?Station wgs84:lat ?Lat }`, where `?Lat` is the variable `Lat`"
 BRACE = "each `{` needs a `}`; braces in strings and comments do not count"
 INSIDE = "braces hold a complete SPARQL pattern: `{ ?S a wt:Station OPTIONAL { ?S wt:height ?H } FILTER(?H > 100) }`"
@@ -163,7 +166,7 @@ def _weeks(count: str) -> str:
 
 
 def _months(_: str) -> str:
-    return "months and years differ in length; use `30 d` or `365 d`; windows last days or weeks, `OVER EACH 1 week`"
+    return "months and years differ in length; use `30 d` or `365 d`; windows of calendar weeks are `OVER EACH 1 week`"
 
 
 CALENDAR_UNITS = {

@@ -67,7 +67,7 @@ def _gap(cursor: Cursor) -> tuple[int, int]:
     if high < low or high == 0:
         after = "the right event starts strictly after the left one ends, e.g. `SEQ[0 s, 5 min]`"
         hint = "write the shorter time first, e.g. `SEQ[10 s, 5 min]`" if high else after
-        cursor.stop("these bounds allow no gap", hint, cursor.span(opening))
+        cursor.stop("no time between the two events lies within these bounds", hint, cursor.span(opening))
     return low, high
 
 
@@ -164,7 +164,7 @@ def condition_hint(cursor: Cursor, read: ast.PatternTree) -> str | None:
         return messages.INSIDE
     meant = messages.logic_hint(token) or messages.operator_hint(token)
     if meant is None and token.kind in ("name", "variable", "number", "string", "graph"):
-        meant = "conditions are separated by `,`; write an alternative as another rule"
+        meant = "conditions are separated by `,`; alternatives are written `(X > 3 or linked(X, Y))`"
     return meant
 
 

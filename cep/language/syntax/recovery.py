@@ -93,7 +93,8 @@ def _begins(cursor: Cursor, first: Token) -> bool:
 def _declared(tokens: Sequence[Token]) -> Iterator[str]:
     """Yield the names before the first bracket or arrow of each statement.
 
-    A line that begins no further right than the first token may begin a statement.
+    A line that is indented no deeper than the first token counts as the beginning of a statement, even if the `.`
+    before it is missing.
     """
     line, before, heading = 0, ".", False
     for token in tokens:

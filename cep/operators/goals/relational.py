@@ -67,8 +67,8 @@ class Memoryless(Untimed, InRounds, DeclaredState):
 
 
 class ScanGoal(Memoryless):
-    """The goal of an event scan: occurrences that have certain constants and equal arguments, with the chosen arguments
-    only."""
+    """The goal of an event scan. It selects the occurrences with the given constants, and with equal values in the
+    given arguments. It returns only the chosen arguments."""
 
     def __init__(
         self,

@@ -95,7 +95,7 @@ class MaterializedRelation:
     def replace_timed(self, columns: Sequence[Column], since: Ints, until: Ints) -> None:
         """Replace all rows. Each row holds for occurrences that end at or after `since` and before `until`.
 
-        Equal rows hold at different times.
+        Equal rows must begin at different times.
         """
         from cep.core.hashtable import KeySet
 

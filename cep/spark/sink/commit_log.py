@@ -121,8 +121,8 @@ class CommitLog:
         return max(self._entries(), default=-1)
 
     def has(self, batch: int, plan: str = "") -> bool:
-        """Return True if the micro-batch is committed. CepError: it is, with another plan or one that is no longer
-        known."""
+        """Return True if the micro-batch is committed. Raise CepError if it was committed with another plan, or if its
+        plan is no longer known."""
         if self.last < batch:
             return False
         if self._note(batch).get("plan") != plan:
