@@ -1,8 +1,8 @@
 """Assignment of work to tasks: a worker takes the work for which it has kept the engines.
 
-Spark runs a task in any free worker, so work is not tied to tasks. Each task input has a file in a shared folder, which
-holds its place in the job. A task claims one by renaming the file, preferably one whose engines its worker has kept. A
-repeated task finds its earlier claim.
+Spark runs a task in any free worker, so work is not tied to tasks. Each task input has a file in a shared folder; the
+file contains the input's place in the job. A task claims an input by renaming its file, preferably an input whose
+engines its worker has kept. A repeated task finds its earlier claim.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Claims:
         return cls(folder, job, wants)
 
     def claim(self, task: int, keeps: Keeps) -> int | None:
-        """Claim a task input for the task of this number, and return its place in the job.
+        """Claim a task input for the task of this number, and return the input's place in the job.
 
-        None: all are claimed. CepError: the file of an earlier claim is damaged.
+        None: all inputs are claimed. CepError: the file of an earlier claim is damaged.
         """
         mine = Path(self.folder, f"{self.job}.{task}")
         with suppress(FileNotFoundError):

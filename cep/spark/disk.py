@@ -1,8 +1,8 @@
 """Files of a checkpoint and of a sink: their fixed names, atomic writes, and the lock.
 
-A file exists completely or not at all, even after a power failure. Its content is on disk before it gets its name. The
-name itself is only synced if another file system depends on it. On a single journaling file system, names reach the
-disk in order, and files that refer to this one are written later.
+A file exists completely or not at all, even after a power failure: its content is on disk before it gets its name. Most
+names are not synced, because files that refer to a file are written after it, and a journaling file system keeps this
+order. A name is synced if anything outside this file system depends on it.
 
 A checkpoint is locked by one run at a time, because a second run would remove the unfinished work of the first.
 """
@@ -64,7 +64,8 @@ SINK_LOG = "_spark_metadata"
 """The folder, in the folder of a sink, that lists its committed files (`cep.spark.sink.commit_log`)."""
 
 PROBES = (".room-", "..room-")
-"""The prefixes of files that only test whether a folder is writable. The second one is of temporary files."""
+"""The prefixes of files that only test whether a folder is writable. The second is the prefix while such a file is
+being written."""
 
 BACK = "put the whole folders of --output and --checkpoint back as they were, or start anew with others"
 """The hint for files that are damaged, missing, or of different times."""

@@ -96,8 +96,8 @@ def _ended(
 
 
 def _closed(program: ShippedProgram, name: str, table: pl.DataFrame, until: int) -> tuple[str, pl.DataFrame]:
-    """Return the name of a table and its rows: the intervals, which end before `until`, or the ends of the
-    intervals."""
+    """Return the name and the rows of a table whose open intervals end at `until`. If the program writes changes, the
+    rows are these ends."""
     if program.changes:
         return program.edges(name, table, until, ENDS_AT)
     begun = table.filter((pl.col("start") < until).fill_null(value=True))

@@ -48,8 +48,8 @@ def key_times(program: ShippedProgram, tables: Mapping[str, pl.DataFrame], place
 class KeyRule:
     """The parameters of lateness by key, in microseconds.
 
-    `lateness`: that of each key. `behind`: the distance from the keys' time to the watermark. `window`: the distance
-    from the watermark to the time up to which results are final.
+    `lateness`: how far a record may be behind the latest time of its key. `behind`: the distance from the keys' time to
+    the watermark. `window`: the distance from the watermark to the time up to which results are final.
     """
 
     program: ShippedProgram
@@ -87,8 +87,9 @@ class KeyRule:
 class KeyVerdict:
     """The result of judging a micro-batch.
 
-    `until`: by word of a key with late records, the latest end that is late (microseconds). `clocks`: the clocks
-    afterwards. `reached`: the watermark that follows from them (milliseconds; 0: none).
+    `until`: for each key with late records, by the hash of the key, the time up to which its records are late
+    (microseconds). `clocks`: the clocks afterwards. `reached`: the watermark that follows from them (milliseconds; 0:
+    none).
     """
 
     until: Mapping[int, int]
@@ -111,7 +112,7 @@ class LateKeys:
         self._until = np.array([until for _, until in late_words], np.int64)
 
     def until(self, event: str, table: pl.DataFrame, stable: int) -> Ints:
-        """Return, for each row of an event, the latest end that is late: `stable` or later."""
+        """Return, for each row of an event, the time up to which rows of its key are late: `stable` or later."""
         ends = np.full(table.height, stable)
         if self._clocks is not None:
             words = self._clocks.words(event, {event: table}, np.arange(table.height))

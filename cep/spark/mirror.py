@@ -116,8 +116,8 @@ class Mirror:
     ) -> None:
         """Record the files that tasks have uploaded, for the next manifest.
 
-        The states of buckets replace earlier ones of the folder. `written`: the other files by place, each a separate
-        object or a part of one.
+        `states`: the state files of buckets; they replace all earlier files of the same buckets in `folder`. `written`:
+        the other files by place, each a separate object or a part of one.
         """
         below = os.path.relpath(folder, self.root)
         gone = {f"{below}/{bucket}" for bucket in states}
@@ -194,8 +194,8 @@ class Mirror:
     def _enter(self, number: int, entries: Mapping[str, Packed]) -> None:
         """Create the manifest of this number, after its pack.
 
-        CepError: another run has continued from the same manifest. This manifest then does not count, or is not the
-        last any more.
+        CepError: another run has continued from the same manifest. Then this manifest was not created, or it is no
+        longer the last one.
         """
         manifest = {"run": self.run, "output": self.places[OUTPUT], "folder": str(self.folder(OUTPUT))}
         text = json.dumps(manifest | {"files": {name: packed.fields() for name, packed in entries.items()}})
@@ -337,7 +337,7 @@ class Mirror:
                     self._marks[name] = _mark(path)
 
     def _moved(self, before: Path) -> None:
-        """Update the folder of the output in the checkpoint."""
+        """If the checkpoint records `before` as its output folder, record the current one instead."""
         file = self.folder(STATE) / CHECKPOINT
         if file.exists():
             info = CheckpointInfo.read(file)

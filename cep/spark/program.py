@@ -160,9 +160,11 @@ class ShippedProgram:
         return any(name != table for table, name in self.written.items())
 
     def edges(self, name: str, held: pl.DataFrame, time: int, kind: int) -> tuple[str, pl.DataFrame]:
-        """Return the name of the table of a fluent's changes, and changes of a kind at a time (microseconds).
+        """Return the name of the table of a fluent's changes, and its rows: changes of one `kind` at a `time`
+        (microseconds).
 
-        `held`: the intervals that hold then, as `held_now` returns them. Call this only if the program writes changes.
+        `held`: the intervals that hold at that time, as `held_now` returns them. Call this only if the program writes
+        changes.
         """
         table = next(table for table, written in self.written.items() if written == name)
         fluent, attributes = self.schemas[table].fluent, [attribute.name for attribute in self.outputs[name].attributes]

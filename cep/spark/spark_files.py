@@ -77,13 +77,16 @@ def last(log: Path) -> int:
 
 
 def moved(folder: Path) -> int | None:
-    """Return the last finished micro-batch if it has moved the watermark; rows that waited for it must then step."""
+    """Return the number of the last finished micro-batch if it has moved the watermark; None otherwise.
+
+    If so, another micro-batch must process the rows that waited for the watermark.
+    """
     done = last_ended(folder)
     return None if done is None or watermark(folder, done) == planned_at(folder, done) else done
 
 
 def last_ended(folder: Path) -> int | None:
-    """Return the last finished micro-batch, if no later one was begun."""
+    """Return the number of the last finished micro-batch; None if there is none or a later one was begun."""
     done = last(folder / "commits")
     return None if done < 0 or last(folder / "offsets") > done else done
 

@@ -284,9 +284,10 @@ class StageTask:
     def counted(
         self, bucket: int, version: int, tables: dict[str, pl.DataFrame], stable: int
     ) -> dict[str, pl.DataFrame]:
-        """Return the input tables of a step. If other buckets or stages may derive equal rows, keep only net changes.
+        """Return the input tables of a step.
 
-        These are the rows that appear or disappear when all derivations are counted.
+        If other buckets or stages may derive equal rows, count all derivations of a row. The tables then contain only
+        the rows that appear or disappear.
         """
         if not self.several:
             return tables
@@ -298,8 +299,9 @@ class StageTask:
     def keep(self, bucket: int, version: int, engine: Engine, batch: int, arrived: Came) -> None:
         """Keep the engine of a bucket at a version. Write its whole state, or only the input since the last version.
 
-        Under revision, unchanged parts of the state are known by their segments. If the time of a search is limited, a
-        repeated step may have other results. Then no engine is kept, and the next step starts from the written state.
+        Under revision, the whole state is written, but only those of its segments that are new. If the time of a search
+        is limited, a repeated step may have other results. Then the whole state is written and no engine is kept, so
+        that the next step starts from the written state.
         """
         timed = self.program.options.compiling.solve_limit is not None
         if engine.revises or timed or not self.states.append(bucket, version, arrived, batch):

@@ -57,8 +57,8 @@ class Slots:
         return max(1, self._context.defaultParallelism)
 
     def run(self, rows: RDD[Any], step: Callable[[Sequence[int]], Step]) -> RDD[Any]:
-        """Run a step over the rows of each partition, after a shuffle. `step`: makes the step for the tasks of these
-        numbers."""
+        """Run a step over the rows of each partition, after a shuffle. `step`: a function that returns the step for the
+        tasks with these numbers."""
         shuffled = rows._jrdd.rdd().dependencies().head().rdd()
         self._shuffles.append(shuffled.dependencies().head().shuffleId())
         anchor = self._anchor(rows.getNumPartitions())

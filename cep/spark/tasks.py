@@ -105,7 +105,7 @@ class TaskInput:
     writes: bool = False
 
     def packed(self) -> bytes:
-        """Pickle the input, so that a worker that gets those of all tasks need not unpickle the others."""
+        """Pickle the input by itself: a worker receives the inputs of all tasks, and unpickles only its own."""
         return pickle.dumps(self)
 
     @staticmethod

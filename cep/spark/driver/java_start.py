@@ -90,8 +90,8 @@ class JavaStart:
                     os.environ[name] = value
 
     def end(self, log: Log) -> None:
-        """End a Java that writes its classes, after the run. Keep them if the run has ended well and no signal
-        arrives."""
+        """After the run, end a Java process that writes its classes to an archive. Keep the archive if the run has
+        ended well and no signal arrives."""
         gateway = SparkContext._gateway
         if self.written is None or gateway is None or gateway.proc is None:
             return

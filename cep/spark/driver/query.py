@@ -1,9 +1,9 @@
 """Control of a running query: reports after each micro-batch, stops on signals, and restarts.
 
-A query is restarted if only a Python process failed. Spark gives a Python process 10 seconds to start and connect, and
-no setting changes this. A busy machine sometimes takes longer. A process that plans may be killed for lack of memory,
-and Spark does not restart it as it restarts those of tasks. The query then fails, and continues from its checkpoint as
-after any failure.
+A query is restarted only if a Python process failed, for one of two reasons. Spark gives a Python process 10 seconds to
+start and connect, and no setting changes this. A busy machine sometimes takes longer. The other reason is that the
+process that plans was killed for lack of memory. Spark restarts killed processes of tasks, but not this one. The query
+then fails, and continues from its checkpoint as after any failure.
 """
 
 from __future__ import annotations

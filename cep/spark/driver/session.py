@@ -132,7 +132,7 @@ def needs_java() -> None:
 def with_retries(master: str) -> str:
     """Return the master with retries: a failed task on this machine is then repeated, as on a cluster.
 
-    Workers may be killed for lack of memory.
+    Without retries, a query would fail as soon as a worker is killed for lack of memory.
     """
     local_match = re.fullmatch(r"local(?:\[\s*([^,\]]+?)\s*\])?", master)
     return master if local_match is None else f"local[{local_match[1] or 1}, {TRIES}]"
@@ -151,7 +151,7 @@ def master_configured() -> bool:
 def without_interrupts() -> Iterator[None]:
     """Delay Ctrl-C and SIGTERM until the block has ended. A second signal takes effect at once.
 
-    A Java process does not end if its parent leaves while it starts.
+    If this process ended while Java starts, the Java process would stay.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -71,7 +71,7 @@ class FileWriter:
         return event_files.write_event_files(self.options, rows, name, task == 0 and number == 0, number)
 
     def stand_in(self, files: Iterable[OutputFile]) -> None:
-        """Create an empty local file, of the same size, for each file that tasks have uploaded. It is committed in its
+        """For each file that tasks have uploaded, create an empty local file of the same size, to be committed in its
         place."""
         log = CommitLog(Path(self.options.folder))
         for output_file in files:
@@ -82,7 +82,7 @@ class FileWriter:
                     file.truncate(output_file.size)
 
     def counts(self, batch: int) -> bool:
-        """Return True if a micro-batch is already committed. CepError: it is, with other input."""
+        """Return True if a micro-batch is already committed. Raise CepError if it was committed with other input."""
         options = self.options
         log, number = CommitLog(Path(options.folder)), options.first + batch
         if options.checkpoint is None or log.last < number:

@@ -59,8 +59,8 @@ class TimeReached(WorkItem):
 
 
 class IdleWatermark:
-    """The watermark without input: it advances from the last one with the clock. Before there is one, it stays
-    unset."""
+    """The watermark without input: it advances from the last watermark with the clock. As long as there is no
+    watermark, it stays unset."""
 
     def __init__(
         self,

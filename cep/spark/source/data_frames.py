@@ -40,7 +40,8 @@ ROWS = 1 << 17
 """The maximum number of rows that are converted together."""
 
 BITS = LINE_BITS + FILE_BITS
-"""The number of bits of an order in one column. With two columns, the second has `LINE_BITS`, the first the others."""
+"""The number of bits of an order in one column. With two columns, the second has `LINE_BITS` bits, and the first has
+the rest."""
 
 CLOCK = "@clock"
 """The column with the time of the micro-batch (microseconds)."""

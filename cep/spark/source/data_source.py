@@ -143,7 +143,7 @@ def source(files: SparkSourceOptions) -> type[DataSource]:
 
 
 TWICE = 2
-"""How often a run sends the end of the input.
+"""The number of times that a run sends the end of the input.
 
 The first one moves the watermark to the end. The second one causes the micro-batch that processes everything up to it.
 Each run sends both again, because the previous run may have been killed at any point.
@@ -158,8 +158,8 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     - `time`: the event time that was sent while live inputs were idle, so that a repeated micro-batch sends the
       same.
     - `changes`: the number of lines of knowledge changes that were sent.
-    - `moved`: the last micro-batch, if it has moved the watermark and nothing has arrived since. Waiting rows then
-      step.
+    - `moved`: the number of the last micro-batch, if it has moved the watermark and nothing has arrived since. It
+      causes another micro-batch, which processes the rows that waited for the watermark.
     - `clock`: the time of planning (microseconds), if records are compared with it. A repeated micro-batch uses it
       again.
     - `generation`: after a migration, the number of the generation, which starts at the end of the previous one.

@@ -53,7 +53,7 @@ class LiveInput(Protocol):
         """Return True if everything up to the target is read."""
 
     def work_items(self, start: Offset, end: Offset) -> list[MessageRange]:
-        """Return the messages between two offsets as work items. They are always the same."""
+        """Return the messages between two offsets as work items. The same offsets always return the same work items."""
 
     def commit(self, end: Offset) -> None:
         """Record that messages before this offset will not be read again."""

@@ -71,8 +71,8 @@ def file_blocks(
 ) -> Iterator[ShuffleBlock]:
     """Yield the records of a file for the stages. Text that is not a valid event goes to the dead letters.
 
-    So does a file that cannot be read to the end. `must_exist`: the planning process could read the file. `ahead`: see
-    `in_time`. CepError: the file may be readable later, or on another machine.
+    If a file cannot be read to the end, a dead letter says so. `must_exist`: the planning process could read the file.
+    `ahead`: see `in_time`. CepError: the file may be readable later, or on another machine.
     """
     pieces = readable_batches(read_one(input, program.read, rows=ROWS), input.path, must_exist)
     yield from _packed(program, number, input.path, in_time(pieces, ahead), dead_letters, f"read-{number:08}")
@@ -115,7 +115,7 @@ def row_blocks(
 ) -> Iterator[ShuffleBlock]:
     """Yield the records of a DataFrame, like `file_blocks`.
 
-    The lines of their blocks hold the order of rows, in all bits below the number of the input.
+    The blocks hold the order of each row in place of a line number. It may use all bits below the number of the input.
     """
     yield from _packed(program, number, source, pieces, dead_letters, name, LINE_BITS + FILE_BITS)
 
@@ -123,8 +123,8 @@ def row_blocks(
 def in_time(pieces: Iterable[Batch], ahead: tuple[int | None, int | None]) -> Iterator[Batch]:
     """Yield the batches without records that are too far ahead of the clock.
 
-    `ahead`: the limit in microseconds, and the time when their micro-batch was planned, which stays if it is repeated.
-    None as the time: no record is too far ahead.
+    `ahead`: the limit in microseconds, and the time when the micro-batch was planned. A repeated micro-batch keeps this
+    time. None as the time: no record is too far ahead.
     """
     limit, clock = ahead
     for piece in pieces:

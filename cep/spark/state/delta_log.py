@@ -33,7 +33,7 @@ class LogPlace:
     """The place of a version in the log.
 
     `whole`: the number of the last whole version up to it. `size`: the size of that version in bytes. `behind`: the
-    bytes of all later entries.
+    total size of the entries after that version, up to and including this one.
     """
 
     whole: int
@@ -63,7 +63,10 @@ class Came:
     watermark: int
 
     def packed(self, before: LogPlace, version: int) -> bytes | None:
-        """Return the input as the version after another one's place; None: the version must be written whole."""
+        """Return the input in the form of a new version; None: the version must be written whole.
+
+        `before`: the place of the previous version. `version`: the number of the new one.
+        """
         rows = [[row.event, row.place, row.source, len(row.rows)] for row in self.rows]
         text = json.dumps({"watermark": self.watermark, "rows": rows}, separators=(",", ":")).encode()
         size = HEAD + _LENGTH.size + len(text) + sum(len(row.rows) for row in self.rows)
