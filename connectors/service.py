@@ -130,8 +130,8 @@ class Service:
         }
 
     def _cut(self, name: str, table: pl.DataFrame) -> pl.DataFrame:
-        """Return a table whose intervals begin at the start of this program's results if they began earlier and end
-        later."""
+        """Cut off the part of intervals before the start of this program's results. Intervals that ended by then stay
+        whole."""
         time = self.cuts.get(name)
         if time is None or not (table["start"] < time).any():
             return table

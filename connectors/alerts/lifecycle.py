@@ -268,8 +268,8 @@ class AlertLifecycle:
 
     @property
     def fewer(self) -> list[AlertChange]:
-        """Return the last change of each open alert of which some intervals ended in the last `take`, but not all, so
-        that there was no new change."""
+        """Return the last change of each open alert for which the last `take` ended some intervals but not all. Such an
+        end makes no new change."""
         return [self.live[slot] for slot in sorted(self._fewer & self.live.keys())]
 
     def told_of(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[tuple[int, pl.DataFrame, bool]]:

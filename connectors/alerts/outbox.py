@@ -500,8 +500,8 @@ class Outbox:
     def threads(self, name: str, alerts: Sequence[str], message: str) -> list[str]:
         """Return the ids of the first messages to a receiver about some alerts, in order.
 
-        For an alert without one, `message` is recorded as the first, until all changes of the alert are removed. Raises
-        CepError if the disk cannot be written.
+        For an alert without one, `message` is recorded as the first. The record stays until all changes of the alert
+        are removed. Raises CepError if the disk cannot be written.
         """
         with self._lock, self._at_once():
             firsts: dict[str, None] = {}

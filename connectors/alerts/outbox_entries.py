@@ -14,8 +14,8 @@ class OutboxEntry:
 
     `came`: the wall-clock time when it was added (microseconds of Unix time), or None if it was not recorded.
     `reminder`: the number of the reminder about this change; 0 for the change itself. `composed`: the time when the
-    change's group was formed for a receiver; repetitions have the same time. None outside groups. `group`: the id of
-    the group's message; None: it is named after its first entry.
+    group's message to a receiver was composed, which stays the same if the message is repeated. None outside groups.
+    `group`: the id of the group's message; None: the message has the id of its first entry.
     """
 
     number: int

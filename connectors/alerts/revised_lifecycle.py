@@ -53,10 +53,10 @@ class HeldOccurrence:
 class AlertKey:
     """The alerts of one key.
 
-    `place`: the index of the alert. `base`: the alert that was open at `since`, if any. `held`: the occurrences that
-    ended after `since`. `now`: the alert that is open after them. `reached`: the time up to which they were processed.
-    `told`: the last published change of each alert that may still change. `looked`: when it is next checked for final
-    occurrences.
+    `place`: the index of the alert. `since`: the time up to which occurrences are final. `base`: the alert that was
+    open then, if any. `held`: the occurrences that ended after `since`. `now`: the alert that is open after them.
+    `reached`: the time up to which they were processed. `told`: the last published change of each alert that may still
+    change. `looked`: when it is next checked for final occurrences.
     """
 
     place: int
@@ -353,8 +353,8 @@ class RevisedLifecycle:
         self.outbox.revise(told, self._reached, marks, keys, come, gone, fewer, actions)
 
     def _fewer(self, key: AlertKey | None) -> AlertChange | None:
-        """Return the last change of a key's open alert if the intervals in `holding` have changed. A restart without
-        revision needs them."""
+        """Return the last published change of a key's open alert with its current intervals (`holding`), or None if
+        these are unchanged. If the server restarts without revision, it reads the intervals from this change."""
         told = None if key is None or key.now is None else key.told.get(key.now.alert)
         if key is None or key.now is None or told is None or told.holding == key.now.holding:
             return None

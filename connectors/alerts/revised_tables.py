@@ -21,9 +21,9 @@ _TABLES = (
 class RevisedKey:
     """The stored state of a key of an alert.
 
-    `alert`: the alert's fingerprint or, in older outboxes, its name. The other attributes are as in `AlertKey`: changes
-    as JSON, and of `told` only the alerts. `held`: the columns of the rows that ended after `since`, as JSON, by
-    occurrence.
+    `alert`: the alert's fingerprint or, in older outboxes, its name. The other attributes are as in `AlertKey`, with
+    two differences: the changes `base` and `now` are JSON, and `told` only lists the alerts. `held`: the columns of the
+    rows that ended after `since`, as JSON, by occurrence.
     """
 
     alert: str

@@ -26,7 +26,7 @@ class Messages:
     """Messages in order, each with its source (`mqtt://host/topic`), its number in that source, and its bytes.
 
     `topics` and `keys`: the topic and key of each message, or empty if the source has none. `place`: the position after
-    these messages, in the source's own numbers. A later `place` replaces entries of an earlier one.
+    these messages, in the source's own numbers. Entries that it lacks have not changed since the previous `place`.
     """
 
     sources: Sequence[str]

@@ -74,7 +74,7 @@ def with_ids(written: bytes, canonical: bytes) -> bytes:
 
 def _ids(lines: Sequence[bytes], before: Counter[bytes]) -> tuple[list[str], Counter[bytes]]:
     """Return an id for each line, and the number of occurrences of each line so far. Repetitions of a line have
-    different ids. `before`: the occurrences before."""
+    different ids. `before`: the number of occurrences of each line up to the previous piece."""
     ids: list[str] = []
     seen: Counter[bytes] = Counter()
     for line in lines:

@@ -66,8 +66,8 @@ class ById:
         self._before = self._low
 
     def take(self, row: dict[str, Any]) -> dict[int, int] | None:
-        """Return the change of the position by an observation, or None if it is known. Raises ValueError if the service
-        ignores the filter or the order."""
+        """Return the entries of the position that an observation changes, or None if the observation is already known.
+        Raises ValueError if the service ignores the filter or the order."""
         number = _number(row)
         if self._low is not None and number <= self._low:
             raise ValueError(f"the service does not follow `$filter={self.filter}`: it sends {number}")

@@ -179,7 +179,8 @@ def _read(
 
 
 def _further(batch: Batch, rows: Mapping[str, int]) -> Batch:
-    """Return a batch with its line numbers shifted by the rows of earlier pieces, by name of the data."""
+    """Return a batch whose line numbers continue those of earlier pieces. `rows`: the number of rows in these, by name
+    of the data."""
     dead = [replace(letter, line=letter.line + rows.get(letter.file or "", 0)) for letter in batch.dead]
     return replace(
         batch, dead=dead, blocks=[replace(block, line=block.line + rows.get(block.file, 0)) for block in batch.blocks]
@@ -225,7 +226,8 @@ def _columns(
 def _rows(
     label: str, batches: Iterator[pa.RecordBatch], events: Sequence[tuple[Schema, Mapping[str, Path]]], first: int
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]]:
-    """Yield the tables of the events that a row may belong to, by `cep.connectors.formats.parquet.read_events`."""
+    """Yield the tables of the events that a row may belong to, as `cep.connectors.formats.parquet.read_events` reads
+    them."""
     for bound, nested in events:
         if nested:
             batches = _with_paths(label, batches, nested, bound)

@@ -67,7 +67,8 @@ class Groups:
         self._over = self._sent.keys() - self._batches.keys() - self._open.keys()
 
     def key(self, entry: OutboxEntry) -> str:
-        """Return the key of the group in which a change was sent before this start, or else its current group."""
+        """Return the key of a change's group: the one in which the change was sent before the server's last start, or
+        else its current one."""
         return self._begun.get(entry.number) or self._group_of(entry.change).key
 
     def begun(self, key: str) -> Sequence[int]:

@@ -103,8 +103,8 @@ class _Trouble:
 
 @dataclass(slots=True)
 class _Waiting:
-    """The queued entries of an alert: their key and their number. Entries before the number `hushed` will not be
-    sent."""
+    """The queued entries of an alert: the key of their queue, and how many they are. Entries with a number below
+    `hushed` will not be sent."""
 
     key: str
     count: int = 0
@@ -299,7 +299,7 @@ class Sender:
         self._held -= len(entries)
 
     def _sift(self, key: str) -> bool:
-        """Remove the entries from a queue that should not be sent, and return True if there are any.
+        """Remove the entries from a queue that should not be sent, and return True if any were removed.
 
         These are changes of alerts that were silenced or inhibited in the meantime, the end of an alert that the
         receiver does not know, and reminders about alerts that have changed since.

@@ -401,7 +401,7 @@ def _not_severities(words: Sequence[str]) -> Iterator[str]:
 
 
 def _not_alerts(names: Sequence[str], handling: Handling) -> Iterator[str]:
-    """Yield a remark for each requested name that is neither an alert of the program nor of an earlier alert."""
+    """Yield a remark for each requested name that neither an alert of the program nor an earlier alert has."""
     known = [alert.name for alert in handling.alerts if not alert.hidden]
     for name in names:
         if (

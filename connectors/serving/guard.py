@@ -257,7 +257,8 @@ async def _until(people: People, revoked: Callable[[], bool]) -> AsyncIterator[N
 
 
 class RememberPeer:
-    """Middleware outside of all that trusts proxies. It records the address that has actually connected."""
+    """Middleware that records the address that has actually connected. It must run before the middleware that trusts
+    proxies, which replaces the address."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

@@ -23,8 +23,8 @@ def outline(service: Service, vocabulary: EventVocabulary) -> dict[str, Any]:
     - `rules`: the author's rules, each with its first and last line, its derived event, the node whose rows are counted
       (`node`), and the nodes that it needs (`goals`). Nodes have the same text as in `cep plan`.
     - `iri`: the names of events and attributes in RDF; `base`: the prefix of names without a declaration.
-    - `alerts`: the ALERT statements, each with its severities and, in microseconds, the times after which it rises to
-      the next severity, after which receivers are reminded (0: never), and for which it is pending (`after`). `lasts`:
+    - `alerts`: the ALERT statements, each with its `severities`. Durations in microseconds: `after` (how long it is
+      pending), `rises` (the time until each further severity), `repeat` (the time between reminders; 0: none). `lasts`:
       True for an alert on a fluent.
     - `changes`: the words for changes of alerts.
     - `parameters`: their names, values and defaults.

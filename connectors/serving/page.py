@@ -79,8 +79,8 @@ def router(
 
     `scene`: must be closed before the server waits for its clients to disconnect. `local`: the server has no tokens and
     is only reachable from this machine, so every client is a responder. `versions`: the program of the server, and its
-    shadow. `receivers`: the addresses of alerts by receiver in the file of routes. Addresses under the empty name get
-    every alert.
+    shadow. `receivers`: the addresses to which each receiver in the file of routes sends its alerts. The addresses
+    under the empty name get every alert.
     """
     routes = APIRouter(tags=["page"], default_response_class=Response)
     files = _files()
@@ -137,7 +137,7 @@ def router(
 
     @routes.get("/api/state", responses=route_responses("application/json", json=_OBJECT))
     def state() -> Response:
-        """Return the current state of the page. `stream` continues after `at`."""
+        """Return the current state of the page. `at`: the number of its last change, after which `stream` continues."""
         number, events, stations = scene.newest(SHOWN)
         rest: dict[str, Any] = {
             "at": f"{run}-{number}",

@@ -59,7 +59,7 @@ class Readings:
             tables[-2:] = [pl.concat(tables[-2:], how="vertical_relaxed", rechunk=True)]
 
     def _oldest(self) -> str | None:
-        """Return the event with the most tables, if it has more than one."""
+        """Return the event with the most tables, or None if no event has more than one."""
         name = max(self._tables, key=lambda event: len(self._tables[event]))
         return name if len(self._tables[name]) > 1 else None
 

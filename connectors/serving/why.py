@@ -56,8 +56,8 @@ Form = Literal["json", "text", "prov"]
 JsonAnswer = Awaitable[dict[str, Any]]
 Plain = Mapping[str, Callable[[Mapping[str, Any], "Questions"], str]]
 Ended = Callable[[str], tuple[str | None, int | None] | None]
-"""Returns the event and the end for an `@id`, or None if there is no such event. The end is None if it is unknown or
-has not come yet."""
+"""Returns the event and the end for an `@id`, or None if there is no such event. The end is None if it is unknown, or
+if the interval of a fluent has not ended."""
 
 _ID = re.compile(r"[0-9a-f]{32}")
 _OBJECT = {"type": "object"}
@@ -94,8 +94,8 @@ class Questions:
 
     The engine is read while the `lock` is held. After a question, the lock is left to the program for as long as the
     question held it, so the program has at least half of the time. `ended` finds events by their `@id`. `unit`: the
-    unit of numeric times, as in `read_question`. `since`: the time until which another program derived an event in this
-    run of the server. `cuts`: the times before which intervals of fluents are cut.
+    unit of numeric times, as in `read_question`. `since`: the time until which an earlier program of this server run
+    derived an event, by event. `cuts`: the time before which the intervals of a fluent are cut off, by fluent.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Explanations of fluents as JSON. `cep.connectors.why.text` explains events.
 
 An interval has `start`, `end` (null: open) and `bounds`. For a simple fluent, it also has `began` and `ended`: {time,
-how, told, by}. `by` contains the nodes of the rules' events, and `statement` the statement of a deadline. While the
-fluent holds, `deadline` is {time, statement}.
+how, told, by}. `by` contains the nodes of the rules' events. If a deadline caused the change, `statement` is the
+statement of the deadline. While the fluent holds, `deadline` is {time, statement}.
 
 For a fluent with formulas, it has `formulas`: {formula, rule, variables, intervals, negated, conditions, parts,
 left_out}. The parts are formulas or nodes. An unmet part of a formula (`gaps`) has `formula`, `kind` and `told`.
@@ -69,7 +69,7 @@ def times(explainer: Explainer, occurrence: Occurrence) -> Json:
 
 
 def interval_of(explainer: Explainer, when: tuple[int, int]) -> Json:
-    """Return an interval whose ends are given as codes of time."""
+    """Return an interval as JSON. `when`: the codes of its first and last time (`cep.core.interval_sets`)."""
     first, last = when
     start = None if first == -INFINITE else explainer.time(first >> 1)
     end = None if last == INFINITE else explainer.time((last + 1) >> 1)
@@ -216,8 +216,8 @@ def _moment(explainer: Explainer, code: int) -> str:
 
 
 def _end(explainer: Explainer, code: int, open: bool = False) -> str:
-    """Return the time of a code as text. With `open`, a code between two instants is described as just before the
-    second."""
+    """Return the time of a code (`cep.core.interval_sets`) as text. With `open`, a code between two instants is
+    described as just before the second."""
     if abs(code) >= INFINITE:
         return "the beginning" if code < 0 else "the end"
     if not code & 1:

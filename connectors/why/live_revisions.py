@@ -20,7 +20,7 @@ from cep.runtime.history import BECAUSE
 from cep.runtime.revision.row_window import RowChanges
 
 MOST = 1 << 12
-"""The number of remembered changes after which old ones are first removed."""
+"""The number of remembered changes at which old ones are removed for the first time."""
 
 
 class LiveRevisions:

@@ -132,7 +132,7 @@ def _asked(question: EventQuestion, occurrence: Occurrence) -> bool:
 
 
 def _because(explainer: Explainer, text: str) -> Sequence[str]:
-    """Convert records from the form of lineage to the form of rules."""
+    """Return the records in a lineage (JSON) as texts, each as a rule writes it, with its time."""
     schemas, texts = explainer.engine.plan.schemas, []
     for load in json.loads(text):
         args = tuple(load[attribute.name] for attribute in schemas[load["type"]].attributes)
