@@ -45,8 +45,8 @@ class Component:
 
 @dataclass(slots=True)
 class Binarised:
-    """The nodes, children first. `names` and `spans` hold each node's variables and position where it is first
-    written."""
+    """The nodes, children first. `names`: the variables of each node's columns. `spans`: the position at which each
+    node is first written."""
 
     nodes: list[Node] = field(default_factory=list)
     names: list[tuple[str, ...]] = field(default_factory=list)

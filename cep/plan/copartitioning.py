@@ -94,7 +94,7 @@ class _Copartitioning:
     def unread(self) -> dict[int, SplitFailure]:
         """Return the rules that read an event which is neither given nor completely derived by these rules.
 
-        This includes the rules of a recursion that is not completely here.
+        This includes the rules of a recursion, unless all its rules are among these.
         """
         failed: dict[int, SplitFailure] = {}
         remaining = set(self.rules)
@@ -300,8 +300,8 @@ class _Copartitioning:
     def kept_apart(self, number: int) -> bool:
         """Return True if the node may combine a part that is partitioned by key with one that is in every bucket.
 
-        The partitioned part must have a key for another goal too. Otherwise nothing shows which of the two parts is the
-        large one.
+        Some goal must then join, compare or group the partitioned inputs by an argument. Otherwise nothing shows which
+        of the two parts is the large one.
         """
         left, other = self.plan.nodes[number].parts[:2]
         inputs = self.below[left] | self.below[other]

@@ -1,8 +1,8 @@
 """Find cycles that never end at one instant because each round derives new values.
 
-A cycle within an instant continues as long as it derives new occurrences. It ends if each round starts earlier or
-consumes something, if its values come from elsewhere, or if a condition bounds them. Otherwise it runs until the limit
-of derivations (decision 2026-11-28, cycles without an end).
+A cycle within an instant continues as long as it derives new occurrences. It ends if the occurrences of each round must
+begin earlier, or if a round uses an occurrence up. It also ends if its values come from outside the cycle, or if a
+condition bounds them. Otherwise it runs until the limit of derivations (decision 2026-11-28, cycles without an end).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _WITHOUT_END = frozenset(("+", "-", "*", "**", "/", "//", "neg", "abs", "length"
 class EndlessCycle:
     """A cycle within an instant, and the slots that get new values in each round.
 
-    `asks`: conditions on these values that may not bound them.
+    `asks`: conditions that test these values, but perhaps do not bound them.
     """
 
     units: frozenset[PlanUnit]
@@ -85,7 +85,8 @@ class EndlessCycle:
 
 
 def endless(groups: Sequence[Group], nodes: Sequence[Node], heads: Sequence[Head]) -> list[EndlessCycle]:
-    """Return the cycles that never end once they begin at an instant, and those whose conditions may not end them."""
+    """Return the cycles that never end once they begin at an instant, and those that their conditions perhaps do not
+    end."""
     return [
         growing
         for group in groups
@@ -143,7 +144,7 @@ def _lasting(part: Sequence[PlanUnit], nodes: Sequence[Node], heads: Sequence[He
 
 
 def _reads(unit: PlanUnit, nodes: Sequence[Node], heads: Sequence[Head]) -> list[PlanUnit]:
-    """Return the inputs that a unit reads at its own instant, any number of times."""
+    """Return the inputs that a unit reads at its own instant, and whose occurrences it can use in round after round."""
     if isinstance(unit, str):
         return [head.child for head in heads if head.event == unit]
     own = nodes[unit].properties()

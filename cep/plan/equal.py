@@ -66,9 +66,10 @@ def _equal_records(plan: Plan) -> EqualRecords:
 
 
 def _once(plan: Plan) -> set[int]:
-    """Return the nodes that may merge equal occurrences: their results remain the same set, and nobody counts them.
+    """Return the nodes that may merge equal occurrences. Their results remain the same set, and no other node counts
+    equal results.
 
-    Heads turn their results into a set anyway.
+    Heads need no counts: they turn their results into a set anyway.
     """
     counted: set[int] = set()
     for number in reversed(range(len(plan.nodes))):

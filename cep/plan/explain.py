@@ -115,7 +115,7 @@ class _Listing:
             self.item("", f"(read as well, being declared: {listed(both)})", 0)
 
     def made_of_changes(self, event: str) -> bool:
-        """Return True for a fluent that rules define directly."""
+        """Return True for the tables of a fluent's intervals and edges, which generated rules compute."""
         fluent = self.plan.schemas[event].fluent
         return fluent is not None and fluent.part in (HOLDS, EDGES)
 

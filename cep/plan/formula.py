@@ -145,7 +145,7 @@ class Formula(ABC):
         return None
 
     def asks_whole(self) -> list[tuple[Formula, str, Span]]:
-        """Return the parts whose complete contents at a time it needs, each with the reason and the position."""
+        """Return the parts that it must know completely at a time, each with the reason and the position."""
         return []
 
     def looks_back(self) -> int:

@@ -171,7 +171,8 @@ class Node(WithProperties[NodeProperties]):
         return True
 
     def spends(self) -> tuple[int, ...]:
-        """Return the parts whose occurrences may not be available again to a result that is fed back."""
+        """Return the parts where the recursion may stop: a result that is fed back there does not always find the same
+        partner again."""
         return ()
 
     def undivided(self, part: int, text: str) -> str | None:
@@ -180,7 +181,7 @@ class Node(WithProperties[NodeProperties]):
         return None
 
     def once(self) -> bool:
-        """Return True if it produces the single occurrence that depends on time alone."""
+        """Return True if it produces a single occurrence, at a fixed time and whatever the input is."""
         return False
 
     def unending(self) -> bool:
@@ -199,7 +200,7 @@ class Node(WithProperties[NodeProperties]):
         return None
 
     def timed(self) -> bool:
-        """Return True if time alone changes its results as a formula."""
+        """Return True if it is a formula whose results can change although no input arrives."""
         return False
 
     def looks_ahead(self) -> bool:
@@ -219,9 +220,9 @@ class Node(WithProperties[NodeProperties]):
         return None
 
     def memory(self, types: Sequence[str]) -> int | None:
-        """Return how long after its end, in microseconds, a row can affect results, whatever the earlier results were.
+        """Return how long after its end, in microseconds, a row can still affect results. None if there is no limit.
 
-        None if it can as long as input follows. `types`: those of the node's columns.
+        The limit must hold whatever the earlier results were. `types`: those of the node's columns.
         """
         return None
 

@@ -40,7 +40,8 @@ class Plan:
     `points`: for each node, True if all its occurrences are instants. `arguments`: the typed arguments of each head.
     `groups`: the units that run together, in order.
 
-    `changes`: fluents are output as beginnings and ends instead of intervals; `begins`: in addition to intervals.
+    `changes`: fluents are output as beginnings and ends instead of intervals. `begins`: beginnings are output in
+    addition to intervals.
 
     Caches, filled at first use: `stages`, how the program is split (`partition`); `keyed`, the key columns per stage;
     `equal`, how equal records are treated.

@@ -157,7 +157,7 @@ class UnorderedTies:
     def source(self, completer: str, outputs: Set[str]) -> frozenset[str]:
         """Return the program's inputs from which an input of the stage inherits its order.
 
-        Events that the stage also derives come from outside here.
+        If the stage also derives the event, the event counts as an input of the program.
         """
         if completer == TIME_POINT or completer in outputs:
             return frozenset({completer})

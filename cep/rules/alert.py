@@ -48,9 +48,10 @@ class Alert:
     `after`: how long an interval must last before the alert fires. `keep`: how long the alert lasts after the last
     interval.
 
-    `escalations`: higher severities in order, each with the time since the alert fired. `runbook`: an address.
-    `labels`: names with values that depend only on the key. `hidden`: nobody is notified; the alert only inhibits
-    others. `repeat`: the time by the clock after which receivers are reminded, or 0. All times are in microseconds.
+    `escalations`: higher severities in order, each with the time since the alert fired. `runbook`: the address of
+    instructions. `labels`: names with values that depend only on the key. `hidden`: nobody is notified; the alert only
+    inhibits others. `repeat`: the time on the wall clock after which receivers are reminded, or 0. All times are in
+    microseconds.
     """
 
     name: str

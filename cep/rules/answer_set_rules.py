@@ -104,10 +104,11 @@ class AnswerSetRules:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSetTables:
-    """The layout of rows for the solver's input and output. Columns of several relations share places of their type.
+    """The layout of the solver's input rows and output rows. Relations use the same columns for values of the same
+    type.
 
-    An input row has the number of its relation, then its values. Their types are `asked_types`, and `asked` has the
-    places of each relation's columns. An output row has four parts:
+    An input row has the number of its relation, then values. `asked_types`: the types of the columns of values.
+    `asked`: for each relation, the places of its values among these columns. An output row has four parts:
 
     - a number: twice that of its predicate, plus one for an atom at a tick; or `COUNTED` for the count of answer sets
     - the tick, or the count

@@ -219,7 +219,7 @@ class Parameters:
         return [("mark", "-"), (kind, text[1:])] if kind == "number" and text[0] == "-" else [(kind, text)]
 
     def used_values(self) -> dict[str, int | float | str | bool]:
-        """Return the values of the used parameters, as for JSON."""
+        """Return the values of the used parameters, in a form that JSON supports."""
         return {parameter.name: parameter.given for parameter in self if parameter.name in self.used}
 
     def text(self) -> str:

@@ -69,7 +69,7 @@ def held(name: str, arguments: Sequence[Expression], value: Expression | None) -
 
 
 def _applied(name: str, arguments: tuple[Expression, ...]) -> str:
-    """Return `name(a, b)`. Auxiliary relations of LARS are written as their author did: `name(a) at b`."""
+    """Return `name(a, b)`. Auxiliary relations of LARS are shown in the notation of LARS: `name(a) at b`."""
     if name in (FIRST_TICK, TICK_NOW) and arguments:
         return f"the {name} is {print_argument(arguments[0])}"
     atom = name.removesuffix(UNCONSTRAINED)

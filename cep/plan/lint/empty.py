@@ -28,8 +28,8 @@ def empty(rules: Rules, tables: Mapping[str, pl.DataFrame]) -> list[Warning]:
 
 
 def by_order(rules: Rules, tables: Mapping[str, pl.DataFrame]) -> list[Warning]:
-    """Return warnings about tables whose column names differ from the declared attributes, so that their order
-    counts."""
+    """Return warnings about tables whose columns are matched to the declared attributes by position, because the names
+    differ."""
     remarks = []
     for name, declared in rules.declared.items():
         names = [attribute.name for attribute in declared.attributes]

@@ -1,6 +1,7 @@
 """Warn about NOT and UNLESS of events with intervals.
 
-They require that no occurrence lies entirely inside a time; one that merely continues during it is not seen.
+NOT and UNLESS exclude an occurrence only if it lies entirely inside the tested time. An occurrence that merely
+continues during this time is ignored, which an author may not expect.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ def _limit(bound: int | float | None, attribute: Attribute, event: str) -> _Limi
 
 
 def both(left: Ranges, right: Ranges) -> Ranges:
-    """Return the known ranges if two patterns occur."""
+    """Return the ranges that are known if both patterns occur."""
     return {**left, **{name: left[name].meet(known) if name in left else known for name, known in right.items()}}
 
 

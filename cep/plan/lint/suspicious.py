@@ -85,7 +85,7 @@ def _words(rules: Rules, rule: Rule) -> list[Warning]:
 
 
 class _Near:
-    """An index of names that finds those that may be misspellings of another."""
+    """An index of names, which finds the names that differ from another name by a slip."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.names = list(names)
@@ -103,8 +103,8 @@ class _Near:
 def _spellings(name: str) -> set[str]:
     """Return the spellings under which a name is indexed; names that differ by a slip share at least one.
 
-    They are the name itself and the name with one change: all letters small, a small letter left out, or two other
-    letters swapped.
+    They are the name itself and the name with one change: all letters in lower case, one lower-case letter left out, or
+    two neighbouring characters, neither a lower-case letter, in descending order.
     """
     spellings = {name, name.lower()}
     if len(name) <= LONGEST:
@@ -137,7 +137,8 @@ def _slip(name: str, other: str, ends: bool = False) -> bool:
 
 
 def _unstarted(rules: Rules) -> list[Warning]:
-    """Return warnings about derived events that can never occur because every rule needs such an event first."""
+    """Return warnings about derived events that can never occur, because every rule for such an event depends on the
+    event itself."""
     derived = {rule.event for rule in rules.rules}
     possible = {name for name, schema in rules.schemas.items() if schema.declared or name not in derived}
     readers: dict[str, list[Rule]] = {}

@@ -45,7 +45,8 @@ def read(text: str) -> Shape:
 
 
 def read_all(texts: Sequence[str]) -> tuple[Shapes, dict[int, WrongArea]]:
-    """Return the shapes of WKT literals, each with an optional coordinate system before it, and errors by index.
+    """Return the shapes of WKT literals, and the errors by the literal's index. A literal may begin with a coordinate
+    system.
 
     The longitudes of a shape increase from west to east and may exceed 180 degrees. A shape has no overlapping parts.
     """
@@ -162,7 +163,8 @@ def _crossing(points: Floats) -> NDArray[np.bool_]:
 def _goes_round(points: Floats) -> bool:
     """Return True if a ring goes once around the globe, for instance `0 60, 120 60, 240 60, 360 60, 0 60`.
 
-    Its closing segment is then not an edge. A ring that touches a pole, or returns, is an ordinary area.
+    Its closing segment is then not an edge. A ring that touches a pole, or changes between east and west, is an
+    ordinary area.
     """
     steps = np.diff(points[:, 0])
     back, forth = steps[-1], steps[:-1]
@@ -245,7 +247,8 @@ class Known:
 
 
 def containment(type: str, pool: Pool) -> Callable[[Operand, Operand, Operand], Operand]:
-    """Return `inside(Lat, Long, Area)` for columns. The result is missing without a point or area.
+    """Return the implementation of `inside(Lat, Long, Area)` for columns. The result is missing if the point or the
+    area is.
 
     `type`: the type of the areas. Raises CepError if the knowledge contains an invalid geometry.
     """

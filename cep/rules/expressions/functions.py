@@ -136,7 +136,7 @@ def mod_int(a: Operand, b: Operand) -> Operand:
 
 
 def power_int(a: Operand, b: Operand) -> Operand:
-    """Return `a ** b` for a single b >= 0."""
+    """Return `a ** b`, where `b` is a single exponent >= 0."""
     exponent = int(b)
     result: Operand = _int(np.ones_like(a), absent(a))
     while exponent:

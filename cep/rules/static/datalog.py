@@ -1,6 +1,6 @@
 """Evaluation of static rules, stratum by stratum.
 
-Most predicates become tables by semi-naive evaluation. The rules of others run when they are called.
+Most predicates become tables by semi-naive evaluation. For all other predicates, the rules run at each call.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ DEEPEST = 50
 class Statics:
     """All static predicates.
 
-    `types`: the type of each position, or None if the predicate accepts any. The owner must keep the pool's codes in
-    these tables alive.
+    `types`: the type of each position, or None if the predicate accepts any. Whoever keeps this object must also keep
+    the pool's codes in these tables alive.
     """
 
     relations: Mapping[str, Relation]

@@ -40,7 +40,7 @@ class _Entry:
 
 
 def entries(rule: StaticRule, tables: Mapping[str, MaterializedRelation]) -> Iterator[_Entry]:
-    """Yield one entry for each recursive predicate in the rule's body, or a single one without any."""
+    """Yield one entry for each recursive predicate in the rule's body, or a single entry if the body has none."""
     once = True
     for i, condition in enumerate(rule.conditions):
         if isinstance(condition, Predicate) and not condition.negated and condition.name in tables:

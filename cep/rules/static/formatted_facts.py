@@ -52,8 +52,8 @@ def _by_clock(ticks: pl.Series, format: TimeFormat) -> pl.Series:
 
 
 def number_texts(numbers: pl.Series) -> pl.Series:
-    """Convert numbers to texts, floats with whole values without a decimal point (pandas stores ints with gaps as
-    floats)."""
+    """Convert numbers to texts. Floats with whole values get no decimal point, since pandas stores ints with gaps as
+    floats."""
     if numbers.dtype.is_integer():
         return numbers.cast(pl.String)
     floats = numbers.cast(pl.Float64).fill_nan(None)

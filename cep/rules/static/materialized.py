@@ -50,8 +50,9 @@ def present(columns: Sequence[Column], rows: int) -> tuple[list[Column], int]:
 class MaterializedRelation:
     """Rows in insertion order. Rows may be added during a query; its answers do not change.
 
-    In a `timed` table each row has a period of validity, and a query asks for the end of an occurrence. An edited table
-    can also lose rows, and returns answers in the order of values (`cep.rules.static.row_edits`).
+    In a `timed` table each row has a period of validity, and a query finds the rows that are valid at the end of an
+    occurrence. An edited table can also lose rows, and returns answers in the order of values
+    (`cep.rules.static.row_edits`).
     """
 
     def __init__(self, name: str, types: Sequence[str]) -> None:

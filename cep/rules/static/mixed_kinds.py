@@ -18,7 +18,8 @@ def mingled(
 ) -> list[Warning]:
     """Warn of each variable that has numbers or booleans beside values of another type.
 
-    The warning counts the values of each type, and shows a value of the rarest with what is known about it.
+    The warning counts the values of each type. As an example, it shows a value of the rarest type and the answer to
+    which it belongs.
     """
     warnings = []
     for i, (type, column) in enumerate(zip(types, columns)):
