@@ -54,9 +54,9 @@ class CompileOptions:
     `alerts`: also derive the occurrences of ALERT statements, which are output as separate tables (`cep.rules.alert`).
 
     `dialect`: by default that of the file's suffix. `tick`: the length of a dialect's time unit in microseconds.
-    `models`: of several answer streams of LARS, return the one nearest to that of the tick before (1), or all (0).
-    `solve_limit`: the time limit of the solver in microseconds. `first`: the tick at which a stream of LARS begins
-    unless earlier input arrives.
+    `models`: if a LARS program has several answer streams, return the one nearest to that of the tick before (1), or
+    all (0). `solve_limit`: the time limit of the solver in microseconds. `first`: the tick at which a stream of LARS
+    begins unless earlier input arrives.
 
     `files`: the names of the text's files, each with its first line. `params`: values of parameters.
 
@@ -135,9 +135,9 @@ def divided(options: Mapping[str, Any]) -> tuple[CompileOptions, EngineOptions]:
 class Written:
     """Information about a program's text.
 
-    `rules`: the number of rules. `predicates`: the static predicates that conditions use. `prefixes`: with their IRIs.
-    `dialect`, `tick`: the requested ones. `together`: the linked program of several files. `parameters`: with their
-    values.
+    `rules`: the number of rules. `predicates`: the static predicates that conditions use. `prefixes`: each prefix with
+    its IRI. `parameters`: the parameters with their values. `dialect`, `tick`: the options with which the text was
+    read. `together`: the linked program, if the text consists of several files.
     """
 
     rules: int
@@ -227,8 +227,8 @@ def all_warnings(plan: Plan, knowledge: KnowledgeSource, known: ProgramKnowledge
 class ReadProgram:
     """A program that was parsed but not compiled.
 
-    `name`: the name for messages. `dialect`, `tick`: the requested ones. `together`: the linked program of several
-    files, or None.
+    `name`: the name for messages. `dialect`, `tick`: the options with which it was read. `together`: the linked program
+    of several files, or None.
     """
 
     text: str
@@ -328,7 +328,7 @@ def declared_facts(
 
 
 class _PartlyChecked(CepErrors):
-    """Mistakes of a program of which the `first` ones prevented further checks."""
+    """The mistakes of a program. `first`: those that prevented further checks."""
 
     def __init__(self, errors: list[CepError], first: Sequence[CepError]) -> None:
         super().__init__(errors)
@@ -398,8 +398,8 @@ def _undistinct(event: str) -> Warning:
 
 
 def _planned(every: Rules, options: CompileOptions, source: KnowledgeSource | None) -> tuple[Rules, Plan, Binding]:
-    """Plan lowered rules. Return them with the mistakes of their queries, their plan, and the binding. Raises
-    CepError."""
+    """Plan lowered rules. Return the rules (with the mistakes of their queries added), the plan, and the binding.
+    Raises CepError."""
     tables, types = options.facts or {}, options.types
     pool = Pool()
     known = ask(every, source, tables, pool)
@@ -424,8 +424,8 @@ def _types(tree: SyntaxTree, options: CompileOptions, source: KnowledgeSource | 
 
 
 FACTS = "records"
-"""The form in which facts of dialects arrive, as part of fingerprints: earlier versions had pairs of events, so their
-snapshots do not match."""
+"""The form in which facts of dialects arrive. It is part of fingerprints, so that snapshots of earlier versions, which
+had pairs of events instead, do not match."""
 
 
 def _fingerprint(program: ReadProgram, options: CompileOptions, source: KnowledgeSource | None) -> str:

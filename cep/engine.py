@@ -91,7 +91,8 @@ class Engine(StatefulEngine):
         return self._run(self._buffer.reached())
 
     def push_event(self, type: str, arguments: Iterable[Value], start: int, end: int | None = None) -> Frames:
-        """Push one event with its arguments in order. Without `end` it is an instant. `take_dead` calls it row 0."""
+        """Push one event with its arguments in order. Without `end` it is an instant. If it is rejected, `take_dead`
+        reports row 0."""
         return self.push((Event(type, tuple(arguments), start, start if end is None else end),))
 
     def receive(self, batch: EventBatch, in_turn: bool = False) -> None:
@@ -187,7 +188,7 @@ class Engine(StatefulEngine):
 
     @wholly()
     def forget(self) -> None:
-        """Drop everything that no later event can need. Steps alone drop it only when enough has accumulated."""
+        """Drop everything that no later event can need. A step does so itself only when enough has accumulated."""
         self._machine.evict(Frontier.at(self.watermark))
 
     def take_dead(self) -> list[RefusedRow]:

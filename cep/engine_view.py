@@ -54,7 +54,7 @@ from cep.runtime.run_stats import Count, RevisionStats
 
 
 def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:
-    """Create the parts of an engine without any input."""
+    """Create the parts of a new engine, which has not received any input."""
     keep_freed()
     bound, plan, remember = program.bind(), program.plan, options.remember
     if options.stage is not None:
@@ -108,8 +108,8 @@ def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:
 
 
 def _window(options: EngineOptions) -> RevisionWindow:
-    """Return how long results are revised. Without `revise`, a record of an event with a KEY replaces one still in the
-    buffer.
+    """Return the window in which records may revise earlier ones. Without `revise`, a record of an event with a KEY can
+    only replace one that is still in the reorder buffer.
 
     A row exactly `revise` older than the watermark is accepted. Final results end at least one microsecond before that.
     """
@@ -356,7 +356,8 @@ class EngineView:
         """Return a fingerprint of each derived event and alert: of the rules, declarations and facts on which it
         depends.
 
-        Layout and other rules do not change it. With `known`, the knowledge does if a rule queries it.
+        Changes of the layout and of other rules leave it unchanged. With `known`, it also depends on the knowledge that
+        the rules query.
         """
         return self._fingerprints.events(known)
 
@@ -372,8 +373,8 @@ class EngineView:
         return prior_state.rules_with(self.plan, self.named(), rules)
 
     def input_horizons(self) -> dict[str, InputHorizon]:
-        """Return how much past input each rule depends on, by the names of `goals`. Rules of the same name: the
-        longest."""
+        """Return how much past input each rule depends on, by the rule names of `goals`. For rules of the same name,
+        return the longest horizon."""
         horizons: dict[str, InputHorizon] = {}
         for number, horizon in enumerate(InputHorizon.of_rules(self.plan)):
             other = horizons.setdefault(prior_state.rule_name(self.plan, number), horizon)
@@ -388,10 +389,10 @@ class EngineView:
         """Stop the worker processes. This engine has none."""
 
     def run_ahead(self, calls: int) -> None:
-        """Allow results to be returned by one of the next `calls` calls. This engine returns them at once."""
+        """Allow the results of a call to be returned up to `calls` calls later. This engine returns them at once."""
 
     def outstanding(self) -> dict[str, pl.DataFrame]:
-        """Return the results of calls that are not returned yet."""
+        """Return the results of earlier calls that have not been returned yet."""
         return {}
 
     def take_counts(self) -> list[Count]:

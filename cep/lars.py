@@ -74,7 +74,8 @@ def answers(
 ) -> Iterator[tuple[int, list[frozenset[str]]]]:
     """Yield each tick with the answer streams of a program: the derived atoms without facts.
 
-    An atom is `q(1)` if it is true now, and `q(1)@3` at another tick. Raises CepError.
+    An atom that is true at the current tick is written `q(1)`, and one that is true at tick 3 `q(1)@3`. Raises
+    CepError.
 
     Args:
         program: The text of the rules.
@@ -143,7 +144,7 @@ def _in_order(stream: object) -> list[tuple[int, list[str]]]:
 
 
 def _read(source: Source, dialect: str | None, tick: int, counted: bool) -> LarsProgram:
-    """Parse the program. Its times are ticks from here on. Raises CepError."""
+    """Parse the program, and set the length of its tick to TICK. Raises CepError."""
     if dialect not in (None, *_NOTATIONS):
         raise CepError(f"dialect: `{dialect}` is none of LARS", hint='`dialect="lars"`, or "laser"', code="option")
     try:

@@ -39,7 +39,8 @@ _WHOLE = ("span", "fluent", "label")
 
 
 def edits(value: Any, own: Callable[[Any, int | None], Iterator[Edit]], bound: int | None = None) -> Iterator[Edit]:
-    """Yield a value with one change each, of itself or of a part. `own` yields the changes of a part.
+    """Yield changed copies of a value. Each has one change, either of the value itself or of one of its parts. `own`
+    yields the changes of one part.
 
     `own` gets the part and the WITHIN that the part inherited (`bound`).
     """
@@ -88,13 +89,13 @@ _ENDLESS = 1 << 50
 
 
 def mutations(body: Pattern, parameters: Parameters) -> Iterator[Edit]:
-    """Yield the body of a rule with one small change each. `parameters`: constants that are parameters move by their
-    STEP."""
+    """Yield copies of a rule's body, each with one small change. A constant that is one of `parameters` changes by the
+    STEP of the parameter."""
     return edits(body, partial(_changes, parameters))
 
 
 def statement_mutations(statement: Statement, parameters: Parameters) -> Iterator[Edit]:
-    """Yield a deadline, formula or alert with one small change each."""
+    """Yield copies of a deadline, formula or alert, each with one small change."""
     match statement:
         case DeadlineStatement():
             for ticks, told in _durations(statement.duration):
@@ -107,7 +108,7 @@ def statement_mutations(statement: Statement, parameters: Parameters) -> Iterato
 
 
 def formula_omissions(statement: Statement) -> Iterator[tuple[str, Edit]]:
-    """Yield each formula without one of its parts: the name of its fluent, and the change. Other statements yield
+    """Yield copies of a formula, each without one of its parts, as (name of its fluent, change). Other statements yield
     nothing."""
     if isinstance(statement, WhileRule):
         for edit in edits(statement, _formula_without):
@@ -185,7 +186,8 @@ def _alert_changes(alert: AlertStatement) -> Iterator[Edit]:
 
 
 def omissions(body: Pattern) -> Iterator[Edit]:
-    """Yield the body of a rule without one of its parts each. The description has the kind and the text of the part."""
+    """Yield copies of a rule's body, each without one of its parts. The description has the kind and the text of that
+    part."""
     return edits(body, _without)
 
 
@@ -267,7 +269,7 @@ def _stepped(number: float, parameter: Parameter) -> float:
 
 
 def _moved(number: float) -> float:
-    """Return a number larger by one in its last decimal."""
+    """Return a number increased by one unit of its last decimal place."""
     if isinstance(number, int):
         return number + 1
     decimals = len(repr(number).partition(".")[2]) if "e" not in repr(number) else 1
@@ -285,7 +287,7 @@ def span_of(condition: Condition, other: Span) -> Span:
 
 
 def _without(value: Any, bound: int | None) -> Iterator[Edit]:
-    """Yield a pattern without a condition, an absence or a bound."""
+    """Yield copies of a pattern, each without one condition, absence or bound."""
     match value:
         case SelectPattern():
             for place, condition in enumerate(value.conditions):

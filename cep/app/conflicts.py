@@ -147,7 +147,7 @@ class OutputGuard:
                     raise refuse(f"{inner}: `{written}` lies in the folder of {outer}, `{folder}`", _HINT)
 
     def _is(self, wanted: tuple[int, int]) -> str | None:
-        """Return the message name of the input that is this file or folder, or None if it is not an input."""
+        """Return what messages call the input that is this file or folder, or None if it is not an input."""
         for what, path in self._read:
             if _identity(path) == wanted:
                 return what

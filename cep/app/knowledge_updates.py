@@ -45,7 +45,8 @@ class KnowledgeUpdates:
     """Changes of the knowledge from files and from streams.
 
     A change from a file that cannot be applied is an error. A change from a stream is a dead letter if it is late or
-    cannot be applied. A change that would give a rule's pattern values of another type is always a dead letter.
+    cannot be applied. A change from either source is a dead letter if it would give values of another type to a rule's
+    pattern.
     """
 
     def __init__(self, read: Sequence[Update], streams: Sequence[Arriving] = ()) -> None:

@@ -71,8 +71,8 @@ class JournaledBatches:
         return self._taken(batch)
 
     def _taken(self, batch: Batch) -> Batch:
-        """Write a batch to the journal, if there is one, and return it. Silences are counted from the latest
-        handover."""
+        """Write a batch to the journal, if there is one, and return it. A silence that began before the latest handover
+        counts only from the handover on."""
         self._silence = batch.silence
         if batch.handover is None:
             if not batch.silence:
@@ -118,9 +118,9 @@ class Follower(Protocol):
 
 
 class Acknowledgements:
-    """The decision, between two polls of a broker, if messages may be acknowledged.
+    """The rule by which a reader decides, between two polls of a broker, whether it may acknowledge messages.
 
-    Messages that a failed program did not process may not.
+    It may not acknowledge messages that a failed program did not process.
     """
 
     def __init__(self, journal: Journal | None = None) -> None:

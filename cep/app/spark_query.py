@@ -316,7 +316,7 @@ def _tell_lacking(options: RunOptions, engine: Engine, start: StartingPoint, see
 
 
 def _times(request: JobRequest) -> str:
-    """Return the format in which the input files write times, for a new checkpoint."""
+    """Return the format in which the input files write times. A new checkpoint stores it."""
     schemas, absent = request.engine.inputs, ("no-file", "no-files")
     return form(data_source.new_files(schemas, request.inputs, request.options.source.format, absent), schemas) or ISO
 

@@ -90,7 +90,7 @@ def drain() -> None:
 def text_of(path: Path, wanted: str | None = None) -> str:
     """Read the text of a program. Raises CepError if it cannot be read.
 
-    `wanted`: the hint if the file has a suffix of data files.
+    `wanted`: the hint of the error if the file's suffix is one of data files.
     """
     from cep.language.reading import LONGEST, too_long
 

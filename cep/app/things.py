@@ -131,7 +131,7 @@ class ThingsFollower:
     def __init__(
         self, names: Sequence[str], known: Knowledge | None, changes: KnowledgeChanges | None, kept: bool, log: Log
     ) -> None:
-        """Compare with the triples that are known now.
+        """Begin with the triples that are known now. Later fetches are compared with them.
 
         `known`: the loaded knowledge. `changes`: its changes so far. `kept`: the first contents are from an earlier
         run, so each service is fetched at once.

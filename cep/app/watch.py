@@ -17,7 +17,7 @@ from cep.runtime.run_stats import RunStats, revised_numbers
 OFTEN = 10.0
 """The number of seconds between two log entries of progress, for a run in one process."""
 MANY, SLOW, MOST = 10_000, 1.5, 100
-"""Limits for warnings about hot keys: a key must have MANY rows in a batch and make it SLOW times as long.
+"""Limits for warnings about hot keys: a key must have MANY rows in a batch and make the batch take SLOW times as long.
 
 At most MOST keys are reported.
 """

@@ -131,7 +131,7 @@ class Chain:
         return line[:-1] + b', "hash": "%s"}\n' % self._last.hex().encode()
 
     def read(self, line: bytes) -> bytes:
-        """Return the next line without its hash and its end. Raises Broken if it differs from what was written."""
+        """Return the next line without its hash and line break. Raises Broken if it differs from what was written."""
         hashed = _HASH.search(line)
         if hashed is None:
             raise Broken(self.count)

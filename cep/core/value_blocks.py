@@ -22,7 +22,8 @@ def blocks(pool: Pool) -> list[tuple[int, int]]:
 
 
 def settled(pool: Pool, first: int, last: int) -> bool:
-    """Return True if all codes of a block have values. They stay while the pool's `generation` does."""
+    """Return True if all codes of a block have values. These values do not change until the pool's `generation`
+    does."""
     return last - first in _BLOCKS and len(_valued(pool, first, last)) == last - first
 
 
