@@ -53,9 +53,9 @@ class And(OverSeveral):
         return " AND ".join(f"{'NOT ' if no else ''}{placed(part, BETWEEN)}" for part, no in pairs), AND
 
     def spread(self) -> Formula:
-        """Split a part `p(X, Y) SINCE q(X)` in two (`tied`), if another part binds Y.
+        """Split each part such as `p(X, Y) SINCE q(X)` in two (`tied`), if another part binds Y.
 
-        One of them holds for the Y of p, the other, `q(X)`, for any Y.
+        The first of the two holds for those Y for which p holds, the second, `q(X)`, for any Y.
         """
         parts = [part.spread() for part in self.parts]
         for place, (part, no) in enumerate(zip(parts, self.negated, strict=True)):

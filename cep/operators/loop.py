@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """The part of a machine for a recursive event.
+    """The machine part that evaluates a recursive event.
 
     `make`: derives the event from its input and the other rules. `chain`: adds everything that the recursive rule
     derives. The chain replaces the node `join`, whose right side is `right`. `scanned`: the goal of the event's scan,

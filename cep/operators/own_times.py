@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OwnTimesFormula(OverOne):
-    """The formula at all evaluation ticks whose window contains the tick in `at`, a variable that it binds."""
+    """The formula at all evaluation ticks whose window contains the tick in `at`. The formula binds this variable."""
 
     formula: Formula
     at: str

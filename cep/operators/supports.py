@@ -34,7 +34,7 @@ EDGES = (BEGINS, ENDS, BEFORE, BEGINS_AT, ENDS_AT)
 
 
 def kept(names: Mapping[str, str], own: Sequence[str]) -> tuple[str, ...]:
-    """Rename variables."""
+    """Return the variables `own`, renamed by `names`."""
     return tuple(names.get(name, name) for name in own)
 
 

@@ -221,7 +221,7 @@ def ahead_of_heads(operators: Iterable[str]) -> Iterator[tuple[str, str | None]]
 
 
 def wherever(operator: str, within: MetricInterval, formula: Formula, *, throughout: bool, span: Span) -> MetricFormula:
-    """Return the operator over one formula that looks in the same direction.
+    """Return an operator over one formula that looks in the same direction as `operator`.
 
     It requires the formula at some time of the interval or, if `throughout`, at all of its times.
     """

@@ -260,7 +260,8 @@ def decided(builder: Binariser, node: int, places: dict[str, int], components: I
 def added(
     builder: Binariser, node: Node, names: Sequence[str], components: Iterable[Component], span: Span
 ) -> tuple[int, dict[str, int]]:
-    """Add a node, behind these conditions if there are any. Return it with the columns of the variables `names`."""
+    """Add a node and, above it, a node for the conditions, if there are any. Return the upper node, and the columns of
+    the variables `names`."""
     number = builder.add(node, names, span)
     places = {name: place for place, name in enumerate(names)}
     return decided(builder, number, places, components, span), places

@@ -1,9 +1,9 @@
 """The protocol of goals, and the conversion of their state to Arrow.
 
 A goal is a running operator of the plan. `step` takes the rows that its inputs have output since the last step, and
-returns the rows that follow. One step takes all occurrences of an instant; only a recursion takes several steps within
-an instant. Inputs and output are sorted by arrival. The output depends on the inputs alone, not on how they are divided
-into steps.
+returns the rows that it derives from them. One step takes all occurrences of an instant; only a recursion takes several
+steps within an instant. Inputs and output are sorted by arrival. The output depends on the inputs alone, not on how
+they are divided into steps.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Goal(Protocol):
         ...
 
     def begin(self, frontier: Frontier) -> None:
-        """Begin without a state at `frontier`. Results that are due by then without input are not output again."""
+        """Begin without a state at `frontier`. Results that time alone has produced by then are not output again."""
         ...
 
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:

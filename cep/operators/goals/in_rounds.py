@@ -55,8 +55,8 @@ class InRounds(ABC):
         return None
 
     def settled(self) -> Table:
-        """Return the changes in a stretch once nothing changes any more. Every cycle has a goal that implements
-        this."""
+        """Return the final changes of a stretch, when no round adds anything any more. Every cycle has a goal that
+        implements this."""
         raise AssertionError("its node does not settle")
 
     def bound(self, first: int) -> None:
@@ -74,6 +74,6 @@ class InRounds(ABC):
     def look_ahead(self, frontier: Frontier, ahead: Frontier) -> Table:
         """Return results up to `ahead`, which is later than `frontier`, the time up to which inputs are known.
 
-        They are known because the operator looks back.
+        The operator looks back in time, so known inputs determine these results.
         """
         raise AssertionError("it looks back by nothing")

@@ -207,7 +207,7 @@ class UnionGoal(Memoryless):
 
 
 class Own(Enum):
-    """The kinds of input of an event."""
+    """The ways in which an event treats equal rows of its own input."""
 
     SET = "equal records are one"
     SEVERAL = "equal records are as many, and nobody asks for their numbers"

@@ -45,8 +45,8 @@ def revisers_of(
 ) -> list[Reviser | None]:
     """Return a reviser for each goal, or None if the goal cannot revise.
 
-    `widths`: the numbers of columns. `units`: the events that are output. `inputs`: the events that are input. Goals
-    may read units that are not among `goals`.
+    `widths`: the number of columns of each unit. `units`: the events in the program's output. `inputs`: the events in
+    its input. Goals may read units that are not among `goals`.
     """
     by_unit = {goal.unit: goal for goal in goals}
     revisers: list[Reviser | None] = []

@@ -178,7 +178,7 @@ class Grounding:
         return Found((answer,))
 
     def _is_answer(self) -> bool:
-        """Return True if the last answer set is still one. This takes no search."""
+        """Return True if the last answer set is still an answer set. This needs no search."""
         self._set("ignore", 1, "umax")
         wanted = [literal if atom in self.last else -literal for atom, literal in self.atoms.items()]
         return bool(self.control.solve(assumptions=wanted).satisfiable)
@@ -192,7 +192,8 @@ class Grounding:
         return (answers[-1] if answers else None), ended
 
     def _set(self, mode: str, models: int, limit: str) -> None:
-        """Configure the search. A setting takes as long as a small search, so settings are kept."""
+        """Configure the search. A change of settings takes as long as a small search, so only changed settings are
+        passed on."""
         wanted = {"opt_mode": mode, "models": models, "solve_limit": limit}
         if wanted != self.settings:
             settings: Any = self.control.configuration.solve

@@ -89,7 +89,8 @@ class AnswerSetGoal(DeclaredState):
         """The row of each fact that the solver knows."""
         self.given: set[Line] = set()
         self.told: dict[Told, Line] = {}
-        """The current output rows, by what they stand for. Rows from a snapshot are not included."""
+        """The current output rows, by the atom or the count that they contain. Rows from a snapshot are not
+        included."""
         self.last: frozenset[Derived] = frozenset()
         self.clock = [NOTHING, NOTHING]
         self.waiting.clear()

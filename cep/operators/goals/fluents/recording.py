@@ -141,8 +141,8 @@ class RecordingGoal(NumberedState, Lasting):
         return edges
 
     def _one_each(self, unfinished: bool) -> bool:
-        """Move the intervals to the cells if each tuple has at most one interval that no record can close. Return True
-        if so.
+        """Move the intervals to the cells, if every tuple has at most one interval and no record can close it. Return
+        True if so.
 
         `unfinished`: some records have no end, or close others.
         """

@@ -76,7 +76,7 @@ class RestrictedSpec:
 class RestrictedGoal(NumberedState, InRounds):
     """The goal of one Select node of a formula.
 
-    The stored answers of tuples that hold follow from the knowledge at `decided`.
+    For each tuple that holds, it stores the answers that the knowledge gave at `decided`.
     """
 
     follows = True

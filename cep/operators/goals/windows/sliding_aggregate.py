@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 
 
 def bounds_of(over: Over) -> Bounds:
-    """Return a function from sorted times to the start of each one's window, and its last microsecond."""
+    """Return a function that maps sorted times to the start and the last microsecond of the window that contains each
+    time."""
     length, origin = over.length, over.origin
     if over.zone is not None:
         clock = Clock(zone(over.zone), length, origin)
@@ -68,7 +69,7 @@ class Clock:
         """A mask of the offsets after which the clock goes back by a multiple of the window length."""
 
     def bounds(self, times: Ints) -> tuple[Ints, Ints]:
-        """Return, for sorted times, the start of each one's window and its last microsecond."""
+        """Return, for sorted times, the start and the last microsecond of the window that contains each time."""
         places, cycles = self.zone.places(times)
         numbers = (times + self.offsets[places] - self.origin) // self.length
         news = np.ones(len(times), np.bool_)
@@ -101,7 +102,7 @@ class Clock:
             places[goes_on] += 1
 
     def _joined(self, before: Ints, numbers: Ints, last: Ints) -> Bools:
-        """Return True for windows that began under the previous offset, which has ended since."""
+        """Return True for windows that began before the last change of the zone's offset, and continue after it."""
         same: Bools = (last + self.offsets[before] - self.origin) // self.length == numbers
         same &= ~self.repeats[before]
         return same

@@ -65,7 +65,8 @@ UNORDERED = (partial_aggregates.DISTINCT, MODE)
 """Functions for which any stable order of values suffices. A MODE of codes sorts by order labels."""
 
 Bounds = Callable[[Ints], tuple[Ints, Ints]]
-"""A function from ends of occurrences to the start of each one's window and its last microsecond."""
+"""A function that maps the ends of occurrences to the start and the last microsecond of the window that contains each
+end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +169,7 @@ class WindowedAggregate(WindowState):
         return ranks
 
     def due(self) -> int | None:
-        """Return the time at which the first window ends, or results are due."""
+        """Return the earliest time at which a window ends or its results are due."""
         first = int(self.state[HEAD])
         if first < 0:
             return None
