@@ -1,7 +1,7 @@
 """Speculative steps of a machine: the last instant of such a step can be undone.
 
-Each part first runs up to that instant, and then to the end. In between, each goal that goes on makes a checkpoint
-(`cep.operators.goals.checkpoint`).
+Each part first runs up to the time just before that instant, and then through it. In between, each goal that runs again
+makes a checkpoint (`cep.operators.goals.checkpoint`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Attempts:
         self._cut: dict[int, tuple[Table, Halves]] = {}
         """The halves of tables, by the table's `id`."""
         self.apart: dict[PlanUnit, Halves] = {}
-        """The halves of outputs that cannot be told apart by the ends of their rows."""
+        """The two halves of an output, by unit, if the ends of its rows do not tell which half they belong to."""
 
     @property
     def states(self) -> list[Arrays] | None:
@@ -119,7 +119,7 @@ class Attempts:
         self.begin(None)
 
     def given(self, unit: PlanUnit, table: Table) -> Halves:
-        """Return the two halves of a unit's output in the last step, which is this table."""
+        """Split `table`, a unit's output in the last step, into its two halves, and return them."""
         return self.apart[unit] if unit in self.apart else self._halves(table)
 
     def _give(self, unit: PlanUnit, halves: Halves, outputs: dict[PlanUnit, Table]) -> None:
@@ -134,8 +134,10 @@ class Attempts:
             outputs[unit] = concat(halves) if rows(first) and rows(then) else first if rows(first) else then
 
     def _halves(self, table: Table) -> Halves:
-        """Return the rows of a table up to the instant, and the rows after it. All readers of a table get the same
-        tables."""
+        """Return the rows of a table before the instant, and the rows from it on.
+
+        Within a step, all calls with the same table return the same two tables.
+        """
         if not rows(table):
             return table, table
         if id(table) not in self._cut:

@@ -81,9 +81,9 @@ def carry_lineage(
     heads: Sequence[str],
     warm: tuple[PriorLineage, Recode] | None = None,
 ) -> tuple[Translation, int]:
-    """Add the lineage of a snapshot, and that of `warm`, to the history.
+    """Add the lineage of two snapshots, `before` and `warm`, to the history.
 
-    Return a translation of the handles of `warm`, and the number of records received by both.
+    Return a translation of the handles of `warm`, and the number of records that both snapshots together have received.
     """
     first = before.history(recode, events, heads)
     history.take_over(first)

@@ -29,8 +29,8 @@ from cep.runtime.revision.row_window import RowChanges
 class Pushed:
     """Pushed occurrences of one event, in order of arrival.
 
-    `withdraws`: a mask of withdrawals (None: there are none). `rows`: their rows in the pushed table (None: all of
-    them). `span`: their first and last end.
+    `withdraws`: a mask of withdrawals (None: there are none). `rows`: for each occurrence, its row in the pushed table
+    (None: the occurrences are all rows of the table, in order). `span`: the first and the last end of the occurrences.
     """
 
     table: Table

@@ -204,7 +204,8 @@ class Arrivals:
     def until(self, end: Frontier | None, changes: Container[PlanUnit] = ()) -> dict[PlanUnit, Table]:
         """Take the input up to a frontier; None takes all of it.
 
-        `changes`: the units whose tables hold changes. At a half frontier, changes just after the watermark remain.
+        `changes`: the units whose tables hold changes. If the frontier is `half`, changes that take effect just after
+        the watermark are not taken yet.
         """
         arrived = {}
         for unit, first in self.taken.items():

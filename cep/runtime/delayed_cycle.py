@@ -25,7 +25,7 @@ from cep.runtime.machine_part import SingleGoal
 MOST = 100
 """The number of rounds after which a recursion at the end of the input counts as endless.
 
-Only rounds in a row count, in which all results begin after the latest time of the input.
+Only consecutive rounds count, in which all results begin after the latest time of the input.
 """
 
 
@@ -113,9 +113,9 @@ class IntervalRounds:
     def _grow(self, outputs: Mapping[PlanUnit, Table], first: int, last: int, known: int) -> bool:
         """Run rounds, each from the additions of the round before, until a round adds nothing.
 
-        Return False if the stretch has no end and the recursion never ends. It counts as endless after `MOST` rounds
-        whose results all begin after the latest time of the input (`known`). If the cycle looks ahead, they all end
-        before the earliest time.
+        Return False if the stretch has no end and the recursion is endless. It counts as endless after `MOST` rounds
+        whose results all begin after the latest time of the input (`known`). In a cycle that looks ahead, these are
+        rounds whose results all end before the earliest time.
         """
         new: dict[PlanUnit, Table] = {}
         goes_on = self._goes_on(outputs, last)
@@ -170,8 +170,8 @@ class IntervalRounds:
     def _goes_on(self, outputs: Mapping[PlanUnit, Table], last: int) -> bool:
         """Return True if tuples that hold before a stretch continue in it unless a change ends them.
 
-        This requires that neither the knowledge nor the input of a NOT changes. Up to the end of time, all tuples are
-        derived anew instead.
+        They do so only if neither the knowledge nor the input of a NOT changes. Return False for a stretch up to the
+        end of time in which time alone causes changes; all its tuples are derived anew.
         """
         if (self.timed and last == INFINITE) or any(rows(outputs[unit]) for unit in self.cycle.negated):
             return False
@@ -240,7 +240,8 @@ class Lagged(Cycle):
 
     @property
     def takes(self) -> Takes:
-        """See `cep.runtime.machine_part`. The first time of the input alone may also change the output."""
+        """See `cep.runtime.machine_part`. The part runs in every step, because a new first time of the input may change
+        the output."""
         return Takes(self.outside, self.own, True, always=True)
 
     def go(self, frontier: Frontier) -> None:

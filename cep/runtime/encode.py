@@ -117,7 +117,7 @@ def admit(
 
     `first`: the position of its first row in the input, or the positions of all rows. An `@order` in the table
     overrides the order of positions. `named`: use the position as each row's handle in lineage. `handed`: the table is
-    from another stage and may contain numbers of equal rows.
+    from another stage. It may then have a column with the number of equal rows before each row.
 
     CepError: a column is missing. Rows that do not fit the schema are refused.
     """

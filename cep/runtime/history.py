@@ -203,9 +203,10 @@ class OccurrenceHistory:
         return sum(table.nbytes for _, tables in self.tables() for table in tables) + 16 * self.lineage.size
 
     def forget(self, waiting: Callable[[], Sequence[Ints]], now: int) -> None:
-        """Drop what no handle in `waiting` depends on, once the history is twice as large as after the last time.
+        """Drop all records and occurrences on which no handle in `waiting` depends.
 
-        With `remember`, occurrences that ended at or after `now` minus `remember` are kept, too.
+        Do nothing unless the history has doubled since it was last reduced. With `remember`, occurrences that ended at
+        or after `now` minus `remember` are kept, too.
         """
         size = sum(rows(table) for _, tables in self.tables() for table in tables)
         if self.lineage.size + size <= self._look_at:
@@ -224,7 +225,7 @@ class OccurrenceHistory:
         self._look_at = max(MOST, 2 * (self.lineage.size + len(needed)))
 
     def keep_only(self, needed: Ints) -> None:
-        """Drop what a subclass keeps for handles other than these."""
+        """Drop further data that a subclass keeps about handles other than these. This class keeps none."""
 
     def snapshot(self, waiting: Sequence[Ints], whole: bool = False) -> list[pa.RecordBatch]:
         """Return the history behind the handles in `waiting`, as batches for a snapshot.

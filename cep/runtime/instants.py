@@ -128,7 +128,8 @@ TENTH = 10
 """The divisor in the limit of deadlines: after `limit` / TENTH deadlines in a row without input, a recursion is
 endless.
 
-Deadlines that were open before are not counted. A rule that restarts its own timer would never end.
+Deadlines that were already open before the first of them are allowed in addition. Without this limit, a rule that
+restarts its own timer would never end.
 """
 
 

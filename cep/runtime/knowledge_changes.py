@@ -43,7 +43,7 @@ class PreparedChange:
 
 @dataclass(slots=True)
 class PastChange:
-    """A change whose time has passed. The first one of a history is the sum of all earlier ones.
+    """A change whose time has passed. The first one of a history combines all changes up to its time.
 
     `whole`: the knowledge from its time on, once it has been queried.
     """

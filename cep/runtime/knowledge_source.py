@@ -73,7 +73,8 @@ class KnowledgeSource(ABC):
 
     @abstractmethod
     def by_difference(self, graph: Graph) -> bool:
-        """Return True if, after a change, only the added and removed answers of the pattern are queried."""
+        """Return True if, after a change, the source can find the added and removed answers of the pattern without
+        querying all."""
 
     @abstractmethod
     def difference(self, pattern: Graph | Triples, pool: Pool) -> tuple[Answers, Answers] | None:

@@ -54,7 +54,7 @@ class MachinePart(Protocol):
 
     @property
     def counted_as(self) -> Mapping[PlanUnit, PlanUnit]:
-        """For each unit that is not counted as itself: the unit to whose counts its own are added."""
+        """The units whose counts are added to those of another unit, with that unit."""
         ...
 
     def goal_names(self, names: Mapping[PlanUnit, str]) -> Mapping[PlanUnit, str]:

@@ -128,7 +128,7 @@ Rank = tuple[int | str, ...]
 
 @dataclass(frozen=True, slots=True)
 class RankedMatches:
-    """The first partial matches of one engine, with their ranks, and the number of all."""
+    """The first partial matches of one engine, with their ranks, and the total number of its partial matches."""
 
     matches: tuple[tuple[Rank, PartialMatch], ...]
     count: int
@@ -284,7 +284,8 @@ class _Search:
     # --- the query ---
 
     def _wanted(self, head: Head, key: Key) -> dict[int, Value] | None:
-        """Return the values that columns of a rule's node must have; None if the rule always has another value."""
+        """Return the values that columns of a rule's node must have to match the key; None if the rule cannot match
+        it."""
         names, fluent = self.rendering.names[head.child], self.plan.schemas[head.event].fluent
         attributes = self.plan.schemas[head.event if fluent is None else fluent.name].attributes
         arguments = dict(zip([attribute.name for attribute in attributes], head.arguments))

@@ -29,7 +29,7 @@ class EngineParts:
     - `position`: the number of events received. `dead`: the refused rows that nobody has taken yet.
     - `sweep_at`: the size of the pool at which unused values are next removed.
     - `merged`: by event, the number of records that were dropped before the goals because they equal others.
-    - `alike`: for each input event, the first event whose records have the same checks.
+    - `alike`: for each input event, the first event whose records are checked in the same way.
     """
 
     plan: Plan

@@ -32,8 +32,8 @@ class PriorState:
     - `waits`: True if rows that wait for the watermark are kept.
     - `watermark`: a lower bound of the time reached, in microseconds.
     - `segments`: the names of the snapshot's segments and a function that reads them, if it has any.
-    - `warm`: a state of the new program after the same earlier input. Goals that are not in `state` start from it.
-      None: they start empty.
+    - `warm`: a state of the new program, after it has processed only earlier input. Goals that are not in `state`
+      start from it. None: they start empty.
     """
 
     state: bytes

@@ -167,8 +167,8 @@ class SegmentBook:
     def name(self, key: Hashable, of: object, batch: Callable[[], pa.RecordBatch]) -> str:
         """Return the name of a segment, and write it if it is new.
 
-        `key`: equal for an unchanged segment, as long as `of` is kept alive. `batch`: a function that returns the
-        contents.
+        `key`: a key of the segment, which stays equal while the segment is unchanged and `of` is alive. The book keeps
+        `of` alive. `batch`: a function that returns the contents.
         """
         known = self._now.get(key) or self._last.get(key)
         if known is None:

@@ -26,7 +26,7 @@ class TimeSlice:
     """A slice of time of a push.
 
     - `tables`: its rows, by event.
-    - `since`: all its rows end after this time, and all other rows that end by then have come before.
+    - `since`: its rows end after this time. The rows of the push up to this time are in earlier slices.
     - `positions`: by event, the position in the input of its first row.
     - `end`: the position after all rows of the push.
     """

@@ -92,7 +92,7 @@ class Incremental:
         self.several = _told_apart(plan, machine, self.sets)
         """The input events whose equal records count separately, with their goals."""
         self.equal_until = BEGINNING
-        """The latest end of equal records of these events. Changes cannot represent such records."""
+        """The latest end of equal records of the events in `several`. Changes cannot represent such records."""
         self.schedule = Schedule((), ())
         """The times at which `parts` are next due."""
         self.restored = False
@@ -257,7 +257,8 @@ class Incremental:
     def went_on(self, stretches: Sequence[Stretch], watermark: int, length: int) -> bool:
         """Drop what lies before the window. Return True if incremental revision should end.
 
-        It should end if nothing has been late for long, or if most known keys have no rows any more.
+        It should end if nothing has been late for the length of the window, or if most known keys have no rows any
+        more.
         """
         since = stretches[0].since
         for part in self.parts:
@@ -328,7 +329,8 @@ class Incremental:
         self.come = {}
 
     def _net_given(self, stretches: Sequence[Stretch]) -> None:
-        """Net the waiting changes of the output. Add them to the stretches if they are as many as the rows there."""
+        """Net the waiting changes of the output. Add them to the stretches if they outnumber the output rows of the
+        stretches."""
         by_event: dict[str, list[RowChanges]] = {}
         for event, change in self.pending:
             by_event.setdefault(event, []).append(change)
@@ -393,7 +395,10 @@ def _revisers(plan: Plan, machine: Machine) -> dict[PlanUnit, Reviser | None]:
 
 
 def _in_bags(machine: Machine, sets: Collection[PlanUnit]) -> None:
-    """Allow repeated occurrences in all events except `sets`. Output becomes a set, and inertia ignores repetitions."""
+    """Allow the goals of all units except `sets` to output an occurrence several times.
+
+    This does not change results: the output counts each occurrence once, and inertia ignores repeated transitions.
+    """
     for goal in _goals(machine):
         allow_twice(goal, goal.unit not in sets)
 

@@ -115,7 +115,10 @@ def _goes_by_order(part: MachinePart, plan: Plan) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RegionKeys:
-    """The key columns in each input of a region, own events first, and in the state of each of its goals."""
+    """The key columns in each input of a region, and in the state of each of its goals.
+
+    The inputs are first the input events, and then the units that the region reads.
+    """
 
     inputs: tuple[KeySide, ...]
     held: tuple[tuple[KeySide, ...], ...]

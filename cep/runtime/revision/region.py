@@ -346,7 +346,7 @@ class _Input:
         return self.side.columns is None
 
     def changes(self, table: Table) -> Ints:
-        """Return a table of changes by the number of their key."""
+        """Convert a table of changes to changes of rows by key, and give new keys a number."""
         if self.side.columns is None:
             slots, known = np.zeros(rows(table), np.int64), 1
         else:
@@ -445,7 +445,10 @@ class Rerun(ABC):
         return any(source.shared and len(change) for source, change in zip(self.inputs, changes, strict=True))
 
     def _put(self, changes: Sequence[Ints], was: Sequence[Table], ranges: tuple[Ints, Ints, Ints]) -> list[Table]:
-        """Apply changes, and return the rows of the ranges afterwards. `was`: the rows of the ranges before."""
+        """Apply changes. Return, for each input, its rows in the `ranges` afterwards.
+
+        `was`: these rows before. `ranges`: keys, with the times after which and until which their rows end.
+        """
         now = list(was)
         for place, (region_input, change) in enumerate(zip(self.inputs, changes, strict=True)):
             if len(change):

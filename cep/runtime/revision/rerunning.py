@@ -58,7 +58,7 @@ class KnowledgeReplay:
         return self.changes is not None and self.changes.given_by is not None
 
     def reaches(self, stage: Stage) -> bool:
-        """Return True if such changes affect a stage, because it queries the knowledge."""
+        """Return True if late changes of the knowledge affect a stage, because it queries the knowledge."""
         return self.late and stage.number in self.asking
 
     def reached(self, stage: Stage, ends: Ints) -> tuple[int, int]:
@@ -74,14 +74,15 @@ class KnowledgeReplay:
         return self.changes is None or (not self.late and all(change.time < time for change in self.changes.past[-1:]))
 
     def is_one(self, since: int, until: int) -> bool:
-        """Return True if no change takes effect after `since` and up to `until`, and none has arrived late."""
+        """Return True if no change of the knowledge takes effect after `since` and up to `until`, and none has arrived
+        late."""
         known = self.changes
         if known is None:
             return True
         return not self.late and not known.due(until) and all(change.time <= since for change in known.past[1:])
 
     def told(self, since: int, now: int) -> None:
-        """Record that the output reflects all changes. No later revision goes back before `since`."""
+        """Record that the output reflects all changes of the knowledge. No later revision goes back before `since`."""
         if self.changes is not None:
             self.changes.given_by, self.changes.come_late = None, []
             self.changes.keep_from(now, since)
@@ -186,8 +187,10 @@ class StageReplay(Region):
         return self.numbers.entered(side.types, _columns(table, side.columns))
 
     def taken(self, event: str, window: RowWindow, keys: Bools | None) -> Table:
-        """Return the rows of an input that belong to some keys, sorted by arrival. Inputs not distributed by key have
-        none."""
+        """Return the rows of an input that belong to some keys (None: all rows), sorted by arrival.
+
+        For some keys, return no rows if the input is not distributed by key.
+        """
         side = None if keys is None else self.inputs[event]
         if keys is not None and side is None:
             return empty(window.arguments)

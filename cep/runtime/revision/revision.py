@@ -212,7 +212,8 @@ class Revision:
     def _keep(self, inputs: Mapping[str, Table], outputs: Given, until: int) -> None:
         """Add input and output up to a time to the last stretch.
 
-        If states of just before that time were kept, a new stretch begins there with them.
+        If the states just before that time were kept, a new stretch begins with them, and gets the rows after that
+        point.
         """
         kept = {event: by_arrival(concat(tables)) for event, tables in sorted(outputs.items())} if self.length else {}
         stretch, attempts = self.stretches[-1], self.machine.attempts

@@ -72,7 +72,7 @@ The minimum applies to sparse input, and while late rows are processed as change
 LEAST_ROWS = 16_384
 """The least number of input rows in a stretch. A stretch also has at least twice as many rows as goals hold.
 
-A stretch of 1/FEWEST of the window may have fewer rows.
+A stretch that spans 1/FEWEST of the window may have fewer rows.
 """
 
 
