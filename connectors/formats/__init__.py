@@ -1,4 +1,2 @@
-"""Formats of records, one file for each, with their fast readers.
-
-They are text and JSON formats, packs of sensor data, Parquet, RDF and the dialects.
-"""
+"""Formats of records, with their fast readers: text tables, JSON, packs of sensor data, Parquet, RDF, and lines of
+DatalogMTL and RTEC."""

@@ -127,8 +127,8 @@ def read_apart(
 
 
 def chunks(file: str, begin: int, chunk: int, size: int) -> Iterator[tuple[int, int, bool]]:
-    """Yield (position, length, rest) for each chunk of a file of `size` bytes, starting at byte `begin` of its first
-    chunk.
+    """Yield (position, length, rest) for each chunk of a file of `size` bytes. Reading starts at byte `begin`, which
+    lies within the first `chunk` bytes.
 
     `rest` is True for a last chunk whose last line has no line end. The generator stops early before a line that is
     longer than a chunk.

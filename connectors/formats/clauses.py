@@ -1,6 +1,7 @@
 """A reader of the dialects' lines: facts of DatalogMTL, `P(a,b)@[0,1.5)`, and lines of RTEC, `go_to|9|9|chris|work`.
 
-A line that starts with `-` withdraws the line without it: `-P(a,b)@[0,1.5)`, `-go_to|9|9|chris|work`.
+A `-` at the start of a line withdraws the record that the rest of the line states: `-P(a,b)@[0,1.5)`,
+`-go_to|9|9|chris|work`.
 """
 
 from __future__ import annotations

@@ -42,7 +42,8 @@ def read_csv(
     first: int,
     readers: ChunkReaders | None = None,
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]:
-    """Yield tables of one event, or of several with WHEN, block by block; the block is None if the stream is silent.
+    """Yield tables of one event, or of several events with WHEN, block by block. While the stream is silent, yield
+    `({}, [], None)`.
 
     `readers`: processes that read chunks of the file. Raise CepError if the header is absent or lacks a column.
     """
@@ -256,7 +257,8 @@ class Dialect:
 
 
 class Fields:
-    """A reader of blocks of lines under one header. It reads occurrences of one event, or of several with WHEN."""
+    """A reader of blocks of lines under one header. It reads occurrences of one event, or of several events with
+    WHEN."""
 
     def __init__(
         self,

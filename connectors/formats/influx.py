@@ -40,7 +40,8 @@ _EXAMPLE = "`event cpu(host: string, usage_idle: float) FORMAT influx.`"
 class PointReader:
     """A reader of blocks of lines of one input.
 
-    `default`: the event in the input. `bound`: the user chose this event, so measurements may have another name.
+    `default`: the event assigned to the input, or None. `bound`: the user assigned it. Then lines of other events are
+    unreadable, and the measurement may have any other name, unless the event's declaration names one.
     """
 
     def __init__(self, schemas: Mapping[str, Schema], default: str | None, bound: bool) -> None:

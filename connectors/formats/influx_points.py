@@ -83,9 +83,10 @@ def read_point(line: bytes) -> LinePoint:
 
 
 def timed(schema: Schema) -> Schema:
-    """Return the schema with its times set. The default time is the timestamp.
+    """Return the schema with its times set: by default, the time is the timestamp.
 
-    If start or end is the timestamp, both are numbers in the timestamp's precision.
+    If the time, start or end is the timestamp, and FORMAT names no unit, all times are numbers in the timestamp's
+    precision.
     """
     if schema.time is None and schema.start is None and schema.end is None:
         schema = replace(schema, time=TIME)

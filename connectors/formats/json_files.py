@@ -68,7 +68,7 @@ def read_json(
     first: int,
     readers: ChunkReaders | None = None,
 ) -> _Parts:
-    """Yield tables by type, block by block; the block is None if the stream is silent."""
+    """Yield tables by type, block by block. While the stream is silent, yield `({}, [], None)`."""
     head = b""
     while True:
         while stream.silent():
@@ -126,10 +126,10 @@ class Part:
         return len(self.ends)
 
     def placed(self, dead: list[DeadLetter], block: Block, line: int) -> tuple[list[DeadLetter], Block]:
-        """Map dead letters and a block to the lines and bytes of the file. Their records are numbered by line: 0, 1,
-        ...
+        """Map dead letters and a block from this part to the lines and bytes of the file.
 
-        `line`: the number of the file's line in which this part begins.
+        In the arguments, a line is the index of a record in this part. `line`: the number of the file's line in which
+        this part begins.
         """
         line_numbers = line + np.searchsorted(self.ends, self.first)
         index = np.arange(block.count) if block.lines is None else block.lines
@@ -139,7 +139,7 @@ class Part:
 
 
 def split(stream: ByteStream, chunk: int) -> Iterator[Part | None]:
-    """Yield the records of a file, which are in a list or follow each other; None if the stream is silent."""
+    """Yield the records of a file, which are in a list or follow each other. While the stream is silent, yield None."""
     rest, position, place = b"", 0, BETWEEN
     begun = False
     while True:

@@ -42,7 +42,7 @@ def read_jsonl(
     first: int,
     readers: ChunkReaders | None = None,
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]:
-    """Yield tables by type, block by block; the block is None if the stream is silent.
+    """Yield tables by type, block by block. While the stream is silent, yield `({}, [], None)`.
 
     `readers`: processes that read chunks of the file.
     """
@@ -240,9 +240,10 @@ class LineReader:
         scanned: Any,
         beside: Mapping[str, Sequence[str | None]] | None,
     ) -> list[_LineRows]:
-        """Add the rows of events with WHEN to the rows of events that name their type. WHEN is tested on each line.
+        """Add the rows of events with WHEN, whose tests are applied to every line.
 
-        A line that cannot be read as columns for one event is read separately for all events.
+        `line_rows`: the rows of events that lines name by their type. If a line cannot be read as columns for one
+        event, it is read on its own for all events.
         """
         every = list(line_rows)
         lines = np.flatnonzero(types > ODD)
@@ -327,9 +328,10 @@ class LineReader:
         good: NDArray[np.bool_],
         paths: EventPaths | None,
     ) -> tuple[NDArray[np.int64], Any, NDArray[np.bool_]]:
-        """Return the lines that may be an event with WHEN, with their cells, judged by their top-level values.
+        """Drop the lines that certainly fail WHEN. Return the other lines, with their cells and their `good`.
 
-        If paths lead into a list, test all values that are outside of its elements.
+        The test uses only values at the top level or, if the paths lead into a list, all values outside of its
+        elements.
         """
         offset, length, kind = matrix
         cells = Cells(buffer, offset, length, kind, False)
@@ -437,7 +439,8 @@ def with_envelope(
 ) -> Cells:
     """Fill the cells that a record lacks with values of the message around it.
 
-    Clear `good` for records that need more than that.
+    Clear `good` for records that must be read one by one: the message has no value for the cell, or other records of
+    the block have their own.
     """
     data = [cells.buffer.tobytes()]
     size = len(data[0])

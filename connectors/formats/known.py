@@ -55,7 +55,7 @@ class Format:
 
     @property
     def of_sensors(self) -> bool:
-        """Return True if the format comes from sensors, which define the names of fields themselves."""
+        """Return True for formats of sensor data, which define the names of fields themselves."""
         return self.shape in ("documents", "points")
 
     def open(self, schemas: Mapping[str, Schema], event: str | None, bound: bool) -> MessageReader:

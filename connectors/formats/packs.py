@@ -167,8 +167,9 @@ class PackReader:
     ) -> tuple[pl.DataFrame | None, list[DeadLetter], NDArray[np.int64], str | None, int]:
         """Read the rows as occurrences, numbered from `first`.
 
-        Return the occurrences; dead letters, whose line is a row; the row of each record; the form of times; and the
-        number of rows that match no event. `beside`: further values of each row from its message, by source.
+        Return the occurrences; dead letters, whose line is a row; the row of each record; the form of times (see
+        `Block.times`); and the number of rows that match no event. `beside`: further values of each row from its
+        message, by source.
         """
         data = "\n".join([*rows.lines, ""]).encode("ascii" if all(map(str.isascii, rows.lines)) else "utf-8")
         tables, dead, block = self._lines.read("", data, 0, 0, first, beside)

@@ -74,8 +74,8 @@ def _type(kind: pa.DataType) -> str:
 def read_parquet(
     file: str, opened: pq.ParquetFile, schemas: Sequence[Schema], rows: int, first: int
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]]:
-    """Yield tables of the events that a row may be, each from up to `rows` rows. Raise CepError if a column is missing
-    or has a wrong type."""
+    """Yield tables by event, for up to `rows` rows at a time. With WHEN, there may be several events. Raise CepError if
+    a column is missing or has a wrong type."""
     arrow = opened.schema_arrow
     events, columns = [], dict[str, None]()
     for schema in schemas:
@@ -89,9 +89,9 @@ def read_parquet(
 def read_events(
     file: str, batches: Iterable[pa.RecordBatch], schemas: Sequence[Schema], first: int
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]]:
-    """Yield tables of one event, or of all events with WHEN that a row may be, in the order of rows.
+    """Yield tables of one event, or of several events with WHEN, each with the rows that pass its test.
 
-    `first`: the number of the first record. Raise CepError as `read_batches` does.
+    Records are numbered in the order of rows, from `first` on. Raise CepError as `read_batches` does.
     """
     if len(schemas) == 1 and schemas[0].when is None:
         for table, dead, block in read_batches(file, batches, schemas[0], first):

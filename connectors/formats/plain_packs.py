@@ -1,7 +1,7 @@
 """Conversion of all records of plain documents to lines of JSON at once.
 
 The reference is the reader of single documents (`cep.connectors.formats.packs`). Both give the same results for plain
-documents, and it reads all other documents.
+documents. Only the reference reads other documents.
 """
 
 from __future__ import annotations

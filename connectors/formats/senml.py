@@ -30,7 +30,7 @@ VERSION = 10
 RELATIVE = 1 << 28
 """The number below which times are relative to now."""
 LONG = {"name": "n", "unit": "u", "sum": "s", "time": "t"}
-"""Long names of fields, which declarations may use. `value` is the value of any type."""
+"""Long names of fields, which declarations may use instead. They may also use `value` for any of the fields VALUES."""
 
 VALUES = ("v", "vs", "vb", "vd")
 _OWN = ("n", "u", *VALUES, "s", "t", "ut", "ct")
@@ -219,8 +219,8 @@ def _no_record(record: Mapping[str, Any]) -> str:
 
 
 def _inherited(records: PlainRecords, label: str) -> tuple[Ints, Ints]:
-    """Return the base field that applies to each record. It comes from the last record of its pack, up to itself, that
-    has one.
+    """Return the base field that applies to each record: its own, or else that of the closest earlier record of its
+    pack which has one.
 
     Length 0: no base field applies.
     """

@@ -133,7 +133,7 @@ class Documents:
 def read_observations(
     file: str, stream: ByteStream, documents: Documents, format: str, chunk: int, first: int
 ) -> Iterator[tuple[pl.DataFrame | None, list[DeadLetter], Block | None]]:
-    """Yield tables block by block; the block is None if the stream is silent.
+    """Yield tables block by block. While the stream is silent, yield `(None, [], None)`.
 
     N-Quads, and JSON-LD without a document per line, are read as a whole: the triples of a node may be anywhere.
     """

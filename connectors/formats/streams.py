@@ -289,7 +289,7 @@ def whole_lines(
 def more_bytes(chunk: int, begun: int, longest: int = LONGEST) -> int:
     """Return the number of bytes to read after an incomplete line of `begun` bytes.
 
-    This is up to the end of the first chunk, then a chunk at a time, up to one byte more than the longest line.
+    Read up to the end of the first chunk, then a chunk at a time, but at most one byte more than the longest line.
     """
     return min(chunk - begun if begun < chunk else chunk, longest + 1 - begun)
 

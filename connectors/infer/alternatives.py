@@ -27,9 +27,9 @@ def alternatives(records: Records) -> list[tuple[str, RecordTest, Records]]:
     """Return the events of a stream, each with a name, its test and its records; empty if the stream seems to be one
     event.
 
-    A field, perhaps inside an object, can name the event if it has few values, and records with most of these values
-    have keys that no others have. Two other layouts also tell events apart. Either each record has exactly one of
-    several objects, or the object under one key has exactly one of several fields.
+    A field, perhaps inside an object, can name the event if it has few distinct values, and most of these values come
+    with a key that no other records have. Two other layouts also tell events apart. Either each record has exactly one
+    of several objects, or the object under one key has exactly one of several fields.
 
     A text that means "missing" does not count as a value. Keys that never have a value are ignored.
     """
@@ -151,8 +151,8 @@ def _objects(records: Records, keys: Sequence[str]) -> list[str]:
 
 
 def _fields(records: Records, flat: Records, keys: Sequence[str]) -> dict[str, list[int]]:
-    """Return the rows by field, if each object under some key has exactly one of these fields: `payload` has `temp` or
-    `state`.
+    """Find a key whose objects each have exactly one of several fields, such as `temp` or `state` in `payload`. Return
+    the rows by field; empty if there is no such key.
 
     Of fields that always appear together, only the first counts.
     """

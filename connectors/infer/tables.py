@@ -43,8 +43,8 @@ _SHOWN = 2_000
 def table_sample(stream: Any, limit: int, kind: str) -> RecordSample:
     """Read a table of text.
 
-    The separator splits most lines into equally many fields. With the marks that are found, most columns are numbers.
-    The records begin below any preamble, the header, and rows of units.
+    The separator is the one that splits most lines into equally many fields. The decimal and thousands marks are those
+    with which most columns are numbers. The records begin below any preamble, the header, and rows of units.
     """
     data = b"".join(islice(iter(lambda: stream.read(1 << 16), b""), max(16, limit // 100)))
     text, encoding = _decoded(data)

@@ -44,9 +44,9 @@ class _Places:
 
 @dataclass(frozen=True, slots=True)
 class _Origins:
-    """The points around which to search. `points`: each with the terms of the `variables` at this point.
+    """The points around which to search. `points`: pairs of the values that `variables` have at a point, and the point.
 
-    Without variables, points have no names.
+    `variables` is empty if a point is a constant or belongs to a blank node.
     """
 
     variables: tuple[str, ...]

@@ -1,8 +1,8 @@
 """Evaluation of a query in a forked process, which sees the store as it is at that moment and can be killed.
 
 A query may run for long, overflow its stack, or use up memory. All of that affects only the fork. A fork has a single
-thread. If another thread of Oxigraph held a lock at the time of the fork, the fork waits for ever. This is detected,
-because it sleeps for no other reason, and another fork replaces it.
+thread. If another thread of Oxigraph held a lock at the time of the fork, the fork waits for ever. A fork sleeps for no
+other reason, so this is detected, and another fork replaces it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BROKE = "the query needs more memory than it may have, or is nested so deep that
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A gate for forks. They may be made while `ready()` is True, holding the lock of `shut`.
+    """A gate for forks. Fork only while `ready()` is True, and hold the lock of `shut` meanwhile.
 
     `shut` is notified when `ready()` changes.
     """

@@ -28,8 +28,8 @@ class Retention:
         self.forgotten: Callable[[Iterable[Any]], None] = lambda instants: None  # removes data that depends on instants
 
     def steps(self, until: str) -> Iterator[int]:
-        """Remove the events whose minute of ending is over before the instant `until`. Yield their number after each
-        step."""
+        """Remove the events whose minute of ending is over before the instant `until`. After each step, yield the
+        number of events that it removed."""
         for hour in self._spans.hours(self._swept, until):
             for span in (hour, *self._spans.within(hour)):  # in old stores, hours contain instants
                 name = self._spans.name(span)
@@ -45,7 +45,7 @@ class Retention:
         self._swept = max(self._swept, until[:16])
 
     def _ends(self, span: ox.NamedNode) -> Iterator[tuple[Any, Any]]:
-        """Yield each instant in a span alone (with None), and with each event that ends at it."""
+        """Yield (instant, None) for each instant in a span, and (instant, event) for each event that ends at it."""
         for inside in self._store.quads_for_pattern(span, INSIDE, None, HERE):
             yield inside.object, None
             for ended in self._store.quads_for_pattern(None, END, _named(inside.object), HERE):

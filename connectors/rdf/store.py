@@ -64,8 +64,8 @@ class EventStore:
         """Load the knowledge with the fingerprint `name` from the N-Quads file `path`. It replaces the earlier
         knowledge.
 
-        The earlier knowledge is in the file `before`, which the new file replaces. Without it, all quads of the store
-        are replaced. An interrupted load is completed at the next call.
+        The earlier knowledge is in the file `before`, which the new file replaces. If that file is missing, all quads
+        of the store are replaced. An interrupted load is completed at the next call.
         """
         marks = list(self.store.quads_for_pattern(self._mark, _MARK, None, HERE))
         if os.path.exists(path):  # otherwise it has replaced the earlier file already
@@ -193,8 +193,8 @@ class EventStore:
         return any(text.find(mark) >= 0 for mark in (_STAMPED, f"<{self.vocabulary.hour()}".encode()))
 
     def forget(self, until: str) -> Iterator[int]:
-        """Remove, in small steps, the events whose minute of ending is over before `until`. Yield their number after
-        each step.
+        """Remove, in small steps, the events whose minute of ending is over before `until`. After each step, yield the
+        number of events that it removed.
 
         `until`: an instant such as `2013-02-08T21:00:00.000000Z`.
         """

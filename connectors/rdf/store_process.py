@@ -154,7 +154,7 @@ class StoreProcess:
         return self._written("revise", revision, len(revision.text))
 
     def revised(self) -> tuple[str, int] | None:
-        """Call EventStore.revised. The result is from before this start."""
+        """Call EventStore.revised. Until this run has written a revision, the result comes from an earlier run."""
         place: tuple[str, int] | None = self._command("revised").result()
         return place
 

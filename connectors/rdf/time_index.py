@@ -1,8 +1,8 @@
 """The time index: a query for a range of times, or for the newest events, reads only the spans that it needs.
 
-Each instant is in one minute, each minute in an hour, each hour in a day. So a query over the instants in all spans
-that a range touches has the same rows as one over all instants, each the same number of times. If instants exist
-outside of minutes, for example in the knowledge, the query is evaluated as it is.
+Each instant is in one minute, each minute in an hour, each hour in a day. So a query may be restricted to the spans
+that its range touches: it returns the same rows, equally often. If instants exist outside of minutes, for example in
+the knowledge, the query is evaluated as it is.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _INTO = [f"^{INSIDE}", f"^{INSIDE}/^{CONTAINS}", f"^{INSIDE}/^{CONTAINS}/^{CONTA
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A query over a part of the events. `enough`: its rows are the result if there are this many; None: they always
-    are."""
+    """A query over a part of the events. `enough`: the number of rows that make its result complete; None: it is always
+    complete."""
 
     text: str
     enough: int | None = None
@@ -47,7 +47,8 @@ class TimeIndex:
         self.grid = grid or PlaceIndex(store)
 
     def whole(self) -> bool:
-        """Return True if all instants are in minutes, and the names of days sort by time. Old stores differ."""
+        """Return True if all instants are in minutes, and the names of days sort by time. In old stores, this may not
+        be so."""
         named = all(
             re.fullmatch(r"\d{4}-\d\d-\d\d", self._spans.name(day)) for day in self._spans.within(self._spans.days)
         )

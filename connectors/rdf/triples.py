@@ -101,7 +101,8 @@ class _Occurrences:
 def _written(occurrences: Sequence[_Occurrences], vocabulary: EventVocabulary) -> str:
     """Write occurrences. All values of one type are converted together.
 
-    Most of a hundred rules derive a row or two, and starting an operation of polars costs as much as hundreds of rows.
+    In a program of a hundred rules, most derive only a row or two at a time. Starting an operation of polars costs as
+    much as hundreds of rows.
     """
     occurrences = [occurrence for occurrence in occurrences if occurrence.table.height]
     if not occurrences:

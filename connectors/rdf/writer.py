@@ -39,7 +39,7 @@ def output_format(path: str, format: str | None) -> str | None:
 
 
 class RdfWriter:
-    """A writer of tables of derived events to `path` (`-`: standard output), after the rules that derive them.
+    """A writer to `path` (`-`: standard output): first of the rules, then of tables of the events that they derive.
 
     `schemas`: the events to write. `times` is ignored: times are xsd:dateTime. A withdrawn event (`@change`) is marked
     as invalidated at the event time that the run had reached. An event that is added again is written as a revision,

@@ -48,8 +48,8 @@ def _within(times: Ints, begins: Ints, ends: Ints) -> tuple[Ints, Ints]:
 class OrderedTimes:
     """The times of one event in one input, block by block, for `FOLD order`.
 
-    Between blocks it keeps a state: the double hour of the last record in one, and whether its second pass has begun.
-    It also keeps the last time, and the earliest time since that record.
+    Between blocks it remembers the last record in a double hour: which hour it was, and whether its second pass had
+    begun. It also keeps the last time, and the earliest time since that record.
     """
 
     def __init__(self, name: str) -> None:
@@ -205,7 +205,8 @@ def _by_clock(start: int, end: int, begin: int, over: int) -> list[tuple[int, in
 
 
 class FoldedTables:
-    """The tables of one input. If a declaration has `FOLD order`, the order of records moves times to their pass."""
+    """The tables of one input. If a declaration has `FOLD order`, the order of records decides which pass a time is
+    in."""
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
         self._series: dict[str, OrderedTimes | OrderedIntervals] = {

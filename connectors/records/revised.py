@@ -106,7 +106,7 @@ def _signs(changes: pl.Series) -> pl.Series:
 def unrevised(batches: Iterable[Batch]) -> Iterator[Batch]:
     """Yield batches for a program that does not revise, without the column `@change`.
 
-    Withdrawals become dead letters. They come from a program that did revise.
+    Records that withdraw others, which a program that revises has written, become dead letters.
     """
     for batch in batches:
         if not any(CHANGE in table.columns for table in batch.tables.values()):

@@ -25,7 +25,7 @@ OUTSIDE = "is not a time of the years 1 to 9999"
 RECENT = 4_102_444_800  # the year 2100, in seconds
 LONG_AGO = 631_152_000  # 1990
 FIXED = 2**61
-"""A mark that is added to a time which `FOLD order` will settle.
+"""A number that is added to a time to mark it as computed from a length, until `FOLD order` settles it.
 
 It is added to the end of an interval that is written by its start and length, or to the start of one that is written by
 its length and end.
@@ -34,7 +34,7 @@ FAR = 7_258_118_400
 """The year 2200 in seconds. A larger number probably has another unit, unless FORMAT declares seconds."""
 _SURE = "says which instant it is, and `FOLD order` is about times of which that is not known"
 SHIFTS = {"s": 6, "ms": 3, "us": 0, "ns": -3}
-"""The power of ten by which to multiply a unit to get microseconds."""
+"""The exponent of ten, by unit: one unit is 10 to this power microseconds."""
 
 ISO, SECONDS = "iso", "seconds"
 """The forms of output times, in addition to the units `ms`, `us` and `ns`. `60000000 us` means a count of this unit."""

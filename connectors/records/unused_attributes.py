@@ -25,8 +25,8 @@ Lacking = Mapping[str, Mapping[str, str | None]]
 class NeverThere:
     """The optional attributes, by event, that have had no value in any record so far.
 
-    The first record of each event is kept as JSON, to tell null from absent. A table of another format has all its
-    columns, even if they are empty.
+    The first record of each event is kept as JSON, to tell null from absent. Formats other than JSON do not need this,
+    because each record has all columns, even if they are empty.
     """
 
     _lacking: dict[str, list[Attribute]]

@@ -116,7 +116,8 @@ def with_point(text: str, point: str) -> str:
 def json_value(attribute: Attribute, value: Any) -> Value:
     """Convert a JSON value to an attribute's value.
 
-    Numbers are not strings, and booleans are not numbers. A whole number with decimals is an int.
+    Numbers are not strings, and booleans are not numbers. An int may be written with decimals that are zero, such as
+    `3.0`.
     """
     if value is None:
         return None
