@@ -159,7 +159,7 @@ class BacktestOptions:
     knowledge: KnowledgeOptions
 
     def check(self) -> None:
-        """Check that the options fit together. CepError: an option is missing, or excludes another one."""
+        """Check that the options fit together. Raises CepError if an option is missing, or excludes another one."""
         if not self.history.inputs:
             raise refuse("there is no --input", "name the history: `--input history.parquet`")
         if self.grids.state is not None and any(map(served_address, self.history.inputs)):

@@ -66,7 +66,7 @@ class Bound:
 
 
 def read_axis(text: str, parameters: Parameters) -> Axis:
-    """Read `Hot`, or `Hot=6,7,8`. CepError: the parameter is unknown, or has no values to try."""
+    """Read `Hot`, or `Hot=6,7,8`. Raises CepError if the parameter is unknown, or has no values to try."""
     name, equals, listed = text.partition("=")
     name = name.strip()
     parameter = parameters.by_name.get(name)
@@ -119,7 +119,8 @@ def points_of(axes: Sequence[Axis]) -> list[tuple[Value, ...]]:
 
 
 def read_bound(text: str, nab: bool = False) -> Bound:
-    """Read a condition, e.g. `load <= 1/d`, `precision >= 0.8` or `lead >= 10 min`. CepError: it is not valid.
+    """Read a condition, e.g. `load <= 1/d`, `precision >= 0.8` or `lead >= 10 min`. Raises CepError if the text is not
+    a valid condition.
 
     `nab`: also allow the scores of NAB as figures.
     """
@@ -131,7 +132,7 @@ def read_bound(text: str, nab: bool = False) -> Bound:
 
 
 def read_figure(name: str, option: str, nab: bool = False) -> str:
-    """Check the name of a figure and return it. CepError: there is no such figure.
+    """Check the name of a figure and return it. Raises CepError if there is no such figure.
 
     `nab`: also allow the scores of NAB as figures.
     """
@@ -164,7 +165,8 @@ def _figure_value(figure: str, text: str, whole: str) -> float:
 
 
 def _read_time(text: str) -> float:
-    """Read a time as reports print it, e.g. `-1 h 10 min`, or as one number. ValueError: the text is not a time."""
+    """Read a time as reports print it, e.g. `-1 h 10 min`, or as one number. Raises ValueError if the text is not a
+    time."""
     negative = text.startswith("-")
     parts = _TIME_PART.findall(text.removeprefix("-"))
     if negative and not parts:

@@ -34,8 +34,8 @@ def read_labels(
     """Read labels, sorted by start. Also return the names of the columns other than `start` and `end`.
 
     `path`: a file, or `server:URL` for the verdicts on alerts of `detect`, read with the token in `token_file`. `keys`:
-    the attributes of the key. A label whose key is empty or `null` applies to all keys. CepError: the labels cannot be
-    read, or one is invalid.
+    the attributes of the key. A label whose key is empty or `null` applies to all keys. Raises CepError if the labels
+    cannot be read, or one is invalid.
     """
     if isinstance(path, str) and path.startswith(SERVER):
         rows = _checked(path, server_rows(path, detect, token_file), keys)
@@ -134,7 +134,7 @@ def _rows(path: Path, keys: Sequence[Attribute]) -> list[dict[str, Any]]:
 
 
 def _checked(path: Path | str, rows: list[dict[str, Any]], keys: Sequence[Attribute]) -> list[dict[str, Any]]:
-    """Check that the labels have all columns that they need, and return them. CepError: one is missing."""
+    """Return the labels. Raises CepError if a column that they need is missing."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     for name in ("start", "end", *(key.name for key in keys)):
         if rows and name not in columns:

@@ -71,7 +71,8 @@ def passes(
 ) -> Iterator[tuple[int, PassResult]]:
     """Run pieces of points. Yield the number of each piece with its results as soon as it is finished.
 
-    KeyboardInterrupt: a signal arrived; the results of unfinished pieces are lost. CepError: a process died.
+    Raises KeyboardInterrupt if a signal arrives; the results of unfinished pieces are then lost. Raises CepError if a
+    process dies.
     """
     if min(workers, len(pieces)) < 2:
         for number, points in enumerate(pieces):

@@ -45,8 +45,8 @@ class Episodes:
 class Scoring:
     """The rules of scoring, with durations in microseconds.
 
-    `merge`: the largest gap within an episode. `flapping`: report the share of shorter episodes; None: do not. `nab`:
-    also compute the scores of NAB.
+    `merge`: the largest gap within an episode. `flapping`: also report the share of episodes that are shorter than
+    this; None: do not. `nab`: also compute the scores of NAB.
     """
 
     merge: int

@@ -94,7 +94,7 @@ class Search:
     ) -> None:
         """Check the options and read the labels. `servers`: the server inputs, by the file of their download.
 
-        CepError: an option or a label is invalid.
+        Raises CepError if an option or a label is invalid.
         """
         self.options, self.source, self.program, self.parameters = options, source, program, parameters
         self.servers = servers
@@ -150,7 +150,7 @@ class Search:
 
     @classmethod
     def of(cls, options: BacktestOptions, folder: Path | None = None) -> Search:
-        """Compile the program, and read the labels. CepError: an option is invalid.
+        """Compile the program, and read the labels. Raises CepError if an option is invalid.
 
         `folder`: a folder for the records that are downloaded from servers; None: do not download.
         """
@@ -173,7 +173,7 @@ class Search:
         return cls(options, source, program, parameters, servers)
 
     def run(self) -> BacktestResult:
-        """Run the history through all points, and score each point. CepError: there are too many points."""
+        """Run the history through all points, and score each point. Raises CepError if there are too many points."""
         number = prod(len(axis.values) for axis in self.axes)
         most = self.options.grids.points or MOST_POINTS
         if number > most:
@@ -244,7 +244,7 @@ class Search:
         return self._window(self.program, self.detect)
 
     def _check_holdout(self, history: HistorySummary) -> None:
-        """Check that a `--holdout` lies within the history. CepError: it does not."""
+        """Raise CepError if `--holdout` does not lie within the history."""
         asked = self.options.grids.holdout
         if asked is not None and self.holdout is not None and not history.since < self.holdout <= history.until:
             hint = f"a time within the history, {_range(history)}"
@@ -345,7 +345,7 @@ class Search:
         return "".join(lines)
 
     def run_points(self, points: Sequence[Point], seen: Seen) -> PassResult:
-        """Run points together, and score each. KeyboardInterrupt: a signal arrived."""
+        """Run points together, and score each. Raises KeyboardInterrupt if a signal arrives."""
         history, merges = self._pass(points, seen)
         scorings = [replace(self.scoring, merge=merge) for merge in merges]
         parts = [self._score(*own, history) for own in zip(history.detections, scorings)]
@@ -424,7 +424,8 @@ class Search:
         )
 
     def _holdout(self) -> int | None:
-        """Return the time of the holdout; None if no point is to be chosen. CepError: there are too few labels."""
+        """Return the time of the holdout; None if no point is to be chosen. Raises CepError if there are too few
+        labels."""
         if self.figure is None:
             return None
         if self.options.grids.holdout is not None:
@@ -450,14 +451,14 @@ class Search:
         return process_time() - began
 
     def _refuse(self, number: int) -> None:
-        """Refuse a grid with too many points, and tell how long it would take."""
+        """Raise CepError for a grid with too many points. The message says how long the grid would take."""
         told = self._estimate(number)
         hint = f"fewer values, or `--points {number}`: they take {told}, by a run of {TIMED}"
         most = self.options.grids.points or MOST_POINTS
         raise CepError(f"--grid: {number:,} points are more than {most:,}", hint=hint, code="option")
 
     def _warn(self, number: int) -> None:
-        """Tell how long a large grid takes."""
+        """Tell the user how long a large grid will probably take."""
         typer.echo(f"{number:,} points take {self._estimate(number)}, by a run of {TIMED}", err=True)
 
 
@@ -503,7 +504,8 @@ def _say_nothing(source: str, text: str, /, *, lost: bool) -> None:
 
 
 def _detected(program: CompiledProgram, name: str) -> tuple[str, Schema, bool]:
-    """Return the name and schema of the event or alert that detects, and True for an alert. CepError: it is unknown."""
+    """Return the name and schema of the event or alert that detects, and True for an alert. Raises CepError if the name
+    is unknown."""
     schemas = program.plan.schemas
     derived = {rule.event for rule in program.rules.rules if schemas[rule.event].fluent is None}
     tables = {table for alert in program.alerts for table in alert.tables}

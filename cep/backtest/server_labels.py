@@ -16,7 +16,7 @@ def server_rows(place: str, detect: str, token_file: Path | None = None) -> list
     """Return a row for each alert that was closed with the verdict `true`.
 
     `place` may name the alert. Otherwise all alerts count whose name or event is `detect`. The token is in
-    `token_file`, or else in CEP_TOKEN. CepError: the server refuses, or there is no such verdict.
+    `token_file`, or else in CEP_TOKEN. Raises CepError if the server refuses, or there is no such verdict.
     """
     address, _, name = place.removeprefix(SERVER).partition("#")
     closed = Connection(server=address, token_file=token_file).verdicts()

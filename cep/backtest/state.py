@@ -21,7 +21,7 @@ FORMAT = 1
 
 
 class SearchState:
-    """An open state file. CepError: it belongs to another backtest, or cannot be read or written.
+    """An open state file. Raises CepError if the file belongs to another backtest, or cannot be read or written.
 
     `of`: everything that the figures depend on, except the values of the grid.
     """

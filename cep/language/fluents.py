@@ -402,7 +402,7 @@ class Fluents:
         return Atom(edges(name), (*plain, Variable(KIND, span)), None, span)
 
     def instant(self, event: str) -> bool:
-        """Return True if an event is input only and instantaneous."""
+        """Return True if all occurrences of an event are instants, and no rule derives it."""
         return event not in self.derived and event in self.schemas and self.schemas[event].point
 
 

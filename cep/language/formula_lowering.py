@@ -34,8 +34,8 @@ class FormulaLowering:
     def of_rule(self, formula: Formula, keep: Names, cycle: Names, now: Names, late: int, lagging: bool) -> Pattern:
         """Lower the formula of a rule whose results have a delay of `late` microseconds.
 
-        `cycle`: the fluents that depend on the rule's fluent and on which it depends. `now`: those whose dependency is
-        at the same time. On a `lagging` cycle they are fewer.
+        `cycle`: the fluents that depend on the rule's fluent and on which it depends. `now`: those of them that depend
+        on each other at the same time. On a `lagging` cycle, which has NOT or AGGREGATE, they may be fewer.
         """
         self.cycle, self.now, self.late, self.lagging = cycle, now, late, lagging
         return self.lowered(formula, keep, keep)

@@ -33,7 +33,7 @@ class AskedEvent:
 
 
 _AT_TICK = re.compile(r"(?P<name>[^\s(]+)\s*(?P<arguments>\(.*\))?\s+at\b\s*(?P<rest>.*)", re.DOTALL)
-"""The forms `used(EWR) at 3`, `used at`, and `used at(EWR, 3)`. Output has the last form."""
+"""The forms `used(EWR) at 3`, `used at`, and `used at(EWR, 3)`. Programs write the last form in their output."""
 _PARTS = re.compile(r"(?P<name>[^(]+)\((?P<arguments>.*)\)(?P<value>\s*=\s*)?(?(value)(?P<of>.+))", re.DOTALL)
 """The parts of `location(P) = X`."""
 _ARGUMENT = re.compile(r'(?:"(?:[^"\\]|\\.)*(?:"|\\?$)|[^",])+')

@@ -61,7 +61,7 @@ class Result:
 class Checker:
     """Compares the results of a run with the expectations of a test.
 
-    CepError: an expectation names an event, fluent, alert or attribute that the program does not have.
+    Raises CepError if an expectation names an event, fluent, alert or attribute that the program does not have.
     """
 
     def __init__(self, prepared: Prepared) -> None:
@@ -130,7 +130,8 @@ class Checker:
         return next(own for check_name, own in (*self._expected, *self._held) if check_name is name)
 
     def remainder(self, outcome: Outcome, name: Value) -> Matched:
-        """Return the unmet expectations of an event or fluent, and the derived rows that no expectation matches."""
+        """Return the expectations of an event or fluent that no row meets, and the derived rows that no expectation
+        matches."""
         return match(self.wanted(name), self._rows(outcome, name))
 
     def allows_more(self, name: Value) -> bool:
@@ -142,7 +143,7 @@ class Checker:
     def _wanted(
         own: Sequence[Expectation], read: Callable[[Expectation, Schema], Wanted], schema: Schema
     ) -> list[Wanted]:
-        """Read the expectations of an event or fluent. CepErrors: all that are invalid."""
+        """Read the expectations of an event or fluent. Raises CepErrors with the mistakes of all that are invalid."""
         wanted: list[Wanted] = []
         with mistakes_together() as wrong:
             for expectation in own:

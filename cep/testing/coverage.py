@@ -33,8 +33,8 @@ LACKING = {
     FLUENT: ("never held", ""),
     ALERT: ("never fired", "was never resolved"),
 }
-"""By kind of part, a remark for each of the part's two cases that the tests have not tried. An empty remark is not
-shown."""
+"""For each kind of part, two remarks: the one to show if the tests have not tried the first case, and the one for the
+second case. An empty remark is not shown."""
 
 
 @dataclass(slots=True)
@@ -72,8 +72,8 @@ class _Probe:
 
 
 def coverage_of(file: RuleTestFile, programs: Programs) -> list[CoverageItem]:
-    """Return the coverage of a test file's program, in the order of the program. CepError: the program or a test is
-    wrong."""
+    """Return the coverage of a test file's program, in the order of the program. Raises CepError if the program or a
+    test is wrong."""
     items: dict[tuple[str, str, Span], CoverageItem] = {}
     probed: dict[int, tuple[CompiledProgram, list[_Probe]]] = {}
     for test in file.tests:
@@ -95,7 +95,8 @@ def coverage_of(file: RuleTestFile, programs: Programs) -> list[CoverageItem]:
 
 
 def _judge(item: CoverageItem, probe: _Probe, outcome: Outcome, compared: Outcome) -> None:
-    """Record the cases that a test has shown of a part. `compared`: the outcome in which to compare the copies."""
+    """Record which cases of a part a test has shown. The copies' rows in `outcome` decide the first case, and their
+    rows in `compared` the second."""
     item.first |= _total(outcome, probe.whole) > 0 or _total(outcome, probe.alone) > 0
     if probe.kind == WINDOW:
         item.second |= _rows(compared, probe.without) != _rows(compared, probe.whole)

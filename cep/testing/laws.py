@@ -36,7 +36,7 @@ class Law:
 
 
 def laws_named(names: Sequence[str], workers: bool) -> tuple[Law, ...]:
-    """Return the laws with these names. CepError: a name is unknown.
+    """Return the laws with these names. Raises CepError if a name is unknown.
 
     Without names, return all laws; the law `workers` only if `workers` is set.
     """

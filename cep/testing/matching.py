@@ -72,11 +72,12 @@ class ValueReader:
         self.prefixes, self.unit, self.tolerance = dict(prefixes), unit, tolerance
 
     def event(self, expectation: Expectation, schema: Schema) -> Wanted:
-        """Read the expected values of an event. CepError: an attribute is unknown, or a value has another type."""
+        """Read the expected values of an event. Raises CepError if an attribute is unknown, or a value has another
+        type."""
         return self._wanted(expectation, schema, TIMES)
 
     def interval(self, expectation: Expectation, schema: Schema) -> Wanted:
-        """Read the expected values of a fluent's interval. CepError: as for an event."""
+        """Read the expected values of a fluent's interval. Raises CepError as `event` does."""
         return self._wanted(expectation, schema, HOLDS_TIMES)
 
     def _wanted(self, expectation: Expectation, schema: Schema, times: Mapping[str, tuple[int, ...]]) -> Wanted:
@@ -99,7 +100,7 @@ class ValueReader:
     ) -> dict[int, EventValue]:
         """Read the expected value of one attribute. Return it by column of the row; `time` fills two columns.
 
-        CepError: the attribute is unknown, or the value has another type.
+        Raises CepError if the attribute is unknown, or the value has another type.
         """
         if name in places:
             return {places[name]: self.value(value, schema.attributes[places[name] - FIRST])}
@@ -122,7 +123,7 @@ class ValueReader:
         return text
 
     def value(self, value: Value, attribute: Attribute) -> EventValue:
-        """Read a value of an attribute's type. CepError: the value has another type."""
+        """Read a value of an attribute's type. Raises CepError if the value has another type."""
         scalar = value.scalar
         if value.mapping is not None or value.items is not None:
             value.fail(f"`{attribute.name}` is one value, found {value.kind}")

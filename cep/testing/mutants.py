@@ -1,5 +1,5 @@
-"""Mutation testing: copies of a program with one change each run, and those that pass all tests of a file are
-reported."""
+"""Mutation testing: the tests of a file run on copies of its program, each with one change. Copies that pass all tests
+are reported."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class MutantReport:
 
 
 def try_mutants(file: RuleTestFile, programs: Programs) -> MutantReport:
-    """Run the tests of a file with every mutant of its program. CepError: the program or a test is wrong."""
+    """Run the tests of a file with every mutant of its program. Raises CepError if the program or a test is wrong."""
     by_params: dict[tuple[tuple[str, object], ...], list[tuple[RuleTest, Prepared]]] = {}
     for test in file.tests:
         prepared = programs.prepare(test)
@@ -99,7 +99,8 @@ def _meaningful(read: ReadProgram, prepared: Prepared) -> Iterator[Mutant]:
 def _killed(
     read: ReadProgram, mutants: Sequence[Mutant], own: Sequence[tuple[RuleTest, Prepared]]
 ) -> tuple[set[int], set[int]]:
-    """Return the numbers of the mutants that fail a test, and of those whose results differ in a test."""
+    """Return the indices of the mutants that fail a test, and of those whose results differ from the original's in a
+    test."""
     first = own[0][1]
     events = list(first.engine().outputs)
     alerts = [alert.name for alert in first.program.alerts]

@@ -36,7 +36,7 @@ class RuleTestModule(pytest.File):
     """A test file."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        """Yield the tests of the file. CollectError: the file is invalid."""
+        """Yield the tests of the file. Raises CollectError if the file is invalid."""
         from cep.core.errors import CepError
         from cep.testing.rule_files import read_test_file
         from cep.testing.session import Session
@@ -59,7 +59,7 @@ class RuleTestItem(pytest.Item):
         self.rules = session_of_rules
 
     def runtest(self) -> None:
-        """Run the test. RuleTestFailed: the test fails. CepError: its program or an expectation is invalid."""
+        """Run the test. Raises RuleTestFailed if it fails, and CepError if its program or an expectation is invalid."""
         result = self.rules.run(self.test)
         if not result.passed:
             raise RuleTestFailed(result)

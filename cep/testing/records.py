@@ -51,7 +51,7 @@ class Records:
 
     @classmethod
     def none(cls) -> Records:
-        """Return an empty set of records, in which a number as a time counts seconds."""
+        """Return an empty set of records, in which times written as numbers count seconds."""
         return _arranged([], {}, Origins(), Fraction(SECOND), False)
 
     def __len__(self) -> int:
@@ -76,7 +76,7 @@ class Records:
 
 
 def read_records(test: RuleTest, schemas: Mapping[str, Schema], revises: bool) -> Records:
-    """Read the records of a test. `schemas`: the program's input events. CepError: a record cannot be read."""
+    """Read the records of a test. `schemas`: the program's input events. Raises CepError if a record cannot be read."""
     read_as = with_changes(schemas) if revises else dict(schemas)
     origins, batches, specs = Origins(), list[Batch](), list[str]()
     with TemporaryDirectory(prefix="cep-test-") as folder:

@@ -81,7 +81,8 @@ class AlertCheck:
 
 @dataclass(frozen=True, slots=True)
 class RuleTest:
-    """A test of a file. `given`: the records, by event. `until`: None stops time at the last record."""
+    """A test of a file. `given`: the records, by event. `until`: the time at which the test stops. None: the time of
+    the last record."""
 
     file: RuleTestFile
     name: str
@@ -130,7 +131,8 @@ class RuleTestFile:
 
 
 def find_test_files(paths: Sequence[Path]) -> list[Path]:
-    """Return the test files among the paths and, recursively, in the folders among them. CepError: there are none."""
+    """Return the test files among the paths and, recursively, in the folders among them. Raises CepError if there are
+    none."""
     files: dict[Path, None] = {}
     for path in paths or [Path(".")]:
         if path.is_dir():
@@ -159,7 +161,7 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def read_test_file(path: Path) -> RuleTestFile:
-    """Read a test file. CepError: it cannot be read, or is not a valid test file."""
+    """Read a test file. Raises CepError if it cannot be read, or is not a valid test file."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -170,7 +172,7 @@ def read_test_file(path: Path) -> RuleTestFile:
 
 
 def parse_test_file(text: str, path: Path) -> RuleTestFile:
-    """Read the text of a test file. CepErrors: all places that are not valid."""
+    """Read the text of a test file. Raises CepErrors with all mistakes."""
     with mistakes_together() as wrong:
         root = read_yaml(text, str(path), wrong)
         says = root.known(FILE_KEYS, "a test file", wrong)
@@ -212,7 +214,7 @@ def _tests(value: Value) -> list[Value]:
 
 
 def _test(file: RuleTestFile, place: Value, tolerance: float) -> RuleTest:
-    """Read a test. CepErrors: all places that are not valid."""
+    """Read a test. Raises CepErrors with all mistakes."""
     with mistakes_together() as wrong:
         says = place.known(TEST_KEYS, "a test", wrong)
         if "name" not in says:

@@ -157,7 +157,7 @@ class Programs:
         self._compiled: dict[tuple[Path, tuple[tuple[str, str], ...]], tuple[ProgramSource, CompiledProgram]] = {}
 
     def prepare(self, test: RuleTest, wrong: Mistakes | None = None) -> Prepared:
-        """Compile the program of a test and read its records. CepError: the program or a record is invalid.
+        """Compile the program of a test and read its records. Raises CepError if the program or a record is invalid.
 
         If `wrong` is passed, it collects the mistakes in records, and the test has no records.
         """

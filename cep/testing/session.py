@@ -21,7 +21,7 @@ class Session:
     programs: Programs = field(default_factory=Programs)
 
     def run(self, test: RuleTest) -> Result:
-        """Run a test. CepError: its program, its records or an expectation is invalid."""
+        """Run a test. Raises CepError if its program, a record or an expectation is invalid."""
         with mistakes_together() as wrong:
             prepared = self.programs.prepare(test, wrong)
             with wrong.kept():

@@ -19,8 +19,8 @@ WIDTH = 4096
 
 
 def updated(file: RuleTestFile, programs: Programs) -> str:
-    """Return the text of a test file after replacing the expectations that fail. CepError: a program or test is
-    invalid.
+    """Return the text of a test file after replacing the expectations that fail. Raises CepError if a program or test
+    is invalid.
 
     Only types with failures are rewritten. Expectations that match are not changed.
     """

@@ -58,13 +58,13 @@ class Value:
         return CepError(message, self.source, self.span, hint, "test")
 
     def entries(self, expected: str) -> Mapping[str, tuple[Value, Value]]:
-        """Return the keys and values of a mapping. CepError: the value is not a mapping."""
+        """Return the keys and values of a mapping. Raises CepError if the value is not a mapping."""
         if self.mapping is None:
             self.fail(f"expected {expected}, found {self.kind}")
         return self.mapping
 
     def known(self, names: Mapping[str, str], what: str, wrong: Mistakes) -> dict[str, Value]:
-        """Return the values of a mapping, by key. CepError: the value is not a mapping.
+        """Return the values of a mapping, by key. Raises CepError if the value is not a mapping.
 
         `names`: the allowed keys. Any other key is added to `wrong`.
         """
@@ -79,7 +79,7 @@ class Value:
         return entries
 
     def list(self, expected: str) -> tuple[Value, ...]:
-        """Return the items of a list. CepError: the value is not a list."""
+        """Return the items of a list. Raises CepError if the value is not a list."""
         if self.items is None:
             self.fail(f"expected {expected}, found {self.kind}")
         return self.items
@@ -89,20 +89,22 @@ class Value:
         return (self,) if self.items is None else self.items
 
     def word(self, expected: str) -> str:
-        """Return the text of a scalar. CepError: the value is not a scalar."""
+        """Return the text of a scalar. Raises CepError if the value is not a scalar."""
         if self.text is None or self.scalar is None:
             self.fail(f"expected {expected}, found {self.kind}")
         return self.text
 
     def only_entry(self, expected: str) -> tuple[Value, Value]:
-        """Return the only key and value of a mapping. CepError: it does not have exactly one key."""
+        """Return the only key and value of a mapping. Raises CepError if the value is not a mapping with exactly one
+        key."""
         entries = self.entries(expected)
         if len(entries) != 1:
             self.fail(f"expected {expected}, found {len(entries)} keys", "begin each with `- `")
         return next(iter(entries.values()))
 
     def read(self, reader: Callable[[str], Read], expected: str) -> Read:
-        """Parse the text of the value with `reader`. CepError: the reader refuses it, or the value has no text."""
+        """Parse the text of the value with `reader`. Raises CepError if the reader refuses the text, or the value has
+        none."""
         try:
             return reader(self.word(expected))
         except CepError as error:
@@ -114,7 +116,8 @@ class Value:
 
 
 def read_yaml(text: str, name: str, wrong: Mistakes) -> Value:
-    """Read a YAML file with one document. Repeated keys are added to `wrong`. CepError: the text is not YAML."""
+    """Read a YAML file with one document. Repeated keys are added to `wrong`. Raises CepError if the text is not
+    YAML."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 

@@ -43,7 +43,8 @@ def group(cursor: Cursor) -> Variable:
 
 
 def _window(cursor: Cursor) -> tuple[int | None, int | None, Over | None]:
-    """Read a window. Return its number of events, its microseconds, and its form. Those that do not apply are None."""
+    """Read a window. Return its number of events, its length in microseconds, and its form, with None for those that do
+    not apply."""
     if cursor.accept("EACH"):
         return None, None, _each(cursor)
     if cursor.accept("SESSION"):

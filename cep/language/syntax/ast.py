@@ -339,7 +339,7 @@ class SyntaxTree:
     answered: frozenset[str] = field(default=frozenset(), compare=False)
 
     def as_facts(self) -> SyntaxTree:
-        """Return the tree with every event that has no key declared DISTINCT: equal records are one event, as in
+        """Declare every event without a KEY as DISTINCT, and return the tree. Equal records are then one event, as in
         dialects."""
         return replace(self, statements=tuple(map(_as_fact, self.statements)))
 

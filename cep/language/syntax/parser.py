@@ -162,7 +162,8 @@ def parse(
 def placed(
     source: Source, parameters: Parameters | None = None, recovery: Recovery | None = None
 ) -> Iterator[tuple[ast.Statement | None, int, int]]:
-    """Yield each statement with the offsets of its beginning and end. None in place of a statement: a parameter.
+    """Yield each statement with the offsets of its beginning and end. For the declaration of a parameter, yield None in
+    place of the statement.
 
     Raises CepError, or records mistakes in `recovery`.
     """

@@ -72,7 +72,8 @@ def _gap(cursor: Cursor) -> tuple[int, int]:
 
 
 def _with_deadline(left: ast.PatternTree, waiting: ast.UnlessTree, met: ast.UnlessTree) -> ast.PatternTree:
-    """Replace `waiting`, an UNLESS somewhere down the left side of `left`, by `met`, which has its duration."""
+    """Replace `waiting`, an UNLESS without a duration among the left operands of `left`, by `met`, the same UNLESS with
+    its duration."""
     if left is waiting:
         return met
     if isinstance(left, ast.Binary):

@@ -68,7 +68,7 @@ def split(program: LarsProgram, types: Types = lambda _: {}) -> SplitProgram | N
 
 
 def beyond_cycles(program: LarsProgram) -> frozenset[str]:
-    """Return the predicates that depend on a cycle through `not` of a derived predicate, or `always` of one."""
+    """Return the predicates that depend on a cycle in which `not` or `always` applies to a derived predicate."""
     derived = program.derived
     asks: dict[str, set[str]] = {name: set() for name in derived}
     crossing: set[tuple[str, str]] = set()

@@ -99,7 +99,7 @@ class LarsProgram:
 
     `tick`: the length of a tick in microseconds. `declarations`: the statements `event`, `fact` and `PREFIX`. In a
     program of several files, `elsewhere` has the names declared here that other files also declare or derive. `made`
-    has the events that their rules derive.
+    has the events that rules of the other files derive.
     """
 
     rules: tuple[LarsRule, ...]

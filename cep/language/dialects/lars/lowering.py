@@ -231,7 +231,8 @@ class _Lowering:
 def living(program: LarsProgram, events: Collection[str]) -> LarsProgram:
     """Remove the rules that are never true.
 
-    They need a predicate that is neither input nor derived by another rule, or facts in a window.
+    Such rules need a predicate that is neither input nor derived by another rule, or apply a window to facts, which are
+    not part of the stream.
     """
     facts = {declaration.name for declaration in program.declarations if isinstance(declaration, FactDeclaration)}
     facts |= {rule.head.predicate for rule in program.rules if rule.is_fact and rule.head is not None}

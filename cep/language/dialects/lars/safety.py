@@ -236,7 +236,8 @@ def atoms(program: LarsProgram) -> Iterator[tuple[LarsAtom, LarsLiteral | None]]
 
 
 def _misfits(program: LarsProgram, source: Source) -> Iterator[CepError]:
-    """Yield mistakes in the number of arguments, and names that are several kinds of predicate or unknown."""
+    """Yield mistakes in the number of arguments, unknown names, and names that are used for several kinds of
+    predicates."""
     declared = {
         declaration.name: declaration
         for declaration in program.declarations

@@ -157,7 +157,8 @@ def _enter(cursor: LarsCursor) -> None:
 
 
 def _grown(cursor: LarsCursor, call: Call, operator: LarsToken) -> Call:
-    """Return `call`, or refuse it if it is too high. The cursor keeps the heights of its parts."""
+    """Return `call`, or refuse it if its tree is too high. The cursor stores the height of each part of an
+    expression."""
     height = 1 + max(cursor.heights.get(id(argument), (1, argument))[0] for argument in call.arguments)
     if height > HIGHEST:
         where = cursor.place(operator.start, operator.end)

@@ -111,7 +111,8 @@ class HoldsForConverter:
             conditions += self.conditions.timeless(term, used)
 
     def emptiness(self, term: Compound, lists: Mapping[str, Formula]) -> bool:
-        """Return True if a condition only requires that a list of intervals is not empty. It restricts no time.
+        """Return True if a condition only requires that a list of intervals is not empty. It needs no translation,
+        because it does not restrict the time.
 
         Raises CepError if it requires that the list is empty.
         """

@@ -2,7 +2,7 @@
 
 `initiatedAt` and `terminatedAt` become `initiate` and `terminate`. `holdsFor` becomes WHILE (intervals.py), `fi` a
 deadline, and `happensAt` in a head an event rule. Grounding becomes a predicate; the remaining clauses are static
-rules. RTEC's tick [S, E) is (S-1, E-1] here: what an event at T initiates holds from just after T.
+rules. RTEC's interval [S, E) of ticks is (S-1, E-1] here: what an event at T initiates holds from just after T.
 """
 
 from __future__ import annotations
