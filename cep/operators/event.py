@@ -111,8 +111,8 @@ class WholeTable(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class Scan(Node):
-    """The node of an event: occurrences with certain constants and equal arguments. Output columns: the arguments in
-    `take`."""
+    """The node of an event: selects the occurrences with given constants, and with equal values in given arguments.
+    Output columns: the arguments in `take`."""
 
     event: str
     constants: tuple[tuple[int, Constant], ...]

@@ -46,8 +46,8 @@ MOST_PAIRS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Pair(Pattern):
-    """`left RELATION right`; with `absent`: `NOT(absent).[left, right]`, where the relation is SEQ. `gap`: of `SEQ[g,
-    h]`."""
+    """`left RELATION right`; with `absent`: `NOT(absent).[left, right]`, where the relation is SEQ. `gap`: the bounds
+    of `SEQ[g, h]`."""
 
     relation: str
     left: Pattern

@@ -30,8 +30,8 @@ def wanted(rules: Rules, types: Mapping[ArgumentPosition, str | None]) -> dict[A
     """Infer the types of the argument positions that are None in `types`, because their columns hold no values.
 
     The type comes from the declared attributes that heads compute from the column, also through static rules and
-    undeclared events. It is float if only a policy ranks by the column. Positions without a type, or with several, are
-    left out: they stay `any`.
+    undeclared events. It is float if only a policy ranks by the column. Positions without a type, or with several types
+    other than int and float, are left out: they stay `any`.
     """
     wants = _Wants(rules, types)
     for rule in rules.rules:

@@ -117,7 +117,7 @@ class Formula(ABC):
         return []
 
     def spread(self) -> Formula:
-        """Return an equivalent formula in which parts get the variables that only an enclosing part binds
+        """Return an equivalent formula whose parts bind their own variables, instead of relying on another part
         (`And.spread`)."""
         inside = tuple(part.spread() for part in self.inside())
         return self.over(inside) if inside else self

@@ -73,7 +73,7 @@ class NodeProperties:
 
     Time:
 
-    earlier: parts of which only occurrences that ended strictly before are used
+    earlier: parts whose occurrences are used only at instants after their end
     completes: the parts that determine the order in which results arrive
     waits: the parts whose occurrences wait
     lasting, within: how long these occurrences wait, and the WITHIN that limits it
@@ -84,8 +84,8 @@ class NodeProperties:
     meeting: which occurrences must be in the same bucket
     changing: places that describe a change of a tuple; all changes of one tuple must be in the same bucket
     multiplies: one occurrence may produce several that arrive together
-    needs_instant: the name in messages of a node that reads a whole instant before it produces anything there, so that
-        it cannot depend on itself at that instant; None for other nodes
+    needs_instant: its name in messages, if the node reads all input of an instant before it produces anything there;
+        it cannot depend on itself at that instant. None for other nodes
     selects: results are occurrences of its part, unchanged
     distinct: no result occurs twice
     guessed: the goal can undo speculative steps, at a cost proportional to the state that they changed

@@ -2,7 +2,7 @@
 
 Units are node numbers and event names. A cycle of units is a recursion; it runs slice by slice, where a slice has one
 end time. Within a slice only dependencies on the same instant count. The left side of a SEQ, negated patterns and
-patterns with a deadline use strictly earlier slices.
+patterns with a deadline only read earlier slices.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ PlanUnit = int | str
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Units that run together. `recursive`: they form a cycle. `slices`: the units of a cycle in the order in which
-    they run at an instant, each part with True if it is itself a cycle at that instant and needs rounds."""
+    """Units that run together. `recursive`: they form a cycle. `slices`: the parts of a cycle in the order in which
+    they run at an instant. Each is its units, and True if they form a cycle even at that instant, and so need
+    rounds."""
 
     units: tuple[PlanUnit, ...]
     recursive: bool
@@ -33,8 +34,8 @@ class Group:
 def order(
     nodes: Sequence[Node], heads: Sequence[Head], spans: Sequence[Span], source: Source
 ) -> tuple[tuple[Group, ...], list[CepError]]:
-    """Return the groups in order, and an error for each goal that needs a complete instant and depends on itself
-    there."""
+    """Return the groups in order, and an error for each goal that needs all input of an instant, but depends on itself
+    at that instant."""
     makers: dict[str, list[int]] = {}
     for head in heads:
         makers.setdefault(head.event, []).append(head.child)

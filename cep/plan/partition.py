@@ -75,7 +75,7 @@ def partition(plan: Plan) -> tuple[Stage, ...]:
 
 
 def dealt_by_keys(plan: Plan, stages: Iterable[Stage]) -> tuple[Stage, ...]:
-    """Return the stages, changed so that records with equal KEY share a bucket. There a later record replaces an
+    """Return the stages, changed so that records with equal KEY share a bucket, where a later record can replace an
     earlier one.
 
     A stage whose rules need another partitioning runs in one bucket.
@@ -222,7 +222,8 @@ class _Drawing:
         return frozenset[str]().union(*(placement.leaves.get(read, {read}) for read in self.dependencies.reads[rule]))
 
     def worth(self, placement: Copartitioned) -> tuple[int, int, int]:
-        """Rate a choice of keys: stateful rules that run by key, rules whose events have a key, all rules."""
+        """Rate a choice of keys by three counts: the stateful rules that run by key, the rules whose events have a key,
+        and all rules that run by key."""
         located = self.located(placement)
         keyed = sum(bool(placement.places[self.heads[rule].event]) for rule in located)
         return sum(map(self.dependencies.stateful, located)), keyed, len(located)

@@ -150,7 +150,7 @@ class Pattern(WithProperties[PatternProperties]):
         raise AssertionError("it is not a formula")
 
     def reaches(self, first: int, last: int) -> tuple[int, int]:
-        """Return the first and last time at which its parts affect it between `first` and `last`, if it is a formula.
+        """Return the first and last time of its parts that affect it, as a formula, between `first` and `last`.
 
         Times are codes of `cep.core.interval_sets`.
         """

@@ -142,8 +142,7 @@ class Checker:
     def bindable(self, condition: Condition) -> list[str]:
         """Return the variables that a condition might bind.
 
-        A disjunction binds the variables that all its alternatives bind. It also binds those that only one alternative
-        uses.
+        A disjunction might bind the variables that all its alternatives might bind, and its local variables.
         """
         if isinstance(condition, Disjunction):
             alternatives = [
@@ -156,7 +155,7 @@ class Checker:
         return [side.name for side in operands(condition) if isinstance(side, Variable)] if binds else []
 
     def asks(self, condition: Condition, negated: bool) -> bool:
-        """Return True if a condition uses a static predicate, with or without `not`."""
+        """Return True if a condition is a static predicate: one with `not` if `negated`, otherwise one without."""
         if not isinstance(condition, Predicate) or condition.negated != negated:
             return False
         return condition.name in self.statics or condition.name not in TESTS

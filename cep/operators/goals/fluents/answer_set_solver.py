@@ -54,8 +54,8 @@ class SolverLimits:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The result of a search. `answers`: the sorted answer sets. `late`: the time limit ended the search without
-    any."""
+    """The result of a search. `answers`: the sorted answer sets. `late`: the time limit ended the search before it
+    found any answer set."""
 
     answers: tuple[frozenset[Derived], ...]
     late: bool = False
@@ -312,7 +312,7 @@ SHARED: Key = ()
 WHOLE: Key = None
 """Two special keys: SHARED for facts that belong to every key, WHOLE for all keys together."""
 _HOLDS_ALL = 8
-"""Groundings are rebuilt without ended facts if the known facts are this many times as many as the true ones."""
+"""The ratio of known facts to true facts above which groundings are rebuilt without the ended facts."""
 
 
 class AnswerSetSolver:

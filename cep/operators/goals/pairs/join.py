@@ -72,7 +72,7 @@ class JoinGoal(StoredState, Untimed):
     ) -> None:
         """Create the goal. `shared`: row caches shared by all goals; None: its own.
 
-        `once`: a flag for each input of which only the first of equal occurrences is needed.
+        `once`: for each input, True if only the first of equal occurrences is needed.
         """
         self.spec = spec
         self.lineage = lineage

@@ -42,9 +42,9 @@ class JoinSpec:
     `left_key`, `right_key`: argument columns in a common representation: shared variables, then conditions used as
     keys. `take_left`, `take_right`: the output columns of each side. `absent_key`: key columns of the negated side;
     `absent_from`: for each, (0, left column) or (1, right column). `within`: None if unbounded. `point`: every right
-    side is an instant. `gap`: of a `SEQ[g, h]`. `by`: the columns of `recent(by V)`, or -1. `orders`: inequalities that
-    the search uses (`cep.plan.join_conditions`). `stack`: the conditions as bytecode, for the kernel. `test`: the
-    conditions as a function of tables, if they are not bytecode, or are tested after the choice.
+    side is an instant. `gap`: the bounds of `SEQ[g, h]`. `by`: the columns of `recent(by V)`, or -1. `orders`:
+    inequalities that the search uses (`cep.plan.join_conditions`). `stack`: the conditions as bytecode, for the kernel.
+    `test`: the conditions as a function of tables, if they are not bytecode, or are tested after the choice.
     """
 
     relation: str
