@@ -154,8 +154,8 @@ class Stretch:
 def stretch(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> Stretch | None:
     """Collect changes, given in order of time. Return None if they must be applied one by one.
 
-    This is so if anything is inferred from a changing triple, if one defines a place, or if the union of all states
-    would contradict itself.
+    This is so if anything is inferred from a changing triple, if a changing triple defines a place, or if all triples
+    together would be inconsistent.
     """
     spans, lines = _spans(before, changes)
     if not spans.rows:

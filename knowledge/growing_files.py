@@ -1,4 +1,5 @@
-"""Changes of knowledge in files that arrive one by one, and in files of N-Quads that grow. Each look reads what is new.
+"""Changes of knowledge in files that arrive one by one, and in files of N-Quads that grow. New files and lines are read
+from time to time.
 
 A named graph is read as far as it is written. If it has no time yet, its triples wait. If it grows later, its change is
 issued again with the new triples. Its end may be written later too.

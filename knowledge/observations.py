@@ -54,8 +54,8 @@ class InvalidLine:
 
 
 def observations(text: bytes, format: str, shapes: Sequence[NodeShape]) -> Iterator[Observation | InvalidLine]:
-    """Yield the observations of one document in the order in which they begin. A node with several shapes appears for
-    each.
+    """Yield the observations of one document in the order in which they begin. A node with several shapes appears once
+    for each shape.
 
     In N-Quads, only an invalid line is skipped; in other formats, the rest of the document is. Blank nodes are local to
     the document.

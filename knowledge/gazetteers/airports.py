@@ -43,8 +43,8 @@ _KINDS = {
 def airportsdata() -> Gazetteer:
     """Return the airports and landing strips of the world with their codes, as `urn:semcep:airportsdata:KEWR`.
 
-    The package has no kinds. So the code is AIRH or AIRS if the name says heliport or seaplane base, otherwise AIRP.
-    The package states elevations in feet, and warns that many are wrong.
+    The package does not state the kind of a place. So the code is AIRH or AIRS if the name says heliport or seaplane
+    base, otherwise AIRP. The package states elevations in feet, and warns that many are wrong.
     """
     file = data("airportsdata", "airports.csv")
     try:

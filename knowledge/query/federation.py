@@ -1,8 +1,8 @@
 """Detection of federated queries: Oxigraph's own parser decides whether a query has a SERVICE clause.
 
 Only that parser knows where strings, names and IRIs begin and end. For example, keywords need no space around them, and
-it reads `x:SERVICE` as `x:` and `SERVICE` where a name is not allowed. So the word is replaced by letters that are no
-keyword. If the query still parses, the word was part of a name; otherwise it was the keyword.
+it reads `x:SERVICE` as `x:` and `SERVICE` where a name is not allowed. So the word is replaced by letters that are not
+a keyword. If the query still parses, the word was part of a name; otherwise it was the keyword.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def check_federation(text: str, prefixes: Mapping[str, str]) -> None:
 
 
 def unescaped(text: str) -> str:
-    """Replace the escapes `\u0041` and `\U00000041` in a query by their letters."""
+    r"""Replace the escapes `\u0041` and `\U00000041` in a query by their letters."""
     return _ESCAPE.sub(lambda escape: _letter(escape[1] or escape[2]), text)
 
 

@@ -4,9 +4,9 @@ A pattern is split into blocks of triples, each with the surrounding triples tha
 joined to the key, the answers for one key depend only on the triples that the blocks match from it. So a change
 requires new answers only for the keys from which a changed triple is reachable.
 
-If the context narrows a block row by row (a group, a UNION), all variables of the context join the block. A block of an
-OPTIONAL, a MINUS or an EXISTS is joined only by variables that are always bound beside it. Other bindings of a row do
-not decide whether such a block has an answer.
+A group or a UNION is joined with its surroundings row by row, so any of their variables may join its blocks to the key.
+The blocks of an OPTIONAL, a MINUS or an EXISTS may use only variables that are always bound beside it: a variable that
+is unbound in a row does not restrict their answers.
 """
 
 from __future__ import annotations

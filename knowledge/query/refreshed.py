@@ -1,4 +1,4 @@
-"""The answers to a pattern with more than triples, as a table that follows the knowledge.
+"""The answers to a pattern that does not consist of triples alone, as a table that follows the knowledge.
 
 After a change, the pattern is evaluated only for the keys that the change affects (`locality.py`), in a small store
 with the triples reachable from these keys.

@@ -1,7 +1,8 @@
 """A file of RDF that is checked before Oxigraph's parser reads it: input that would break the parser raises an error.
 
 Entities of RDF/XML may only stand for namespaces, as in older ontologies, because the parser does not limit how far
-they expand. It recognises a declaration anywhere, and only in UTF-8, so the bytes `<!ENTITY` are searched.
+they expand. The parser recognises their declaration anywhere in the text, but only in UTF-8. So a search for the bytes
+`<!ENTITY` finds all of them.
 """
 
 from __future__ import annotations

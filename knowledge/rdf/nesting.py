@@ -99,7 +99,8 @@ class TurtleDepth:
 
 
 class XmlDepth:
-    """The nesting of elements in RDF/XML text that arrives in pieces. The parser takes quadratic time in it."""
+    """The nesting of elements in RDF/XML text that arrives in pieces. The parser's time grows with the square of the
+    depth."""
 
     def __init__(self) -> None:
         self._depth, self._begun = 0, b""

@@ -27,7 +27,7 @@ _PARTS = (
     *("intersectionOf", "unionOf", "oneOf", "complementOf", "inverseOf", "members", "distinctMembers"),
     *("sourceIndividual", "assertionProperty", "targetIndividual", "targetValue"),
 )
-"""The properties of a class, property or axiom without a name."""
+"""The properties that define a class, property or axiom that has no name."""
 _AXIOMS = ("AllDifferent", "AllDisjointClasses", "AllDisjointProperties")
 _BARE = {"integer": r"[+-]?[0-9]+", "decimal": r"[+-]?[0-9]*\.[0-9]+", "boolean": "true|false"}
 """Literals that Turtle writes without quotes."""

@@ -90,7 +90,8 @@ class Terms:
         return copied
 
     def only(self, ids: Ints) -> Terms:
-        """Return a dictionary of some terms only. Given in ascending order of id, they get the ids 0, 1, ..."""
+        """Return a dictionary that contains only the terms `ids`, which are ascending. In it, they have the ids 0, 1,
+        ..."""
         kept_terms = Terms()
         kept_terms.sorts, kept_terms._sort_ids = list(self.sorts), dict(self._sort_ids)
         kept_terms._insert(self.texts(ids), self._sort[ids].astype(np.int64))

@@ -24,7 +24,8 @@ from cep.knowledge.reasoning.closure import Closure, compute_closure
 from cep.knowledge.reasoning.ruleset import Reasoning, ruleset
 
 MOST = 2**30
-"""The maximum size of the cache in bytes. The least recently used files are deleted, and a larger one is not stored."""
+"""The maximum size of the cache in bytes. The least recently used files are deleted. A file larger than this is not
+stored."""
 
 LEAST = 20_000
 """The minimum number of triples worth caching. Fewer are closed in about a tenth of a second."""

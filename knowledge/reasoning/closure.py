@@ -148,7 +148,8 @@ class Closure:
     def _saturated(
         self, first: Sequence[TripleRule], rules: Sequence[TripleRule], new: PredicateRelations | None
     ) -> Closure:
-        """Return the closure under `rules`. Facts that are not `new` matter only to the rules `first`."""
+        """Return the closure under `rules`. The first round applies only the rules `first`, to facts of which at least
+        one is in `new` (None: to all facts)."""
         work = self._work()
         for brought in work.run(first, rules, new):
             now = replace(self, facts=work.facts, round=work.round)

@@ -1,4 +1,4 @@
-"""Delete and rederive (DRed): inferred triples whose premises are deleted go, unless they also follow otherwise."""
+"""Delete and rederive (DRed): inferred triples are removed with their premises, unless other triples imply them too."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NONE: Ints = np.empty(0, dtype=np.int64)
 def overdeleted(
     work: Saturation, rules: Sequence[TripleRule], gone: PredicateRelations, kept: PredicateRelations
 ) -> PredicateRelations | None:
-    """Return all triples that have a proof from a triple in `gone`, and `gone` itself, but none in `kept`.
+    """Return `gone`, and all triples that have a proof from a triple in it, except triples in `kept`.
 
     Return None if they are too many.
     """

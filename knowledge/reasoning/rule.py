@@ -24,7 +24,7 @@ RuleTerm = str | int
 
 @dataclass(frozen=True)
 class RuleAtom:
-    """A triple with variables. If it `asks`, it is only tested, when all its variables are bound.
+    """A triple with variables. If it `asks`, it binds no variables: it is only tested once all of them are bound.
 
     With `every`, the object is a list, and the triple must hold for each of its members.
     """

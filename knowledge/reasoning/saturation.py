@@ -70,7 +70,8 @@ class Saturation:
     def run(
         self, first: Sequence[TripleRule], rules: Sequence[TripleRule], new: PredicateRelations | None
     ) -> Iterator[PredicateRelations]:
-        """Apply the rules `first`, then `rules`, in rounds, and yield the results of each round.
+        """Apply rules in rounds, and yield the results of each round. The first round applies the rules `first`, all
+        others `rules`.
 
         `new`: the facts that are new to the rules `first`; None: all facts.
         """
@@ -84,7 +85,8 @@ class Saturation:
         return self._take(heads)
 
     def apply(self, rule: TripleRule, new: PredicateRelations | None, heads: DerivedFacts, linked: bool = True) -> None:
-        """Derive everything that follows by the rule from the facts, at least one of which must be new.
+        """Derive everything that follows by the rule from facts, at least one of which is in `new` (None: from all
+        facts).
 
         For a rule with twins, `linked` derives only enough pairs to make the same terms equal.
         """
