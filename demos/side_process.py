@@ -52,8 +52,8 @@ class Beside:
         self._send(work, given, needed=False)
 
     def begin(self, work: Callable[..., object], *given: Any) -> Callable[[], None]:
-        """Run a function in the second process that must be run. The returned function waits for it, and runs it in
-        this process if the second one has not."""
+        """Run a function in the second process. The returned function waits for its end. It runs the function in this
+        process if the second one has not run it successfully."""
         number = self._send(work, given, needed=True)
         return lambda: self._wait(number)
 

@@ -147,7 +147,8 @@ def _named(row: Row, names: Sequence[str], columns: Iterable[str]) -> Row:
 
 
 def _left(rows: Iterable[Row], forms: Iterable[Row], same: Counter[Row]) -> list[Row]:
-    """Remove as many rows of each form as `same` counts, and return the others."""
+    """Return the rows without those that both sides have. `forms`: each row as compared with the other side. `same`:
+    the number of equal rows on both sides, by form."""
     taken, left = Counter(same), []
     for row, form in zip(rows, forms):
         if taken[form]:

@@ -160,7 +160,8 @@ class _Meaning:
         return Place.of(self.plan.source, span)
 
     def _declared(self, event: str) -> Span | None:
-        """Return the span of a fluent's declaration, from which rules without a text are created, or None."""
+        """Return the span of a fluent's declaration, or None. The rules that are created from the declaration have the
+        same span."""
         fluent = self.schemas[event].fluent
         if fluent is None or fluent.of_formulas:
             return None

@@ -24,8 +24,8 @@ Explained = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """The reasons of a difference. `old`, `new`: the explanation by each program, or None if it does not derive the
-    event at all.
+    """The reasons of a difference. `old`, `new`: the explanation by each program, or None if the program does not
+    derive such events at all.
 
     A program that derived the occurrence returns its tree. The other one explains why it did not (with the key
     `asked`).
@@ -78,7 +78,8 @@ def occurrence_of(explainer: Explainer, name: str, row: Row) -> Occurrence | Non
 
 
 def _reach(explainer: Explainer, occurrence: Occurrence) -> tuple[int, ...]:
-    """Return how long before the end of an occurrence its constituents ended, for each depth the longest time."""
+    """Return, for each depth of the tree of an occurrence, the longest time from the end of a constituent to the end of
+    the occurrence."""
     nodes, reach = [derivation(Memory(explainer.engine), Judge(explainer.engine), occurrence, depth=DEEPEST + 1)], []
     while nodes:
         nodes = [part for node in nodes for link in (node, *node.chain) for part in (*link.parts, *link.chain)]
@@ -90,9 +91,10 @@ def _reach(explainer: Explainer, occurrence: Occurrence) -> tuple[int, ...]:
 def absent(explainer: Explainer, row: Row, schema: Schema, back: tuple[int, ...] = ()) -> Explained | None:
     """Return why a program did not derive a row of the other program, or None if it does not derive this event at all.
 
-    `schema`: the row's schema in the other program. `back`: how long before its end the constituents of the row ended,
-    for each depth. Older occurrences are only considered if these do not yield a useful explanation, because attempts
-    with them may be closer but irrelevant. The explanation may say that the occurrence `exists` with other times.
+    `schema`: the row's schema in the other program. `back`: the time before the row's end in which its constituents
+    ended, for each depth. Earlier occurrences are only considered if those in this time do not yield a useful
+    explanation, because attempts with earlier ones may be closer but irrelevant. The explanation may say that the
+    occurrence `exists` with other times.
     """
     own = explainer.engine.outputs.get(schema.name)
     if own is None:

@@ -31,11 +31,11 @@ DEEPEST = 3
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """The answer to a question about a missing event: its occurrences (`found`), or why each rule did not derive it, in
-    program order.
+    """The answer to the question why an event is missing: for each rule, in program order, why it did not derive the
+    event. If the event exists after all, `found` contains its occurrences instead.
 
     `before`, `after`: the closest occurrences. `until`: occurrences that end later were not considered. `ended`: for a
-    fluent, why it last ended before that time.
+    fluent, why it last ended before the requested time.
     """
 
     wanted: EventQuestion
@@ -49,8 +49,8 @@ class Absence:
 
 
 Back = int | tuple[int, ...] | None
-"""The time before the requested time in which occurrences are considered, in microseconds. A tuple has a value for each
-depth. None: a day, or the longest duration in the rule if that is longer."""
+"""How far back from the requested time occurrences are considered, in microseconds. A tuple has a value for each depth.
+None: a day, or the longest duration in the rule if that is longer."""
 
 
 def absence(memory: Memory, judge: Judge, wanted: EventQuestion, back: Back = None) -> Absence:

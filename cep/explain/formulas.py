@@ -112,8 +112,8 @@ class FormulaReader:
     def onto(
         self, formula: Pattern, names: Sequence[str], bound: BoundValues, closed: str | None = None
     ) -> list[FormulaExtent]:
-        """Return the extents of a formula projected to some variables. It holds while it does for any values of the
-        others.
+        """Return the extents of a formula projected to some variables. A projected extent holds when the formula holds
+        for some values of the other variables.
 
         `closed`: "begin" adds the first instant to intervals that are open there; other values add the last.
         """

@@ -70,7 +70,7 @@ class Failure:
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """An attempt to match a pattern with occurrences. `held`: the number of its events that were matched. `silent`:
-    patterns that had to be absent, each with the end of that period."""
+    patterns that had to be absent, each with the end of its period of absence."""
 
     bound: BoundValues
     start: int

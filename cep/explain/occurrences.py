@@ -81,8 +81,8 @@ class Memory:
     def find(
         self, event: str, fixed: Mapping[int, Value], since: int, until: int, most: int | None = None
     ) -> list[Occurrence]:
-        """Return the occurrences that end in [since, until] and have some arguments, sorted by (end, start). `most`:
-        only the latest ones."""
+        """Return the occurrences that end in [since, until] and have the arguments `fixed` (by position), sorted by
+        (end, start). `most`: only the latest ones."""
         if self.fluents.knows(event):
             occurrences = [row for row in self.fluents.rows(event, fixed) if since <= row.end <= until]
             return occurrences if most is None else occurrences[-most:]
@@ -149,7 +149,7 @@ class Memory:
         return len(self.schemas[event].attributes)
 
     def having(self, event: str, table: Table, fixed: Mapping[int, Value]) -> Table:
-        """Return the rows with some arguments."""
+        """Return the rows with the arguments `fixed`, by position."""
         for place, value in fixed.items():
             code = encoded([value], self.schemas[event].attributes[place].type, self.engine.pool)
             if code is None:
@@ -200,8 +200,11 @@ class HeldIntervals:
         return fluent.name.removeprefix(LASTS)
 
     def rows(self, table: str, fixed: Mapping[int, Value]) -> list[Occurrence]:
-        """Return the rows of a fluent's table with some arguments. The table contains intervals, or beginnings, ends
-        and complete intervals; then the last argument selects among these."""
+        """Return the rows of a fluent's table with the arguments `fixed`, by position.
+
+        The table contains intervals, or beginnings, ends and complete intervals. In the second case, the last argument
+        says which of these a row is.
+        """
         schema = self.schemas[table]
         assert schema.fluent is not None, "it is a fluent's"
         width = len(schema.attributes) - (schema.fluent.part == EDGES)
@@ -227,7 +230,7 @@ class HeldIntervals:
         return sorted(occurrences, key=lambda occurrence: (occurrence.end, occurrence.start))
 
     def intervals(self, name: str, fixed: Mapping[int, Value]) -> list[Occurrence]:
-        """Return the maximal intervals of a fluent with some arguments, sorted by (end, start)."""
+        """Return the maximal intervals of a fluent with the arguments `fixed` (by position), sorted by (end, start)."""
         memory, fluent = self.memory, self.schemas[name].fluent
         assert fluent is not None, "it is a fluent"
         if self._open is None:
@@ -244,7 +247,8 @@ class HeldIntervals:
         )
 
     def at(self, table: str, fixed: Mapping[int, Value], time: int) -> list[Occurrence]:
-        """Return the intervals of a table's fluent with some arguments that contain a time."""
+        """Return the intervals that contain a time, of the fluent to which a table belongs, with the arguments `fixed`
+        (by position)."""
         held = self.intervals(self.of(table), fixed)
         return [interval for interval in held if interval.codes[0] <= 2 * time <= interval.codes[1]]
 

@@ -87,8 +87,8 @@ class Reducts:
         return self._derived(tick, model).get(key)
 
     def _derived(self, tick: int, model: Value) -> dict[Key, ReductStep]:
-        """Return a rule that derives each atom of an answer stream, so that the atoms in its body are derived before
-        its head."""
+        """Return, for each atom of an answer stream, a rule that derives it. Derivations have no cycles: the atoms in
+        the body of a rule are derived before its head."""
         if (tick, model) in self._steps:
             return self._steps[tick, model]
         reading = TickReading(self.memory, self.judge, self.program, self.solved, tick, model)
@@ -215,8 +215,8 @@ class Reducts:
         return schema.attributes
 
     def _forbidden(self, rule: LarsRule, body: BodyReading, reading: TickReading) -> tuple[LarsRule, ...]:
-        """Return the constraints that would be violated if the rule's atom were true, and the atoms that deny it were
-        not."""
+        """Return the constraints that would be violated if the rule's atom were true and the atoms in `body.against`,
+        which make its body false, were not."""
         failed = body.failed
         if not (isinstance(failed, LarsLiteral) and failed.negated and failed.atom.predicate in self.solved):
             return ()

@@ -19,10 +19,10 @@ from cep.rules.terms import Constant
 class Refusal:
     """A rule that did not derive the event: the closest attempt and its failure.
 
-    `since`: the earliest time of the occurrences considered. For a missing event, `before` is the latest that ended
-    before, `after` is the first that ended later, and `because` explains why the rules for it derived none. For a
-    missing fluent, `ended` is why it last ended. `gaps`: the parts of a formula that are not met at the code of time
-    `at` (`cep.core.interval_sets`).
+    `since`: the earliest time of the occurrences considered. If the attempt lacks an event, `before` is the latest such
+    event up to the requested time, `after` is the first later one, and `because` explains why the rules for it derived
+    none. If it lacks a fluent, `ended` is why the fluent last ended. `gaps`: the parts of a formula that are not met at
+    the code of time `at` (`cep.core.interval_sets`).
     """
 
     rule: Rule

@@ -175,8 +175,8 @@ class InputRevisions:
         return [Occurrence(event, args, int(table[START, 0]), int(table[END, 0]), int(table[ORDER, 0]))]
 
     def _alone(self, name: str, table: pl.DataFrame) -> Ints:
-        """Return when each row must be processed alone. 2: always. 1: if it is late, or another row has the same time.
-        0: if it is late."""
+        """Return a code for each row, which says when the row must be processed alone. 2: always. 1: if it is late, or
+        another row has the same time. 0: if it is late."""
         keyed = int(self.engine.inputs[name].key is not None)
         if CHANGE not in table.columns:
             return np.full(table.height, keyed)

@@ -34,8 +34,8 @@ def windowed(
     results: Sequence[AggregateResult],
     judge: Judge,
 ) -> list[Attempt]:
-    """Return an attempt for each group and each time at which its window has a result. Its parts are all in the
-    window."""
+    """Return an attempt for each group and each time at which its window has a result. The parts of the attempt are all
+    occurrences in the window."""
     names = list(dict.fromkeys(by))
     groups: dict[tuple[TypedValue, ...], list[Attempt]] = {}
     for attempt in sorted(

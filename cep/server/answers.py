@@ -275,7 +275,7 @@ class ServerParts:
 def _kept_input(options: ServeOptions, program: ServedProgram) -> int | None:
     """Return the time in microseconds for which input is kept for new rules, or None to keep all.
 
-    With --readings, it is as long as for events, otherwise as long as the current rules need.
+    With --readings, it is the time for which events are kept. Otherwise, it is as long as the current rules need.
     """
     if options.retention.readings:
         return options.retention.keep_for

@@ -74,8 +74,8 @@ class Prepared:
 class LiveProgram:
     """The program of a server, and its versions.
 
-    `begin` switches the server to another program. Its argument contains the intervals that end with the previous one.
-    It is called while the lock of the batches is held.
+    `begin` switches the server to another program. Its second argument contains the intervals that end with the
+    previous one. It is called while the lock of the batches is held.
     """
 
     def __init__(
@@ -217,7 +217,8 @@ class LiveProgram:
             raise refuse(f"--shadow: {error}") from None
 
     def check_changeable(self, option: str) -> None:
-        """Raise CepError if `option` requires changes of the program, which can never change while it runs."""
+        """Raise CepError if this program can never change while it runs. The error names `option`, which requires such
+        changes."""
         try:
             self._refuse_unchangeable()
         except ChangeRefused as error:

@@ -54,7 +54,7 @@ class ServedProgram:
 
     `folder`: the state folder of the server. `journal`: the journal of the program, or None. `meant`: the fingerprints
     of its events in the folder of --state, or None. `version`: the version that runs, among `versions` (None: versions
-    are not kept). `since`: the time until which an earlier program derived an event, in this run.
+    are not kept). `since`: the time until which an earlier program of this server run derived an event, by event.
     """
 
     text: str

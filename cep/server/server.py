@@ -155,7 +155,7 @@ def _behind_proxies(app: Any) -> Any:
 
 
 def _shadow(options: ServeOptions, parts: ServerParts, texts: Mapping[str, str], author: str) -> None:
-    """Start the shadow once the program has read the input from before its start."""
+    """Start the shadow once the program has replayed the input that it read before the server started."""
     while True:
         try:
             parts.live.begin_shadow(texts, author)

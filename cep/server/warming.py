@@ -22,7 +22,7 @@ from cep.runtime.history import BECAUSE, CONSTITUENTS
 from cep.runtime.run_stats import RunStats
 
 MOST = 1 << 16
-"""The greatest number of rows in batches that are joined."""
+"""The greatest number of rows in a joined batch."""
 
 
 class NoDeadLetters:
@@ -72,7 +72,7 @@ def _keys(table: pl.DataFrame | None, arguments: tuple[str, ...]) -> Iterator[tu
 @dataclass(frozen=True, slots=True)
 class Warmed:
     """The result of processing earlier input: the state of the engine, the time from which on it has processed all its
-    input (None: none), and the open intervals of alerts on fluents."""
+    input (None: there was no such input), and the open intervals of alerts on fluents."""
 
     state: bytes
     since: int | None

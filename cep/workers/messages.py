@@ -168,7 +168,8 @@ class Restore:
 
 @dataclass(frozen=True, slots=True)
 class ReadChunk:
-    """Read chunk `number`: `size` bytes at `position` of the file at `path`, the last ones if `final`.
+    """Read chunk `number`: `size` bytes at `position` of the file at `path`. `final`: they are the last bytes of the
+    file.
 
     `reader`: the reader of the file, if the worker does not have the one of this `source` yet. `ended`: sources that
     the worker may forget first.

@@ -89,7 +89,7 @@ class Rounds:
     def receive(self, tables: Mapping[str, pl.DataFrame]) -> list[tuple[int, int, Taken]]:
         """Distribute input tables whose records may withdraw or replace others, while no round is in progress.
 
-        Returns the stage, the worker and its answer for each table sent.
+        Returns `(stage, worker, answer)` for each stage and each of its workers that was sent tables.
         """
         asked = []
         for stage in self.placement.stages:

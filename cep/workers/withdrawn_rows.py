@@ -19,7 +19,8 @@ class WithdrawnRows:
         self._ways = Ways(schemas), Ways(schemas)
 
     def handed_on(self, event: str, table: pl.DataFrame) -> pl.DataFrame:
-        """Return the changes of an event that several partitions and stages may derive, for a stage that reads it."""
+        """Return the changes of an event for a stage that reads it. Several partitions and stages may derive the
+        event."""
         return self._ways[0].take(event, table)
 
     def given(self, event: str, table: pl.DataFrame, several: bool) -> pl.DataFrame:

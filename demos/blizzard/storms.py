@@ -45,7 +45,7 @@ def merge(warnings: pl.DataFrame, settling: pl.DataFrame, readings: pl.DataFrame
 
 
 def lasted(on: pl.DataFrame, settling: pl.DataFrame, readings: pl.DataFrame) -> list[Storm]:
-    """Return the storms from the intervals of the fluent, in the same order. Each holds from just after its first
+    """Return the storms from the intervals of the fluent, sorted as by `merge`. A storm holds from just after its first
     warning."""
     judged = settled(settling, readings)
     rows = on.select("station", "start", "end").sort("start", "station").iter_rows()

@@ -27,7 +27,7 @@ HERE = Path(__file__).parent
 PROGRAM = HERE / "tuning.cep"
 LIMIT = "precision >= 80%"
 BEFORE = "6h"
-"""The time before the first cancellations in which a warning may end and still count as correct."""
+"""How long before the first cancellations a warning may end and still count as correct."""
 DAYS = 7
 """The number of days per period for which the load of warnings is reported."""
 HOUR = 3_600_000_000
