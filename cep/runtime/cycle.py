@@ -1,8 +1,9 @@
-"""Cycles of goals that depend on each other. A cycle runs in pieces of time, each in rounds until nothing is new.
+"""Cycles of goals that depend on each other. A cycle runs piece by piece of time. Each piece runs in rounds, until a
+round derives nothing new.
 
     step:  input between two watermarks -> output of every goal of the cycle
 
-Some edges of a cycle feed rows back. Rows that are fed back with the same time are found in rounds within a piece, as
+Some edges of a cycle feed rows back. Rows that are fed back without a delay are derived in rounds within a piece, as
 rows (`cep.runtime.instants`) or as intervals (`cep.runtime.delayed_cycle`). Rows that are fed back with a delay reach
 their readers after the piece. So a piece is no longer than the smallest of these delays.
 """

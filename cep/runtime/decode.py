@@ -90,8 +90,8 @@ def _held_frame(table: Table, schema: Schema, pool: Pool) -> pl.DataFrame:
     """Convert intervals of a fluent to a frame. Infinite starts and ends become null; the delay is subtracted from
     ends.
 
-    The column `bounds` says which end points belong to the interval. Intervals of a fluent that formulas define have
-    their bounds in ORDER. For other fluents they follow from the ends.
+    The column `bounds` says which end points belong to the interval. If formulas define the fluent, ORDER holds the
+    bounds. Otherwise they are `(]`, or `()` for an interval without an end.
     """
     kind = schema.fluent
     assert kind is not None, "it is of a fluent"

@@ -455,8 +455,8 @@ PASSED, FINAL = "the watermark has passed it", "what ended so long ago is final"
 def late(tables: Mapping[str, Table], watermark: int, lateness: int | None, in_turn: bool) -> dict[str, Ints]:
     """Return by how many microseconds each row is late (0 or less: not late), for those tables that may have late rows.
 
-    A row is late if it ends at or before the watermark before the push. With `in_turn`, each row of the push advances
-    the watermark for the rows after it.
+    A row is late if it ends at or before the watermark that was valid before the push. With `in_turn`, each row of the
+    push advances the watermark for the rows after it.
     """
     if not in_turn or lateness is None:
         return {

@@ -68,7 +68,7 @@ class TimedTable:
 
 
 class KnowledgeTables:
-    """The tables after the last change. The next tables are computed from the difference.
+    """The tables after the last change. If possible, the next change only edits them by its difference.
 
     The column types of tables never change after the program is read. After the first change, the rows of static rules
     are ordered by value, so that their order does not depend on how changes were grouped.
@@ -375,8 +375,8 @@ class KnowledgePast:
 
     @contextmanager
     def going_by(self, past: list[PastChange]) -> Iterator[None]:
-        """Use another history of the knowledge within the block, where `show` selects a time. No change may arrive
-        there."""
+        """Use another history of the knowledge within the block, where `show` selects a time. Do not add a change
+        within the block."""
         before = self.past, self._times, self._seen, self._shown
         with self.put_back():
             self.past, self._times, self._seen, self._shown = past, [], {}, -1

@@ -528,7 +528,7 @@ def _ends_all(effect: Expression) -> bool:
 
 
 def _rounded(duration: int) -> int:
-    """Round a duration to whole seconds, because watermarks are a microsecond before a record.
+    """Round a duration to whole seconds, because a watermark is a microsecond earlier than the record that moved it.
 
     Durations under a second stay as they are.
     """

@@ -156,7 +156,7 @@ class SegmentedState:
 class SegmentBook:
     """The segments of the last state, by key. They determine which segments of the next state are new.
 
-    If the new segments of a state are not stored, the next state needs another book.
+    If the new segments of a state are not stored, use a new book for the next state.
     """
 
     def __init__(self) -> None:

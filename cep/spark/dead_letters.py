@@ -1,4 +1,5 @@
-"""Dead letters of distributed tasks: one file per work item, written as a whole and identical when it is repeated."""
+"""Dead letters of distributed tasks: one file per work item, written as a whole. If an item is repeated, its file is
+the same."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ PROBES = (".room-", "..room-")
 being written."""
 
 BACK = "put the whole folders of --output and --checkpoint back as they were, or start anew with others"
-"""The hint for files that are damaged, missing, or of different times."""
+"""The hint for files that are damaged or missing, or do not belong to the same time as the others."""
 
 _PROBE = bytes(1 << 12)
 _ONE_RUN = "a checkpoint is of one run at a time"

@@ -133,7 +133,7 @@ def columns_of(schema: Schema) -> StructType:
 
 
 def _stepping(packed: PackedProgram, number: int) -> Callable[[pa.Table], pa.Table]:
-    """Return the function of a stage. A `partial` would not do: Spark reads the number of arguments and the
+    """Return the function of a stage. It cannot be a `partial`, because Spark reads its number of arguments and its
     annotations."""
     return lambda table: _stepped(packed, number, table)
 

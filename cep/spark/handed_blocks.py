@@ -183,7 +183,7 @@ def _used(numbers: Ints, rows: Sequence[int], held: Sequence[Held]) -> tuple[Hel
 
 
 def of_rows(rows: Iterable[bytes]) -> HandedBlocks:
-    """Return the blocks in rows of Spark, which are pickled."""
+    """Unpickle and join the blocks in rows from Spark."""
     return HandedBlocks.joined(pickle.loads(row) for row in rows)
 
 

@@ -56,11 +56,11 @@ class Place:
 class StageJob:
     """The work of `width` tasks for one stage in a micro-batch.
 
-    - `number`: that of the stage. 0: no stage. One more than the last stage: add up multiplicities.
+    - `number`: the number of the stage. 0: no stage. One more than the last stage: add up multiplicities.
     - `batch`: the number of the micro-batch. `watermark`: where the buckets step to, in milliseconds.
-    - `buckets`: their versions. `due`: buckets that must step even without input.
+    - `buckets`: the versions of the stage's buckets. `due`: the buckets that must step even without input.
     - `writes`: the tasks write the output. `first`: the first task writes a file in any case.
-    - `versions`: the versions of all buckets, by names such as `1-0003`.
+    - `versions`: the versions of the buckets of all stages, by names such as `1-0003`.
     """
 
     width: int

@@ -82,8 +82,8 @@ class Stream:
         number and rows. So output is written exactly once if it is keyed by the number (e.g. with `txnVersion` in
         Delta), or by the rows (e.g. with MERGE).
 
-        The DataFrames exist until the next micro-batch. `dead` holds the rows that are not valid events. The other
-        arguments and errors are those of `start`.
+        The DataFrames exist until the next micro-batch. The output's attribute `dead` holds the rows that are not valid
+        events. The other arguments and errors are those of `start`.
         """
         place = _local(checkpoint, "checkpoint")
         letters = str(place / disk.DEAD)

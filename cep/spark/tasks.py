@@ -52,8 +52,8 @@ class QueryWork:
         return kept_version(self.stages[0].run, stage, bucket)
 
     def states_of(self, stage: int) -> list[int]:
-        """Return the state numbers that a step of a stage writes: its own, and that of its multiplicities if it has
-        any."""
+        """Return the numbers under which a step of a stage stores states: its own, and that of its multiplicities if it
+        has any."""
         count = len(self.stages)
         return [stage, count + stage] if 1 < stage <= count else [stage]
 

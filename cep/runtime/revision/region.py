@@ -410,8 +410,8 @@ class Rerun(ABC):
     ) -> tuple[Tables, int]:
         """Return the changes of the region's output, and the number of keys that were rerun.
 
-        First, keys with late rows are rerun up to now. Then `part`, the parts of the program, take the rows in order.
-        They add the numbers of their output rows to `counts`.
+        First, keys with late rows are rerun up to `since`. Then `part`, the parts of the program, take the later rows
+        in order, up to `frontier`. They add the numbers of their output rows to `counts`.
         """
         late, ahead = zip(*(parted(table, table[END] <= since) for table in inputs), strict=True)
         delta, keys = Tables(), 0

@@ -144,7 +144,8 @@ class Revision:
         self.late.setdefault(event, []).append(late)
 
     def _sort_late(self) -> None:
-        """Treat waiting rows of the latest instant as late, so that the rerun does not start before that instant."""
+        """Move waiting rows of the latest instant to the late rows, so that revising them does not depend on undoing
+        that instant."""
         if self.latest.goes_on:
             self.latest.goes_on = False
             for event, window in sorted(self.waiting.items()):

@@ -3,8 +3,8 @@
 - Spark puts the PySpark zip of its home first in the path of Python processes. The zip holds only sources, so
   each of the six processes of a run compiles them, which takes more than a second. In a home with links to
   everything except the zip, processes load the installed PySpark.
-- Before its first source, Java starts two more Python processes that search for sources of other packages. No
-  run uses any. Java skips the search if it finds no Python for it.
+- Before it opens the first data source, Java starts two more Python processes. They search for data sources of
+  other packages, which no run uses. Java skips the search if it finds no Python for it.
 - Java reads, checks and links about 14,000 classes, which takes 13 of the 30 s of CPU until the first result.
   The first run saves the linked classes in an archive (JDK's class data sharing), and later runs map it into
   memory.
@@ -147,7 +147,7 @@ def java_start(java: Path | None, master: str, settings: Mapping[str, str], keep
 
 
 def _alone(installed: Path, master: str, settings: Mapping[str, str]) -> bool:
-    """Return True if all processes are on this machine and of this installation, and Java is yet to be started."""
+    """Return True if all processes run on this machine and use this installation, and Java is yet to be started."""
     home = os.environ.get("SPARK_HOME")
     pythons = (settings.get(PYTHON), os.environ.get("PYSPARK_PYTHON"))
     return (

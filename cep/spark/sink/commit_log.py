@@ -100,8 +100,8 @@ class OutputFile:
 
 @dataclass(frozen=True, slots=True)
 class CommitLog:
-    """The log of the files in a folder. Neither need exist yet. `address`: the folder's address for readers; None:
-    local."""
+    """The log of the files in a folder. Neither the log nor the folder need exist yet. `address`: the folder's address
+    for readers; None: local."""
 
     files: Path
     address: str | None = None

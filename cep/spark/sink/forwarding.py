@@ -54,7 +54,8 @@ class Destination(Protocol):
 
 
 class Broker:
-    """Sends messages to a broker. `at_once`: returns True if waiting files should be left for the next run."""
+    """Sends messages to a broker. `at_once`: a function that returns True if waiting files should be left for the next
+    run."""
 
     def __init__(self, to: Callable[[], Sending], at_once: Callable[[], bool]) -> None:
         self._to, self._at_once = to, at_once

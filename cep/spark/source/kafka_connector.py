@@ -55,7 +55,8 @@ _TAKEN = (
     "key.deserializer",
     "value.deserializer",
 )
-"""Settings of the Java client that the connector, or another option of an address, determines."""
+"""Settings of the Java client that an address cannot set, because the connector or another option of the address
+does."""
 
 _MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",

@@ -68,8 +68,8 @@ class BatchNotes:
         self._last: tuple[int, BatchNote] = (-1, BatchNote())
 
     def after(self, batch: int) -> BatchNote:
-        """Return the note of a finished micro-batch. -1 stands for the empty note before the first. CepError: it is
-        missing or damaged."""
+        """Return the note of a finished micro-batch. For -1, return the empty note before the first micro-batch.
+        CepError: the note is missing or damaged."""
         if batch < 0:
             return BatchNote()
         if self._last[0] != batch:

@@ -257,7 +257,7 @@ def difference(before: CheckpointInfo, now: CheckpointInfo) -> str:
 def fixed(
     before: CheckpointInfo, now: CheckpointInfo, names: Sequence[str] = ("buckets", "output", "format")
 ) -> list[str]:
-    """Return the differences between some options, by name."""
+    """Compare the options with these `names`, and return their differences."""
     return [
         f"{name}: {getattr(before, name)} before, {getattr(now, name)} now"
         for name in names

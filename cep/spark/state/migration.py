@@ -76,13 +76,14 @@ class StateLayout:
 class StartingPoint:
     """The end of an earlier generation, from which a new one starts.
 
-    - `number`: that of the earlier generation. `laid`: the layout of its program's state.
-    - `offset`: the offset of the source. `last`: its last micro-batch.
-    - `watermark`: that of its next micro-batch (milliseconds; 0: none). `time`: that of its buckets (microseconds).
-    - `versions`: those of its buckets, by names such as `1-0003`. `latest`: the bucket with the latest time; None:
-      there are no buckets. `buckets`: the number of buckets of a keyed stage.
+    - `number`: the number of the earlier generation. `laid`: the layout of its program's state.
+    - `offset`: the offset of the source. `last`: the number of the last micro-batch.
+    - `watermark`: the watermark of the micro-batch after it (milliseconds; 0: none). `time`: the time that the
+      buckets have reached (microseconds).
+    - `versions`: the versions of the buckets, by names such as `1-0003`. `latest`: the bucket with the latest time;
+      None: there are no buckets. `buckets`: the number of buckets of a keyed stage.
     - `sources`: for each new stage, the number of the old stage whose state it continues; 0: none.
-    - `cuts`: those of the earlier generation.
+    - `cuts`: the `cuts` of the earlier generation.
     """
 
     number: int
