@@ -80,7 +80,7 @@ def detect(
         program: The program's text, its `Path`, or several files.
         data: Rows in any form of `Data`. The tables of several events, `{event: data}`, have no order among each other,
             so the watermark moves after all their rows.
-        policy: The policy of rules that name none.
+        policy: The policy of rules that name none themselves.
         facts: Tables of static facts, `{predicate: table}`.
         knowledge: RDF knowledge for conditions in braces.
         lateness: Process rows in the given order, and reject those later than this. Rows wait in memory no longer than
@@ -118,8 +118,8 @@ class Engine:
     """A program that processes data as they arrive. Each call returns the events that it completes.
 
     `push` takes the same data as `detect`. The watermark follows the latest row at a distance of `lateness`, and
-    `advance` moves it explicitly. Rows that are later are in `dead`. `inner` is the underlying `cep.engine.Engine`,
-    with times in microseconds.
+    `advance` moves it explicitly. Rows that arrive later than that are listed in the `dead` of the results. `inner` is
+    the underlying `cep.engine.Engine`, with times in microseconds.
     """
 
     def __init__(self, inner: Running) -> None:
@@ -232,7 +232,7 @@ class Engine:
         Args:
             event: The derived event.
             key: Values of the event's attributes or of variables of its rules. Matches with other values are left out.
-            limit: The most matches to list; others are counted.
+            limit: The maximum number of matches to list; further ones are only counted.
 
         Raises:
             CepError: The program has no partial matches for this event.
@@ -396,7 +396,8 @@ def _events(data: Data) -> tuple[list[Event] | None, Any]:
 
 
 def _only(engine: Running) -> str | None:
-    """Return the event of rows that do not name theirs: the only one that is input, or None."""
+    """Return the event to which rows without an event name belong: the only input event, or None if there are
+    several."""
     names = [name for name in engine.inputs if name not in engine.outputs] or list(engine.inputs)
     return names[0] if len(names) == 1 else None
 

@@ -41,16 +41,16 @@ class RuleCells:
     names: dict[str, Any]
 
     def run(self, line: str, cell: str) -> Derived | Engine:
-        """Run the rules of a cell over data, `%%cep readings -o found`; without data check them.
+        """Run the rules of a cell over data, `%%cep readings -o found`. Without data, check the rules.
 
         \b
-        DATA                    a variable with data as `cep.detect` takes them, or `event=variable`, one or several
-        -o, --output NAME       keep what is derived in this variable
-        --rules NAME            keep the text of the rules in this variable
+        DATA                    a variable with data for `cep.detect`, or `event=variable`; repeatable
+        -o, --output NAME       store the derived events in this variable
+        --rules NAME            store the text of the rules in this variable
         --param NAME=VALUE      set a parameter; repeatable
         --policy POLICY         the default policy: unrestricted, recent, chronological
         --knowledge FILE        a file of RDF, or a variable with a graph; repeatable
-        --lateness DURATION     take the data as they stand, none later than so much: "10 min"
+        --lateness DURATION     process rows in the given order, and reject those later than this: "10 min"
         """
         try:
             return self._run(_Words().parse_args(shlex.split(line)), cell)

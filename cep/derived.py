@@ -51,7 +51,8 @@ class Derived:
         schemas: Mapping[str, Schema],
         dead: Iterable[RefusedRow] = (),
     ) -> None:
-        """Wrap an engine's tables, with times in microseconds. `schemas`: those of everything that may be derived."""
+        """Wrap an engine's tables, with times in microseconds. `schemas`: the schemas of all events and fluents that
+        may be derived."""
         self._given, self._schemas = tables, schemas
         self._dead = tuple(dead)
 

@@ -292,7 +292,8 @@ class EngineView:
         return partial_matches(self.plan, self._machine.goals_by_unit(), self.pool, self.watermark, event, key, limit)
 
     def ranked_matches(self, event: str, key: Key, limit: int, part: StagePart) -> RankedMatches:
-        """Return the partial matches in an engine of a stage, to be merged with those of others. Nothing is checked."""
+        """Return the partial matches in an engine of a stage, to be merged with those of other engines. The arguments
+        are not checked."""
         goals = self._machine.goals_by_unit()
         return ranked_matches(self.plan, goals, self.pool, self.watermark, event, key, limit, part)
 
@@ -328,7 +329,7 @@ class EngineView:
 
     @property
     def moving(self) -> int:
-        """The time that the watermark follows: `latest`, or the one of the keys' clocks (`lateness_by`)."""
+        """The time that the watermark follows: `latest` or, with `lateness_by`, the time of the keys' clocks."""
         return self._buffer.moving
 
     @property

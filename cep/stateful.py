@@ -69,7 +69,7 @@ class StatefulEngine(EngineView):
     def snapshot_in_segments(self) -> SegmentedState:
         """Return the whole state in segments. `new` are the segments that differ from the last call.
 
-        If they are not stored, the engine must not be used any more. Not available with lineage.
+        The caller must store them, or stop using the engine. Not available in an engine that keeps lineage.
         """
         return engine_state.save_in_segments(self._parts, self._goals(), self._loaded, self._state, self._book)
 
@@ -111,7 +111,8 @@ class StatefulEngine(EngineView):
         """Remove the state of some keys, and return it for `replace`. State that belongs to every key is copied.
 
         A key consists of the values of the arguments by which the program is distributed (`cep plan`). `keys` may also
-        be a share of all keys. Raises CepError if the program or stage is not distributed by key, and with lineage.
+        be a share of all keys. Raises CepError if the program or stage is not distributed by key, or if the engine
+        keeps lineage.
         """
         return self._extract(self._keyed(), keys)
 

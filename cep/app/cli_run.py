@@ -376,7 +376,7 @@ def _writer(options: RunOptions, source: _Sourced, guard: OutputGuard) -> Writer
 
 
 def _first_dead(options: RunOptions, dead_letters: DeadLetters) -> None:
-    """Log the first dead letter, if they are not written to a file."""
+    """Log the first dead letter, if dead letters are not written to a file."""
     if (first := dead_letters.first_told) is not None:
         text = f"one dead letter is {first}; `--dead-letter FILE` keeps them"
         options.log("first_dead_letter", text)

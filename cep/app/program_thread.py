@@ -155,9 +155,10 @@ class _Snapshot:
 class ProgramThread(threading.Thread):
     """A thread that runs a program.
 
-    `failed`: the reason why it ended early; `on_failure` is called then. `may_pass`: a restart may help. `journal`: the
-    place of its state, if any. `rest`: acknowledges messages to brokers, if any. `keep_input`: how long before the
-    watermark the journal keeps input. `follower`: receives all batches and results, if any.
+    `failed`: the reason why it ended early, or None. `may_pass`: True if a restart may help after such a failure.
+    `on_failure`: a function that is called after a failure. `journal`: the place of its state, if any. `rest`:
+    acknowledges messages to brokers, if any. `keep_input`: how long before the watermark the journal keeps input.
+    `follower`: receives all batches and results, if any.
     """
 
     def __init__(

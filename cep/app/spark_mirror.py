@@ -1,4 +1,5 @@
-"""Spark runs whose checkpoint and output are at addresses: they work in local folders, which are mirrored there."""
+"""Spark runs whose checkpoint and output are at addresses. They work in local folders, which are mirrored to these
+addresses."""
 
 from __future__ import annotations
 

@@ -364,7 +364,8 @@ def _judgeable(program: ShippedProgram) -> None:
 
 
 def _stretch(options: RunOptions, schemas: Mapping[str, Schema]) -> tuple[int | None, int | None]:
-    """Return the times of --from and --until, in the units of the existing inputs."""
+    """Return the times of --from and --until in microseconds. A bare number has the unit of times in the existing
+    inputs."""
     names, format, absent = options.source.inputs, options.source.format, ("no-file", "no-files")
     sources = data_source.new_files(schemas, names, format, absent)
     sources += [source for name in names for source in data_source.alive(schemas, name, format)]

@@ -28,7 +28,7 @@ def settled(pool: Pool, first: int, last: int) -> bool:
 
 
 def dumped(pool: Pool, first: int, last: int) -> pl.DataFrame:
-    """Return a snapshot of the values in a block, as `Pool.dump`."""
+    """Return a snapshot of the values in a block, as `Pool.dump` does."""
     return pool.dump_codes(_valued(pool, first, last))
 
 

@@ -59,8 +59,8 @@ class Zone:
     def utc(self, local: Any, later: bool = False) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return the instants at which clocks show these local times, and a mask of those that they ever show.
 
-        For a time that clocks show twice it is the earlier instant, or the later one. For a skipped time it is the
-        instant of the skip.
+        For a time that clocks show twice, return the earlier instant, or with `later` the later one. For a skipped
+        time, return the instant of the skip.
         """
         local = np.asarray(local, np.int64)
         cycles = _cycles(local)

@@ -160,7 +160,8 @@ def _findings(error: CepError, setup: Setup) -> tuple[Finding, ...]:
 
 
 def _told(told: CepError | Warning, setup: Setup) -> Finding:
-    """Return an error or warning with its position in its file; without one, at the start of the first file."""
+    """Return an error or warning as a finding in its file. One without a position is placed at the start of the first
+    file."""
     path, span = setup.files[0], told.span or NOWHERE
     if told.span is not None and told.source is not None:
         name, line = told.source.place(told.span.line)

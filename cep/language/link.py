@@ -35,7 +35,7 @@ Types = Mapping[str, Sequence[str]]
 class Together:
     """The statements of several files. `others`: those that are not LARS; `lars`: the LARS program, or None.
 
-    `untyped`: events without a declaration that other rules derive and LARS reads.
+    `untyped`: events that LARS reads, other rules derive, and no file declares.
     """
 
     source: Source

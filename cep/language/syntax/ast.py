@@ -178,9 +178,8 @@ class EventDeclaration:
 class FluentDeclaration:
     """`fluent name(attributes) [= value: type].` `value` is None for a fluent that only holds or does not hold.
 
-    `records`: the declaration of its input records, from `START s END e` on, or None. It is like an event's
-    declaration, with the value as its last attribute. `final`: an interval without an end lasts for ever; no later
-    record closes it.
+    `records`: the clauses from `START s END e` on, as the declaration of an event whose last attribute is the value;
+    None without such clauses. `final`: an interval without an end lasts for ever; no later record closes it.
     """
 
     name: str
