@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 _EARLIEST = {"first": "min", "last": "max"}
-"""Aggregates by order of time, each with the aggregate that an author may have meant for tuples that hold together."""
+"""Aggregates that depend on the order of time, each with one that does not, which the author may have meant."""
 _TRENDS = ("slope", "rate", "ewma")
 """Aggregates of how values change over time."""
 

@@ -333,8 +333,8 @@ class Join(Node):
         return None if self.policy == "chronological" else self.within
 
     def _settled(self) -> bool:
-        """Return True if the key of the negated part is known without the left, so that a newer left is as good as an
-        older one."""
+        """Return True if the key of the negated part is compared only with columns of the join key or of the right
+        side. A newer left occurrence is then as good as an older one."""
         keys = {left for left, _ in self.key}
         return all(column in keys or column >= self.left_width for _, column in self.absent_key)
 

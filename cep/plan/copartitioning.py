@@ -56,9 +56,9 @@ def copartition(
 ) -> Copartitioned:
     """Find the rules that can run together in buckets.
 
-    `held`: inputs that are partitioned by the argument at this position. `everywhere`: inputs that every bucket
-    receives. Each occurrence of any other input goes to one arbitrary bucket. `given_events`: events that are complete
-    beforehand. Every other event that these rules read must be derived by them entirely.
+    `held`: inputs that are partitioned by an argument, each with the argument's position. `everywhere`: inputs that
+    every bucket receives. Each occurrence of any other input goes to one arbitrary bucket. `given_events`: events that
+    are complete beforehand. Every other event that these rules read must be derived by them entirely.
     """
     return _Copartitioning(dependencies, rules, held, everywhere, given_events).run()
 

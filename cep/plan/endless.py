@@ -114,7 +114,7 @@ def refused(groups: Sequence[Group], binarised: Binarised, source: Source) -> li
 
 
 def warnings(groups: Sequence[Group], binarised: Binarised, source: Source) -> list[Warning]:
-    """Return a warning for each other endless cycle."""
+    """Return a warning for each endless cycle that `refused` does not report."""
     remarks = []
     for cycle in endless(groups, binarised.nodes, binarised.heads):
         head = cycle.head(binarised.heads)
@@ -320,7 +320,8 @@ def _ends(unit: int, condition: Condition, growing: Mapping[Slot, Step]) -> bool
 
 
 def _way(unit: int, expression: Expression, growing: Mapping[Slot, Step]) -> Step | None:
-    """Return the direction in which an expression grows; OTHER if it may not grow, None if nothing in it does."""
+    """Return the direction in which an expression grows; OTHER if it perhaps does not grow, None if nothing in it
+    grows."""
     match expression:
         case Variable(name):
             return growing.get(_slot(unit, name))

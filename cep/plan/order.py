@@ -23,7 +23,7 @@ PlanUnit = int | str
 @dataclass(frozen=True, slots=True)
 class Group:
     """Units that run together. `recursive`: they form a cycle. `slices`: the parts of a cycle in the order in which
-    they run at an instant. Each is its units, and True if they form a cycle even at that instant, and so need
+    they run at an instant. Each part consists of its units, and True if they form a cycle at that instant too and need
     rounds."""
 
     units: tuple[PlanUnit, ...]

@@ -167,7 +167,7 @@ class _Drawing:
     def inputs(self, rules: Iterable[int], given_events: Set[str]) -> set[str]:
         """Return the events that rules read from elsewhere.
 
-        An event that is both derived and input goes to the first stage that derives it.
+        If an event is both derived and input, its input goes to the first stage that derives it.
         """
         outputs = ({self.heads[rule].event for rule in rules} & self.dependencies.both) - self.taken
         return {read for rule in rules for read in self.dependencies.reads[rule] if read in given_events} | outputs

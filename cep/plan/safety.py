@@ -1,4 +1,5 @@
-"""Safety: every variable that is used is bound, and both sides of an OR bind the variables that it binds.
+"""Safety: every variable that is used is bound, and both sides of an OR bind the same variables for the rest of the
+rule.
 
 Mistakes that depend on types are found in `cep.plan.types`: conditions that cannot be ordered, values that never join.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 LATITUDE, LONGITUDE, RADIUS, AREA = "the latitude", "the longitude", "the radius", "the area"
-"""Columns for the position of an alert: degrees, metres, and an area as a text in WKT."""
+"""Columns for the position of an alert: two in degrees, the radius in metres, and the area as a text in WKT."""
 
 SEVERITIES = ("Extreme", "Severe", "Moderate", "Minor", "Unknown")
 """Severities, the gravest first."""

@@ -22,7 +22,7 @@ from cep.rules.terms import AggregateResult, Condition, Constant, Expression, Po
 from cep.rules.window_forms import Over, over
 
 WORDS = {BEGINS: "BEGIN OF ", BEGINNING: "BEGIN OF ", BEFORE: "BEGIN OF ", ENDS: "END OF ", ENDING: "END OF "}
-"""The words of patterns for kinds of a fluent's changes."""
+"""The words before a fluent in the text of a pattern, by the kind of change."""
 
 # Precedences of patterns, the lowest first.
 POSTFIXED, JOINED, REPEATED = range(3)

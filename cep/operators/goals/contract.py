@@ -75,7 +75,8 @@ class Goal(Protocol):
     def extract(self, keys: StateKeys) -> pa.RecordBatch:
         """Remove the state of these keys and return it, with a copy of the state that belongs to every key.
 
-        The result has the form of a snapshot of an operator that has seen nothing else. `replace` takes it.
+        The result has the form of a snapshot, as if the operator had received only input of these keys. Pass it to
+        `replace`.
         """
         ...
 
@@ -93,8 +94,7 @@ class Goal(Protocol):
     def needed_arrays(self, frontier: Frontier) -> Arrays:
         """Return the arrays of the snapshot without state that nothing later than `frontier` can need.
 
-        Use it to compare states with different histories: unneeded state that only one of them still has is then no
-        difference.
+        Use it to compare states with different histories, which may still contain different unneeded state.
         """
         ...
 

@@ -40,7 +40,7 @@ class InRounds(ABC):
 
     @abstractmethod
     def shrink(self, inputs: Sequence[Table]) -> Table:
-        """Return the rows that may not continue in the stretch, given the rows of each input that may not continue.
+        """Return the rows that possibly end in the stretch, given the rows of each input that possibly end.
 
         Each row is returned once.
         """

@@ -19,8 +19,8 @@ from cep.rules.expressions.evaluate import Columns, Evaluation, missing
 class BoundRows:
     """The rows that remain after some steps.
 
-    `index`: the original row of each. `mask`: a filter that is not yet applied; None: no filter. `ends`: the end of
-    each original row's occurrence.
+    `index`: the original row number of each row. `mask`: a filter that is not yet applied; None: no filter. `ends`: the
+    end of each original row's occurrence.
     """
 
     columns: dict[str, Column]

@@ -184,7 +184,7 @@ def _continued(points: Floats) -> tuple[Floats, bool]:
 
 
 def covers(shapes: Shapes, bounds: Floats, which: Ints, lat: Operand, long: Operand) -> NDArray[np.bool_]:
-    """Return a mask of the points in `shapes[which]` or on its edge.
+    """Return a mask of the points that lie in their shape, `shapes[which]`, or on its edge.
 
     A pole lies in every shape that reaches its latitude, at any longitude.
     """

@@ -266,7 +266,8 @@ TEXT_VALUES: dict[str, Callable[..., Any]] = {
 
 
 def text_implementation(function: str, types: tuple[str, ...], gives: str, pool: Pool) -> Callable[..., Operand]:
-    """Return the implementation of a function that takes a text or a value of unknown type first, or returns a text."""
+    """Return the implementation of a function whose first argument is a text or has an unknown type, or whose result is
+    a text."""
     kind = types[0]
     if function == "matches":
         return matching(pool)

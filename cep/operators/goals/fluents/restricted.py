@@ -182,7 +182,7 @@ class RestrictedGoal(NumberedState, InRounds):
         self.count += len(answers)
 
     def _answered(self, table: Table) -> tuple[Ints, Ints]:
-        """Return one row number for each answer of these rows, and the values that the answer binds."""
+        """Return, for each answer of these rows, the number of its row and the values that it binds."""
         named = columns_of(table, self.spec.types, True)
         if not self.spec.binds:
             index = np.flatnonzero(self.spec.conditions.holds(named, rows(table)))

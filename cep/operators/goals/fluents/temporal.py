@@ -137,7 +137,7 @@ class TemporalGoal(NumberedState, InRounds):
         """The tuples whose intervals from before the stretch were added to the grown ones."""
 
     def shrink(self, inputs: Sequence[Table]) -> Table:
-        """Return the results that may not continue, because of time alone or because an input loses a tuple."""
+        """Return the results that possibly end, because of time alone or because an input loses a tuple."""
         touched = [np.empty(0, np.int64)]
         if not self.opened:
             touched, self.opened = [self._changing()], True

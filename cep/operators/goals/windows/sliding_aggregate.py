@@ -150,7 +150,7 @@ def kind_of(function: str, type: str, distinct: bool) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The results of an aggregate: each one's function (`kinds`) and its argument's type (None: no argument).
+    """The results of an aggregate: for each result, its function (`kinds`) and its argument's type (None: no argument).
 
     `values` computes the bits of the arguments over a table, one row per result.
     """
