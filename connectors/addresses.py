@@ -83,7 +83,7 @@ class Address:
         except ValueError:
             parsed = float("nan")
         if not parsed >= least:
-            raise self.refused(f"`{option}={text}` is not a number from {least:g} on", f"`?{option}={usual:g}`")
+            raise self.refused(f"`{option}={text}` is not a number of at least {least:g}", f"`?{option}={usual:g}`")
         return parsed
 
     def choice(self, option: str, choices: tuple[str, ...]) -> str:
@@ -119,19 +119,19 @@ def address(text: str, known: Mapping[str, tuple[str, ...]] = OPTIONS) -> Addres
         known_schemes += "".join(f", {scheme_name}://" for scheme_name in STORED)
         if scheme in ("http", "https") and known is OPTIONS:
             known_schemes += f"; observations of a SensorThings service are `{_THINGS}{scheme}://`"
-        hint = f"there are {known_schemes}{near_scheme(scheme, tuple(PORTS))}"
+        hint = f"use one of {known_schemes}{near_scheme(scheme, tuple(PORTS))}"
         raise CepError(f"{bare(text)}: `{scheme}://` is not a kind of {what}", hint=hint, code=what)
     match = _REST.fullmatch(rest)
     assert match is not None, "any text has these parts"
     login, places, path, options = (part or "" for part in match.groups())
     if "@" in places or ("@" in path + options and not _HOST.fullmatch(places.split(",")[-1])):
-        hint = "in a user or a password `@` is written %40, `/` %2F, `?` %3F"
+        hint = "in a user name or a password, write %40 for `@`, %2F for `/` and %3F for `?`"
         raise CepError(f"{scheme}://...: it is not clear where the host begins", hint=hint, code="input")
     if things:
         path = _observations(f"{scheme}://{places}", path, "v1.1" if kind == "mqtt" else None)
     shown = f"{scheme}://{places}" + (f"/{path}" if path else "")
     if kind == "sensorthings" and ":" in login:
-        hint = "SEMCEP_SENSORTHINGS_USER and SEMCEP_SENSORTHINGS_PASSWORD in the environment"
+        hint = "set SEMCEP_SENSORTHINGS_USER and SEMCEP_SENSORTHINGS_PASSWORD in the environment"
         raise CepError(f"{shown}: a password does not belong here, where others may read it", hint=hint, code="input")
     hosts = tuple(_host(shown, place, PORTS[scheme], kind) for place in places.split(","))
     user, colon, password = login.partition(":")
@@ -139,7 +139,7 @@ def address(text: str, known: Mapping[str, tuple[str, ...]] = OPTIONS) -> Addres
     own_options = _options(shown, kind, options, known[kind])
     if things and own_options.setdefault("format", _FORMAT) != _FORMAT:
         hint = f"leave `format` out, or write `{kind}://`"
-        raise CepError(f"{shown}: the messages are of format {_FORMAT}", hint=hint, code="input")
+        raise CepError(f"{shown}: the messages have the format {_FORMAT}", hint=hint, code="input")
     return Address(
         shown,
         kind,
@@ -172,7 +172,7 @@ def _observations(shown: str, path: str, usual: str | None) -> str:
         return path
     if re.fullmatch(r"v\d+\.\d+", last) or re.fullmatch(r"(Multi)?Datastreams\([^()]+\)", unquote(last)):
         return f"{path}/Observations"
-    what = f"`{path}` names no observations" if path else "no path of a service"
+    what = f"`{path}` does not lead to observations" if path else "the address has no path to a service"
     hint = f"e.g. `{shown}/{usual or 'FROST-Server/v1.1'}`, or `.../v1.1/Datastreams(7)/Observations`"
     raise CepError(f"{shown}: {what}", hint=hint, code="input")
 
@@ -180,7 +180,7 @@ def _observations(shown: str, path: str, usual: str | None) -> str:
 def _host(shown: str, place: str, usual: int | None, kind: str) -> tuple[str, int]:
     match = _HOST.fullmatch(place)
     if match is None or int(match[2] or 0) > 65535 or (kind == "tcp" and match[2] is None):
-        what = "no host" if not place else f"`{place}` is not a host with its port"
+        what = "the address has no host" if not place else f"`{place}` is not a valid host and port"
         raise CepError(f"{shown}: {what}", hint=f"e.g. `{EXAMPLES[kind]}`", code="input")
     return match[1].strip("[]"), int(match[2] or usual or 0)
 

@@ -100,7 +100,7 @@ class TimeJumps:
         now = time.time_ns() // 1000
         if late and self._jump is not None:
             by, to = self._jump
-            text = f"time has jumped by {_say(by)}, to {to}, and records that came after that"
+            text = f"the times of the input have jumped by {_say(by)}, to {to}, and records that came after the jump"
             yield from self._once("late", f"{text} are late: a clock may be wrong; {REMEDY}")
         if latest > now + DAY:
             where = place() if "ahead" not in self._reported and self._rises(latest) else None

@@ -56,6 +56,6 @@ class SmallUnits:
             count = latest * 10 ** -SHIFTS[unit] if SHIFTS[unit] < 0 else latest // 10 ** SHIFTS[unit]
             meant = likely_unit(count)
             if 0 < latest < _YEAR and meant is not None and meant != unit:
-                text = f"all times of `{name}` are of 1970: {count} is read by `{self.form.format(unit)}`"
-                remarks_made.append(f"{text}; `{self.form.format(meant)}` is of our days")
+                text = f"all times of `{name}` are in 1970: {count} is read with `{self.form.format(unit)}`"
+                remarks_made.append(f"{text}; `{self.form.format(meant)}` gives a recent time")
         return remarks_made

@@ -183,7 +183,7 @@ def _read(
 def _unfinished(file: Input) -> Iterator[str]:
     """Yield a warning if another process is still writing the file. Not every system can tell."""
     if file.size is not None and not is_url(file.path) and is_being_written(file.path):
-        text = f"{file.path} was still being written when it was read: its last records may be missing, or in parts"
+        text = f"{file.path} was still being written when it was read: its last records may be missing or incomplete"
         yield f"{text}; write such files under another name, `.{os.path.basename(file.path)}`, and rename them"
 
 
@@ -199,8 +199,8 @@ def _whole(file: Input, sources: Sources) -> bool:
     from cep.connectors.brokers.live import lasting_connection
 
     if lasting_connection(address, sources.lasting):
-        hint = f"`{file.path}?format=nquads&until=closed` reads them then; lines of `jsonld` as they come"
-        raise address.refused("N-Quads of a connection are whole when it is closed", hint)
+        hint = f"`{file.path}?format=nquads&until=closed` reads them then; `format=jsonld` reads each line as it comes"
+        raise address.refused("N-Quads from a connection are complete only when the connection is closed", hint)
     return True
 
 
@@ -249,8 +249,8 @@ def check_levels(file: Input, schema: Schema) -> None:
         if (number := level(source_of(attribute))) is not None:
             raise CepError(
                 f"{file.path}: `{attribute.name}` of {schema.name} is a level of an MQTT topic, `topic[{number}]`, and "
-                "this is none",
-                hint=f'a field of the record has another name: `FROM "{attribute.name}"`',
+                "this file has no topics",
+                hint=f'to read a field of the record, use `FROM "{attribute.name}"`',
                 code="input",
             )
 

@@ -144,8 +144,8 @@ class InputHistory:
     def _read(self, path: Path) -> list[JournalRecord]:
         _, records, damaged = read_records(path)
         if damaged:
-            message = f"--state: {path}: the input of before is damaged"
-            raise CepError(message, hint="remove the file; what it holds is missing for new rules", code="state")
+            message = f"--state: {path}: the stored earlier input is damaged"
+            raise CepError(message, hint="remove the file; new rules then do not see the earlier input", code="state")
         return records
 
     def _files(self) -> list[_File]:

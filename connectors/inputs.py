@@ -77,7 +77,7 @@ def inputs(
     if format is not None and format not in NAMES:
         raise CepError(f"`{format}` is not a format of the input", hint=f"formats are {KNOWN}", code="input")
     if not schemas:
-        raise CepError("the program reads no events", hint="no event of a pattern comes from the input", code="input")
+        raise CepError("the program reads no events", hint="use an input event in a pattern of a rule", code="input")
     files = []
     for spec in specs:
         name, path = _split(spec, schemas)
@@ -92,7 +92,7 @@ def inputs(
                     raise
                 files.append(Input(file, format or known_format(file) or "", name, name is not None))
     if sum(file.path == "-" for file in files) > 1:
-        raise CepError("standard input is named twice", hint="`-` can be read once", code="input")
+        raise CepError("standard input is named twice", hint="use `-` only once", code="input")
     return files
 
 
@@ -201,7 +201,9 @@ def _instead(pattern: str) -> str:
     with os.scandir(folder) as listed:
         names = sorted(entry.name for entry in listed if _is_read(entry.name))
     if not names:
-        return f"the folder `{folder}` holds no file of records, perhaps its folders do: `{folder / '**' / parts[-1]}`"
+        return (
+            f"the folder `{folder}` has no files of records; to read its subfolders, use `{folder / '**' / parts[-1]}`"
+        )
     shown = ", ".join(f"`{name}`" for name in names[:3])
     return f"the folder `{folder}` holds {shown}" + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
@@ -260,12 +262,16 @@ def _input(path: str, name: str | None, schemas: Mapping[str, Schema], format: s
     format = format or _named_format(path, name, schemas)
     if format is None:
         raise CepError(
-            f"{path}: the format is not known by its name",
+            f"{path}: the format is not known from the name",
             hint=f"add `--format jsonl`; formats are {KNOWN}",
             code="input",
         )
     if format == "parquet" and path == "-":
-        raise CepError("a Parquet file cannot be read from standard input", hint="give its name", code="input")
+        raise CepError(
+            "a Parquet file cannot be read from standard input",
+            hint="use the name of the file instead of `-`",
+            code="input",
+        )
     return Input(path, format, _type(path, name, schemas, format), name is not None)
 
 
@@ -295,15 +301,15 @@ def _live(path: str, name: str | None, schemas: Mapping[str, Schema], format: st
     parsed = address(path)
     for schema in schemas.values():
         if schema.format is not None and schema.format.fold == "order" and name in (None, schema.name):
-            hint = "write the offset (`%z`), or `FOLD earlier`: every time is read by itself then"
-            raise parsed.refused(f"messages have no order that `FOLD order` of {schema.name} could go by", hint)
+            hint = "write times with an offset (`%z`), or use `FOLD earlier`, which reads each time by itself"
+            raise parsed.refused(f"messages have no order, which `FOLD order` of {schema.name} needs", hint)
     declared = _declared_format(name, schemas)
     format = parsed.options.get("format", format) or (
         declared if declared and FORMATS[declared].of_sensors else "jsonl"
     )
     if format not in FORMATS or FORMATS[format].reader is None:
         known = ", ".join(name for name in NAMES if FORMATS[name].reader is not None)
-        raise parsed.refused(f"a message is no {format}", f"messages are {known}")
+        raise parsed.refused(f"messages cannot have the format {format}", f"formats of messages are {known}")
     return Input(parsed.text, format, _type(parsed.text, name, schemas, format), name is not None, parsed)
 
 
@@ -315,7 +321,7 @@ def _type(path: str, name: str | None, schemas: Mapping[str, Schema], format: st
     tested = known.shape in ("table", "columns") and any(schema.when is not None for schema in schemas.values())
     if type is None and not known.names_events and not tested:
         raise CepError(
-            f"{path}: a file of format {format} holds one event type, it is not said which",
+            f"{path}: a file of format {format} holds one event type, but it is not known which",
             hint=f"bind it: `{sorted(schemas)[0]}={path}`; input events are {', '.join(sorted(schemas))}",
             code="input",
         )

@@ -28,7 +28,7 @@ from cep.core.errors import FULL, CepError, reason_of
 from cep.core.schema import Schema
 from cep.core.time import BEGINNING
 
-_WHOLE = "what was written is whole, and what was read goes on from there"
+_WHOLE = "everything written is complete, and the run continues from there"
 
 
 _NOTHING: dict[str, Any] = {
@@ -228,8 +228,8 @@ class Journal:
             if checksum.is_sealed(blob):
                 checksum.content(blob)
         except checksum.Broken:
-            hint = "bring the whole folder back from a copy, or begin anew with another one"
-            raise CepError(f"--state: {self._saved}: it is damaged", hint=hint, code="state") from None
+            hint = "restore the whole folder from a backup, or start afresh with another one"
+            raise CepError(f"--state: {self._saved}: the file is damaged", hint=hint, code="state") from None
         return checksum.name(blob).hex()
 
     def _opened(self, name: str) -> RecordLog:
@@ -368,17 +368,15 @@ def _block(placed: Sequence[Any]) -> Block:
 
 
 def _damaged(path: Path, number: int) -> CepError:
-    hint = "bring the folder back from a copy; or remove the file, to go on from the snapshot without what came since"
+    hint = "restore the folder from a backup; or remove the file, to continue from the snapshot without the later input"
     return CepError(f"--state: {path}: record {number} is damaged", hint=hint, code="state")
 
 
 def _apart(path: Path, snapshot: Path) -> CepError:
     hint = (
-        "bring the folder back from a copy; or remove the journal, to go on from the snapshot without what came since"
+        "restore the folder from a backup; or remove the journal, to continue from the snapshot without the later input"
     )
-    message = (
-        f"--state: {path} is not the journal of {snapshot.name} beside it: one is damaged, missing, or of another time"
-    )
+    message = f"--state: {path} does not belong to {snapshot.name} beside it: one of them is damaged, missing or older"
     return CepError(message, hint=hint, code="state")
 
 

@@ -139,7 +139,7 @@ class Geometries:
             row = int(wrong.arg_max() or 0)
             what = f"`{texts[row]}` is not a number"
             if numbers[row] is not None:
-                what = f"a latitude lies between -90 and 90, and not at `{texts[row]}`"
+                what = f"a latitude lies between -90 and 90, but this is `{texts[row]}`"
             raise self._refused(int(pairs["thing"][row]), called, what, int(wrong.sum()))
         return pairs.select("thing", numbers.alias(name))
 

@@ -37,6 +37,6 @@ def import_warnings(knowledge: Knowledge) -> list[Warning]:
         return []
     named = ", ".join(f"<{iri}>" for iri in missing[:_SHOWN])
     more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
-    hint = "nothing is fetched: load its file too, `--knowledge FILE`"
+    hint = "load its file too, with `--knowledge FILE`: imports are not fetched from the network"
     what = "is imported (owl:imports) and was" if len(missing) == 1 else "are imported (owl:imports) and were"
     return [Warning(f"{named}{more} {what} not loaded", hint=hint, code="imports")]

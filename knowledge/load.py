@@ -120,9 +120,9 @@ def files(names: str | Path | Iterable[str | Path]) -> list[Path | str]:
     paths: list[Path | str] = []
     for name in [names] if isinstance(names, str | Path) else names:
         if is_service(name):
-            hint = "`cep knowledge fetch ADDRESS > things.nt` writes one"
+            hint = "save the things of the service to a file: `cep knowledge fetch ADDRESS > things.nt`"
             shown = str(name).partition("?")[0]
-            raise CepError(f"{shown}: this is a service, and only files are read here", hint=hint, code="knowledge")
+            raise CepError(f"{shown}: this is a service, but knowledge is read from files", hint=hint, code="knowledge")
         if isinstance(name, str) and is_url(name):
             paths += _stored(str(url(name)))
             continue
@@ -133,7 +133,7 @@ def files(names: str | Path | Iterable[str | Path]) -> list[Path | str]:
         elif path.is_dir():
             inside = [file for file in sorted(path.iterdir()) if rdf_format(file) or places.is_register(file)]
             if not inside:
-                raise CepError(f"the folder {path} holds no knowledge", hint=_known(), code="knowledge")
+                raise CepError(f"the folder {path} has no files of knowledge", hint=_known(), code="knowledge")
             paths += inside
         elif path.exists():
             paths.append(path)
@@ -163,7 +163,7 @@ def _stored(name: str) -> list[Path | str]:
         raise CepError(f"{name}: {error.strerror}", hint=error.hint, code="knowledge") from None
     addresses: list[Path | str] = [file.address for file in inside if not file.folder and rdf_format(Path(file.name))]
     if not addresses:
-        what = "no such file" if entry is None else "the folder holds no knowledge"
+        what = "no such file" if entry is None else "the folder has no files of knowledge"
         raise CepError(f"{name}: {what}", hint=_known(), code="knowledge")
     return addresses
 
@@ -216,7 +216,7 @@ def _parsing(path: Path | str) -> Iterator[tuple[Iterator[ox.Quad], ox.RdfFormat
     """Yield the parser of a file and the format. Turn errors into CepErrors."""
     format = rdf_format(path)
     if format is None:
-        raise CepError(f"{path} has no suffix of a format that is known", hint=_known(), code="knowledge")
+        raise CepError(f"{path} does not have the suffix of a known format", hint=_known(), code="knowledge")
     try:
         with open_rdf(path) as file:
             yield ox.parse(guarded(file, str(path), format), format, base_iri=base_iri(path)), format
@@ -246,7 +246,7 @@ class TripleTerm(ValueError):
     """An error for a triple that is used as a term in another triple."""
 
     def __init__(self) -> None:
-        super().__init__("a triple stands as a term in another, which RDF 1.1 does not know")
+        super().__init__("a triple is a term of another triple, which RDF 1.1 does not allow")
 
 
 def triple_columns(
@@ -322,9 +322,7 @@ def _unknown(path: Path) -> str | None:
 
 
 def _known() -> str:
-    return (
-        f"known are {' '.join(FORMATS)} (also with .gz), GeoNames dumps, and the registers {', '.join(places.PACKAGES)}"
-    )
+    return f"use {' '.join(FORMATS)} (also with .gz), GeoNames dumps, and the registers {', '.join(places.PACKAGES)}"
 
 
 def base_iri(path: Path | str) -> str:

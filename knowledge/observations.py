@@ -117,9 +117,9 @@ def _quads(text: bytes, format: str, mistakes: list[Observation | InvalidLine]) 
 def _reason(error: SyntaxError) -> str:
     reason = error.msg.rpartition(": ")[2] if error.msg.startswith("Parser error") else error.msg
     if "LoadDocumentCallback" in error.msg:
-        reason = "its context is elsewhere; it is to be written in the record, since nothing is fetched from the net"
+        reason = "its context is not in the record; write it there, because contexts are not fetched from the network"
     place = f" at character {error.offset}" if error.offset else ""
-    return f"no RDF{place}: {reason[:1].lower()}{reason[1:].rstrip('.')}"
+    return f"not valid RDF{place}: {reason[:1].lower()}{reason[1:].rstrip('.')}"
 
 
 def _term(value: ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple) -> ObservedTerm:

@@ -49,7 +49,7 @@ def gazetteer(name: str | Path) -> Gazetteer:
     if not path.exists():
         raise CepError(
             f"{path}: no such file",
-            hint=f"a file, or one of the registers {', '.join(PACKAGES)}",
+            hint=f"use a file, or one of the registers {', '.join(PACKAGES)}",
             code="places",
         )
     return regions.regions_gazetteer(geonames.read_dump(path))

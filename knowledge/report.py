@@ -104,7 +104,7 @@ def proof_lines(knowledge: Knowledge, triple: str, prefixes: Mapping[str, str]) 
 
 
 def _unknown(triple: str, knowledge: Knowledge) -> CepError:
-    hint = f"the reasoning is `{knowledge.reasoning}`; `cep knowledge query` looks for what there is"
+    hint = f"the reasoning is `{knowledge.reasoning}`; `cep knowledge query` lists triples"
     return CepError(f"`{triple}` is neither asserted nor inferred", hint=hint, code="unknown-triple")
 
 

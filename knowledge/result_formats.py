@@ -31,8 +31,8 @@ def text(knowledge: Knowledge, sparql: str, prefixes: Mapping[str, str], format:
     results = knowledge.found(sparql, prefixes, name)
     if not isinstance(results, ox.QuerySolutions):
         if format != "text":
-            message = f"the answer is not a table, so there is no {format} of it"
-            raise CepError(message, hint="leave `--format` away", code="option")
+            message = f"the answer is not a table, so it cannot be written as {format}"
+            raise CepError(message, hint="leave out `--format`", code="option")
         return ("yes" if results else "no") if isinstance(results, ox.QueryBoolean) else _turtle(results, prefixes)
     variables = [variable.value for variable in results.variables]
     rows: ResultRows = [[solution[name] for name in variables] for solution in results]

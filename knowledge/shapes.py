@@ -150,12 +150,14 @@ def _read(path: Path) -> Graph:
     queries = [str(query) for word in (SH.select, SH.ask, SH.construct) for query in shapes.objects(None, word)]
     for token in (token for query in sorted(queries) for token in tokens(unescaped(query)) if token.kind == "word"):
         if token.text.lower() == "from" or "service" in token.text.lower():
-            raise _refused(path, f"their queries ask the knowledge alone, without `{token.text}`")
+            raise _refused(path, f"their queries can read only the loaded knowledge, so `{token.text}` is not allowed")
     return shapes
 
 
 def _refused(path: Path, reason: str) -> CepError:
-    return CepError(f"{path}: these are no shapes: {reason}", hint="see https://www.w3.org/TR/shacl/", code="shape")
+    return CepError(
+        f"{path}: the shapes are not valid: {reason}", hint="see https://www.w3.org/TR/shacl/", code="shape"
+    )
 
 
 def _problems(report: Graph, data: Graph, shapes: Graph) -> list[ValidationResult]:

@@ -127,7 +127,7 @@ def at_airports(codes: Sequence[str]) -> Register:
     missing = located.filter(pl.col("name").is_null())["iata"].to_list()
     if missing or not codes:
         codes = ", ".join(f"`{code}`" for code in missing) or "without a code"
-        hint = "IATA codes are three letters: `EWR JFK LGA`"
+        hint = "use IATA codes of three letters: `EWR JFK LGA`"
         raise CepError(f"airportsdata has no airport {codes}", hint=hint, code="places")
     stations = located.select(
         "name", "lat", "long", "alt", "iata", "icao", id="iata", iri=OWN + "station:" + pl.coalesce("icao", "iata")

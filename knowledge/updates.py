@@ -86,7 +86,7 @@ def quads_of(line: bytes) -> Iterator[ox.Quad]:
             raise CepError(TOO_DEEP, code="quad")
         for quad in ox.parse(line, ox.RdfFormat.N_QUADS):
             if isinstance(quad.object, ox.Triple):
-                raise CepError("a triple stands as a term in another, which RDF 1.1 does not know", code="quad")
+                raise CepError("a triple is a term of another triple, which RDF 1.1 does not allow", code="quad")
             yield quad
     except SyntaxError as error:
         raise CepError(f"this is not N-Quads: {plain(error)}", code="quad") from None
@@ -178,7 +178,11 @@ def read_updates(names: str | Path | Iterable[str | Path]) -> list[Update]:
 def _updates(path: Path | str) -> Iterator[Update]:
     format = rdf_format(path)
     if format is None or not format.supports_datasets:
-        raise CepError(f"{path} holds no named graphs", hint="changes come as .nq, .trig or .jsonld", code="knowledge")
+        raise CepError(
+            f"{path} is in a format without named graphs",
+            hint="use a .nq, .trig or .jsonld file for changes",
+            code="knowledge",
+        )
     try:
         with open_rdf(path) as file:
             quads = labelled(list(ox.parse(guarded(file, str(path), format), format, base_iri=base_iri(path))))

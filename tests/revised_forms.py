@@ -19,8 +19,8 @@ from cep.events import Event, Value
 Change = tuple[Event, int]
 """A record, and 1 where it comes, -1 where it withdraws another."""
 SECOND = 1_000_000
-ONE_TIME = "a record of SenML has one time, and one of a fluent a start and an end"
-NO_DECLARATION = "the program is no {}, and nothing says what its events are in it"
+ONE_TIME = "a record of SenML has one time, but a fluent needs a start and an end"
+NO_DECLARATION = "the program is not {}, so its events have no names in this format"
 NAMES = "http://example.org/"
 
 

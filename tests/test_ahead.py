@@ -163,7 +163,9 @@ def test_files_warn_of_a_jump_and_of_what_is_ahead_of_the_clock() -> None:
     (jumped,) = warned(batch(EIGHT), batch(EIGHT + 9 * DAY), batch(EIGHT + MINUTE), batch(EIGHT + 2 * MINUTE))
     place = place_of(batch(EIGHT), EIGHT)
     assert place is not None and place.startswith(batch(EIGHT).blocks[0].file) and place_of(batch(EIGHT), 0) is None
-    assert jumped.startswith(f"time has jumped by 9 d, to 2024-05-10T08:00:00Z ({place}), and records that came after")
+    assert jumped.startswith(
+        f"the times of the input have jumped by 9 d, to 2024-05-10T08:00:00Z ({place}), and records that came after"
+    )
     ahead = time.time_ns() // 1000 + 3 * DAY
     (far,) = warned(batch(EIGHT), batch(ahead))
     assert f"({place}) is 3 d ahead of the clock" in far and "remove the record" in far

@@ -98,18 +98,18 @@ def test_urls_come_from_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "url, message, hint",
     [
-        ("json://secret.example.org/", "`json://` is not among the schemes allowed", "cloudevents+https://"),
-        ("mailto://u:secret@gmail.com", "`mailto://` is not among the schemes allowed", "smtp://"),
-        ("dbus://secret", "`dbus://` is not among the schemes allowed", ""),
-        ("syslog://secret", "`syslog://` is not among the schemes allowed", ""),
-        ("opsgenie://secret", "`opsgenie://` is not among the schemes allowed", "cloudevents+https://"),
-        ("spike://secret", "`spike://` is not among the schemes allowed", "cloudevents+https://"),
-        ("slak://secret/secret", "`slak://` is not among the schemes allowed", "slack"),
-        ("gotify://secret.example.org/token", "the host in a `gotify://` cannot be checked", "#private=yes"),
-        ("ntfy://secret.example.org/topic", "the host in a `ntfy://` cannot be checked", "#private=yes"),
-        ("ntfy://topic?mode=private&x=secret", "the host in a `ntfy://` cannot be checked", "#private=yes"),
-        ("slack://secret", "Apprise does not take this `slack://` URL", ""),
-        ("secret", "it has no scheme", "slack://"),
+        ("json://secret.example.org/", "`json://` is not an allowed scheme", "cloudevents+https://"),
+        ("mailto://u:secret@gmail.com", "`mailto://` is not an allowed scheme", "smtp://"),
+        ("dbus://secret", "`dbus://` is not an allowed scheme", ""),
+        ("syslog://secret", "`syslog://` is not an allowed scheme", ""),
+        ("opsgenie://secret", "`opsgenie://` is not an allowed scheme", "cloudevents+https://"),
+        ("spike://secret", "`spike://` is not an allowed scheme", "cloudevents+https://"),
+        ("slak://secret/secret", "`slak://` is not an allowed scheme", "slack"),
+        ("gotify://secret.example.org/token", "the host of a `gotify://` URL cannot be checked", "#private=yes"),
+        ("ntfy://secret.example.org/topic", "the host of a `ntfy://` URL cannot be checked", "#private=yes"),
+        ("ntfy://topic?mode=private&x=secret", "the host of a `ntfy://` URL cannot be checked", "#private=yes"),
+        ("slack://secret", "Apprise does not accept this `slack://` URL", ""),
+        ("secret", "the URL has no scheme", "slack://"),
         ("", "the variable `URLS` has no URL", "each line"),
     ],
 )
@@ -367,7 +367,7 @@ def test_a_service_that_refuses(answer: int, capfd: pytest.CaptureFixture[str]) 
         with service() as (found, port):
             found.answer = answer
             (one,) = named(f"ntfy://127.0.0.1:{port}/hush-hush", options="#private=yes")
-            with pytest.raises(ServerError, match=f"the service has not taken it: {answer}") as caught:
+            with pytest.raises(ServerError, match=f"the service has not accepted the message: {answer}") as caught:
                 AppriseMessages(one, ORIGIN).give(filled([FIRST]).after(0))
     finally:
         logging.getLogger().removeHandler(handler)

@@ -56,12 +56,12 @@ def test_check_tells_every_error_with_its_place() -> None:
 @pytest.mark.parametrize(
     ("declaration", "message"),
     [
-        ("fluent warm(k: string FROM n) FORMAT senml.", "warm: a record of SenML has one time, and one of a fluent"),
+        ("fluent warm(k: string FROM n) FORMAT senml.", "warm: a record of SenML has one time, but a fluent"),
         ("event warm(k: string FROM nn) FORMAT senml.", "warm: a record of SenML has no `nn`"),
         (
             'event warm(k: string) FORMAT influx(measurement: "m").\n'
             'event cold(k: string) FORMAT influx(measurement: "m").\ny(K) <- cold(K).',
-            "`warm` and `cold` are both of the measurement `m`",
+            "`warm` and `cold` both have the measurement `m`",
         ),
     ],
 )

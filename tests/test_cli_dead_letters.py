@@ -149,7 +149,7 @@ def test_other_separators_are_told(name: str, header: str, hint: str) -> None:
 def test_times_of_the_basic_form_are_told() -> None:
     Path("basic.jsonl").write_text(jsonl([{**EVENTS[0], "time": "20240501T080000Z"}]))
     messages = cep("run", "fire.cep", "--input", "basic.jsonl").stderr
-    assert "in a form that is not read, the basic form" in messages
+    assert "a form of ISO 8601 that is not supported, the basic form" in messages
 
 
 def test_a_dead_letter_is_the_very_record() -> None:
@@ -183,7 +183,9 @@ def test_what_holds_nothing_is_told() -> None:
     Path("plain.csv.gz").write_text("time,room,temp\n1,attic,80\n")
     result = cep("run", "heat.cep", "--input", "plain.csv.gz")
     assert result.exit_code == 2
-    assert result.stderr == ("plain.csv.gz: this is not a gzip file; without `.gz` in its name it is read as it is\n")
+    assert result.stderr == (
+        "plain.csv.gz: this is not a gzip file; to read it uncompressed, remove `.gz` from its name\n"
+    )
 
 
 def test_a_hint_is_computed_once_and_a_refusal_keeps_no_frames(monkeypatch: pytest.MonkeyPatch) -> None:

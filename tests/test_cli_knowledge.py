@@ -100,7 +100,7 @@ def test_changes_need_knowledge_times_and_graphs() -> None:
         ("nowhere.nq", "nowhere.nq: <urn:a> <urn:b> <urn:c> is in no graph, so it has no time"),
         ("wrong.nq", "wrong.nq: `yesterday` is not a time"),
         ("backwards.nq", "backwards.nq: the graph <urn:1> ends when it begins or before"),
-        ("weather.ttl", "weather.ttl holds no named graphs"),
+        ("weather.ttl", "weather.ttl is in a format without named graphs"),
     ):
         result = cep(*run, file)
         assert result.exit_code == 2
@@ -188,14 +188,14 @@ def test_what_is_no_question_is_told_where() -> None:
     result = cep("knowledge", "query", "SELECT ?s { ?s a ex:Storm ", "-k", "weather.ttl")
     assert result.exit_code == 2
     assert result.stderr.splitlines() == [
-        "query:1:18: a `}` is missing behind it",
+        "query:1:18: a `}` is missing after this",
         "    SELECT ?s { ?s a ex:Storm ",
         "                     ^^^^^^^^",
-        "hint: the pattern stands in braces: `SELECT ?s { ?s a ex:Storm }`",
+        "hint: put the pattern in braces: `SELECT ?s { ?s a ex:Storm }`",
     ]
     Path("question.rq").write_text("SELECT ?s {\n  ?s a ex:Storm ; ex:speed ?speed ?speed > 3 }")
     asked = cep("knowledge", "query", "@question.rq", "-k", "weather.ttl")
-    assert "question.rq:2:35: before `?speed` a `.` or `;` is missing" in asked.stderr
+    assert "question.rq:2:35: a `.` or `;` is missing before `?speed`" in asked.stderr
     assert cep("knowledge", "query", "ASK {}", "-k", "weather.ttl", "--format", "xml").exit_code == 2
     assert cep("knowledge", "query", "ASK {}").exit_code == 2
 
@@ -253,7 +253,8 @@ def test_imports_that_were_not_loaded_are_told() -> None:
     message = cep("check", "rules.cep", "-k", "weather.ttl", "-k", "top.ttl", "-k", "parts.ttl")
     assert message.exit_code == 0
     assert (
-        "warning: <urn:parts> is imported (owl:imports) and was not loaded\nhint: nothing is fetched" in message.stderr
+        "warning: <urn:parts> is imported (owl:imports) and was not loaded\n"
+        "hint: load its file too, with `--knowledge FILE`: imports are not fetched" in message.stderr
     )
     both = cep("run", "rules.cep", "-i", "events.jsonl", "-k", "weather.ttl", "-k", "top.ttl")
     assert "<urn:parts>, <urn:parts/2> are imported" in both.stderr

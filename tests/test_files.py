@@ -51,7 +51,7 @@ def test_what_cannot_be_read_at_all_is_one_clear_error(tmp_path: Path) -> None:
     assert f"no file matches\nhint: the folder `{tmp_path}` holds `data.csv`" in refusal([f"{tmp_path}/*.jsonl"], TICKS)
     assert "uses an input event `tik` (`tick` comes near)" in refusal([f"tik={tmp_path}/data.csv"], BOTH)
     assert "bind it: `reading=" in refusal([f"{tmp_path}/data.csv"], BOTH)
-    assert "no Parquet file" in refusal([f"tick={tmp_path}/data.parquet"], BOTH)
+    assert "not a valid Parquet file" in refusal([f"tick={tmp_path}/data.parquet"], BOTH)
     assert "`xml` is not a format of the input" in refusal([f"tick={tmp_path}/data.csv"], BOTH, format="xml")
     assert "standard input is named twice" in refusal(["-", "-"], BOTH)
     assert "cannot be read from standard input" in refusal(["tick=-"], BOTH, format="parquet")
@@ -64,12 +64,14 @@ def test_a_missing_column_is_one_clear_error(tmp_path: Path) -> None:
     assert str(path) in refusal([f"reading={path}"], BOTH)
     assert refusal([f"reading={path}"], BOTH).endswith(
         "reading needs columns `origin` (`Origin` comes near), `wind_speed` (`wind_sped` comes near)\n"
-        "hint: the columns are Origin, wind_sped, gust, time_hour; a declaration names others with FROM and TIME"
+        "hint: the columns are Origin, wind_sped, gust, time_hour; "
+        "to read other columns, name them with FROM and TIME in the declaration"
     )
     path.write_text("time,v\n1,2\n")
     assert refusal([str(path)], {"loose": LOOSE}).endswith(
         "loose needs a column `arg1`\nhint: loose is not declared; declare it to have its values by name: "
-        "`event loose(v: int) TIME time.`; the columns are time, v; a declaration names others with FROM and TIME"
+        "`event loose(v: int) TIME time.`; the columns are time, v; "
+        "to read other columns, name them with FROM and TIME in the declaration"
     )
     path.write_text('time,fridge,temp,at\n2024-05-01 08:00,"milk, cold",4.1,x\n2024-05-01 08:10,,3,y\n')
     three = {"loose": replace(LOOSE, attributes=tuple(replace(LOOSE.attributes[0], name=f"arg{n}") for n in (1, 2, 3)))}
@@ -184,7 +186,7 @@ def test_compressed_and_damaged(tmp_path: Path) -> None:
     assert dead(batches) == [(len(found) + 1, "gzip")]
     assert [row[-1] for row in found] == list(range(len(found)))
     (tmp_path / "x.jsonl.gz").write_bytes(text)
-    assert "this is not a gzip file; without `.gz` in its name it is read as it is" in refusal([str(path)], TICKS)
+    assert "this is not a gzip file; to read it uncompressed, remove `.gz` from its name" in refusal([str(path)], TICKS)
 
 
 @examples(60)

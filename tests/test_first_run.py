@@ -70,4 +70,4 @@ def test_a_time_elsewhere(tmp_path: Path) -> None:
 
 def test_a_float_where_an_int_is_declared(tmp_path: Path) -> None:
     (reason,) = reasons(tmp_path, "event a(v: int) TIME ts.", {"ts": 1, "v": -0.6})
-    assert reason == "v: expected int, found `-0.6`; numbers with decimals are declared float"
+    assert reason == "v: expected int, found `-0.6`; declare numbers with decimals as float"

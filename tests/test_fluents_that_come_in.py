@@ -108,7 +108,7 @@ def test_values_by_their_places(tmp_path: Path) -> None:
         lines = [json.loads(line) for line in result.stdout.splitlines()]
         assert sorted((line["type"], line["start"], line["end"]) for line in lines) == FOUND, result.output
         assert [json.loads(line)["reason"] for line in dead.read_text().splitlines()] == [
-            "`args` holds 1 values, near has 2 attributes",
+            "`args` holds 1 values, but near has 2 attributes",
             "`args` and `a` both give values",
             *["e: `soon` is not an ISO 8601 time"] * 2,
         ]

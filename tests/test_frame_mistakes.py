@@ -30,7 +30,8 @@ WRONG: dict[str, tuple[str, Any, str]] = {
         PROGRAM,
         READ.rename({"origin": "orign"}),
         "data: reading needs a column `origin` (`orign` comes near)\n"
-        "hint: the columns are orign, wind speed, gusts, calm, measured; a declaration names others with FROM and TIME",
+        "hint: the columns are orign, wind speed, gusts, calm, measured; "
+        "to read other columns, name them with FROM and TIME in the declaration",
     ),
     "a column of another type": (
         PROGRAM,
@@ -41,7 +42,7 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "no event said": (
         TWO,
         pl.DataFrame({"time": [0], "x": [1]}),
-        'data: it is not said which event the rows are\nhint: name it: `{"a": data}`; input events are a, b',
+        'data: the data do not say which event the rows are\nhint: name it: `{"a": data}`; input events are a, b',
     ),
     "another event": (
         TWO,
@@ -51,7 +52,11 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "nothing with columns": (PROGRAM, 5, "data: a `int` has no columns\nhint: data are"),
     "a file": (PROGRAM, "weather.csv", 'data: a `str` has no columns\nhint: read the file first: `pl.scan_csv("weat'),
     "numbers": (PROGRAM, [1, 2], "data: a `int` has no columns\nhint: data are"),
-    "mixed records": (PROGRAM, [READ.row(0, named=True), 3], "data: number 1 is a `int`, no record\nhint: all pieces"),
+    "mixed records": (
+        PROGRAM,
+        [READ.row(0, named=True), 3],
+        "data: number 1 is a `int`, not a record\nhint: all pieces",
+    ),
     "mixed column": (
         PROGRAM,
         READ.to_pandas().assign(gusts=[1, "x", 2, 3, 4]),
@@ -60,7 +65,7 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "objects of polars": (
         PROGRAM,
         FRAME.with_columns(gusts=pl.col("unread")),
-        "data: the column `gusts` holds Python objects, of which no type is known\nhint: one type a column: ",
+        "data: the column `gusts` holds Python objects of unknown types\nhint: use one type for the column: ",
     ),
     "a column alone": (PROGRAM, READ["origin"], "data: a `polars.series.series.Series` has no columns\nhint: data are"),
     "a column of pandas": (
@@ -79,7 +84,7 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "lengths": (
         "event e(a: int) TIME t. f(A) <- e(A).",
         {"a": np.arange(3), "t": np.arange(4)},
-        "data: the columns are not of one length: `t` has 4, `a` has 3",
+        "data: the columns have different lengths: `t` has 4, `a` has 3",
     ),
     "a file for the program": (
         "rules.cep",

@@ -191,7 +191,7 @@ def test_closing_says_what_it_was_also_when_it_is_over(desk: Desk) -> None:
     *_, over = [each["time"] for each in desk.ask("GET", f"/alerts/{first}")["changes"] if not each["action"]]
     assert desk.ask("GET", f"/alerts/{first}")["time"] > over, "it was closed later"
     refusal = desk.ask("POST", f"/alerts/{first}/acknowledge", status=409)
-    assert refusal == f"the alert is over since {over}: it can be commented on or closed\n"
+    assert refusal == f"the alert is over since {over}: it can only be commented on or closed\n"
     assert desk.ask("POST", f"/alerts/{second}/close", {"verdict": "true"})["acknowledged"] == "ben"
     desk.take((60, "a", 0), (61, "x", 4))
     assert [each["verdict"] for each in desk.ask("GET", "/alerts/verdicts")] == ["true", "false"]
@@ -251,7 +251,7 @@ def test_what_no_alert_of_the_program_has_is_said(desk: Desk) -> None:
 def test_alerts_are_assigned_to_people_of_the_file(desk: Desk) -> None:
     desk.take((0, "a", 9), (1, "x", 4))
     path = f"/alerts/{desk.alert()}/assign"
-    assert "nobody called `bne` in the file of tokens; did you mean `ben`?" in desk.ask(
+    assert "nobody in the file of tokens is called `bne`; did you mean `ben`?" in desk.ask(
         "POST", path, {"to": "bne"}, status=422
     )
     assert desk.ask("POST", path, {"to": " ben "})["assignee"] == "ben"
@@ -424,7 +424,7 @@ def test_a_trusted_proxy_says_who_asks(desk: Desk) -> None:
         ("/alerts/{}/comment", {"coment": "x"}, 422, "coment"),
         ("/alerts/{}/assign", {}, 422, "to: this parameter is missing"),
         ("/alerts/0123/comment", {"comment": "x"}, 404, "there is no such alert"),
-        ("/silences", {"matchers": [], "endsAt": at(9)}, 422, "there are no matchers"),
+        ("/silences", {"matchers": [], "endsAt": at(9)}, 422, "the matchers are missing"),
         ("/silences", {"matchers": ['site=~".*"'], "endsAt": at(9)}, 422, "hide every alert"),
         ("/silences", {"matchers": ['site=~"("'], "endsAt": at(9)}, 422, "is not a regular expression"),
         ("/silences", {"matchers": ["site=a"]}, 422, "`endsAt` is missing"),
@@ -542,10 +542,10 @@ def texts_of(calendar: MaintenanceCalendar) -> list[str]:
     [
         ("SUMMARY:Ann's birthday", "1 event has no matchers in braces and hide"),
         ('SUMMARY:P {site=~".*"}', '`P {site=~".*"}` is not a window: {site=~".*"} would hide every alert'),
-        ("SUMMARY:P {}", "there are no matchers in its braces"),
+        ("SUMMARY:P {}", "its braces contain no matchers"),
         ('SUMMARY:P {site=~"("}', "is not a regular expression"),
-        ("SUMMARY:P {site=~n{2}}", "no name of a label at `2`"),
-        ('SUMMARY:P {site="a"', "a brace or a quote in its summary has no partner"),
+        ("SUMMARY:P {site=~n{2}}", "the name of a label is missing at `2`"),
+        ('SUMMARY:P {site="a"', "a brace or a quote in its summary is not closed or not opened"),
         ('SUMMARY:P {site="a"}\nRRULE:FREQ=DALY', "is not valid"),
         ('SUMMARY:P {site="a"}\nRRULE:FREQ=SECONDLY', "86,400 times a day since 2026-11-29, which is too often"),
         ('SUMMARY:P {site="a"}\nRRULE:FREQ=DAILY;BYHOUR=1,2,3;BYMINUTE=' + ",".join(map(str, range(60))), "180 times"),
@@ -623,7 +623,7 @@ def test_an_event_at_a_time_without_an_end_is_not_a_window_and_it_is_said(tmp_pa
     calendar = MaintenanceCalendar(file)
     assert calendar.windows(1_795_910_400 * SECOND) == {}
     (said,) = calendar.remarks
-    assert '`Pumps {site="a"}` is not a window: it has no duration; an end (DTEND) after its begin' in said
+    assert '`Pumps {site="a"}` is not a window: the event has no duration; add an end (DTEND) after the start' in said
 
 
 def test_a_calendar_in_a_zone_that_nobody_knows_is_refused(tmp_path: Path) -> None:
@@ -697,4 +697,4 @@ def test_a_silence_of_any_name_survives_a_start_and_one_that_cannot_be_read_does
     until(lambda: len(told) == 2, "both are reported")
     desk.handling.stop()
     thread.join()
-    assert "the silence odd cannot be read and hides nothing: matchers: `{a=`" in told[0]
+    assert "the silence odd cannot be read, so it hides no alerts: matchers: `{a=`" in told[0]

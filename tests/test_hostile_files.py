@@ -73,7 +73,7 @@ def test_entities_that_multiply_or_name_files_are_refused(tmp_path: Path, entity
             if name.suffix == ".gz":
                 name.write_bytes(gzip.compress(path.read_bytes()))
             with pytest.raises(
-                CepError, match="an entity may stand for up to 200 characters, and not for other"
+                CepError, match="an entity may have up to 200 characters, and may not refer to other"
             ) as why:
                 Knowledge.load(name)
             line = before.count("\n") + 4

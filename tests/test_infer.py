@@ -134,12 +134,17 @@ def test_lines_that_are_no_records_are_counted() -> None:
     ("file", "text", "said"),
     [
         ("gone.csv", None, "gone.csv: no such file\n"),
-        ("log.txt", "x", "log.txt: the name does not say the format\nhint: formats are "),
-        ("empty.csv", "a,b\n", "empty.csv: there is no record\nhint: a declaration is inferred from some\n"),
+        ("log.txt", "x", "log.txt: the format is not known from the name of the file\nhint: formats are "),
+        (
+            "empty.csv",
+            "a,b\n",
+            "empty.csv: the file has no records\n"
+            "hint: use a file with records, from which the declaration is inferred\n",
+        ),
         ("bad.jsonl", "{\n", "no line could be read as a record of JSON: bad JSON at character 2"),
         ("bad.parquet", "x", "cannot read bad.parquet: "),
         ("bad.csv.gz", "x", "cannot read bad.csv.gz: Not a gzipped file"),
-        ("a.nq", "x", "a.nq: no declaration is inferred from nquads\n"),
+        ("a.nq", "x", "a.nq: no declaration can be inferred from nquads\n"),
     ],
 )
 def test_files_of_which_nothing_can_be_said(file: str, text: str | None, said: str) -> None:
@@ -242,5 +247,5 @@ def test_knowledge_needs_no_declaration(tmp_path: Path) -> None:
     file.write_text("<http://a> <http://b> <http://c> .\n")
     result = CliRunner().invoke(app, ["infer", str(file)])
     assert result.exit_code == 2
-    assert "knowledge has no records, and needs no declaration" in result.stderr
+    assert "this file holds knowledge, which has no records and needs no declaration" in result.stderr
     assert f"--knowledge {file}" in result.stderr

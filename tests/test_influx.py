@@ -95,11 +95,11 @@ def test_influx_the_measurement_chooses_the_event(tmp_path: Path) -> None:
     assert tables["cpu"].rows() == [(1, 1, 0, "a", 1.0)]
     assert tables["memory"].rows() == [(2, 2, 1, "b", 5, 7), (4, 4, 3, "c", 6, None)]
     ((line, reason),) = [(one.line, one.reason) for one in dead]
-    assert line == 3 and reason.startswith("no event of the program is called `disk`; `FORMAT influx(measurement: ")
+    assert line == 3 and reason.startswith("no event of the program is called `disk`; add `FORMAT influx(measurement: ")
     tables, dead = everything(list(read([f"cpu={tmp_path / 'all.lp'}"], known)))
     assert tables["cpu"]["host"].to_list() == ["a", "a"] and [one.line for one in dead] == [2, 4]
-    assert dead[0].reason == "the measurement is `mem`, the input was bound to cpu"
-    with pytest.raises(CepError, match="`a` and `b` are both of the measurement `cpu`"):
+    assert dead[0].reason == "the measurement is `mem`, but the input is bound to cpu"
+    with pytest.raises(CepError, match="`a` and `b` both have the measurement `cpu`"):
         both = schemas(*(f'event {name}(x: int) FORMAT influx(measurement: "cpu").' for name in "ab"))
         list(read([str(tmp_path / "all.lp")], both))
 
@@ -107,11 +107,14 @@ def test_influx_the_measurement_chooses_the_event(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("home,room=a temp=1", "the line has no timestamp, and no clock is read: a time among its fields is named by"),
+        (
+            "home,room=a temp=1",
+            "the line has no timestamp, and the time of arrival is not used: if a field holds the time, name it with",
+        ),
         ("home,room=a", "bad line protocol at character 12: no field"),
         ("home temp=1,", "bad line protocol at character 13: no field `key=value`"),
         ("home,room= temp=1 1", "bad line protocol at character 11: the tag `room` has no value"),
-        ("home,room=a=b temp=1 1", "bad line protocol at character 11: the tag `room` has no value, or one in which"),
+        ("home,room=a=b temp=1 1", "bad line protocol at character 11: the tag `room` has no value, or its value has"),
         ("home,room temp=1 1", "bad line protocol at character 6: no tag `key=value`"),
         ("home temp=x 1", "bad line protocol at character 11: the field `temp` has no value that can be read, `x`"),
         ("home temp=1ii 1", "bad line protocol at character 11: the field `temp`"),
@@ -120,9 +123,9 @@ def test_influx_the_measurement_chooses_the_event(tmp_path: Path) -> None:
         ('home temp="a 1', "bad line protocol at character 11: the quote of the field `temp` is not closed"),
         ('home temp="a"b 1', "bad line protocol at character 14: something follows the closing quote"),
         ("home temp=1 1.5", "bad line protocol at character 13: `1.5` is not a timestamp"),
-        ("home temp=1,temp=2 1", "the key `temp` is there twice"),
-        ("home,room=a,room=b temp=1 1", "the key `room` is there twice"),
-        ("home,temp=2 temp=1 1", "`temp` stands for several things in this line: FROM"),
+        ("home temp=1,temp=2 1", "the key `temp` appears twice"),
+        ("home,room=a,room=b temp=1 1", "the key `room` appears twice"),
+        ("home,temp=2 temp=1 1", "`temp` has several meanings in this line: FROM"),
         ('home,room=a temp="warm" 1', "temp: expected float, found `warm`"),
         ("home temp=true 1", "temp: expected float, found a boolean"),
         (",room=a temp=1 1", "bad line protocol at character 1: a line begins with the name of a measurement"),

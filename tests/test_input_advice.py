@@ -30,7 +30,7 @@ def run(folder: Path, unit: str, time: int) -> Result:
 def test_a_unit_that_is_too_small_is_warned_of(tmp_path: Path, unit: str, time: int, meant: str) -> None:
     result = run(tmp_path, unit, time)
     assert result.exit_code == 0
-    assert f"`FORMAT epoch {unit}`; `FORMAT epoch {meant}` is of our days" in result.stderr
+    assert f"`FORMAT epoch {unit}`; `FORMAT epoch {meant}` gives a recent time" in result.stderr
     assert "of 1970" not in run(tmp_path, meant, time).stderr
 
 
@@ -60,7 +60,7 @@ def test_values_inside_of_structs_of_frames(data: object) -> None:
     assert row[-1] == 2.5
     with pytest.raises(CepError, match="holds a struct") as caught:
         detect(PROGRAM, data)  # type: ignore[arg-type]
-    assert caught.value.hint == 'its values are in it: `FROM "x.v"`'
+    assert caught.value.hint == 'read a value inside it, with `FROM "x.v"`'
     with pytest.raises(CepError, match=r"r needs `x\.y`") as caught:
         detect(PROGRAM.replace("float", "float FROM x.y"), data)  # type: ignore[arg-type]
     assert caught.value.hint == "the column `x` holds `x.v`, `x.w`"
@@ -75,7 +75,7 @@ def test_where_a_column_is_that_is_missing() -> None:
     assert '`data.unnest("pump")` of polars or `pandas.json_normalize`' in str(caught.value.hint)
     with pytest.raises(CepError, match=r"r needs `x\.y`") as caught:
         detect(PROGRAM.replace("float", "float FROM x.y"), pl.DataFrame({"time": [0.0], "x": [1.5]}))
-    assert caught.value.hint == "the column `x` holds double, no structs"
+    assert caught.value.hint == "the column `x` holds double, not structs"
 
 
 def test_facts_are_no_structs() -> None:
@@ -89,7 +89,7 @@ def test_facts_are_no_structs() -> None:
     ("record", "reason"),
     [
         ('{"time": "01/05/2024", "x": 1}', "is not an ISO 8601 time; other forms are declared"),
-        ('{"time": 1, "x": "31.5"}', "found a string `31.5`; a number stands without quotes"),
+        ('{"time": 1, "x": "31.5"}', "found a string `31.5`; write a number without quotes"),
     ],
 )
 def test_what_a_dead_letter_says_to_write_instead(tmp_path: Path, record: str, reason: str) -> None:

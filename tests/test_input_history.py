@@ -88,7 +88,7 @@ def test_input_before_a_gap_is_not_read(tmp_path: Path) -> None:
         sorted((tmp_path / "input").iterdir())[2].unlink()
         assert numbers(journal) == [3, 4, 5]
         sorted((tmp_path / "input").iterdir())[3].write_bytes(b"damaged" * 100)
-        with pytest.raises(CepError, match="the input of before is damaged"):
+        with pytest.raises(CepError, match="the stored earlier input is damaged"):
             numbers(journal)
 
 

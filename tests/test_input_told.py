@@ -30,21 +30,29 @@ def run(program: str, name: str, text: str, *options: str) -> Result:
 def test_a_file_that_has_the_newest_first_is_told(options: tuple[str, ...]) -> None:
     rows = [f"27.10.2024 {clock},{x}" for x, clock in enumerate(CLOCKS)]
     forth, back = ["t,x", *rows, ""], ["t,x", *reversed(rows), ""]
-    assert "fall from record to record" not in run(FOLDED + RULE, "a.csv", "\n".join(forth), *options).stderr
+    assert "decrease, but `FOLD order` needs" not in run(FOLDED + RULE, "a.csv", "\n".join(forth), *options).stderr
     told = run(FOLDED + RULE, "a.csv", "\n".join(back), *options).stderr
-    assert "times of `r` in a.csv fall from record to record: `FOLD order` reads records oldest first" in told
-    assert "of the 4 in the hour that comes twice" in told and "or say `FOLD earlier`" in told
+    assert "times of `r` in a.csv decrease, but `FOLD order` needs the oldest records first" in told
+    assert "of the 4 in the hour that comes twice" in told and "or use `FOLD earlier`" in told
 
 
 @pytest.mark.parametrize(
     ("declared", "times", "said"),
     [
-        ("event r(x: float).", "1714554000123", 'precision: "ns")`; `FORMAT influx(precision: "ms")` is of our days'),
-        ("event r(x: float) FORMAT influx.", "1714554000123456", '`FORMAT influx(precision: "us")` is of our days'),
+        (
+            "event r(x: float).",
+            "1714554000123",
+            'precision: "ns")`; `FORMAT influx(precision: "ms")` gives a recent time',
+        ),
+        (
+            "event r(x: float) FORMAT influx.",
+            "1714554000123456",
+            '`FORMAT influx(precision: "us")` gives a recent time',
+        ),
         (
             'event r(x: float) FORMAT influx(precision: "us").',
             "1714554000",
-            '`FORMAT influx(precision: "s")` is of our',
+            '`FORMAT influx(precision: "s")` gives a recent',
         ),
         ("event r(x: float).", "1714554000123456789", None),
         ('event r(x: float) FORMAT influx(precision: "ms").', "1714554000123", None),
@@ -52,7 +60,7 @@ def test_a_file_that_has_the_newest_first_is_told(options: tuple[str, ...]) -> N
 )
 def test_counts_of_line_protocol_in_another_precision(declared: str, times: str, said: str | None) -> None:
     told = run(f"{declared}\n{RULE}", "a.lp", f"r x=1 {times}\nr x=2 {times}\n").stderr
-    assert told.count("all times of `r` are of 1970") == (said is not None)
+    assert told.count("all times of `r` are in 1970") == (said is not None)
     assert said is None or said in told
 
 

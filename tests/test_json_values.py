@@ -53,7 +53,7 @@ def test_numbers_in_quotes_are_numbers_where_it_is_declared() -> None:
     assert found == [2.5, 3.0, None, 1000.0, None]
     assert reasons == ["v: expected float, found `x`", "v: expected float, found a boolean"]
     _, reasons = values("event q(v: float) TIME t.", [{"t": 1, "v": "2.5"}])
-    assert reasons[0].endswith("or is declared `v: float QUOTED`")
+    assert reasons[0].endswith("or declare it `v: float QUOTED`")
     with pytest.raises(CepError, match="QUOTED is for numbers, but this attribute is of type string"):
         parse("event q(v: string QUOTED).")
 
@@ -78,7 +78,7 @@ def test_elements_of_lists_have_numbers_from_0_on() -> None:
     lines = [{"t": 1, "a": [1, 2]}, {"t": 1, "a": [1]}, {"t": 1, "a": {"x": 1}}, {"t": 1}]
     assert values("event p(v: float? FROM a[1]) TIME t.", lines) == (
         [2.0, None, None],
-        ["`a` is an object, and no list"],
+        ["`a` is an object, not a list"],
     )
     nested = [{"t": 1, "a": [[1, 2], {"b": [3]}]}]
     assert values("event p(v: float? FROM a[0][1]) TIME t.", nested)[0] == [2.0]
@@ -193,7 +193,7 @@ def test_an_interval_may_stand_in_one_text(tmp_path: Path) -> None:
         table = batch.tables["i"]
         assert ((table["end"] - table["start"]) // 1_000_000).to_list() == [3600, 5, 300, 0], suffix
         assert [one.reason for one in batch.dead] == [
-            "when: `PT5M/PT6M` has two lengths, and no time",
+            "when: `PT5M/PT6M` consists of two durations, so it has no time",
             "when: `P1M` is not a duration; months and years differ in length",
             "no time: `when` is missing",
         ], suffix
@@ -228,7 +228,7 @@ def test_logs_of_zeek_name_their_columns_themselves(tmp_path: Path) -> None:
         ]
         assert not batch.dead
     (tmp_path / "x.log").write_text("a\tb\n")
-    with pytest.raises(CepError, match="this is not a log of Zeek"):
+    with pytest.raises(CepError, match="this is not a Zeek log"):
         list(read([str(tmp_path / "x.log")], schema(declaration)))
     (tmp_path / "y.log").write_text("")
     assert list(read([str(tmp_path / "y.log")], schema(declaration))) == []

@@ -89,7 +89,7 @@ def test_line_protocol(tmp_path: Path, lines: list[str]) -> None:
         ({"e": [{"n": "a", "v": 1}], "bn": "dev:"}, "SenML of the drafts before RFC 8428"),
         ({"e": 1}, "`e` is a number, no list of records"),
         ({}, "the record is empty"),
-        ({"temp": 3}, "the record has no field of SenML, but `temp`"),
+        ({"temp": 3}, "the record has no fields of SenML, only `temp`"),
     ],
 )
 def test_what_is_no_senml_says_so(tmp_path: Path, record: Any, said: str) -> None:

@@ -88,7 +88,10 @@ def refused_by(url: str) -> None:
                 changing += 1
                 for other in ({"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Origin": "null"}):
                     answer = client.request(method, place, headers=other, json={})
-                    assert (answer.status_code, answer.text) == (403, "not from the page of another server\n"), place
+                    assert (answer.status_code, answer.text) == (
+                        403,
+                        "requests from pages of another server are refused\n",
+                    ), place
         assert changing > 5
 
 

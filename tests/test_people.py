@@ -54,8 +54,8 @@ def test_people_are_known_by_their_tokens_and_cookies(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("", "there is nobody in it", "name role token"),
-        ("# nobody\n", "there is nobody in it", "name role token"),
+        ("", "the file names nobody", "name role token"),
+        ("# nobody\n", "the file names nobody", "name role token"),
         (WALL, "line 1: there are 1 word, not 3", "name role token"),
         (f"ann editor {ANN}\nben the responder {BEN}", "line 2: there are 4 words, not 3", "name role token"),
         (f"ann edtor {ANN}", "line 1: `edtor` is not a role", "did you mean `editor`"),
@@ -82,7 +82,7 @@ def test_a_file_with_a_mistake_says_where_and_keeps_the_tokens_secret(
 def test_others_may_neither_read_nor_change_the_file(tmp_path: Path, mode: int, refused: bool) -> None:
     file = written(tmp_path, FILE, mode)
     if refused:
-        with pytest.raises(CepError, match=f"(others may read|may change) it .*{mode:04o}") as caught:
+        with pytest.raises(CepError, match=f"(others can read|can change) the file .*{mode:04o}") as caught:
             read_people(file)
         assert caught.value.hint == f"`chmod 600 {file}`"
     else:

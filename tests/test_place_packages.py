@@ -145,8 +145,8 @@ def test_avwx_has_heliports_those_of_hospitals_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "record, reason",
     [
-        (aerodrome("Moon", "spaceport"), "KX is a `spaceport`: another version"),
-        ({"latitude": 1.0}, "a record has no 'name': another version"),
+        (aerodrome("Moon", "spaceport"), "KX is a `spaceport`: install another version"),
+        ({"latitude": 1.0}, "a record has no 'name': install another version"),
     ],
 )
 def test_a_package_that_has_changed_is_told(tmp_path: Path, record: dict[str, object], reason: str) -> None:

@@ -261,11 +261,11 @@ def test_dumps_as_they_are_in_the_wild(tmp_path: Path) -> None:
 def test_zip_files_without_a_dump_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "US.zip"
     path.write_bytes(b"PK no more")
-    with pytest.raises(CepError, match="this is not a zip file"):
+    with pytest.raises(CepError, match="this is not a complete zip file"):
         places.gazetteer(path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("map.png", "")
-    with pytest.raises(CepError, match=r"one `.txt` file is expected in it, and it holds map.png"):
+    with pytest.raises(CepError, match=r"the archive should contain one `.txt` file, but it contains map.png"):
         places.gazetteer(path)
 
 

@@ -81,11 +81,11 @@ http_requests_total{method="get",code="200"} NaN -1000
         ("http_requests_total", "this is not a sample"),
         ('http_requests_total{method="get"} five 1', "the value `five` is not a number"),
         ('http_requests_total{method="get"} 5 soon', "`soon` is not a timestamp"),
-        ('http_requests_total{method="get",method="put"} 5 1', "the label `method` is there twice"),
+        ('http_requests_total{method="get",method="put"} 5 1', "the label `method` appears twice"),
         ("http_requests_total{method} 5 1", "the label `method` has no value"),
         ('http_requests_total{"method"} 5 1', "the label `method` has no value"),
         ('{method="get"} 5 1', "the sample has no metric"),
-        ('http_requests_total{method="get",code="200"} 5', "the sample has no timestamp, and no clock is read"),
+        ('http_requests_total{method="get",code="200"} 5', "the sample has no timestamp: read `/federate`"),
         ('http_requests_total{method="get",code="x"} 5 1', "code: expected int, found `x`"),
     ],
 )

@@ -218,7 +218,7 @@ def test_paths_go_to_the_columns_of_parquet(tmp_path: Path) -> None:
     assert batch.origin("r", 1) == (str(tmp_path / "r.parquet"), 1, None)
     with pytest.raises(CepError, match="holds a struct") as caught:
         list(read([f"r={tmp_path / 'r.parquet'}"], schemas("event r(p: string FROM pump) TIME ts.")))
-    assert caught.value.hint == 'its values are in it: `FROM "pump.id"`'
+    assert caught.value.hint == 'read a value inside it, with `FROM "pump.id"`'
 
 
 # --- what a message says besides its record
@@ -269,7 +269,7 @@ def test_a_file_has_no_topic(tmp_path: Path) -> None:
         list(read([f"r={tmp_path / 'r.jsonl'}"], known))
     with pytest.raises(CepError) as caught:
         list(read([f"r={tmp_path / 'r.csv'}"], known))
-    assert "`topic[1]` is a level of the topic of MQTT messages, and this is a file" in str(caught.value.hint)
+    assert "`topic[1]` is a level of an MQTT topic, but this is a file" in str(caught.value.hint)
 
 
 # --- tables

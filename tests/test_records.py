@@ -39,15 +39,15 @@ UNREADABLE = [
     ("time", '{"type": "p", "at": NaN, "value": 1}', "no time: `at` is missing"),
     ("json", '{"type": "p", "at": 1, "value": Inf}', "bad JSON"),
     ("json", '{"type": "p", "at": 1, "value": 01}', "bad JSON"),
-    ("json", '{"type": "p", "at": 1, "value": 1, "value": 2}', "the key `value` is there twice"),
-    ("json", '{"type": null, "type": "p", "at": 1, "value": 2}', "the key `type` is there twice"),
+    ("json", '{"type": "p", "at": 1, "value": 1, "value": 2}', "the key `value` appears twice"),
+    ("json", '{"type": null, "type": "p", "at": 1, "value": 2}', "the key `type` appears twice"),
     ("json", '{"x": ' + "[" * 100_000, "nested too deeply"),
     ("json", '{"x": ' + "1" * 5000 + "}", "4300 digits"),
     ("object", "[1]", "this is a list"),
     ("object", "3.5", "this is a number"),
-    ("type", '{"at": 1, "value": 1}', "a field `type` is missing"),
+    ("type", '{"at": 1, "value": 1}', "the field `type` is missing"),
     ("type", '{"type": "sensr"}', "no event of the program is called `sensr` (`sensor` comes near)"),
-    ("type", '{"type": 3}', "`type` is a string, this is a number"),
+    ("type", '{"type": 3}', "`type` has to be a string, but it is a number"),
     ("time", '{"type": "p", "value": 1}', "`at` is missing"),
     ("time", '{"type": "p", "at": null, "value": 1}', "`at` is missing"),
     ("time", '{"type": "p", "time": 1, "value": 1}', "`at` is missing"),
@@ -67,12 +67,12 @@ UNREADABLE = [
     ("time", '{"type": "p", "at": 1714554000000, "value": 1}', "expected, this looks like milliseconds"),
     ("time", '{"type": "a", "start": 1, "end": 1714554000000000, "args": [1, 2]}', "looks like microseconds"),
     ("time", '{"type": "a", "start": 1714554000000000000, "end": 1, "args": [1, 2]}', "looks like nanoseconds"),
-    ("time", '{"type": "p", "at": 1e999999999999999999999, "value": 1}', "not a number of any use"),
+    ("time", '{"type": "p", "at": 1e999999999999999999999, "value": 1}', "not a finite number"),
     ("time", '{"type": "s", "from": 1, "v": 1}', "`to` is missing"),
     ("time", '{"type": "a", "end": 1, "args": [1, 2]}', "`start` is missing"),
     ("time", '{"type": "a", "time": 1, "start": 1, "end": 1, "args": [1, 2]}', "both give the time"),
-    ("args", '{"type": "a", "time": 1, "args": [1]}', "`args` holds 1 values, a has 2 attributes"),
-    ("args", '{"type": "a", "time": 1, "args": null}', "`args` is a list, this is null"),
+    ("args", '{"type": "a", "time": 1, "args": [1]}', "`args` holds 1 values, but a has 2 attributes"),
+    ("args", '{"type": "a", "time": 1, "args": null}', "`args` has to be a list, but it is null"),
     ("args", '{"type": "a", "time": 1, "args": [1, 2], "arg1": 1}', "`args` and `arg1` both give values"),
     (
         "args",
@@ -87,7 +87,7 @@ UNREADABLE = [
     (
         "ill-typed",
         '{"type": "p", "at": 1, "value": "1"}',
-        "v: expected float, found a string `1`; a number stands without quotes, or is declared `v: float QUOTED`",
+        "v: expected float, found a string `1`; write a number without quotes, or declare it `v: float QUOTED`",
     ),
     ("ill-typed", '{"type": "p", "at": 1, "value": true}', "v: expected float, found a boolean"),
     ("ill-typed", '{"type": "p", "at": 1, "value": 1e999}', "beyond the floats"),
@@ -240,7 +240,7 @@ def test_week_dates_are_left_to_the_library(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("08:00:00,5Z", "a time of day: its day is missing"),
+        ("08:00:00,5Z", "a time of day: the day is missing"),
         ("2024-05", "a month without a day"),
         ("2024-W18", "a week without a day: add the day, `2024-W18-3`"),
         ("2024-122T08:00Z", 'a day of the year: declare it with `%j`, as in `FORMAT "%Y-%j"`'),
@@ -256,7 +256,7 @@ def test_week_dates_are_left_to_the_library(text: str) -> None:
     ],
 )
 def test_iso_8601_that_is_not_read_is_not_said_to_be_none(text: str, what: str) -> None:
-    with pytest.raises(ValueError, match="is ISO 8601 in a form that is not read") as caught:
+    with pytest.raises(ValueError, match="is a form of ISO 8601 that is not supported") as caught:
         of_iso(text)
     assert what in str(caught.value)
 

@@ -268,7 +268,7 @@ def test_a_dialect_has_no_key_and_its_format_no_event_with_one(format: str, tmp_
     engine = Engine.from_text("event a(k: string, v: int) KEY k.\nhot(K, V) <- a(K, V).\n")
     with pytest.raises(CepError, match=re.escape(str(FORMS[format].key))) as refused:
         list(read([str(tmp_path / "in")], with_changes(engine.inputs), format=format))
-    assert refused.value.hint == f"`--dialect {DIALECTS[format]}`, or another format"
+    assert refused.value.hint == f"use `--dialect {DIALECTS[format]}` or another format"
 
 
 @pytest.mark.parametrize("format", [name for name, form in FORMS.items() if form.fluents])

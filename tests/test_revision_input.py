@@ -40,7 +40,7 @@ def run(*options: str, status: int = 0) -> list[tuple[str, str]]:
     return [(row["@change"], row["type"]) for row in made] + [(each["code"], each["reason"]) for each in dead]
 
 
-WORDS = "`@change` is `add` or `withdraw`, or 1 or -1, and not "
+WORDS = "`@change` is `add` or `withdraw`, or 1 or -1, not "
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_values_by_position() -> None:
     assert run(*inputs, "--revise", "1h") == [
         ("add", "hot"),
         ("withdraw", "hot"),
-        ("args", "`args` holds 4 values, reading has 3 attributes"),
+        ("args", "`args` holds 4 values, but reading has 3 attributes"),
         ("change", f"{WORDS}`no`"),
     ]
 
@@ -135,11 +135,11 @@ def test_what_cannot_say_what_is_withdrawn_does_not_come_as_something_else() -> 
     Path("rules.cep").write_text("both(X) <- a(X).\n")
     record = {"type": "a", "time": "2024-05-01T10:00:00Z", "args": [1]}
     Path("in.jsonl").write_text(json.dumps(record) + "\n" + json.dumps(record | {"@change": "withdraw"}))
-    reason = "`a` is not declared: only of declared events `@change` can be read"
+    reason = "`a` is not declared: `@change` can be read for declared events only"
     assert run("--input", "in.jsonl", "--revise", "1h") == [("add", "both"), ("change", reason)]
     Path("in.csv").write_text("time,arg1,@change\n2024-05-01T10:00:00Z,1,withdraw\n")
     refused = cep("run", "rules.cep", "--input", "a=in.csv", status=2)
-    assert "the column `@change` says what is withdrawn" in refused.stderr and "declare `a`" in refused.stderr
+    assert "the column `@change` marks withdrawn records" in refused.stderr and "declare `a`" in refused.stderr
     Path("rules.cep").write_text(PROGRAM.replace(" KEY sensor, seq", ""))
     pl.DataFrame([READING | {"@change": "withdraw"}]).write_csv("in.csv")
     assert "--revise 6h" in cep("run", "rules.cep", "--input", "reading=in.csv", status=2).stderr

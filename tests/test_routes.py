@@ -127,13 +127,13 @@ def test_groups_of_labels(tmp_path: Path) -> None:
         ("[receivers]", "[receiver]", "`receiver` is not known", "`receivers`"),
         ("[[routes]]", "[[rout", "--routes ", "TOML"),
         ('receiver = "water"', 'receiver = "watre"', "there is no receiver `watre`", "`water`"),
-        ('receiver = "water"', "", "route 3: it has no receiver", "receiver ="),
-        ('receiver = "water"', "receiver = 3", "route 3: it has no receiver", "receiver ="),
+        ('receiver = "water"', "", "route 3: the route has no receiver", "receiver ="),
+        ('receiver = "water"', "receiver = 3", "route 3: the route has no receiver", "receiver ="),
         ('receiver = "water"', 'receiver = "north"', "no route leads to the receiver `water`", "without matchers"),
-        ("continue = true", 'continue = "yes"', "`continue` is true or false", "true"),
+        ("continue = true", 'continue = "yes"', "`continue` is neither true nor false", "true"),
         ("continue = true", "contniue = true", "`contniue` is not known", "`continue`"),
-        ("group_by = [\"...\"]", 'group_by = "site"', "`group_by` is a list of texts", "group_by = ["),
-        ("matchers = ['site=~\"north.*\"']", "matchers = 'site'", "`matchers` is a list of texts", "team="),
+        ("group_by = [\"...\"]", 'group_by = "site"', "`group_by` is not a list of texts", "group_by = ["),
+        ("matchers = ['site=~\"north.*\"']", "matchers = 'site'", "`matchers` is not a list of texts", "team="),
         ('site=~"north.*"', 'site=~"north(*"', "is not a regular expression", "RE2"),
         ('site=~"north.*"', "site", "is not followed by an operator", "="),
         ('severity!="minor"', 'severity="hihg"', "no alert has the severity `hihg`", ""),
@@ -160,9 +160,9 @@ def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     with pytest.raises(CepError, match="routes"):
         Routes.read(tmp_path / "bytes")
-    with pytest.raises(CepError, match="there are no receivers"):
+    with pytest.raises(CepError, match="the receivers are missing"):
         read(tmp_path, "")
-    with pytest.raises(CepError, match="there are no routes"):
+    with pytest.raises(CepError, match="the routes are missing"):
         read(tmp_path, '[receivers]\na = "mqtt://h/a"\n')
 
 
@@ -170,7 +170,7 @@ def test_groups_are_for_people(tmp_path: Path) -> None:
     routes = read(tmp_path, FILE.replace("matchers = ['site", "group_wait = '1s'\nmatchers = ['site"))
     with pytest.raises(CepError, match="receiver `north`: groups are for mail and Apprise, not for `mqtt`"):
         targets([], routes)
-    with pytest.raises(CepError, match="is there twice"):
+    with pytest.raises(CepError, match="appears twice"):
         targets(["mqtt://broker.example.org/north"], read(tmp_path))
 
 
@@ -228,7 +228,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert status == 1 and "masts: reaches no receiver" in output
     status, output = run("--routes", "routes.toml", "--check-routes", "--feed", "mqtt://h/all")
     assert status == 0 and output.splitlines()[-1] == "every alert: mqtt://h/all"
-    assert run("--check-routes")[0] == 2 and "there are no routes" in run("--check-routes")[1]
+    assert run("--check-routes")[0] == 2 and "the routes are missing" in run("--check-routes")[1]
     Path("routes.toml").write_text(FILE.replace('"site"]', '"siet"]'))
     for options in (["--check-routes"], ["--input", "level=none.csv", "--port", "0"]):
         Path("none.csv").write_text("time,site,cm\n")

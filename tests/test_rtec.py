@@ -353,7 +353,7 @@ def test_records_of_rtec(tmp_path: Path) -> None:
     reasons = dead.read_text()
     assert "the interval from 30 to 30 is empty" in reasons
     assert "`x` is not a number" in reasons
-    assert "the program asks nothing of `flies`" in reasons
+    assert "the program does not read `flies`" in reasons
 
 
 def test_output_as_rtec_writes_it(tmp_path: Path) -> None:

@@ -215,7 +215,7 @@ def test_a_disk_that_is_full_while_alerts_are_sent(tmp_path: Path) -> None:
         reported.at_least(3)
         one.stop()
     texts = [text for text, _ in reported]
-    assert "cannot be noted" in texts[0] and "alerts cannot be written" in texts[0], texts
+    assert "cannot be stored" in texts[0] and "alerts cannot be written" in texts[0], texts
     assert texts[1] == "the outbox works again" and "not this one" in texts[2] and texts[-1] == "closed"
     assert given == [change.id for change in whole if change != whole[4]], "each once"
     with closing(Outbox(path)) as outbox:

@@ -70,9 +70,9 @@ def test_events_go_to_topics_by_type(tmp_path: Path) -> None:
         ("kafka://127.0.0.1:1", "it names no topic"),
         ("kafka://127.0.0.1:1/derived?by=room", "`by=room`: no derived event has this attribute"),
         ("kafka://127.0.0.1:1/derived?group=one", "`group` is not an option"),
-        ("kafka://127.0.0.1:1/of/{type}", "this is not a topic"),
+        ("kafka://127.0.0.1:1/of/{type}", "the path is not a valid topic"),
         ("mqtt://u:secret@127.0.0.1:1/derived", "mqtt://127.0.0.1:1/derived: no broker: connection refused"),
-        ("mqtt://127.0.0.1:1/derived/#", "this is not a topic"),
+        ("mqtt://127.0.0.1:1/derived/#", "the path is not a valid topic"),
         ("rate://10", "`rate://` is not a kind of output"),
     ],
 )
@@ -82,4 +82,4 @@ def test_what_is_wrong_is_said(place: str, message: str, monkeypatch: pytest.Mon
     assert result.exit_code == 2
     assert message in result.stderr.splitlines()[0], result.stderr
     assert "secret" not in result.stderr
-    assert "messages are lines of JSON" in run("--output", place, "--output-format", "csv").stderr
+    assert "messages are JSON, not csv" in run("--output", place, "--output-format", "csv").stderr

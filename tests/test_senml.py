@@ -52,7 +52,7 @@ def test_senml_single_datapoint(tmp_path: Path) -> None:
     assert found == [(AT, AT, "urn:dev:ow:10e2073a01080063", "Cel", 23.1, None, None, None)] and not dead
     found, ((line, reason),) = rows(tmp_path, SENML, pack)
     assert not found and line == 1
-    assert reason.startswith("the time is now, and no clock is read: a base time `bt` in the pack says when that is")
+    assert reason.startswith("the time is now, and the time of arrival is not used: add a base time `bt` to the pack")
 
 
 def test_senml_multiple_datapoints(tmp_path: Path) -> None:
@@ -140,15 +140,15 @@ def test_senml_long_names_sums_and_base_values(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("record", "reason"),
     [
-        ('{"n":"a","v":"1"}', "`v` is a number, this is a string"),
-        ('{"n":"a","vb":1}', "`vb` is a boolean, this is a number"),
-        ('{"n":"a","v":1,"vs":"x"}', "a record has one value, this has `v` and `vs`"),
-        ('{"n":"a"}', "the record has no value: one of `v`, `vs`, `vb`, `vd`, or the sum `s`"),
-        ('{"v":1}', "the record has no name: `n`, or `bn` in a record before it"),
+        ('{"n":"a","v":"1"}', "`v` has to be a number, but it is a string"),
+        ('{"n":"a","vb":1}', "`vb` has to be a boolean, but it is a number"),
+        ('{"n":"a","v":1,"vs":"x"}', "a record has one value, but this one has `v` and `vs`"),
+        ('{"n":"a"}', "the record has no value: it needs one of `v`, `vs`, `vb`, `vd`, or the sum `s`"),
+        ('{"v":1}', "the record has no name: it needs `n`, or `bn` in a record before it"),
         ('{"n":"a b","v":1}', "`a b` is not a name: letters, digits and `-:./_`, the first a letter or a digit"),
-        ("[1]", "a record of SenML is a JSON object, this is a list"),
+        ("[1]", "a record of SenML is a JSON object, but this is a list"),
         ('{"n":"a","v":1,"t":1e99}', "`t`: `1e99` is too large to be added"),
-        ('{"n":"a","v":1e999}', "v: `1e999` is beyond the floats"),
+        ('{"n":"a","v":1e999}', "v: `1e999` is too large for a float"),
     ],
 )
 def test_senml_a_record_that_is_wrong_does_not_harm_others(tmp_path: Path, record: str, reason: str) -> None:
@@ -161,16 +161,16 @@ def test_senml_a_record_that_is_wrong_does_not_harm_others(tmp_path: Path, recor
 @pytest.mark.parametrize(
     ("pack", "reason"),
     [
-        ('[{"bn":1,"n":"a","v":1}]', "the pack cannot be used: `bn` is a string, this is a number"),
-        ('[{"bt":"x","n":"a","v":1}]', "the pack cannot be used: `bt` is a number, this is a string"),
-        ('[{"bver":11,"n":"a","v":1}]', "the pack cannot be used: it is of version 11 of SenML, and 10 is the latest"),
+        ('[{"bn":1,"n":"a","v":1}]', "the pack cannot be used: `bn` has to be a string, but it is a number"),
+        ('[{"bt":"x","n":"a","v":1}]', "the pack cannot be used: `bt` has to be a number, but it is a string"),
+        ('[{"bver":11,"n":"a","v":1}]', "the pack cannot be used: it has version 11 of SenML, but 10 is the latest"),
         ('[{"bver":0,"n":"a","v":1}]', "the pack cannot be used: the version `bver` is not a positive integer"),
-        ('[{"n":"a","v":1},{"n":"b","v":1,"x_":1}]', "the pack cannot be used: the field `x_` has to be understood"),
-        ('[{"n":"a","n":"b","v":1}]', "the key `n` is there twice"),
+        ('[{"n":"a","v":1},{"n":"b","v":1,"x_":1}]', "the pack cannot be used: the field `x_` must be understood"),
+        ('[{"n":"a","n":"b","v":1}]', "the key `n` appears twice"),
         ('[{"n":"a","v":1}', "bad JSON at character 17: expecting ',' or ']'"),
         ('[{"n":"a","v":NaN}]', "`v` is a number, this is null"),
         ('[{"n":"a","v":1}] x', "bad JSON at character 19: extra data"),
-        ("7", "a document is a list of records, or an object, this is a number"),
+        ("7", "a document is a list of records or an object, but this is a number"),
     ],
 )
 def test_senml_a_pack_that_is_wrong_does_not_harm_others(tmp_path: Path, pack: str, reason: str) -> None:
@@ -216,7 +216,7 @@ def test_senml_an_event_asks_for_what_there_is(tmp_path: Path) -> None:
         list(read([str(tmp_path / "a.json")], schemas("event temp(n: string, heat: float) FORMAT senml.")))
     assert refused.value.hint is not None and "value: float FROM v" in refused.value.hint
     engine = Engine.from_text("f(X) <- temp(X).")
-    with pytest.raises(CepError, match="temp is not declared, so nothing says what its values are in senml"):
+    with pytest.raises(CepError, match="temp is not declared, so it is not known which fields of senml are its values"):
         list(read([str(tmp_path / "a.json")], {"temp": engine.plan.schemas["temp"]}, format="senml"))
 
 

@@ -75,11 +75,11 @@ def test_sensorthings_data_arrays(tmp_path: Path) -> None:
     assert found == [(at, at, 1, 20.5), (at + 60 * SECOND,) * 2 + (1, 30.0), (at, at, 2, 65.0)]
     assert [reason for _, reason in dead] == [
         "start of phenomenonTime: `x` is not an ISO 8601 time",
-        "an observation is a JSON object, this is a list",
+        "an observation is a JSON object, but this is a list",
     ]
     page = '{"value": [{"components": ["id"], "dataArray": 7}]}'
     _, dead = rows(tmp_path, "event reading(result: float) FORMAT sensorthings.", page)
-    assert dead == [(1, "`dataArray` is a list, this is a number")]
+    assert dead == [(1, "`dataArray` has to be a list, but it is a number")]
 
 
 @pytest.mark.parametrize(
@@ -90,12 +90,12 @@ def test_sensorthings_data_arrays(tmp_path: Path) -> None:
         (
             '{"result": 1, "phenomenonTime": "2010-12-23T10:20:00Z/2010"}',
             "",
-            "end of phenomenonTime: `2010` is ISO 8601 in a form that is not read, a year",
+            "end of phenomenonTime: `2010` is a form of ISO 8601 that is not supported, a year",
         ),
-        ('{"result": 1, "phenomenonTime": "2010/2011"}', " TIME phenomenonTime", "phenomenonTime is an interval, and"),
+        ('{"result": 1, "phenomenonTime": "2010/2011"}', " TIME phenomenonTime", "phenomenonTime is an interval, but"),
         ('{"result": "x", "phenomenonTime": "2010-12-23"}', "", "result: expected float, found a string"),
-        ('{"result": 1, "result": 2, "phenomenonTime": "2010-12-23"}', "", "the key `result` is there twice"),
-        ("5", "", "an observation is a JSON object, this is a number"),
+        ('{"result": 1, "result": 2, "phenomenonTime": "2010-12-23"}', "", "the key `result` appears twice"),
+        ("5", "", "an observation is a JSON object, but this is a number"),
     ],
 )
 def test_sensorthings_what_is_wrong(tmp_path: Path, observation: str, times: str, reason: str) -> None:

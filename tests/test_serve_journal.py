@@ -332,7 +332,7 @@ def test_a_snapshot_and_a_journal_that_are_not_of_one_another(tmp_path: Path) ->
         (folders[0] / "snapshot").write_bytes(wrong)
         refused("snapshot")
     (folders[0] / "snapshot").unlink()
-    refused("journal is not the journal of snapshot beside it")
+    refused("journal does not belong to snapshot beside it")
     (folders[0] / "journal").unlink()
     with closing(Journal(folders[0], engines[0].inputs)) as journal:
         assert journal.whole and journal.snapshot() == saved, "as the message says"

@@ -203,8 +203,8 @@ def test_paths_are_written_as_sparql_writes_them(tmp_path: Path) -> None:
 
 
 WRONG_SHAPES = [
-    ("", "these are no shapes: none is there"),
-    (":S sh:targetclass :C .", "these are no shapes: SHACL has no word `sh:targetclass`"),
+    ("", "the shapes are not valid: none is there"),
+    (":S sh:targetclass :C .", "the shapes are not valid: SHACL has no word `sh:targetclass`"),
     (":S sh:targetNode :a ; sh:property [ sh:path :p ; sh:minCount 'x' ] .", "sh:minCount must be a literal with"),
     (":S sh:targetNode :a ; sh:property [ sh:minCount 1 ] .", "is not a well-formed SHACL PropertyShape"),
     (":S sh:targetNode :a ; sh:property [ sh:path :p ; sh:pattern '(' ] .", "missing ), unterminated subpattern"),

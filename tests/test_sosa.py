@@ -81,8 +81,8 @@ def test_n_quads_in_any_order_and_graph(tmp_path: Path) -> None:
         "no time: the property of TIME is missing",
         "sensor: expected iri, found `s`",
         "TIME: `never` is not an ISO 8601 time",
-        "sensor: there are 2 values",
-        "note: expected string, found a node without a name, of which a path leads to a value",
+        "sensor: the observation has 2 values, and only one can be read",
+        "note: expected string, found a blank node, whose values are read with a path",
     ]
     [batch] = replay([str(file)], Engine.from_text(f"{PREFIXES}{READING} a <- reading(_, _, _).").inputs)
     assert batch.origin("reading", 0) == (str(file), 1, None)
@@ -105,7 +105,7 @@ def test_json_ld_in_lines_and_whole(tmp_path: Path) -> None:
     found, dead = rows(READING, file)
     assert found == expected
     assert [(line, code) for line, code, _ in dead] == [(3, "rdf"), (5, "rdf")]
-    assert "its context is elsewhere" in dead[0][2]
+    assert "its context is not in the record" in dead[0][2]
     assert rows(READING, file, chunk=1) == (found, dead)
     whole = {"@context": CONTEXT, "@graph": [observation(1, note="first"), observation(2), observation(3)]}
     file.write_text(json.dumps(whole, indent=2))
@@ -138,7 +138,7 @@ def test_classes_and_intervals(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "declaration, message",
     [
-        ("event reading(temp: float).", "reading: it is not said which property in RDF `temp` is"),
+        ("event reading(temp: float).", "reading: the RDF property of `temp` is not declared"),
         ("event reading(temp: float AS ex:t) TIME at.", "reading: `at` is not a property in RDF"),
         ("event reading(temp: float FROM ex:t/temp).", "expected an IRI"),
         ("event reading(temp: float FROM nix:t).", "unknown prefix `nix:`"),

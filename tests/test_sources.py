@@ -173,7 +173,7 @@ def test_a_connection_that_is_closed_is_lost_and_made_again() -> None:
     assert found[-1].rows == 1 and found[-1].blocks[0].place(found[-1].blocks[0].first) == (door.place, 3)
     assert all(batch.silence < 5_000_000 for batch in quiet)
     why = "the source is lost: the other side has closed the connection"
-    assert reported[:2] == [(door.place, why, True), (door.place, "the source is there again", False)]
+    assert reported[:2] == [(door.place, why, True), (door.place, "the source is connected again", False)]
     batches.close()  # type: ignore[attr-defined]
 
 
@@ -211,7 +211,7 @@ def test_a_connection_that_breaks_is_no_end() -> None:
         list(read([f"reading={door.place}"], schemas))
     thread.join()
     for text in (f"{door.place}?format=nquads&until=ever", f"{door.place}?until=never"):
-        with pytest.raises(CepError, match=r"N-Quads of a connection are whole|`until=never` is not known"):
+        with pytest.raises(CepError, match=r"N-Quads from a connection are complete|`until=never` is not known"):
             list(read([f"reading={text}"], schemas))
 
 
@@ -244,7 +244,7 @@ def test_a_server_says_source_lost_not_resolved(tmp_path: Path) -> None:
     assert server.end(2) == 0
     reported = [entry for entry in server.logged if entry["event"] == "source"]
     assert [entry["lost"] for entry in reported[:2]] == [True, False] and reported[0]["level"] == "warning"
-    assert reported[0]["source"] == door.place and "tried again" in reported[0]["text"]
+    assert reported[0]["source"] == door.place and "the next attempt is after" in reported[0]["text"]
     assert "the other side has closed the connection" in reported[0]["text"]
 
 
@@ -319,7 +319,7 @@ def test_brokers_that_go_away_are_lost_too(tmp_path: Path, monkeypatch: pytest.M
         running.kill()
         running.wait()
         until(lambda: topic.lost is not None, "the broker is lost")
-        assert topic.lost == "the broker has gone"
+        assert topic.lost == "the broker has closed the connection"
         running = broker()
         until(lambda: topic.lost is None, "the broker is back")
     finally:

@@ -90,7 +90,7 @@ def test_what_is_told_of_the_input(tmp_path: Path) -> None:
     alone = CliRunner().invoke(app, ["run", program, "-i", records, *common, str(tmp_path / "dead.jsonl")])
     told = [line for line in alone.stderr.splitlines() if line.startswith("warning: ")]
     assert len(told) == 2 and any("`bar` is missing in all of them" in line for line in told), alone.stderr
-    assert any("`FOLD order` reads records oldest first" in line for line in told)
+    assert any("`FOLD order` needs the oldest records first" in line for line in told)
     assert [line for line in result.stderr.splitlines() if line.startswith("warning: ")] == told
     letters = [json.loads(line) for path in (tmp_path / "dead").glob("*") for line in path.read_text().splitlines()]
     late = {json.dumps(one["record"], sort_keys=True) for one in letters if one["code"] == "late"}

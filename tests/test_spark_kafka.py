@@ -121,7 +121,7 @@ def test_which_of_the_two_reads() -> None:
     assert [kafka_connector.reads_address(one, False) for one in (plain, spark, python)] == [False, True, False]
     assert [kafka_connector.reads_address(one, True) for one in (plain, spark, python)] == [True, True, False]
     assert not kafka_connector.reads_address(address("mqtt://one/a"), True)
-    with pytest.raises(CepError, match="`through=spark` is for Spark"):
+    with pytest.raises(CepError, match="`through=spark` works on Spark only"):
         Topic(spark)
 
 

@@ -97,7 +97,7 @@ def test_what_cannot_be_withdrawn_any_more_or_never_was_is_a_dead_letter(tmp_pat
     assert {event: table[CHANGE].to_list() for event, table in withdrawn.items()} == {event: [-1] for event in added}
     letters = [json.loads(text) for file in tmp_path.glob("dead-*") for text in file.read_text().splitlines()]
     assert sorted((letter["code"], letter["line"], letter["reason"]) for letter in letters) == [
-        ("change", 5, "`@change` is `add` or `withdraw`, or 1 or -1, and not `gone`"),
+        ("change", 5, "`@change` is `add` or `withdraw`, or 1 or -1, not `gone`"),
         ("late", 4, "is late by 1.001 s: what ended so long ago is final"),
         ("unknown-withdrawal", 3, "withdraws a record that is not there"),
     ]

@@ -63,7 +63,7 @@ def test_a_wrong_file_is_one_dead_letter(tmp_path: Path) -> None:
     pl.DataFrame(FINE).with_columns(x=pl.Series([[1], [2]])).write_parquet(other)
     header.write_text("when,k,x\n1,one,1\n")
     for path, reason in [
-        (garbage, "no Parquet file: "),
+        (garbage, "this is not a valid Parquet file: "),
         (missing, "a needs a column `x`"),
         (other, "the column `x` holds a list"),
         (header, "a needs a column `at` for the time"),
@@ -166,7 +166,7 @@ def test_the_query_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     logged = [json.loads(line) for line in result.stderr.splitlines()]
     (warned,) = [each for each in logged if each["event"] == "unread"]
     assert warned["level"] == "warning" and warned["text"].startswith(
-        f"not read: {tmp_path}/days/2.parquet: no Parquet"
+        f"not read: {tmp_path}/days/2.parquet: this is not a valid Parquet file"
     )
     assert logged[-1]["records"] == 2 and logged[-1]["dead"] == {"file": 1}
     # Another query has the same folder of dead letters, and its own files there.

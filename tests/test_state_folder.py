@@ -18,7 +18,7 @@ def test_it_says_what_has_changed_and_one_has_it_at_a_time(tmp_path: Path) -> No
 
     assert changed(warm="1", cold="2") == [] == changed(warm="1", cold="2", more="3")
     assert changed(warm="4", cold="2") == ["more", "warm"]
-    with closing(StateFolder(tmp_path, {"warm": "5"})), pytest.raises(CepError, match="another server has it"):
+    with closing(StateFolder(tmp_path, {"warm": "5"})), pytest.raises(CepError, match="another server uses it"):
         StateFolder(tmp_path, {})
     assert changed(warm="5") == [], "who cannot have it changes nothing"
 
@@ -42,7 +42,7 @@ def test_what_has_been_damaged_is_told_and_left_as_it_is(tmp_path: Path) -> None
         damaged = bytearray(whole)
         damaged[place // 8] ^= 1 << place % 8
         path.write_bytes(damaged)
-        with pytest.raises(CepError, match=f"--state {tmp_path}: `program` in it is damaged"):
+        with pytest.raises(CepError, match=f"--state {tmp_path}: the file `program` in the folder is damaged"):
             StateFolder(tmp_path, meanings)
         assert path.read_bytes() == damaged
     for torn in (whole[:-1], whole[:5], whole[:-20] + bytes(20), bytes(len(whole)), b""):

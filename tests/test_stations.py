@@ -100,5 +100,5 @@ def test_an_airport_without_an_icao_code_has_a_station(capsys: pytest.CaptureFix
     missing = subprocess.run(command, capture_output=True, text=True, check=False)
     assert missing.returncode == 1 and not missing.stdout
     assert missing.stderr == (
-        "error: airportsdata has no airport `QQQ`\nhint: IATA codes are three letters: `EWR JFK LGA`\n"
+        "error: airportsdata has no airport `QQQ`\nhint: use IATA codes of three letters: `EWR JFK LGA`\n"
     )

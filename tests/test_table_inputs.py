@@ -73,11 +73,13 @@ def test_an_iceberg_table_is_read_as_it_is_now() -> None:
 
 def test_tables_whose_files_are_not_their_rows_are_refused() -> None:
     readings(9.0).write_delta("parts", delta_write_options={"partition_by": "box"})
-    assert "it is partitioned by `box`, which its files do not hold" in refused("reading=delta:parts")
-    assert "--input delta:" in refused("reading=delta:none") and "there is no Delta table" in refused("delta:none")
+    assert "it is partitioned by `box`, which its files do not contain" in refused("reading=delta:parts")
+    assert "--input delta:" in refused("reading=delta:none") and "the folder is not a Delta table" in refused(
+        "delta:none"
+    )
     readings(9.0).write_delta("empty")
     deltalake.DeltaTable("empty").delete()
     assert "the table has no rows" in refused("reading=delta:empty")
-    assert "a table that is read has no options" in refused("reading=delta:parts?append=x")
+    assert "an input table has no options" in refused("reading=delta:parts?append=x")
     spark = ("--on", "spark", "--output", "out", "--checkpoint", "state")
     assert "Spark does not read tables" in refused("reading=delta:parts", *spark)

@@ -157,9 +157,9 @@ def test_a_place_that_has_no_room_for_the_rows_is_refused_before_the_run() -> No
     Path("others/notes.txt").write_text("")
     deltalake.write_deltalake("typed", pa.table({"start": ["yesterday"]}))
     for output, said in (
-        ("delta:notes.txt", "this is a file\nhint: a Delta table is a folder"),
-        ("delta:others", "the folder holds files, and is not a Delta table"),
-        ("delta:typed?append=a", "`start` is string in the table, and time here"),
+        ("delta:notes.txt", "this is a file, but a Delta table is a folder\nhint: use the name of a folder"),
+        ("delta:others", "the folder has files, but is not a Delta table"),
+        ("delta:typed?append=a", "`start` is string in the table, but time in this run"),
     ):
         done = cep("run", "fire.cep", "--input", "events.jsonl", "--output", output)
         assert done.exit_code == 2 and said in done.output and "dead" not in done.output, done.output
@@ -170,13 +170,13 @@ def test_a_place_that_has_no_room_for_the_rows_is_refused_before_the_run() -> No
 @pytest.mark.parametrize(
     ("output", "said"),
     [
-        ("delta:", "this names no table"),
-        ("iceberg:here", "this names no table"),
+        ("delta:", "the name of the table is missing or not valid"),
+        ("iceberg:here", "the name of the table is missing or not valid"),
         ("iceberg:nowhere/a.b", "PYICEBERG_CATALOG__NOWHERE__URI"),
         ("delta:fires?apend=a", "did you mean `append`?"),
         ("delta:fires?append=", "`append` has no value"),
-        ("delta:fires?compact=x", "is not a number from 2 on"),
-        ("iceberg:here/a.b?compact=1", "is not a number from 2 on"),
+        ("delta:fires?compact=x", "is not a number of at least 2"),
+        ("iceberg:here/a.b?compact=1", "is not a number of at least 2"),
         ("delta:events.jsonl", "is an input as well"),
         ("delta:s3:///", "no bucket is named"),
     ],

@@ -155,7 +155,10 @@ def test_places_are_well_known_text(location: object, text: str | None) -> None:
     ("place", "message"),
     [
         ("sensorthings+mqtt://127.0.0.1/v1.1", "only SensorThings over HTTP has Things"),
-        ("sensorthings+http://127.0.0.1:PORT/FROST-Server/v1.1/Datastreams(7)", "this is one entity, not a service"),
+        (
+            "sensorthings+http://127.0.0.1:PORT/FROST-Server/v1.1/Datastreams(7)",
+            "this is the address of one entity, not of a service",
+        ),
         ("sensorthings+http://127.0.0.1:PORT/FROST-Server/v1.0", "404"),
         ("sensorthings+http://127.0.0.1:PORT/FROST-Server/v1.1", "is not a page of entities"),
         ("sensorthings+http://127.0.0.1:PORT/FROST-Server/v1.1?by=id", "`by` is an option of an input, not of knowle"),

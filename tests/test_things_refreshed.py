@@ -417,11 +417,19 @@ def test_a_service_that_fails_is_asked_again_and_what_is_known_stays(served: Thi
         ),
         (["--input", "level=levels.jsonl", "-k", "PLACE", "-k", "PLACE?every=60"], "is named twice", None),
         (["--input", "level=levels.jsonl", "-k", "PLACE?from=latest"], "`from` is an option of an input", "every"),
-        (["--input", "level=levels.jsonl", "-k", "PLACE?every=0"], "`every=0` is not a number from 1", "every=60"),
-        (["--input", "level=levels.jsonl", "-k", "PLACE/Datastreams(7)"], "this is one entity", "leave it out"),
+        (
+            ["--input", "level=levels.jsonl", "-k", "PLACE?every=0"],
+            "`every=0` is not a number of at least 1",
+            "every=60",
+        ),
+        (
+            ["--input", "level=levels.jsonl", "-k", "PLACE/Datastreams(7)"],
+            "this is the address of one entity",
+            "leave it out",
+        ),
         (
             ["--input", "level=in", "--on", "spark", "--output", "out", "--checkpoint", "c", "-k", "PLACE"],
-            "only files are read here",
+            "but knowledge is read from files",
             "fetch",
         ),
     ],

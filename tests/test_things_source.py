@@ -110,7 +110,7 @@ def test_results_of_several_values_are_one_event(things: ThingsServer) -> None:
                   multi: int? FROM multidatastream, stream: int? FROM datastream, name: string? FROM MultiDatastream.name).
         seen(T, H, W, M, S, N) <- air(T, H, W, M, S, N).
     """)  # noqa: E501
-    for path, refused in (("", ["`result` is a number, and no list"]), ("/MultiDatastreams(3)", [])):
+    for path, refused in (("", ["`result` is a number, not a list"]), ("/MultiDatastreams(3)", [])):
         place = f"air={things.place}{path}?until=now"
         result = CliRunner().invoke(app, ["run", "high.cep", "-i", place, "--dead-letter", "dead.jsonl"])
         assert result.exit_code == 0, result.stderr
@@ -227,7 +227,7 @@ def test_it_is_asked_again_and_lost_while_the_server_fails(things: ThingsServer)
             found += batch.tables["level"]["level"].to_list() if batch.tables else []
     assert found == [1, 2, 3, 4, 5]
     reasons = [text for text, gone in told if gone]
-    assert [reason.split("; it is tried")[0] for reason in reasons] == [
+    assert [reason.split("; the next attempt")[0] for reason in reasons] == [
         "the source is lost: the server answers 503 Service Unavailable: be right back",
         "the source is lost: the answer is not a page of observations, it is not an object: `<html>hello`",
         "the source is lost: the server answers 404 Not Found",
@@ -262,19 +262,23 @@ def test_who_asks_stands_in_the_environment(things: ThingsServer, monkeypatch: p
 @pytest.mark.parametrize(
     "place, message, hint",
     [
-        ("sensorthings+http://h/FROST/v1.1/Things", "`FROST/v1.1/Things` names no observations", "Datastreams(7)"),
-        ("sensorthings+http://h", "no path of a service", "FROST-Server/v1.1"),
+        (
+            "sensorthings+http://h/FROST/v1.1/Things",
+            "`FROST/v1.1/Things` does not lead to observations",
+            "Datastreams(7)",
+        ),
+        ("sensorthings+http://h", "the address has no path to a service", "FROST-Server/v1.1"),
         ("sensorthings+http://u:secret@h/v1.1", "a password does not belong here", "SEMCEP_SENSORTHINGS_PASSWORD"),
         ("sensorthings+http://h/v1.1?by=time", "`by=time` is not known", "id, resultTime, phenomenonTime"),
-        ("sensorthings+http://h/v1.1?every=0", "`every=0` is not a number from 0.1 on", "every=5"),
-        ("sensorthings+http://h/v1.1?page=0", "`page=0` is not a number from 1 on", "page=1000"),
+        ("sensorthings+http://h/v1.1?every=0", "`every=0` is not a number of at least 0.1", "every=5"),
+        ("sensorthings+http://h/v1.1?page=0", "`page=0` is not a number of at least 1", "page=1000"),
         ("sensorthings+http://h/v1.1?format=csv", "`format` is not an option", "options are by"),
         ("sensorthings+http://127.0.0.1:1/v1.1", "no answer: connection refused", "is the server running"),
         ("sensorthings+http://169.254.169.254/v1.1", "of a cloud's metadata", "`?private=yes` allows it"),
         ("sensorthings+http://2852039166/v1.1", "of a cloud's metadata", "`?private=yes` allows it"),
         ("sensorthings+https://127.0.0.1:1/v1.1?ca=none.pem", "TLS: no such file or directory", "name PEM files"),
-        ("sensorthings+mqtt://h/v1.1/Things", "`v1.1/Things` names no observations", "v1.1/Datastreams(7)"),
-        ("sensorthings+mqtt://h?format=csv", "the messages are of format sensorthings", "leave `format` out"),
+        ("sensorthings+mqtt://h/v1.1/Things", "`v1.1/Things` does not lead to observations", "v1.1/Datastreams(7)"),
+        ("sensorthings+mqtt://h?format=csv", "the messages have the format sensorthings", "leave `format` out"),
         ("http://h/FROST-Server/v1.1", "`http://` is not a kind of input", "`sensorthings+http://`"),
     ],
 )
@@ -300,16 +304,24 @@ def test_a_wrong_address_is_refused(place: str, message: str, hint: str) -> None
         ((200, "application/json", b'{"value": [7]}'), "it has no list `value` of objects", "path"),
         ((200, "application/json", b'{"value": [{}'), "the answer is not a page of observations, bad JSON", "path"),
         ((200, "application/json", b"\xff"), "the answer is not UTF-8", None),
-        ((200, "application/json", b'{"value": [{"@iot.id": "a"}]}'), "the ids are no numbers", "`by` is one of"),
-        ((200, "application/json", b'{"value": [{"result": 2}]}'), "the ids are no numbers", "`by` is one of"),
+        (
+            (200, "application/json", b'{"value": [{"@iot.id": "a"}]}'),
+            "the ids are not increasing numbers",
+            "`by` is one of",
+        ),
+        (
+            (200, "application/json", b'{"value": [{"result": 2}]}'),
+            "the ids are not increasing numbers",
+            "`by` is one of",
+        ),
         (
             (200, "application/json", b'{"value": [{"@iot.id": 2}, {"@iot.id": 1}]}'),
-            "the service does not follow `$orderby=id asc`: 1 comes after 2",
+            "the service ignores `$orderby=id asc`: it sends the id 1 after 2",
             "`by` is one of",
         ),
         (
             (200, "application/json", b'{"value": [{"@iot.id": 2}], "@iot.nextLink": "?a"}'),
-            "the service does not follow `$filter=id gt 2`: it sends 2",
+            "the service ignores `$filter=id gt 2`: it sends the id 2",
             "`by` is one of",
         ),
     ],
@@ -342,7 +354,7 @@ def test_times_that_give_no_order_are_refused(things: ThingsServer, row: dict[st
 def test_one_order_is_kept_to(things: ThingsServer) -> None:
     things.enter(1, 1, 1.0)
     _, place = all_of(things.place)
-    with pytest.raises(CepError, match="it was read by id so far"):
+    with pytest.raises(CepError, match="the observations were read by id so far"):
         all_of(f"{things.place}?by=resultTime", place)
 
 

@@ -149,8 +149,8 @@ def test_an_unexplained_difference_is_an_exit_status(monkeypatch: pytest.MonkeyP
         ((), "there is no knowledge\nhint: name it: `--knowledge stations.ttl`\n"),
         (
             ("fridges.ttl", "--reasoning", "none"),
-            "--reasoning: `none` cannot be verified: nothing follows by it\n"
-            "hint: `--reasoning rdfs` or `--reasoning owlrl`, the default\n",
+            "--reasoning: `none` cannot be verified: `none` infers nothing\n"
+            "hint: use `--reasoning rdfs` or `--reasoning owlrl`, the default\n",
         ),
         (
             ("fridges.ttl", "--reasoning", "owlr"),
@@ -158,8 +158,8 @@ def test_an_unexplained_difference_is_an_exit_status(monkeypatch: pytest.MonkeyP
         ),
         (
             ("fridges.ttl", "--reasoning", "owlrl:OWLRL_Extension"),
-            "--reasoning: `owlrl:OWLRL_Extension` cannot be verified: that is owlrl's alone\n"
-            "hint: `--reasoning rdfs` or `--reasoning owlrl`, the default\n",
+            "--reasoning: `owlrl:OWLRL_Extension` cannot be verified: only owlrl implements it\n"
+            "hint: use `--reasoning rdfs` or `--reasoning owlrl`, the default\n",
         ),
     ],
 )

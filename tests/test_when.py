@@ -72,7 +72,7 @@ def test_one_record_is_several_events_or_none(tmp_path: Path, monkeypatch: pytes
     assert "9 records, 3 dead letters (3 of a wrong type), 5 derived" in strict.stderr
     letters = [json.loads(line) for line in Path("dead.jsonl").read_text().splitlines()]
     assert [(one["line"], one["reason"]) for one in letters] == [
-        (line, "the record is no event of the program: it passes no WHEN") for line in (3, 6, 7)
+        (line, "the record is not an event of the program: no WHEN is true for it") for line in (3, 6, 7)
     ]
 
 
@@ -160,7 +160,7 @@ def test_a_table_holds_several_events(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "8 records, 4 dead letters (2 of a wrong type" in strict.stderr
     two = 'event c(v: int) TIME ts WHEN kind = "c" FORMAT csv(separator: ";").\nd(V) <- c(V).\n'
     Path("two.cep").write_text(TABLE + two)
-    assert "declare its format differently" in run("run", "two.cep", "--input", "t.csv").stderr
+    assert "declare different formats for it" in run("run", "two.cep", "--input", "t.csv").stderr
 
 
 def test_parquet_and_frames_are_tested_by_column(tmp_path: Path) -> None:
@@ -314,7 +314,7 @@ def test_a_path_that_no_record_has_is_told(tmp_path: Path, monkeypatch: pytest.M
     Path("p.cep").write_text("event e(x: int) TIME t WHEN deplyo EXISTS.\nf(X) <- e(X).\n")
     Path("r.jsonl").write_text('{"t": 1, "deploy": {"x": 1}}\n')
     text = run("run", "p.cep", "--input", "r.jsonl").stderr
-    assert "no record is `e`: the first that is not an event has nothing at `deplyo`; there is `deploy`" in text
+    assert "no record is `e`: the first that is not an event has no value at `deplyo`; there is `deploy`" in text
 
 
 @pytest.mark.parametrize(

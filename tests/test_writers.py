@@ -129,7 +129,7 @@ def test_one_file_a_type_where_the_format_wants_it(tmp_path: Path) -> None:
     with Writer(f"{tmp_path}/one.csv", {"loose": LOOSE}) as writer:
         assert writer.paths == {"loose": f"{tmp_path}/one.csv"}
     for path, format, message in (
-        ("-", "csv", "csv cannot go to standard output"),
+        ("-", "csv", "csv cannot be written to standard output"),
         (f"{tmp_path}/none/x.jsonl", None, "cannot write .*: No such file or directory"),
         (f"{tmp_path}/none/x.parquet", None, "cannot write .*: No such file"),
         (f"{tmp_path}/x", "xml", "`xml` is not a format"),

@@ -108,7 +108,7 @@ class Handling:
                 self._silences[id] = Silence.load(id, body)
             except (CepError, ValueError, TypeError) as error:
                 reason = error.message if isinstance(error, CepError) else str(error)
-                self._unread.append(f"the silence {id} cannot be read and hides nothing: {clean(reason)}")
+                self._unread.append(f"the silence {id} cannot be read, so it hides no alerts: {clean(reason)}")
         self._windows: Mapping[str, Silence] = {}
         self._labels: dict[str, dict[str, str]] = {}
         # the active silences that alerts' `silenced` reflects; None: check all
@@ -372,7 +372,7 @@ class Handling:
         with self.lock:
             told = self._known(alert)
             if told.ended is not None:
-                raise Conflict(f"the alert is over since {rfc3339(told.ended)}: it can be commented on or closed")
+                raise Conflict(f"the alert is over since {rfc3339(told.ended)}: it can only be commented on or closed")
             if told.acknowledged == by and not comment.strip():
                 return told
             return self._act(told, "acknowledged", by, comment, acknowledged=by)
@@ -396,7 +396,7 @@ class Handling:
     def comment(self, alert: str, by: str, comment: str) -> AlertChange:
         """Comment on an alert."""
         if not comment.strip():
-            raise CepError("comment: there is no text", hint='`{"comment": "pump 2 runs again"}`', code="action")
+            raise CepError("comment: the text is missing", hint='`{"comment": "pump 2 runs again"}`', code="action")
         with self.lock:
             return self._act(self._known(alert), "commented", by, comment)
 

@@ -84,7 +84,10 @@ class AlertListener:
             self._take(round)
         for name in self.lifecycle.unplaced.keys() - self._warned:
             self._warned.add(name)
-            self._warn(f"alert {name}: its area is not a place on earth; it is sent without an area", alert=name)
+            self._warn(
+                f"alert {name}: its coordinates are not a place on earth, so the alert is sent without an area",
+                alert=name,
+            )
 
     def _take(self, round: Round) -> None:
         if not round.ended:

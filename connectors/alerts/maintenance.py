@@ -37,7 +37,7 @@ _LARGEST = 10_000_000
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*+"|[“”„‟«»]((?:[^“”„‟«»\\]|\\.)*+)[“”„‟«»]', re.DOTALL)
 _MATCHERS = re.compile(rf'\{{(?:[^{{}}"“”„‟«»]|{_QUOTED.pattern})*+\}}', re.DOTALL)
 _MARKUP = re.compile(r"</?(?:a|b|br|div|em|i|li|ol|p|span|strong|u|ul|html-blob)\b[^<>]*>", re.IGNORECASE)
-_FORM = 'matchers in the description or the title, as `{site="north",alertname=~"flood.*"}`'
+_FORM = 'write matchers in the description or the title, such as `{site="north",alertname=~"flood.*"}`'
 _A_DAY = {"SECONDLY": 86_400, "MINUTELY": 1_440, "HOURLY": 24}
 
 
@@ -85,7 +85,7 @@ class MaintenanceCalendar:
         try:
             status = os.stat(self.file)
             if status.st_size > _LARGEST:
-                raise CepError(f"{where}: it has more than {_LARGEST:,} bytes", code="maintenance")
+                raise CepError(f"{where}: the file has more than {_LARGEST:,} bytes", code="maintenance")
             content = self.file.read_bytes()
         except OSError as error:
             raise CepError(f"{where}: {reason_of(error)}", code="maintenance") from None
@@ -93,9 +93,9 @@ class MaintenanceCalendar:
         try:
             calendar = icalendar.Calendar.from_ical(content)
             if not isinstance(calendar, icalendar.Calendar):
-                raise ValueError("it does not begin with BEGIN:VCALENDAR")
+                raise ValueError("the text does not begin with BEGIN:VCALENDAR")
         except (ValueError, IndexError, KeyError, TypeError) as error:
-            hint = "a calendar as programs export it, which begins with `BEGIN:VCALENDAR`"
+            hint = "use an iCalendar file, which begins with `BEGIN:VCALENDAR`"
             message = f"{where}: this is not a calendar: {clean(str(error), 200)}"
             raise CepError(message, hint=hint, code="maintenance") from None
         zone = _zone_of(calendar, where)
@@ -152,9 +152,9 @@ def _series_of(
             windows += (times := sum(_times(event, now) for event in valid))
             if windows > MOST_WINDOWS:
                 windows -= times
-                raise CepError(f"with it there would be more than {MOST_WINDOWS:,} windows", hint="fewer events")
+                raise CepError(f"this event brings the windows to more than {MOST_WINDOWS:,}", hint="use fewer events")
             if all(_ticks(event.end, zone) <= _ticks(event.start, zone) for event in valid):
-                raise CepError("it has no duration", hint="an end (DTEND) after its begin, or a DURATION")
+                raise CepError("the event has no duration", hint="add an end (DTEND) after the start, or a DURATION")
             part = icalendar.Calendar()
             if "CALSCALE" in calendar:
                 part["CALSCALE"] = calendar["CALSCALE"]
@@ -165,16 +165,21 @@ def _series_of(
             hint = f"; {error.hint}" if error.hint else ""
             remarks.append(f"{where}, `{title}` is not a window: {error.message}{hint}")
         except Exception as error:  # the library raises many kinds of errors for a wrong rule
-            hint = "RRULE as in RFC 5545: `FREQ=WEEKLY;BYDAY=SU`"
-            remarks.append(f"{where}, `{title}` is not a window: it is not valid: {clean(str(error), 200)}; {hint}")
+            hint = "write RRULE as in RFC 5545: `FREQ=WEEKLY;BYDAY=SU`"
+            remarks.append(
+                f"{where}, `{title}` is not a window: the event is not valid: {clean(str(error), 200)}; {hint}"
+            )
         else:
             series_by_title.append((title, series))
     if len(remarks) > _MOST_REMARKS:
-        remarks = [*remarks[:_MOST_REMARKS], f"{where}: {len(remarks) - _MOST_REMARKS} more are not windows either"]
+        remarks = [
+            *remarks[:_MOST_REMARKS],
+            f"{where}: {len(remarks) - _MOST_REMARKS} more events are not windows either",
+        ]
     if without:
         some = "1 event has" if len(without) == 1 else f"{len(without)} events have"
         hide = "hides" if len(without) == 1 else "hide"
-        remarks.append(f"{where}: {some} no matchers in braces and {hide} nothing, as `{without[0]}`; {_FORM}")
+        remarks.append(f"{where}: {some} no matchers in braces and {hide} no alerts, such as `{without[0]}`; {_FORM}")
     return series_by_title, tuple(remarks)
 
 
@@ -209,8 +214,10 @@ def _texts(event: Any) -> list[str]:
         if texts := [match[0] for match in _MATCHERS.finditer(_plain(event, name))]:
             return texts
         if "{" in _plain(event, name):
-            hint = f'a regular expression with braces in quotes: `{{site=~"n{{2}}.*"}}`; {_FORM}'
-            raise CepError(f"a brace or a quote in its {name.lower()} has no partner", hint=hint, code="maintenance")
+            hint = f'put a regular expression with braces in quotes: `{{site=~"n{{2}}.*"}}`; {_FORM}'
+            raise CepError(
+                f"a brace or a quote in its {name.lower()} is not closed or not opened", hint=hint, code="maintenance"
+            )
     return []
 
 
@@ -221,7 +228,7 @@ def _matchers(event: Any) -> Sequence[Matchers]:
     for text in _texts(event):
         matchers = Matchers.parse(_QUOTED.sub(_straight, text))
         if matchers.match_all:
-            message = f"{matchers} would hide every alert" if matchers else "there are no matchers in its braces"
+            message = f"{matchers} would hide every alert" if matchers else "its braces contain no matchers"
             raise CepError(message, hint=_FORM, code="maintenance")
         parsed.append(matchers)
     return parsed
@@ -251,8 +258,8 @@ def _times(event: Any, now: datetime) -> int:
         times = math.ceil(min(steps, a_day * (AHEAD + BACK).days))
         if times > MOST_TIMES or steps > _MOST_STEPS:
             rate = f"{a_day:,.0f} times a day since {event.start:%Y-%m-%d}"
-            hint = "one window that lasts, or an event that recurs each day"
-            raise CepError(f"it recurs {rate}, which is too often", hint=hint, code="maintenance")
+            hint = "use one long window, or an event that recurs once a day"
+            raise CepError(f"the event recurs {rate}, which is too often", hint=hint, code="maintenance")
         most = max(most, times)
     return most
 

@@ -49,9 +49,12 @@ class Matcher:
             if len(text) > LONGEST:
                 raise _wrong(f"`{clean(text, 40)}` has {len(text):,} characters", f"at most {LONGEST:,}")
             if any("\ud800" <= character <= "\udfff" for character in text):
-                raise _wrong(f"`{clean(text, 40)}` has half of a character", "text in Unicode")
+                raise _wrong(
+                    f"`{clean(text, 40)}` has half a surrogate pair, which is not a character",
+                    "use text in valid Unicode",
+                )
         if not self.name:
-            raise _wrong("a matcher has no name", _FORM)
+            raise _wrong("a matcher has no label name", _FORM)
         if self.operator in ("=~", "!~"):
             object.__setattr__(self, "_pattern", _compiled(self.name, self.value))
 
@@ -94,7 +97,9 @@ class Matchers:
         """Create a list from matchers, without duplicates. Raises CepError if there are too many."""
         distinct = tuple(dict.fromkeys(matchers))
         if len(distinct) > MOST:
-            raise _wrong(f"there are {len(distinct)} matchers", f"at most {MOST}; `=~` takes several values: `a|b|c`")
+            raise _wrong(
+                f"there are {len(distinct)} matchers", f"use at most {MOST}; `=~` matches several values: `a|b|c`"
+            )
         return cls(distinct)
 
     def matches(self, labels: Mapping[str, str]) -> bool:
@@ -138,14 +143,14 @@ def _compiled(name: str, pattern: str) -> Any:
     except re2.error as error:
         reason = error.args[0] if error.args else "not valid"
         reason = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        hint = "the syntax is that of RE2, without look-around and back-references"
+        hint = "use the syntax of RE2, which has no look-around and no back-references"
         raise _wrong(f"`{clean(pattern, 80)}` is not a regular expression: {clean(reason, 200)}", hint) from None
 
 
 def _parsed(text: str) -> Iterator[Matcher]:
     inside = text.strip()
     if inside.startswith("{") != inside.endswith("}") or inside == "{":
-        raise _wrong(f"`{clean(text, 80)}`: a brace has no partner", _FORM)
+        raise _wrong(f"`{clean(text, 80)}`: a brace is not closed or not opened", _FORM)
     if inside.startswith("{"):
         inside = inside[1:-1].strip()
     if not inside:
@@ -181,7 +186,7 @@ def _name(text: str, inside: str, place: int) -> tuple[str, int]:
         return match[0], match.end()
     if (quoted := _QUOTED.match(inside, place)) is not None:
         return _unescaped(quoted[1]), quoted.end()
-    raise _wrong(f"`{clean(text, 80)}`: there is no name of a label at `{clean(inside[place:], 40)}`", _FORM)
+    raise _wrong(f"`{clean(text, 80)}`: the name of a label is missing at `{clean(inside[place:], 40)}`", _FORM)
 
 
 def _value(text: str, inside: str, place: int) -> tuple[str, int]:
@@ -191,7 +196,7 @@ def _value(text: str, inside: str, place: int) -> tuple[str, int]:
         return match[0].rstrip(), match.end()
     if place == len(inside) or inside[place] == ",":
         return "", place
-    raise _wrong(f"`{clean(text, 80)}`: there is no value at `{clean(inside[place:], 40)}`", _FORM)
+    raise _wrong(f"`{clean(text, 80)}`: a value is missing at `{clean(inside[place:], 40)}`", _FORM)
 
 
 def _quoted(text: str) -> str:

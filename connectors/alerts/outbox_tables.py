@@ -71,7 +71,7 @@ def open_outbox(where: str) -> sqlite3.Connection:
         if code_of(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
             raise unwritten(where, error) from None
         if code_of(error) in _NOT_OPEN:
-            hint = "one server has it at a time; another `--state` is another outbox"
+            hint = "only one server can use an outbox at a time; another `--state` is another outbox"
             raise CepError(f"{where}: the outbox cannot be opened: {error}", hint=hint, code="outbox") from None
         raise damaged_outbox(where, str(error)) from None
 
@@ -83,7 +83,7 @@ def code_of(error: Exception) -> int:
 
 def unwritten(where: str, error: Exception) -> CepError:
     """Return the error for a disk that cannot be written. A restart may help."""
-    hint = "make room there, or see to the disk, and start again: what was written is whole"
+    hint = "make room on the disk, or repair it, and start again: what was written is complete"
     return CepError(f"{where}: alerts cannot be written: {error}", hint=hint, code="failed")
 
 
@@ -111,7 +111,7 @@ def _prove(base: sqlite3.Connection, where: str) -> None:
         row = "form", FORM
         base.execute("insert into meta (name, value, hash) values (?1, ?2, hashed(?1, ?2))", row)
     if base.execute("select value from meta where name = 'form'").fetchone() != (FORM,):
-        hint = "another `--state`, or the version that has written it"
+        hint = "use another `--state`, or the version that wrote this outbox"
         raise CepError(f"{where}: the outbox was written by another version", hint=hint, code="outbox")
     for table in HASHED.keys() - {"changes"}:
         verify(base, where, table)
@@ -159,5 +159,5 @@ def row_hash(*values: object) -> bytes:
 
 def damaged_outbox(where: str, what: str) -> CepError:
     """Return the error for a damaged outbox."""
-    hint = "bring the whole folder back from a copy, or begin anew with another `--state`"
+    hint = "restore the whole folder from a backup, or start afresh with another `--state`"
     return CepError(f"{where}: the outbox is damaged: {what}", hint=hint, code="outbox")

@@ -73,17 +73,19 @@ def silence(
     """Create a silence that begins `now` or later. Raises CepError if it would hide every alert, or if its end is
     before its beginning or in the past."""
     if matchers.match_all:
-        message = "silence: these matchers hide every alert" if matchers else "silence: there are no matchers"
+        message = "silence: these matchers hide every alert" if matchers else "silence: the matchers are missing"
         raise CepError(message, hint='name an alert or a label: `alertname="flood"`, `site=~".+"`', code="silence")
     if ends is None:
         hint = '`"endsAt": "2026-12-01T06:00:00Z"`'
-        raise CepError("silence: `endsAt` is missing: it would never end", hint=hint, code="silence")
+        raise CepError("silence: `endsAt` is missing, so the silence would never end", hint=hint, code="silence")
     starts = now if starts is None else max(starts, now)
     if ends <= now:
-        raise CepError(f"silence: it ends at {rfc3339(ends)}, which is past", hint="a later `endsAt`", code="silence")
+        raise CepError(
+            f"silence: `endsAt`, {rfc3339(ends)}, is in the past", hint="use a later `endsAt`", code="silence"
+        )
     if ends <= starts:
-        message = f"silence: it ends at {rfc3339(ends)}, before it starts at {rfc3339(starts)}"
-        raise CepError(message, hint="`endsAt` behind `startsAt`", code="silence")
+        message = f"silence: `endsAt`, {rfc3339(ends)}, is before `startsAt`, {rfc3339(starts)}"
+        raise CepError(message, hint="use an `endsAt` after `startsAt`", code="silence")
     return Silence(
         id or str(uuid4()), matchers, starts, ends, clean(author, LONGEST_AUTHOR), clean(comment, LONGEST_COMMENT), now
     )

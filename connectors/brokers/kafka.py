@@ -38,7 +38,7 @@ class Topic:
         if not address.path or "/" in address.path:
             raise address.refused("it names no topic", f"e.g. `kafka://{address.servers}/readings`")
         if address.choice("through", ("python", "spark")) == "spark":
-            raise address.refused("`through=spark` is for Spark", "add `--on spark`, or leave it out")
+            raise address.refused("`through=spark` works on Spark only", "add `--on spark`, or leave `through` out")
         self.address, self.name = address, address.path
         self._error: str | None = None
         try:
@@ -59,7 +59,7 @@ class Topic:
             every = self._ask(lambda: self._consumer.list_topics(timeout=WAIT)).topics
             known_topics = ", ".join(sorted(name for name in every if not name.startswith("_"))[:10]) or "none"
             reason = "no such topic" if metadata.error is None else reason_of(metadata.error)
-            raise self.address.refused(reason, f"topics there are: {known_topics}")
+            raise self.address.refused(reason, f"the broker has the topics {known_topics}")
         return sorted(metadata.partitions)
 
     def bounds(self) -> dict[int, tuple[int, int]]:
@@ -86,8 +86,8 @@ class Topic:
             if last < begin or (first > begin and gone):
                 kept = f"the broker has {first} to {last}" if last > first else "the broker has none"
                 raise self.address.refused(
-                    f"the messages from {begin} on of partition {number} are gone: {kept}",
-                    "were they deleted, or is the topic another one? `?gone=skip` goes on with what there is",
+                    f"the messages of partition {number} from offset {begin} on are no longer on the broker: {kept}",
+                    "were they deleted, or was the topic created anew? `?gone=skip` reads the messages that are left",
                 )
             ends[number] = last
         waiting = sum(end - start.get(number, 0) for number, end in ends.items())
@@ -150,7 +150,7 @@ class Topic:
                 deadline = time.monotonic() + 6 * WAIT
                 yield Messages([source] * len(numbers), numbers, payloads, keys=keys), times
             elif position < end and time.monotonic() > deadline:
-                reason = f"messages {position} to {end} of partition {number} have not come for {6 * WAIT:g} s"
+                reason = f"messages {position} to {end} of partition {number} have not arrived for {6 * WAIT:g} s"
                 more = f": {self._error}" if self._error else ""
                 raise SourceLost(f"{self.address.text}: {reason}{more}", code="input")
 
@@ -168,7 +168,7 @@ class Topic:
         try:
             return question()
         except self._failure as error:
-            hint = "is a broker running there, and is TLS (kafkas://) and login as it is there?"
+            hint = "is a broker running at this address, and do TLS (kafkas://) and the login fit its settings?"
             what = f"{self.address.text}: no answer: {self._error or reason_of(error)}"
             raise SourceLost(what, hint=hint, code="input") from None
 

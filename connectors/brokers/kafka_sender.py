@@ -28,7 +28,7 @@ class KafkaSender:
         has no such topic."""
         self._address = address
         self._failed: CepError | None = None
-        self._error = "it does not answer"
+        self._error = "the broker does not answer"
         try:
             from confluent_kafka import KafkaError, KafkaException, Producer
         except ModuleNotFoundError:
@@ -51,12 +51,14 @@ class KafkaSender:
             try:
                 answer = self._producer.list_topics(topic, timeout=ANSWER).topics[topic]
             except KafkaException as error:
-                hint = "is a broker running there, and is TLS (kafkas://) and login as it is there?"
+                hint = "is a broker running at this address, and do TLS (kafkas://) and the login fit its settings?"
                 raise self._lost(f"no answer: {reason_of(error)}", hint) from None
             if answer.error is None:
                 return
             if time.monotonic() > until:
-                raise self._lost(f"topic {topic}: {reason_of(answer.error)}", "make it, or let the broker make topics")
+                raise self._lost(
+                    f"topic {topic}: {reason_of(answer.error)}", "create the topic, or let the broker create topics"
+                )
             time.sleep(_SLICE)
 
     def send(self, messages: Sequence[Message]) -> None:
@@ -78,7 +80,7 @@ class KafkaSender:
         since = time.monotonic()
         while self._failed is None and self._producer.flush(_SLICE):
             if time.monotonic() - since > 2 * WAIT:
-                raise self._lost(f"the broker has not taken {len(self._producer)} messages: {self._error}")
+                raise self._lost(f"the broker has not confirmed {len(self._producer)} messages: {self._error}")
         if self._failed is not None:
             raise self._failed
 
@@ -89,7 +91,7 @@ class KafkaSender:
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None and self._failed is None:
             if error.code() in self._passing:
-                self._failed = self._lost(f"the broker has not taken a message: {reason_of(error)} ({self._error})")
+                self._failed = self._lost(f"the broker has not confirmed a message: {reason_of(error)} ({self._error})")
             else:
                 self._failed = CepError(
                     f"{self._address.text}: the broker refuses a message: {reason_of(error)}", code="output"

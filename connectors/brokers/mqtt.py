@@ -66,7 +66,7 @@ class Subscription:
         self._open: list[Arrival] = []  # returned by `take`, but not yet processed
         self._there = threading.Condition()
         self._subscribed = self._answered = False
-        self._gone = "the broker has gone"
+        self._gone = "the broker has closed the connection"
         self._error: CepError | None = None
         self._client = self._made(client or "")
 
@@ -165,8 +165,8 @@ class Subscription:
         if not self.address.path:
             raise self.address.refused("it names no topic", f"e.g. `{self.address.text.rstrip('/')}/sensors/#`")
         if not _filter(self.address.path):
-            hint = "`+` stands for one level, `#` for all that follow: `sensors/+/temp`, `sensors/#`"
-            raise self.address.refused("this is not a filter of topics", hint)
+            hint = "`+` stands for one level, and `#` at the end for all further levels: `sensors/+/temp`, `sensors/#`"
+            raise self.address.refused("the path is not a valid topic filter", hint)
         options: dict[str, Any] = {} if self._new else {"clean_session": not self._persistent}
         version = MQTTProtocolVersion.MQTTv5 if self._new else MQTTProtocolVersion.MQTTv311
         mqtt = paho.Client(CallbackAPIVersion.VERSION2, client_id=client, protocol=version, manual_ack=True, **options)
@@ -210,7 +210,10 @@ class Subscription:
         with self._there:
             self._there.notify_all()
         if self._new and reason.value == _TAKEN_OVER:
-            self._fail("another client has come with the name of this one", "each run has its own `?client=NAME`")
+            self._fail(
+                "another client has connected with the client name of this run",
+                "use another `?client=NAME` for each run",
+            )
 
     def _message(self, client: Client, data: object, message: MQTTMessage) -> None:
         if message.retain and not self._retained:  # brokers of version 3 send retained messages nevertheless
@@ -257,16 +260,16 @@ def secured(client: Client, address: Address) -> None:
 def unreachable(address: Address, error: Exception) -> SourceLost:
     """Return the error for a connection that cannot be opened."""
     reason = reason_of(error)
-    hint = "is the broker running, are host and port right, and is TLS (mqtts://) as it is there?"
+    hint = "is the broker running, are host and port right, and does TLS (mqtts://) fit its settings?"
     return SourceLost(f"{address.text}: no broker: {reason}", hint=hint, code="input")
 
 
 def refusal(address: Address, reason: str) -> tuple[str, str]:
     """Explain why a broker refuses a connection. Returns the reason and a hint."""
     user, password = "SEMCEP_MQTT_USER", "SEMCEP_MQTT_PASSWORD"
-    hint = f"`{address.kind}://user:password@host`, or {user} and {password} in the environment"
+    hint = f"`{address.kind}://user:password@host`, or set {user} and {password} in the environment"
     if "version" in reason.lower():
-        hint = "an older broker: `?version=3`"
+        hint = "for an older broker, use `?version=3`"
     return f"the broker refuses: {reason.lower()}", hint
 
 

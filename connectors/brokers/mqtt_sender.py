@@ -71,7 +71,7 @@ class MqttSender:
                 if len(self._waiting) != left:
                     left, since = len(self._waiting), time.monotonic()
                 elif time.monotonic() - since > WAIT:
-                    raise self._lost(f"the broker has not taken {left} messages for {WAIT:g} s")
+                    raise self._lost(f"the broker has not confirmed {left} messages for {WAIT:g} s")
         if self._refused is not None:
             raise self._refused
 

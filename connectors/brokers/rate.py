@@ -22,7 +22,7 @@ class Rate:
         except ValueError:
             self._each = 0
         if self._each < 1 or address.path:
-            raise address.refused("it is not a number of records a second", "e.g. `rate://1000`")
+            raise address.refused("the address does not say how many records a second", "e.g. `rate://1000`")
         start_text = address.options.get("start")
         try:
             self.start = start if start_text is None else of_iso(start_text)

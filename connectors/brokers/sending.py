@@ -96,7 +96,9 @@ def output_address(text: str, schemas: Mapping[str, Schema]) -> Address:
         raise _wrong(target, "it names no topic", f"e.g. `{target.text.rstrip('/')}/derived`")
     odd = _TYPE in target.path and target.kind == "kafka" and "/" in target.path
     if odd or any(letter in target.path.replace(_TYPE, "") for letter in "{}+#"):
-        raise _wrong(target, "this is not a topic", "`{type}` stands for the name of the event: `derived/{type}`")
+        raise _wrong(
+            target, "the path is not a valid topic", "`{type}` stands for the name of the event: `derived/{type}`"
+        )
     by = target.options.get("by")
     names = {attribute.name for schema in schemas.values() for attribute in schema.attributes} | {"type"}
     if by is not None and by not in names:

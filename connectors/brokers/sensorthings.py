@@ -70,9 +70,9 @@ class ById:
         Raises ValueError if the service ignores the filter or the order."""
         number = _number(row)
         if self._low is not None and number <= self._low:
-            raise ValueError(f"the service does not follow `$filter={self.filter}`: it sends {number}")
+            raise ValueError(f"the service ignores `$filter={self.filter}`: it sends the id {number}")
         if self._before is not None and number <= self._before:
-            raise ValueError(f"the service does not follow `$orderby=id asc`: {number} comes after {self._before}")
+            raise ValueError(f"the service ignores `$orderby=id asc`: it sends the id {number} after {self._before}")
         self._before = number
         last = self.place.get(_LAST, number - 1)
         slot = 1 + number % AGAIN
@@ -114,7 +114,7 @@ class ByTime:
         last = self.place.get(_LAST)
         if last is not None and time < last:
             asked = f"`$filter={self._key} ge …` and `$orderby={self._key} asc`"
-            raise ValueError(f"the service does not follow {asked}: {iso(time)} comes after {iso(last)}")
+            raise ValueError(f"the service ignores {asked}: it sends {iso(time)} after {iso(last)}")
         if time != last:
             self._known.clear()
         if mark in self._known:
@@ -135,7 +135,9 @@ class ByTime:
             other = "phenomenonTime" if self._key == "resultTime" else "resultTime"
             raise ValueError(f"an observation has no `{self._key}`, try `?by={other}`")
         if "/" in text:
-            raise ValueError(f"`{self._key}` is an interval, `{text}`, which gives no order; try `?by=resultTime`")
+            raise ValueError(
+                f"`{self._key}` is an interval, `{text}`, and intervals have no order; try `?by=resultTime`"
+            )
         return of_iso(text)
 
 
@@ -150,8 +152,8 @@ class Observations:
         by = address.choice("by", ORDERS)
         order = ORDERS.index(by)
         if place.get(_ORDER, order) != order:
-            hint = f"`?by={ORDERS[place[_ORDER]]}`, or start anew with another folder"
-            raise address.refused(f"it was read by {ORDERS[place[_ORDER]]} so far", hint)
+            hint = f"use `?by={ORDERS[place[_ORDER]]}`, or start afresh with another folder"
+            raise address.refused(f"the observations were read by {ORDERS[place[_ORDER]]} so far", hint)
         self._by = by
         self._position: ById | ByTime = ById(place) if by == "id" else ByTime(place, by)
         self._every = address.number("every", 5, 0.1)
@@ -275,7 +277,9 @@ class Observations:
             return self._query(self._position.filter, f"{self._by} asc")
         following = quote(urlsplit(link).query, safe=_SAFE)
         if following == query:
-            raise self._address.refused("`@iot.nextLink` leads to the same page again", "`?by=id` does not follow it")
+            raise self._address.refused(
+                "`@iot.nextLink` leads to the same page again", "use `?by=id`, which does not follow `@iot.nextLink`"
+            )
         return following
 
     def _page(self, query: str) -> tuple[list[dict[str, Any]], list[str], str | None]:
@@ -283,7 +287,7 @@ class Observations:
         the request fails."""
         text = self._reader.get(f"{quote('/' + self._address.path, safe=_SAFE)}?{query}")
         start_of_text = len(text) - len(text.lstrip())
-        hint = "is this the path of a service of SensorThings, as `/FROST-Server/v1.1`?"
+        hint = "is this the path of a SensorThings service, such as `/FROST-Server/v1.1`?"
         try:
             if text[start_of_text : start_of_text + 1] != "{":
                 raise Unreadable("json", "it is not an object")
@@ -335,7 +339,7 @@ class Observations:
             return SourceLost(f"{self._address.text}: {failure.reason}", hint=failure.hint, code="input")
         hint = failure.hint
         if hint is None and "$top" in failure.reason:
-            hint = "`?page=100` asks for pages that are smaller than 1000"
+            hint = "use smaller pages, such as `?page=100`; the default is 1000"
         return self._address.refused(failure.reason, hint)
 
     def _fail(self, error: Exception) -> None:
@@ -389,13 +393,13 @@ def _secret(address: Address, name: str) -> str | None:
         return Path(file).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = reason_of(error) if isinstance(error, OSError) else "it is not UTF-8"
-        raise address.refused(f"{name}={file}: {reason}", "it names a file with the secret alone") from None
+        raise address.refused(f"{name}={file}: {reason}", "the file has to contain the secret alone") from None
 
 
 def _number(row: dict[str, Any]) -> int:
     number = row.get(_ID)
     if not isinstance(number, int) or isinstance(number, bool) or not -(1 << 62) < number < 1 << 62:
-        raise ValueError(f"the ids are no numbers that count up: `{number}`; try `?by=resultTime`")
+        raise ValueError(f"the ids are not increasing numbers, such as `{number}`; try `?by=resultTime`")
     return number
 
 

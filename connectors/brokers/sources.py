@@ -70,10 +70,10 @@ class Sources:
         rest = {other: why for other, why in self.lost.items() if other != name}
         self.lost = rest if reason is None else {**rest, name: reason}
         if reason is None:
-            self._tell(name, "the source is there again", lost=False)
+            self._tell(name, "the source is connected again", lost=False)
         else:
             self.losses = {**self.losses, name: self.losses[name] + 1}
-            how = f"it is tried again after {FIRST:g} s, then ever less often, every {LONGEST:g} s at least"
+            how = f"the next attempt is after {FIRST:g} s, later ones less and less often, at least every {LONGEST:g} s"
             self._tell(name, f"the source is lost: {reason}; {how}", lost=True)
         for listener in self._listeners:
             listener()

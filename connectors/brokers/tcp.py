@@ -159,5 +159,5 @@ def _connection(address: Address) -> socket.socket:
         return connection
     except OSError as error:
         reason = reason_of(error)
-        hint = f"something has to listen there: `nc -lk {port}`"
+        hint = f"a program has to listen at this address, for example `nc -lk {port}`"
         raise SourceLost(f"{address.text}: no connection: {reason}", hint=hint, code="input") from None

@@ -24,7 +24,9 @@ def service_iri(address: Address) -> str:
     of an entity."""
     path = "/" + address.path.removesuffix(_END)
     if path.endswith(")"):
-        raise address.refused("this is one entity, not a service", "leave it out: `.../FROST-Server/v1.1`")
+        raise address.refused(
+            "this is the address of one entity, not of a service", "leave the entity out: `.../FROST-Server/v1.1`"
+        )
     host = address.text.partition("://")[2].partition("/")[0]
     return f"http{'s' * address.tls}://{host}{path}"
 
@@ -59,7 +61,7 @@ def _entities(reader: JsonReader, path: str, expand: str, most: str | None) -> l
             assert isinstance(rows, list) and all(isinstance(row, dict) and "@iot.id" in row for row in rows)
         except (ValueError, KeyError, TypeError, AssertionError):
             start = " ".join(text[:60].split())
-            hint = "is this the path of a service of SensorThings, as `/FROST-Server/v1.1`?"
+            hint = "is this the path of a SensorThings service, such as `/FROST-Server/v1.1`?"
             raise HttpFailure(f"{path}: the answer is not a page of entities: `{start}`", hint) from None
         entities += rows
         before, query = query, quote(urlsplit(str(page.get("@iot.nextLink", ""))).query, safe=_SAFE) if rows else ""

@@ -58,8 +58,8 @@ class ClauseReader:
         if not ticks:
             dialect = "datalogmtl" if self.facts else "rtec"
             raise CepError(
-                f"--format {format}: the program is no {dialect}, and nothing says what its events are in it",
-                hint=f"`--dialect {dialect}`, or another format",
+                f"--format {format}: the program is not {dialect}, so its events have no names in this format",
+                hint=f"use `--dialect {dialect}` or another format",
                 code="input",
             )
         self.tick = int(next(iter(ticks)) or SECOND)
@@ -162,7 +162,9 @@ class ClauseReader:
         attributes = self.schemas[name].attributes
         wanted = attributes[:-_MORE] if self._is_fluent(name) else attributes
         if wanted and len(texts) != len(wanted):
-            raise Unreadable("args", f"`{name}` has {len(wanted)} arguments in the program, here {len(texts)}")
+            raise Unreadable(
+                "args", f"`{name}` has {len(wanted)} arguments in the program, but {len(texts)} in this record"
+            )
         return [text_value(attribute, text) for attribute, text in zip(wanted, texts)]
 
     def _is_fluent(self, name: str) -> bool:
@@ -172,7 +174,7 @@ class ClauseReader:
     def _known(self, name: str) -> str:
         """Return the name. Raise Unreadable if the program reads nothing of this name."""
         if name not in self.schemas:
-            raise Unreadable("type", f"the program asks nothing of `{name}`{closest(name, list(self.schemas))}")
+            raise Unreadable("type", f"the program does not read `{name}`{closest(name, list(self.schemas))}")
         return name
 
     def _fact(self, text: str) -> _Row:
@@ -185,7 +187,7 @@ class ClauseReader:
         while inside is not None and place < len(inside):
             term = _TERM.match(inside, place)
             if term is None:
-                raise Unreadable("row", f"`{inside[place:]}` are no arguments: {FACT}")
+                raise Unreadable("row", f"`{inside[place:]}` is not a list of arguments: {FACT}")
             texts.append(read_string(term[1]) if term[1][0] == '"' else term[1])
             place = term.end()
         return self._record(name, texts, self._interval(when))
@@ -200,13 +202,13 @@ class ClauseReader:
         opening, low, high, closing = match.groups()
         start, end = self._time(low), self._time(high)
         if start is None:
-            raise Unreadable(
-                "time", f"`{text}` has no beginning; a fact begins somewhere, as at the first of all times"
-            )
+            raise Unreadable("time", f"`{text}` has no beginning; write the time at which the fact begins")
         if end is None and high.startswith("-"):
             raise Unreadable("time", f"`{text}` ends before it begins")
         if end is not None and (end < start or (end == start and opening + closing != "[]")):
-            raise Unreadable("time", f"`{text}` ends before it begins" if end < start else f"nothing lies in `{text}`")
+            raise Unreadable(
+                "time", f"`{text}` ends before it begins" if end < start else f"the interval `{text}` is empty"
+            )
         return start, end, opening + closing
 
     def _time(self, text: str) -> int | None:
@@ -220,7 +222,7 @@ class ClauseReader:
         """Read a line of RTEC: an event, or a fluent that holds at one tick or from one tick to another."""
         name, *fields = (part.strip() for part in text.split("|"))
         if len(fields) < 2:
-            raise Unreadable("row", "a line is written `event|arrival|time|arguments..`: `go_to|9|9|chris|work`")
+            raise Unreadable("row", "this line is not `event|arrival|time|arguments..`, such as `go_to|9|9|chris|work`")
         if not self._is_fluent(self._known(name)):
             return name, self._tick(fields[1]), tuple(self._values(name, fields[2:]))
         if not self.schemas[name].attributes:  # read only the times

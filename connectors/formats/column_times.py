@@ -55,16 +55,16 @@ def mismatch(file: str, column: pl.Series, attribute: Attribute) -> CepError:
     if attribute.type in ("int", "float") and column.dtype == pl.String:
         texts = column.drop_nulls().head(100)
         if len(texts) and all(is_number(text.strip(" \t")) for text in texts):
-            hint = f"they are numbers in texts: `{attribute.name}: {attribute.type} QUOTED` reads them"
+            hint = f"the column holds numbers as strings: `{attribute.name}: {attribute.type} QUOTED` reads them"
     return CepError(
-        f"{file}: the column `{column.name}` holds {column.dtype}; {attribute.type} wants {_FITS[attribute.type]}",
+        f"{file}: the column `{column.name}` holds {column.dtype}; {attribute.type} needs {_FITS[attribute.type]}",
         hint=hint,
         code="input",
     )
 
 
 def _instants(file: str, column: pl.Series) -> CepError:
-    message = f"{file}: the column `{column.name}` holds {column.dtype}: instants, which no clock shows twice"
+    message = f"{file}: the column `{column.name}` holds {column.dtype}: these are instants, so no hour is repeated"
     return CepError(message, hint="leave out `FOLD order`", code="input")
 
 
@@ -178,7 +178,7 @@ def _counted(file: str, column: pl.Series, attribute: Attribute, reasons: Reason
     if dtype.is_float():
         column = column.cast(pl.Float64).fill_nan(None) / 10.0 ** (6 - SHIFTS[unit])
         far = column.abs() > LARGEST // SECOND
-        far = refuse(far, column, attribute, "is beyond 64 bits of microseconds", reasons, code)
+        far = refuse(far, column, attribute, "does not fit in 64 bits of microseconds", reasons, code)
         column = without(column, far)
         whole = column.floor()  # leaves spare bits for the multiplication
         micros = ((column - whole) * SECOND).round(0, mode="half_to_even")
@@ -195,7 +195,7 @@ def _scaled(column: pl.Series, unit: int, attribute: Attribute, reasons: Reasons
         rest = column - whole * 1000
         return whole + ((rest > 500) | ((rest == 500) & (whole % 2 == 1))).cast(pl.Int64)
     far = (column > LARGEST // unit) | (column < -(LARGEST // unit))
-    far = refuse(far, column, attribute, "is beyond 64 bits of microseconds", reasons, code)
+    far = refuse(far, column, attribute, "does not fit in 64 bits of microseconds", reasons, code)
     return without(column, far) if unit == 1 else without(column, far) * unit
 
 
@@ -214,7 +214,7 @@ def _parsed(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str
         except ValueError:
             read[text] = None
     times = texts.replace_strict(different, [read[t] for t in different.to_list()], default=None, return_dtype=pl.Int64)
-    refuse(times.is_null() & texts.is_not_null(), texts, attribute, f"is no {attribute.type}", reasons, code)
+    refuse(times.is_null() & texts.is_not_null(), texts, attribute, f"is not a valid {attribute.type}", reasons, code)
     return times
 
 
@@ -223,7 +223,9 @@ def fitting(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str
     fits = column.cast(pl.Int64, strict=False)
     least = refuse(fits == -LARGEST - 1, column, attribute, LEAST, reasons, code)
     far = fits.is_null() & column.is_not_null()
-    return without(fits, refuse(far, column, attribute, "is an integer of more than 64 bits", reasons, code) | least)
+    return without(
+        fits, refuse(far, column, attribute, "is an integer that does not fit in 64 bits", reasons, code) | least
+    )
 
 
 def refuse(

@@ -126,9 +126,9 @@ class _Beginning:
             self._look()
         head = self._take()
         if not head.strip() and self.rest.strip():
-            raise CepError(f"{file}: the first line is empty, it should name the columns", code="input")
+            raise CepError(f"{file}: the first line is empty, but it should name the columns", code="input")
         if len(head) > LONGEST:
-            message = f"{file}: the first line has more than {LONGEST} bytes, it should name the columns"
+            message = f"{file}: the first line has more than {LONGEST} bytes, but it should name the columns"
             raise CepError(message, code="input")
         return head if head.strip() else b""
 
@@ -143,7 +143,7 @@ class _Beginning:
             self._look()
         if not names and self.rest.strip():
             hint = "Zeek names the columns in a line `#fields` before the records"
-            raise CepError(f"{file}: this is not a log of Zeek", hint=hint, code="input")
+            raise CepError(f"{file}: this is not a Zeek log", hint=hint, code="input")
         return names
 
     def _take(self) -> bytes:
@@ -166,7 +166,7 @@ def header(file: str, raw: bytes, separator: str, quote: str = '"') -> list[str]
     except UnicodeDecodeError:
         raise CepError(f"{file}: the header is not UTF-8", hint=other_encoding(raw, True), code="input") from None
     if "\0" in text:
-        message = f"{file}: the header holds NUL, it is not text in UTF-8"
+        message = f"{file}: the header has a NUL character, so the file is not text in UTF-8"
         raise CepError(message, hint=other_encoding(raw, True), code="input")
     names = []
     while True:
@@ -231,7 +231,9 @@ class Dialect:
         schema, records = schemas[0], schemas[0].records
         for other in schemas:
             if other.records != records:
-                message = f"{file}: {schema.name} and {other.name} are of one file, and declare its format differently"
+                message = (
+                    f"{file}: {schema.name} and {other.name} read the same file, but declare different formats for it"
+                )
                 raise CepError(message, hint="write the same `FORMAT csv(...)` behind both", code="input")
         if records is not None and records.name == "zeek":
             return cls("\t", "\0", ".", "#", zeek=True)
@@ -250,8 +252,8 @@ class Dialect:
             int(records.option("units") or 0),
         )
         if dialect.separator == dialect.point:
-            message = f"{file}: `{dialect.point}` separates fields, and is the decimal mark of {schema.name}"
-            hint = f'`FORMAT csv(separator: ";", decimal: "{dialect.point}")`'
+            message = f"{file}: `{dialect.point}` is both the separator of fields and the decimal mark of {schema.name}"
+            hint = f'use another separator, such as `FORMAT csv(separator: ";", decimal: "{dialect.point}")`'
             raise CepError(message, hint=hint, code="input")
         return dialect
 
@@ -358,5 +360,5 @@ class Fields:
     def _wrong(self, state: int) -> str:
         if state == FIELDS:
             named = "FORMAT names columns" if self._dialect.columns else "the header"
-            return f"the line has not as many fields as {named} ({self._columns})"
+            return f"the line does not have as many fields as {named} ({self._columns})"
         return "a quote is not closed" if state == OPEN else "something follows a closing quote in its field"

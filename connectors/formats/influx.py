@@ -48,11 +48,15 @@ class PointReader:
         """Raise CepError if the event bound to the input is not declared, or two events have the same measurement."""
         self._bound = schemas[default] if bound and default is not None else None
         if self._bound is not None and not self._bound.declared:
-            message = f"{self._bound.name} is not declared, so nothing says which tags and fields are its values"
+            message = f"{self._bound.name} is not declared, so it is not known which tags and fields are its values"
             raise CepError(message, hint=f"e.g. {_EXAMPLE}", code="input")
         if self._bound is not None and self._bound.when is not None:
-            hint = f'`FORMAT influx(measurement: "...")` after {self._bound.name} names it; leave out WHEN'
-            raise CepError("the measurement of an InfluxDB line decides which event it is", hint=hint, code="input")
+            hint = f'leave out WHEN, and name it with `FORMAT influx(measurement: "...")` after {self._bound.name}'
+            raise CepError(
+                "WHEN is not used with InfluxDB lines: the measurement of a line decides which event it is",
+                hint=hint,
+                code="input",
+            )
         schemas = {name: schema for name, schema in schemas.items() if schema.when is None}
         self._undeclared = [schema.name for schema in schemas.values() if not schema.declared]
         self._schemas = [timed(schema) for schema in schemas.values() if schema.declared]
@@ -61,8 +65,8 @@ class PointReader:
             name = measurement(schema) or schema.name
             if name in self._of:
                 both = f"`{self._schemas[self._of[name]].name}` and `{schema.name}`"
-                hint = "a line is one event: declare one, and tell them apart in rules"
-                raise CepError(f"{both} are both of the measurement `{name}`", hint=hint, code="input")
+                hint = "each line is one event: declare only one event, and distinguish its kinds in rules"
+                raise CepError(f"{both} both have the measurement `{name}`", hint=hint, code="input")
             self._of[name] = number
         self._own = None
         if self._bound is not None:
@@ -196,14 +200,14 @@ class PointReader:
         if self._bound is not None and self._own is not None:
             if place == self._own or (place is None and self._any):
                 return self._schemas[self._own]
-            reason = f"the measurement is `{shown(name)}`, the input was bound to {self._bound.name}"
+            reason = f"the measurement is `{shown(name)}`, but the input is bound to {self._bound.name}"
             if (said := measurement(self._bound)) is not None:
                 reason += f", of the measurement `{said}`"
             raise Unreadable("type", reason)
         if place is not None:
             return self._schemas[place]
         if name in self._undeclared:
-            raise Unreadable("type", f"{name} is not declared, so nothing says which tags and fields are its values")
+            raise Unreadable("type", f"{name} is not declared, so it is not known which tags and fields are its values")
         near = closest(name, list(self._of))
-        hint = f'`FORMAT influx(measurement: "{shown(name)}")` behind a declaration makes it that of an event'
+        hint = f'add `FORMAT influx(measurement: "{shown(name)}")` to the declaration of the event that it belongs to'
         raise Unreadable("type", f"no event of the program is called `{shown(name)}`{near}; {hint}")

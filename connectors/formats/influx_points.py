@@ -58,7 +58,7 @@ def read_point(line: bytes) -> LinePoint:
         key, place = _key(text, place + 1, "tag")
         match = _WORD.match(text, place)
         if match is None or text[match.end() : match.end() + 1] == "=":
-            reason = "has no value, or one in which `=`, `,` or a blank lacks its `\\`"
+            reason = "has no value, or its value has a `=`, `,` or space without a `\\` before it"
             raise _bad(f"the tag `{shown(key)}` {reason}", text, place)
         if key in tags:
             twice.add(key)
@@ -78,7 +78,9 @@ def read_point(line: bytes) -> LinePoint:
     rest = text[place:]
     time = rest.lstrip(" ")
     if rest and (rest == time or _TIME.fullmatch(time) is None):
-        raise _bad(f"`{shown(time)}` is not a timestamp, a whole number behind a blank", text, len(text) - len(time))
+        raise _bad(
+            f"`{shown(time)}` is not a timestamp, which is a whole number after a space", text, len(text) - len(time)
+        )
     return LinePoint(measurement, tags, fields, time or None, frozenset(twice))
 
 
@@ -114,7 +116,7 @@ def record(point: LinePoint, schema: Schema, envelope: Mapping[str, str | None] 
 
     def get(source: str) -> Any:
         if source.removeprefix(TAGS).removeprefix(FIELDS) in point.twice:
-            raise Unreadable("args", f"the key `{source}` is there twice")
+            raise Unreadable("args", f"the key `{source}` appears twice")
         for prefix, values in ((TAGS, point.tags), (FIELDS, point.fields)):
             if source.startswith(prefix) and source not in point.tags and source not in point.fields:
                 return values.get(source.removeprefix(prefix))
@@ -125,7 +127,7 @@ def record(point: LinePoint, schema: Schema, envelope: Mapping[str, str | None] 
             candidates.append(point.measurement)
         if len(candidates) > 1:
             places = f'"{TAGS}{source}" is the tag, "{FIELDS}{source}" the field'
-            raise Unreadable("args", f"`{source}` stands for several things in this line: FROM {places}")
+            raise Unreadable("args", f"`{source}` has several meanings in this line: FROM {places}")
         return candidates[0] if candidates else None
 
     def time(key: str, value: Any) -> int:
@@ -134,8 +136,8 @@ def record(point: LinePoint, schema: Schema, envelope: Mapping[str, str | None] 
         return json_time(key, str(value) if isinstance(value, _Count) else value, schema.format)
 
     if point.time is None and TIME in (schema.time, schema.start, schema.end) and get(TIME) is None:
-        hint = "a time among its fields is named by TIME"
-        raise Unreadable("time", f"the line has no timestamp, and no clock is read: {hint}")
+        hint = "if a field holds the time, name it with TIME"
+        raise Unreadable("time", f"the line has no timestamp, and the time of arrival is not used: {hint}")
     start, end = read_times(get, schema, time, True)
     values = []
     for attribute in schema.attributes:
@@ -189,7 +191,9 @@ def _value(text: str, position: int, key: str) -> tuple[Any, int]:
         return (Real(word[:-1]) if len(word) > 4000 else int(word[:-1])), end
     if _FLOAT.fullmatch(word):
         return Real(word), end
-    hint = "a text stands in double quotes, a whole number ends in `i`" if word else "nothing stands behind `=`"
+    hint = (
+        "put a string in double quotes, and end a whole number with `i`" if word else "the value after `=` is missing"
+    )
     raise _bad(f"the field `{shown(key)}` has no value that can be read, `{shown(word)}`: {hint}", text, position)
 
 

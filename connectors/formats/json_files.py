@@ -98,7 +98,7 @@ def read_json(
                 first = block.beyond
             line += part.breaks
             if part.open:
-                reason = "the file ends within the list that it begins with, a `]` is missing"
+                reason = "the file begins with a list that is not closed: a `]` is missing at the end"
                 block = Block(file, first, 1, line, None, np.array([0, 0]), part.position, b"")
                 yield {}, [DeadLetter(file, line, reason, "json", of_file=True)], block
 

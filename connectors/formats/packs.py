@@ -100,7 +100,7 @@ class PackReader:
     def __init__(self, schema: Schema, format: str) -> None:
         """Raise CepError if the event is not declared, or reads something that no record of the format has."""
         if not schema.declared:
-            message = f"{schema.name} is not declared, so nothing says what its values are in {format}"
+            message = f"{schema.name} is not declared, so it is not known which fields of {format} are its values"
             example = "sensor: string FROM n, value: float FROM v"
             if format == "sensorthings":
                 example = "result: float, sensor: string? FROM Datastream.name"
@@ -308,7 +308,7 @@ def elements(text: str, offset: int, pages: str | None) -> tuple[list[Any], list
             return _list(text, offset, scan)
         if text[offset : offset + 1] != "{":
             value, _ = scan(text, offset)
-            raise Unreadable("object", f"a document is a list of records, or an object, this is {kind(value)}")
+            raise Unreadable("object", f"a document is a list of records or an object, but this is {kind(value)}")
         if pages is not None and f'"{pages}"' in text and (page := _page(text, offset, pages)) is not None:
             return page
         value, end = scan(text, offset)
@@ -320,7 +320,7 @@ def elements(text: str, offset: int, pages: str | None) -> tuple[list[Any], list
     except RecursionError:
         raise Unreadable("json", "bad JSON: nested too deeply") from None
     except ValueError:
-        raise Unreadable("json", "bad JSON: a number of more than 4300 digits") from None
+        raise Unreadable("json", "bad JSON: a number has more than 4300 digits") from None
 
 
 def _list(text: str, place: int, scan: _Scan) -> tuple[list[Any], list[tuple[int, int]], int]:

@@ -45,7 +45,7 @@ def open_parquet(file: str) -> pq.ParquetFile:
     try:
         parquet = pq.ParquetFile(opened(file), pre_buffer=True) if is_url(file) else pq.ParquetFile(file)
     except pa.ArrowInvalid as error:
-        raise CepError(f"{file}: no Parquet file: {first_line(error)}", code="input") from None
+        raise CepError(f"{file}: this is not a valid Parquet file: {first_line(error)}", code="input") from None
     chunks = _chunks(parquet.metadata)
     try:
         check_unpacked(sum(unpacked for unpacked, _ in chunks), sum(packed for _, packed in chunks))
@@ -225,7 +225,7 @@ def _intervals(column: pl.Series, schema: Schema, reasons: Reasons) -> tuple[pl.
 
 def _holds_more(file: str, schema: pa.Schema, name: str, steps: Path) -> CepError:
     what = "a list" if EACH in steps[:2] else "a struct"
-    hint = f'its values are in it: `FROM "{written(steps)}"`'
+    hint = f'read a value inside it, with `FROM "{written(steps)}"`'
     return CepError(f"{file}: the column `{name}` holds {what}, {schema.field(name).type}", hint=hint, code="input")
 
 
@@ -321,7 +321,7 @@ def _column(file: str, column: pl.Series, attribute: Attribute, reasons: Reasons
             return _whole(column, attribute, reasons)
         case "float" | "any" if dtype.is_numeric():
             numbers = column.cast(pl.Float64)
-            refuse(numbers.is_infinite(), column, attribute, "is beyond the floats", reasons)
+            refuse(numbers.is_infinite(), column, attribute, "is too large for a float", reasons)
             return numbers.fill_nan(None) if numbers.is_nan().any() else numbers
     if dtype == pl.Null:
         return pl.Series(attribute.name, [None] * len(column), dtype=_EMPTY.get(attribute.type, pl.String))
@@ -348,5 +348,5 @@ def _whole(column: pl.Series, attribute: Attribute, reasons: Reasons) -> pl.Seri
         whole = column.cast(pl.Int64, strict=False)
         whole = without(whole, whole.cast(column.dtype, strict=False) != column)
     odd = whole.is_null() & column.is_not_null()
-    refuse(odd, column, attribute, "is not an integer of 64 bits", reasons)
+    refuse(odd, column, attribute, "is not an integer that fits in 64 bits", reasons)
     return whole

@@ -44,7 +44,9 @@ _SECONDS = 10**11
 """The limit below which whole timestamps are seconds, as in OpenMetrics; others are milliseconds."""
 
 _LINE = '`metric{label="text"} value milliseconds`'
-TIMELESS = "the sample has no timestamp, and no clock is read: `/federate` of Prometheus writes them, `/metrics` rarely"
+TIMELESS = (
+    "the sample has no timestamp: read `/federate` of Prometheus, which writes timestamps; `/metrics` rarely does"
+)
 _OWN = (VALUE, TIME, MEASUREMENT)
 
 
@@ -143,12 +145,12 @@ def _series(text: str) -> str:
         label = _LABEL.match(rest, position)
         if label is None:
             raise ValueError(
-                f"the labels of `{shown(text)}` are not read from `{shown(rest[position:])}` on: a line is {_LINE}"
+                f"the labels of `{shown(text)}` cannot be read at `{shown(rest[position:])}`: a line is {_LINE}"
             )
         name, position = label[1] or _plain(label[2]), label.end()
         if label[3] is not None:
             if name in labels:
-                raise ValueError(f"the label `{shown(name)}` is there twice")
+                raise ValueError(f"the label `{shown(name)}` appears twice")
             labels[name] = _plain(label[3])
         elif metric is None and label[1] is None:
             metric = name

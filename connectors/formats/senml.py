@@ -63,7 +63,7 @@ class Packs:
     def __init__(self, schema: Schema) -> None:
         """Raise CepError if the event is a fluent, or reads something that no record of SenML has."""
         if any(attribute.name == RECORD_END for attribute in schema.attributes):
-            message = f"{schema.name}: a record of SenML has one time, and one of a fluent a start and an end"
+            message = f"{schema.name}: a record of SenML has one time, but a fluent needs a start and an end"
             hint = f"read an event, whose rules `initiate` and `terminate` the fluent: {_EXAMPLE}"
             raise CepError(message, hint=hint, code="input")
         if schema.time is None and schema.start is None and schema.end is None:
@@ -129,14 +129,14 @@ class Packs:
 
     def _line(self, record: Any, base: dict[str, Any]) -> str | Unreadable | None:
         if not isinstance(record, dict):
-            return Unreadable("object", f"a record of SenML is a JSON object, this is {kind(record)}")
+            return Unreadable("object", f"a record of SenML is a JSON object, but this is {kind(record)}")
         if isinstance(record, Twice):
-            raise Unreadable("json", f"the key `{sorted(record.names)[0]}` is there twice")
+            raise Unreadable("json", f"the key `{sorted(record.names)[0]}` appears twice")
         if not record.keys().isdisjoint(_BASE):
             _rebase(record, base)
         if any(label.endswith("_") for label in record.keys() - _LABELS):
             label = next(label for label in record if label.endswith("_"))
-            reason = f"the field `{label}` has to be understood (RFC 8428, 4.4), and is not known"
+            reason = f"the field `{label}` must be understood (RFC 8428, 4.4), but semcep does not know it"
             raise Unreadable("senml", f"the pack cannot be used: {reason}")
         try:
             return self._resolved(record, base)
@@ -158,9 +158,11 @@ class Packs:
                 raise Unreadable("senml", _no_record(record))
             by_key = CHANGE in resolved and self.schema.key is not None
             if "bv" not in base and "bs" not in base and not by_key:
-                raise Unreadable("senml", "the record has no value: one of `v`, `vs`, `vb`, `vd`, or the sum `s`")
+                raise Unreadable(
+                    "senml", "the record has no value: it needs one of `v`, `vs`, `vb`, `vd`, or the sum `s`"
+                )
         if len(values) > 1:
-            raise Unreadable("senml", f"a record has one value, this has `{values[0]}` and `{values[1]}`")
+            raise Unreadable("senml", f"a record has one value, but this one has `{values[0]}` and `{values[1]}`")
         if "bv" in base and (not values or values[0] == "v"):
             resolved["v"] = str(_number("bv", base["bv"]) + _number("v", resolved.get("v", "0")))
             values = ["v"]
@@ -179,7 +181,7 @@ class Packs:
     def _name(self, name: str) -> str:
         if name not in self._names:
             if not name:
-                raise Unreadable("senml", "the record has no name: `n`, or `bn` in a record before it")
+                raise Unreadable("senml", "the record has no name: it needs `n`, or `bn` in a record before it")
             if _NAMED.fullmatch(name) is None:
                 reason = f"`{shown(name)}` is not a name: letters, digits and `-:./_`, the first a letter or a digit"
                 raise Unreadable("senml", reason)
@@ -197,9 +199,9 @@ class Packs:
         if time < RELATIVE:
             if self._now is None:
                 when = f"{time:f} s from now" if time else "now"
-                hint = "a base time `bt` in the pack says when that is"
-                option = 'of a recording `FORMAT senml(now: "2026-11-22T10:00:00Z")` does'
-                raise Unreadable("time", f"the time is {when}, and no clock is read: {hint}, {option}")
+                hint = "add a base time `bt` to the pack"
+                option = 'or for a recording `FORMAT senml(now: "2026-11-22T10:00:00Z")`'
+                raise Unreadable("time", f"the time is {when}, and the time of arrival is not used: {hint}, {option}")
             time = self._now + time
         return str(time) if type(time) is int else f"{time:f}"
 
@@ -215,7 +217,7 @@ def _no_record(record: Mapping[str, Any]) -> str:
     if "e" in record:
         return f'`e` is {kind(record["e"])}, no list of records; those of RFC 8428 are `[{{"n": "t", "v": 3}}]`'
     names = ", ".join(f"`{shown(name)}`" for name in list(record)[:3])
-    return f"the record has no field of SenML, but {names}"
+    return f"the record has no fields of SenML, only {names}"
 
 
 def _inherited(records: PlainRecords, label: str) -> tuple[Ints, Ints]:
@@ -246,7 +248,7 @@ def _rebase(record: Mapping[str, Any], base: dict[str, Any]) -> None:
             if type(value) is not int or value < 1:
                 raise Unreadable("senml", "the pack cannot be used: the version `bver` is not a positive integer")
             if value > VERSION:
-                reason = f"it is of version {value} of SenML, and {VERSION} is the latest that is known"
+                reason = f"it has version {value} of SenML, but {VERSION} is the latest known version"
                 raise Unreadable("senml", f"the pack cannot be used: {reason}")
             continue
         try:
@@ -269,7 +271,7 @@ def _written(label: str, value: Any) -> str:
             return "true" if value else "false"
     elif isinstance(value, int | Real) and wanted == "a number":
         return str(value)
-    raise Unreadable("ill-typed", f"`{label}` is {wanted}, this is {kind(value)}")
+    raise Unreadable("ill-typed", f"`{label}` has to be {wanted}, but it is {kind(value)}")
 
 
 def _number(label: str, value: Any) -> Decimal:

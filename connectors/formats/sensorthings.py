@@ -115,14 +115,14 @@ class Pages:
 
     def _line(self, entity: Any, text: str) -> str:
         if not isinstance(entity, dict):
-            raise Unreadable("object", f"an observation is a JSON object, this is {kind(entity)}")
+            raise Unreadable("object", f"an observation is a JSON object, but this is {kind(entity)}")
         line = "{"
         time = entity.get(TIME)
         if self._interval:
             line += self._ends(time, entity)
         elif self._instants and isinstance(time, str) and "/" in time:
-            hint = "without TIME in the declaration an observation has its start and end"
-            raise Unreadable("time", f"{TIME} is an interval, and TIME an instant; {hint}")
+            hint = "leave TIME out of the declaration to read its start and end"
+            raise Unreadable("time", f"{TIME} is an interval, but TIME needs an instant; {hint}")
         for name, as_text in self._ids:
             if name not in entity:
                 linked_value = entity.get(_ID) if name == "id" else linked(entity, *LINKED[name])
@@ -138,7 +138,7 @@ class Pages:
         if not isinstance(time, str) or isinstance(time, Real):
             if time is not None:
                 raise Unreadable("time", f"{TIME}: {kind(time)} is not a time")
-            other = "; `TIME resultTime` takes that one" if observation.get("resultTime") else ""
+            other = "; `TIME resultTime` reads that one" if observation.get("resultTime") else ""
             raise Unreadable("time", f"no time: `{TIME}` is missing{other}")
         start, slash, end = time.partition("/")
         first = quoted(start)
@@ -158,7 +158,7 @@ def rows(page: Mapping[str, Any]) -> list[Any] | None:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise Unreadable("sensorthings", "the data array has no list of names `components`")
     if not isinstance(array, list):
-        raise Unreadable("sensorthings", f"`dataArray` is a list, this is {kind(array)}")
+        raise Unreadable("sensorthings", f"`dataArray` has to be a list, but it is {kind(array)}")
     names = [_ID if name == "id" else name for name in names]
     beside = {key: value for key, value in page.items() if key.startswith(_PLACES)}
     return [

@@ -36,9 +36,7 @@ SOSA = "http://www.w3.org/ns/sosa/"
 INVALIDATED = tuple(f"{PROV}{name}" for name in ("invalidatedAtTime", "wasInvalidatedBy"))
 """The properties that mark an observation as the withdrawal of another one with equal values."""
 _PATH = re.compile(r"<[^<>]+>(?:/<[^<>]+>)*")
-_HINT = (
-    "say it as `temp: float AS sosa:hasSimpleResult`, or by a path, `temp: float FROM sosa:hasResult/qudt:numericValue`"
-)
+_HINT = "add a property, `temp: float AS sosa:hasSimpleResult`, or a path, `FROM sosa:hasResult/qudt:numericValue`"
 
 _Found = tuple[int, Record | Unreadable]
 
@@ -53,8 +51,12 @@ class Documents:
     def __init__(self, schema: Schema, format: str) -> None:
         """Raise CepError if an attribute has neither FROM nor AS, or the event has WHEN."""
         if schema.when is not None:
-            hint = f"its class decides which observations are such events: `event {schema.name}(...) AS <class>`"
-            raise CepError(f"{schema.name}: WHEN tests records, but RDF holds observations", hint=hint, code="input")
+            hint = f"leave out WHEN, and select observations by class: `event {schema.name}(...) AS <class>`"
+            raise CepError(
+                f"{schema.name}: WHEN tests fields of records, but observations in RDF have no fields",
+                hint=hint,
+                code="input",
+            )
         bounded = tuple(
             attribute
             for attribute in schema.attributes
@@ -72,7 +74,7 @@ class Documents:
         for attribute in own:
             path = _path(attribute.source or "") or ((attribute.iri,) if attribute.iri else None)
             if path is None:
-                message = f"{schema.name}: it is not said which property in RDF `{attribute.name}` is"
+                message = f"{schema.name}: the RDF property of `{attribute.name}` is not declared"
                 raise CepError(message, hint=_HINT, code="input")
             self._paths.append(path)
         self._revises = len(own) < len(schema.attributes)
@@ -172,7 +174,7 @@ def _path(text: str) -> PropertyPath | None:
 
 def _single(name: str, terms: Sequence[ObservedTerm]) -> ObservedTerm | None:
     if len(terms) > 1:
-        raise Unreadable("ill-typed", f"{name}: there are {len(terms)} values")
+        raise Unreadable("ill-typed", f"{name}: the observation has {len(terms)} values, and only one can be read")
     return terms[0] if terms else None
 
 
@@ -200,6 +202,6 @@ def _named(term: ObservedTerm) -> str:
         case "iri":
             return f"the IRI <{shown(term.text)}>"
         case "blank":
-            return "a node without a name, of which a path leads to a value"
+            return "a blank node, whose values are read with a path"
         case _:
             return f"`{shown(term.text)}`"

@@ -64,7 +64,7 @@ class ByteStream:
         self._ahead = b""
         if path == "-":
             if stream is None and sys.stdin is None:
-                raise OSError("it is closed")
+                raise OSError("the stream is closed")
             self._file = stream or sys.stdin.buffer
             self._owned = False
         else:
@@ -87,7 +87,7 @@ class ByteStream:
         if path.endswith((".gz", ".zst")) or begin.startswith(_GZIP) or begin == _ZSTD:
             zipped = path.endswith(".gz") or begin.startswith(_GZIP)
             if not zipped and self._descriptor is None and begin and begin != _ZSTD:
-                raise OSError("this is not a zstd file; without `.zst` in its name it is read as it is")
+                raise OSError("this is not a zstd file; to read it uncompressed, remove `.zst` from its name")
             packed = self._file if self._descriptor is None else _Awaited(self._descriptor)
             self._unpack(packed, io.BufferedReader(packed, 1 << 20), zipped)
 
@@ -204,7 +204,7 @@ class ByteStream:
                 check_unpacked(self._read + size, self._packed.tell())
         except (EOFError, OSError, zlib.error, pa.ArrowException) as error:
             if isinstance(error, gzip.BadGzipFile) and not parts and not self._read:
-                raise OSError("this is not a gzip file; without `.gz` in its name it is read as it is") from None
+                raise OSError("this is not a gzip file; to read it uncompressed, remove `.gz` from its name") from None
             self.damage = str(error).rstrip(".").lower()
         return b"".join(parts)
 

@@ -22,7 +22,9 @@ def as_lines(label: str, records: Iterable[Any]) -> bytes:
 def _line(label: str, number: int, record: Any) -> str:
     if not isinstance(record, Mapping):
         hint = "all pieces of a list are of one kind: records (dicts), `Event`, or tables"
-        raise CepError(f"{label}: number {number} is a `{type(record).__name__}`, no record", hint=hint, code="input")
+        raise CepError(
+            f"{label}: number {number} is a `{type(record).__name__}`, not a record", hint=hint, code="input"
+        )
     try:
         plain = {str(name): _there(value) for name, value in record.items()}
         return json.dumps(plain, ensure_ascii=False, default=_plain)

@@ -74,7 +74,7 @@ def read_data(
     Raises CepError if the data do not fit the declarations or cannot be read.
     """
     if not schemas:
-        raise CepError("the program reads no events", hint="no event of a pattern comes from the input", code="input")
+        raise CepError("the program reads no events", hint="use an input event in a pattern of a rule", code="input")
     folded = folded or FoldedTables(schemas)
     if not _by_event(data, schemas):
         yield from _read("data", data, schemas, only, False, first, rows, folded, together)
@@ -205,7 +205,7 @@ def _events(label: str, schemas: Mapping[str, Schema], event: str | None) -> lis
     if not tested:
         names = sorted(schemas)
         raise CepError(
-            f"{label}: it is not said which event the rows are",
+            f"{label}: the data do not say which event the rows are",
             hint=f'name it: `{{"{names[0]}": data}}`; input events are {", ".join(names)}',
             code="input",
         )
@@ -263,7 +263,7 @@ def _with_paths(
             if source not in known:
                 inside = [written(leaf) for leaf in leaves(batch.schema, steps[0]) if len(leaf) > 1]
                 contents = (
-                    ", ".join(f"`{leaf}`" for leaf in inside[:8]) or f"{batch.schema.field(steps[0]).type}, no structs"
+                    ", ".join(f"`{leaf}`" for leaf in inside[:8]) or f"{batch.schema.field(steps[0]).type}, not structs"
                 )
                 hint = f"the column `{steps[0]}` holds {contents}"
                 raise CepError(f"{label}: {schema.name} needs `{source}`", hint=hint, code="input")
@@ -363,8 +363,8 @@ def _of_polars(label: str, data: pl.DataFrame) -> list[pa.RecordBatch]:
     for name, dtype in data.schema.items():
         if dtype == pl.Object:
             raise CepError(
-                f"{label}: the column `{name}` holds Python objects, of which no type is known",
-                hint=f'one type a column: `pl.Series("{name}", values, dtype=pl.String)`',
+                f"{label}: the column `{name}` holds Python objects of unknown types",
+                hint=f'use one type for the column: `pl.Series("{name}", values, dtype=pl.String)`',
                 code="input",
             )
     batches: list[pa.RecordBatch] = _imported(label, _arrow, data)
@@ -413,7 +413,7 @@ def _array(label: str, name: str, values: Any) -> Any:
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise CepError(
             f"{label}: the column `{name}` cannot be read: {first_line(error)}",
-            hint="a column holds values of one type, and None where one is missing",
+            hint="use values of one type in a column, and None for a missing value",
             code="input",
         ) from None
 
@@ -422,7 +422,7 @@ def _together(label: str, columns: Mapping[str, Any]) -> list[pa.RecordBatch]:
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         said = ", ".join(f"`{name}` has {length}" for name, length in lengths.items())
-        raise CepError(f"{label}: the columns are not of one length: {said}", code="input")
+        raise CepError(f"{label}: the columns have different lengths: {said}", code="input")
     batches: list[pa.RecordBatch] = pa.table(dict(columns)).to_batches()
     return batches
 

@@ -40,8 +40,10 @@ def samples(file: Path, limit: int, format: str | None = None) -> list[RecordSam
     plain = file.with_suffix("") if file.suffix in COMPRESSED else file
     kind = format or BY_SUFFIX.get(plain.suffix.lower())
     if plain.suffix.lower() in KNOWLEDGE and format is None:
-        hint = f"rules ask it in braces, `WHERE {{ ?S <http://...> ?O }}`, with `--knowledge {file}`"
-        raise CepError(f"{file}: knowledge has no records, and needs no declaration", hint=hint, code="input")
+        hint = f"load it with `--knowledge {file}`, and query it in rules, `WHERE {{ ?S <http://...> ?O }}`"
+        raise CepError(
+            f"{file}: this file holds knowledge, which has no records and needs no declaration", hint=hint, code="input"
+        )
     try:
         if kind in ("jsonl", None) and format is None:
             with _opened(file) as stream:
@@ -53,11 +55,11 @@ def samples(file: Path, limit: int, format: str | None = None) -> list[RecordSam
         if kind not in NAMES or not FORMATS[kind].inferred:
             if kind is None:
                 hint = f"formats are {KNOWN}; say which with `--format`"
-                raise CepError(f"{file}: the name does not say the format", hint=hint, code="input")
+                raise CepError(f"{file}: the format is not known from the name of the file", hint=hint, code="input")
             if kind not in NAMES:
                 raise CepError(f"--format: `{kind}` is not a format", hint=f"formats are {KNOWN}", code="input")
-            hint = "its records say all themselves"
-            raise CepError(f"{file}: no declaration is inferred from {kind}", hint=hint, code="input")
+            hint = "its records already name their events and values"
+            raise CepError(f"{file}: no declaration can be inferred from {kind}", hint=hint, code="input")
         if kind == "parquet":
             record_samples = [parquet_sample(file, limit)]
         elif kind == "jsonl":
@@ -72,7 +74,11 @@ def samples(file: Path, limit: int, format: str | None = None) -> list[RecordSam
         sample.without_changes()
     record_samples = [kept for kept in record_samples if kept.count]
     if not record_samples:
-        raise CepError(f"{file}: there is no record", hint="a declaration is inferred from some", code="input")
+        raise CepError(
+            f"{file}: the file has no records",
+            hint="use a file with records, from which the declaration is inferred",
+            code="input",
+        )
     return record_samples if kind == "jsonl" else _by_test(record_samples[0])
 
 
@@ -98,8 +104,8 @@ def _of_sensors(data: bytes, kind: str, limit: int, file: Path) -> list[RecordSa
         }
         record_samples.append(sample)
     if not record_samples:
-        hint = next(iter(remarks), "a declaration is inferred from some")
-        raise CepError(f"{file}: there is no record of {kind}", hint=hint, code="input")
+        hint = next(iter(remarks), "use a file with records, from which the declaration is inferred")
+        raise CepError(f"{file}: the file has no records of {kind}", hint=hint, code="input")
     return record_samples
 
 
@@ -113,7 +119,7 @@ def _json(file: Path, limit: int) -> list[RecordSample]:
             if not isinstance(record, dict):
                 raise Unreadable("object", "a record is a JSON object")
             if isinstance(record, Twice):
-                raise Unreadable("json", f"the key `{min(record.names)}` is there twice")
+                raise Unreadable("json", f"the key `{min(record.names)}` appears twice")
         except Unreadable as why:
             unreadable += 1
             first = first or why.reason

@@ -81,7 +81,7 @@ class _Bounded(io.RawIOBase):
         if self._size > self._most:
             raise QueryRefused("large", f"the answer has more than {self._most:,} bytes; a LIMIT makes it smaller")
         if time.monotonic() > self._until:
-            raise QueryRefused("slow", "the query took longer than it may")
+            raise QueryRefused("slow", "the query exceeded its time limit")
         self.parts.append(bytes(data))
         return len(data)
 

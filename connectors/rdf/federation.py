@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from cep.connectors.rdf.question import QueryRefused
 from cep.knowledge.query.federation import FederatedQuery, check_federation
 
-REFUSED = "`SERVICE` is refused: this endpoint asks no other one"
+REFUSED = "`SERVICE` is refused: this endpoint does not query other endpoints"
 
 
 def refuse_federation(text: str, prefixes: Mapping[str, str]) -> None:

@@ -18,7 +18,7 @@ class Damaged(Exception):
     """An error for a file that was changed from outside or is damaged."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"{path} is damaged: bring the folder back from a copy, or begin anew with another one")
+        super().__init__(f"{path} is damaged: restore the folder from a backup, or start afresh with another one")
 
 
 def hash_path(path: str) -> str:

@@ -28,8 +28,8 @@ _TRIES = 10  # the maximum number of consecutive forks that wait for a lock
 _NICENESS = 10
 _PARENT_ENDS = 1  # prctl
 _PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
-FULL = "the system has no room for another process now"
-BROKE = "the query needs more memory than it may have, or is nested so deep that it broke its process"
+FULL = "the system cannot start another process now"
+BROKE = "the query exceeds its memory limit, or is nested too deeply"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class QueryProcess:
                 continue
             now = time.monotonic()
             if now > until:
-                raise QueryRefused("slow", "the query took longer than it may")
+                raise QueryRefused("slow", "the query exceeded its time limit")
             if not slow and now - began > _LONG:
                 slow = True
                 with suppress(OSError):

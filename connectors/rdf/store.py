@@ -287,7 +287,7 @@ class EventStore:
 
 def _in_time(until: float) -> None:
     if time.monotonic() > until:
-        raise QueryRefused("slow", "the page took longer than it may")
+        raise QueryRefused("slow", "the page exceeded its time limit")
 
 
 def _different(before: str, now: str) -> tuple[set[bytes], set[bytes]]:

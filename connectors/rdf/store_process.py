@@ -52,7 +52,7 @@ def is_damage(text: str) -> bool:
 
 def damaged(what: str) -> CepError:
     """Return an error for damaged files."""
-    hint = "bring the whole folder back from a copy; or remove `events`, to go on without the events until now"
+    hint = "restore the whole folder from a backup; or remove `events`, to continue without the events so far"
     return CepError(what, hint=hint, code="store")
 
 
@@ -316,7 +316,7 @@ class StoreProcess:
             process.wait()
             connection.close()
             what = f"{self._arguments[0]}: the store cannot be opened: {trouble}"
-            hint = "one server has it at a time; another `--state` is another store"
+            hint = "only one server can use a store at a time; another `--state` is another store"
             raise damaged(what) if is_damage(trouble) else CepError(what, hint=hint, code="store")
         return process, connection
 

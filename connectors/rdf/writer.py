@@ -57,7 +57,7 @@ class RdfWriter:
         self.times = "iso"
         self.counts = dict.fromkeys(schemas, 0)
         if os.path.isdir(path) or path.endswith("/"):
-            hint = "RDF of all events stands in one file: `--output events.nq`"
+            hint = "RDF of all events is written to one file: `--output events.nq`"
             raise CepError(f"`{path}` is a folder", hint=hint, code="output")
         self._schemas, self._format, self._vocabulary = schemas, format, vocabulary or EventVocabulary()
         self._engine = engine

@@ -80,16 +80,16 @@ CHATS = frozenset(
 MARKDOWN = frozenset(("discord", "guilded", "mmost", "mmosts", "ryver", "zulip"))
 """Services that read every text as Markdown. Apprise does not escape texts for them."""
 
-_NO_KEY = "Apprise gives its incidents no key, so each change would be another one: `--feed cloudevents+https://` does"
+_NO_KEY = "Apprise sends no incident key, so each change would open a new incident: use `--feed cloudevents+https://`"
 OTHERS: Mapping[str, str] = {
     "opsgenie": _NO_KEY,
     "spike": _NO_KEY,
-    "json": "a webhook gets CloudEvents: `--feed cloudevents+https://`",
-    "xml": "a webhook gets CloudEvents: `--feed cloudevents+https://`",
-    "form": "a webhook gets CloudEvents: `--feed cloudevents+https://`",
-    "mailto": "mail goes by `--feed smtp://`",
-    "mqtt": "a broker is reached by `--feed mqtt://`",
-    "apprise": "name here what that server would send to",
+    "json": "use `--feed cloudevents+https://` for a webhook",
+    "xml": "use `--feed cloudevents+https://` for a webhook",
+    "form": "use `--feed cloudevents+https://` for a webhook",
+    "mailto": "use `--feed smtp://` for mail",
+    "mqtt": "use `--feed mqtt://` for a broker",
+    "apprise": "use the URLs that the Apprise server would send to",
 }
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://")
@@ -122,13 +122,13 @@ def _urls(place: str, environment: Mapping[str, str]) -> list[str]:
             text = Path(name).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = reason_of(error) if isinstance(error, OSError) else "it is not UTF-8"
-            hint = "a URL of Apprise on each line: `apprise+file:///etc/semcep/on-call`"
+            hint = "use a file with one URL of Apprise on each line: `apprise+file:///etc/semcep/on-call`"
             raise CepError(f"--feed {place}: {reason}", hint=hint, code="option") from None
     lines = [line.strip() for line in text.splitlines()]
     urls = [line for line in lines if line and not line.startswith("#")]
     if not urls:
-        what = f"the variable `{name}` has no URL" if scheme == "apprise+env" else "there is no URL in it"
-        raise CepError(f"--feed {place}: {what}", hint="a URL of Apprise on each line", code="option")
+        what = f"the variable `{name}` has no URL" if scheme == "apprise+env" else "the file has no URL"
+        raise CepError(f"--feed {place}: {what}", hint="use one URL of Apprise on each line", code="option")
     return urls
 
 
@@ -144,21 +144,23 @@ def _check(where: str, target: Target) -> None:
     url = target.path
     match = _SCHEME.match(url.lower())
     if match is None:
-        raise CepError(f"{where}: it has no scheme", hint="e.g. `slack://`, `tgram://`, `pagerduty://`", code="option")
+        raise CepError(
+            f"{where}: the URL has no scheme", hint="e.g. `slack://`, `tgram://`, `pagerduty://`", code="option"
+        )
     scheme = match[1]
     if scheme not in SERVICES and not (scheme in HOSTED and _public_ntfy(scheme, url)):
         if scheme not in HOSTED:
             hint = OTHERS.get(scheme.removesuffix("s")) or did_you_mean(scheme, SERVICES | HOSTED)
-            hint = hint or f"allowed are {', '.join(sorted(SERVICES | HOSTED))}"
-            raise CepError(f"{where}: `{scheme}://` is not among the schemes allowed", hint=hint, code="option")
+            hint = hint or f"use one of {', '.join(sorted(SERVICES | HOSTED))}"
+            raise CepError(f"{where}: `{scheme}://` is not an allowed scheme", hint=hint, code="option")
         if not target.private:
-            reason = f"the host in a `{scheme}://` cannot be checked, since Apprise looks it up by itself"
-            hint = "`#private=yes` behind the name of the file or variable allows any host"
+            reason = f"the host of a `{scheme}://` URL cannot be checked, because Apprise resolves it itself"
+            hint = "add `#private=yes` to the name of the file or variable to allow any host"
             raise CepError(f"{where}: {reason}", hint=hint, code="option")
     _quiet()
     if Apprise.instantiate(url, suppress_exceptions=True) is None:
-        message = f"{where}: Apprise does not take this `{scheme}://` URL"
-        raise CepError(message, hint="Apprise's documentation says what belongs into it", code="option")
+        message = f"{where}: Apprise does not accept this `{scheme}://` URL"
+        raise CepError(message, hint="see Apprise's documentation for the parts of this URL", code="option")
 
 
 def _quiet() -> None:
@@ -215,7 +217,7 @@ class AppriseMessages:
         result = service.notify(body=body, title=title, notify_type=kind, body_format=NotifyFormat.TEXT)
         if not result:
             status = next((match[1] for log in result.logs() if (match := _STATUS.search(log.message))), "")
-            raise ServerError(f"the service has not taken it{f': {status}' if status else ''}")
+            raise ServerError(f"the service has not accepted the message{f': {status}' if status else ''}")
 
     def _safe(self, text: str) -> str:
         """Return the text escaped for the service, so that it notifies nobody and contains no disguised links."""

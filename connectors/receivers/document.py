@@ -60,9 +60,9 @@ def parse_sender(text: str) -> tuple[str, str]:
 def sender(name: str) -> str:
     """Return a name after checking that it is a valid sender in CAP. Raises CepError if it is not."""
     if not name or _NO_SENDER.search(name) or len(name) > 200:
-        hint = "a word that nobody else has, perhaps behind a name: `--sender 'Weather Service <alerts@example.org>'`"
+        hint = "use a unique word, with or without a name: `--sender 'Weather Service <alerts@example.org>'`"
         raise CepError(
-            f"--sender `{clean(name, 80)}`: spaces, commas, `<` and `&` have no place there", hint=hint, code="option"
+            f"--sender `{clean(name, 80)}`: a sender has no spaces, commas, `<` or `&`", hint=hint, code="option"
         )
     return name
 

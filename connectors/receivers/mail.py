@@ -136,7 +136,7 @@ class Mail:
         smtp.ehlo_or_helo_if_needed()
         if not target.tls and not target.plain:
             if not smtp.has_extn("starttls"):
-                raise OSError("the server offers no STARTTLS")
+                raise OSError("the server does not support STARTTLS")
             smtp.starttls(context=self._tls)
             smtp.ehlo()
         if target.user is not None:

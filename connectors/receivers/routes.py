@@ -78,17 +78,19 @@ class Routes:
         except OSError as error:
             raise _wrong(f"{where}: {reason_of(error)}", "a file in TOML") from None
         except ValueError as error:
-            raise _wrong(f"{where}: {error}", "a file in TOML, in UTF-8") from None
+            raise _wrong(f"{where}: {error}", "use a TOML file in UTF-8") from None
         for name in document.keys() - {"receivers", "routes"}:
             hint = did_you_mean(name, ("receivers", "routes")) or f"it has {_EXAMPLE}"
             raise _wrong(f"{where}: `{name}` is not known", hint)
         receivers = _receivers(where, document.get("receivers"))
         tables = document.get("routes")
         if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
-            raise _wrong(f"{where}: there are no routes", f"it has {_EXAMPLE}")
+            raise _wrong(f"{where}: the routes are missing", f"it has {_EXAMPLE}")
         routes = tuple(_route(f"{where}, route {n}", table, receivers) for n, table in enumerate(tables, 1))
         for name in receivers.keys() - {route.receiver for route in routes}:
-            hint = f'a route without matchers gets the rest: `[[routes]]` with `receiver = "{name}"`'
+            hint = (
+                f'add a route; without matchers it receives all other alerts: `[[routes]]` with `receiver = "{name}"`'
+            )
             raise _wrong(f"{where}: no route leads to the receiver `{name}`", hint)
         return cls(receivers, routes, file)
 
@@ -193,7 +195,7 @@ def _value(template: Sequence[str | tuple[str]]) -> str:
 
 def _receivers(where: str, table: Any) -> dict[str, tuple[str, ...]]:
     if not isinstance(table, dict) or not table:
-        raise _wrong(f"{where}: there are no receivers", f"it has {_EXAMPLE}")
+        raise _wrong(f"{where}: the receivers are missing", f"it has {_EXAMPLE}")
     receivers = {}
     for name, value in table.items():
         feeds = [value] if isinstance(value, str) else value
@@ -210,19 +212,19 @@ def _route(where: str, table: Mapping[str, Any], receivers: Mapping[str, object]
             raise _wrong(f"{where}: `{name}` is not known", did_you_mean(name, _KEYS) or f"it has {', '.join(_KEYS)}")
     receiver = table.get("receiver")
     if not isinstance(receiver, str):
-        raise _wrong(f"{where}: it has no receiver", '`receiver = "on-call"`')
+        raise _wrong(f"{where}: the route has no receiver", '`receiver = "on-call"`')
     if receiver not in receivers:
         hint = did_you_mean(receiver, receivers) or f"there are {', '.join(receivers)}"
         raise _wrong(f"{where}: there is no receiver `{receiver}`", hint)
     goes_on = table.get("continue", False)
     if not isinstance(goes_on, bool):
-        raise _wrong(f"{where}: `continue` is true or false", "`continue = true`")
+        raise _wrong(f"{where}: `continue` is neither true nor false", "`continue = true`")
     texts = table.get("matchers", [])
     group_by = table.get("group_by", [])
     for name, value in (("matchers", texts), ("group_by", group_by)):
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             example = """`matchers = ['team="water"']`""" if name == "matchers" else '`group_by = ["alertname"]`'
-            raise _wrong(f"{where}: `{name}` is a list of texts", example)
+            raise _wrong(f"{where}: `{name}` is not a list of texts", example)
     try:
         matchers = Matchers.parse_all(texts)
     except CepError as error:

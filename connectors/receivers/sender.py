@@ -193,7 +193,7 @@ class Sender:
     def _run(self) -> None:
         try:
             while not self._stopping.is_set():
-                self._until(self._step, "the outbox cannot be read: {}; nothing is sent until it can")
+                self._until(self._step, "the outbox cannot be read: {}; nothing is sent until it can be read again")
                 self._bell.wait(self._patience())
                 self._bell.clear()
             self._lanes.close()
@@ -566,7 +566,7 @@ class Sender:
         elif isinstance(error, DeliveryRefused):
             self._give_up(key, entry, str(error))
         elif self._taken > trouble.since:
-            self._give_up(key, entry, f"{error}, and it takes others")
+            self._give_up(key, entry, f"{error}, while it accepts others")
         elif following:
             number = self._begun + 1
             self._begin(
@@ -584,7 +584,7 @@ class Sender:
             self.delivery.give([entry])
         except Exception as error:
             if _may_be_content(error):
-                raise _AloneNot(f"{error}, and it takes the next one") from None
+                raise _AloneNot(f"{error}, while it accepts the next one") from None
             raise
 
     def _wait(self, key: str, trouble: _Trouble) -> None:
@@ -686,7 +686,9 @@ class Sender:
 
         While the disk cannot be written, nothing else is sent, because it would be sent twice after the next start.
         """
-        return self._until(write, "how far it is cannot be noted: {}; nothing more is sent until it can")
+        return self._until(
+            write, "the position of the receiver cannot be stored: {}; nothing more is sent until it can"
+        )
 
     def _until(self, step: Step, trouble: str) -> bool:
         """Repeat a step until it succeeds or the sender is stopped. The first failure and the recovery are reported."""

@@ -43,7 +43,7 @@ def targets(feeds: Sequence[str], routes: Routes | None = None) -> list[Target]:
             message = f"{where}: {error.message.removeprefix('--feed').lstrip(': ')}"
             raise CepError(message, hint=error.hint, code="routes") from None
         if any(r.grouped for r in routes.routes if r.receiver == receiver) and not any(t.kind in PEOPLE for t in own):
-            hint = "leave out `group_by`, `group_wait` and `group_interval`: each change is sent when it comes"
+            hint = "leave out `group_by`, `group_wait` and `group_interval`: each change is sent at once"
             where = f"--routes {routes.file}, receiver `{receiver}`"
             message = f"{where}: groups are for mail and Apprise, not for `{own[0].kind}`"
             raise CepError(message, hint=hint, code="routes")
@@ -54,7 +54,7 @@ def targets(feeds: Sequence[str], routes: Routes | None = None) -> list[Target]:
             hint = "each address once"
             if routes is not None:
                 hint += ": several routes may lead to one receiver, and `--feed` is for addresses not in --routes"
-            raise CepError(f"--feed {name} is there twice", hint=hint, code="option")
+            raise CepError(f"--feed {name} appears twice", hint=hint, code="option")
     if any(listed_target.kind == "mqtt" for listed_target in listed) and find_spec("paho") is None:
         raise CepError("--feed mqtt:// needs paho-mqtt", hint=install_command("mqtt"), code="option")
     return listed

@@ -101,14 +101,14 @@ def target(text: str, environment: Mapping[str, str] = os.environ) -> Target:
         raise _unknown(scheme if separator else "", text.partition("#")[0].rpartition("@")[2])
     kind = scheme.removesuffix("s") if scheme in ("mqtts", "smtps") else scheme.partition("+")[0]
     if any(character <= " " or character == "\x7f" for character in text):
-        raise _refused(bare, "spaces and control characters do not belong here", f"e.g. `{EXAMPLES[kind]}`")
+        raise _refused(bare, "the address has a space or a control character", f"e.g. `{EXAMPLES[kind]}`")
     try:
         parts = urlsplit(f"//{rest}")
         host, port = parts.hostname or "", parts.port
     except ValueError:
         host, port = "", None
     if not host or port == 0:
-        raise _refused(bare, "no host, or no port that there is", f"e.g. `{EXAMPLES[kind]}`")
+        raise _refused(bare, "the host is missing, or the port is not valid", f"e.g. `{EXAMPLES[kind]}`")
     options = _options(bare, kind, parts.fragment)
     path = parts.path + (f"?{parts.query}" if parts.query else "")
     if kind == "mqtt":
@@ -116,23 +116,23 @@ def target(text: str, environment: Mapping[str, str] = os.environ) -> Target:
     plain, login = False, {}
     if kind == "smtp":
         if parts.password:
-            hint = "in the environment SEMCEP_SMTP_PASSWORD, or in a file: `#password-file=/run/secrets/mail`"
+            hint = "put it in the variable SEMCEP_SMTP_PASSWORD, or in a file: `#password-file=/run/secrets/mail`"
             raise _refused(bare, "a password does not belong here, where others may read it", hint)
         path = _mailbox(bare, path)
         plain = _flag(bare, "tls", options.get("tls", "starttls"), ("starttls", "none"))
         login = _mail_login(bare, parts.username, options, environment)
         if plain and (scheme == "smtps" or login["user"]):
             why = "`smtps://` is encrypted" if scheme == "smtps" else "a password is not sent unencrypted"
-            raise _refused(bare, f"`tls=none`: {why}", "leave it out, or the user")
+            raise _refused(bare, f"`tls=none`: {why}", "leave out `tls=none`, or the user")
     private = _flag(bare, "private", options.get("private", "no"), ("no", "yes"))
     if kind in GUARDED and not private and known_private(host):
         hint = f"if that is meant, `{bare}#private=yes` allows it"
-        raise _refused(bare, f"`{host}` is an address of the own network", hint)
+        raise _refused(bare, f"`{host}` is a private address", hint)
     if not private and known_linked(host):
         raise _refused(
             bare,
-            f"`{host}` is an address of this link alone, or of a cloud's metadata",
-            "one that is reached from elsewhere too",
+            f"`{host}` is a link-local address, or the address of a cloud's metadata service",
+            "use an address that other machines can reach too",
         )
     named = f"SEMCEP_{kind.upper()}_"
     return Target(
@@ -179,7 +179,7 @@ def _mailbox(shown: str, path: str) -> str:
     mailbox = unquote(path.strip("/"))
     if not MAILBOX.fullmatch(mailbox):
         what = f"`{mailbox[:80]}` is not a mailbox" if mailbox.isprintable() else "this is not a mailbox"
-        raise _refused(shown, what, f"one, in ASCII: `{EXAMPLES['smtp']}`; for several give `--feed` several times")
+        raise _refused(shown, what, f"use one mailbox in ASCII: `{EXAMPLES['smtp']}`; for several, repeat `--feed`")
     return mailbox
 
 
@@ -195,10 +195,12 @@ def _mail_login(
             password = Path(file).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             reason = reason_of(error) if isinstance(error, OSError) else "it is not UTF-8"
-            raise _refused(shown, f"password-file {file}: {reason}", "a file with the password alone") from None
+            raise _refused(
+                shown, f"password-file {file}: {reason}", "use a file that contains the password alone"
+            ) from None
     if user and not password:
-        hint = "in the environment SEMCEP_SMTP_PASSWORD, or in a file: `#password-file=/run/secrets/mail`"
-        raise _refused(shown, f"there is no password for `{user}`", hint)
+        hint = "put it in the variable SEMCEP_SMTP_PASSWORD, or in a file: `#password-file=/run/secrets/mail`"
+        raise _refused(shown, f"the password of `{user}` is missing", hint)
     return {"user": user, "password": password}
 
 
@@ -211,7 +213,7 @@ def _secrets(text: str) -> tuple[bytes, ...]:
         except ValueError:
             secret = b""
         if not word.startswith("whsec_") or not 24 <= len(secret) <= 64:
-            hint = "`echo whsec_$(openssl rand -base64 32)` makes one; several have blanks between them"
+            hint = "`echo whsec_$(openssl rand -base64 32)` makes one; several are separated by spaces"
             message = "SEMCEP_CLOUDEVENTS_SECRET: a secret is `whsec_` and 24 to 64 bytes in base64"
             raise CepError(message, hint=hint, code="option")
         secrets.append(secret)
@@ -247,9 +249,9 @@ def reachable(target: Target) -> list[str]:
     addresses = list(dict.fromkeys(str(place[4][0]) for place in places))
     for address in addresses:
         if target.kind in GUARDED and not target.private and not public(address):
-            raise OSError(f"{address} is an address of the own network, which needs `#private=yes`")
+            raise OSError(f"{address} is a private address, which needs `#private=yes`")
         if not target.private and linked(address):
-            raise OSError(f"{address} is an address of this link alone, or of a cloud's metadata")
+            raise OSError(f"{address} is a link-local address, or the address of a cloud's metadata service")
     return addresses
 
 
@@ -267,19 +269,17 @@ knows all of them."""
 
 
 def _unknown(scheme: str, text: str) -> CepError:
-    known = (
-        "feeds are sent to `cloudevents+https://`, `alertmanager+http://`, `mqtt://`, `smtp://` and `apprise+file://`"
-    )
+    known = "use `cloudevents+https://`, `alertmanager+http://`, `mqtt://`, `smtp://` or `apprise+file://`"
     if scheme in ("http", "https"):
         known = (
             f"`cloudevents+{scheme}://...` posts CloudEvents, `alertmanager+{scheme}://...` speaks to an Alertmanager"
         )
     if scheme in ("cloudevents", "alertmanager"):
-        known = f"how it is sent belongs to it: `{scheme}+https://`"
+        known = f"add how to send it: `{scheme}+https://`"
     if scheme in ("mailto", "mailtos", "mail"):
-        known = f"mail goes by `smtp://` or `smtps://`: `{EXAMPLES['smtp']}`"
+        known = f"use `smtp://` or `smtps://` for mail: `{EXAMPLES['smtp']}`"
     if scheme == "apprise":
-        known = "its URLs are in a file, `apprise+file:///etc/semcep/on-call`, or a variable, `apprise+env://ON_CALL`"
+        known = "put its URLs in a file, `apprise+file:///etc/semcep/on-call`, or a variable, `apprise+env://ON_CALL`"
     what = f"`{scheme}://` is not a kind of feed" if scheme else f"`{text}` is not an address"
     return CepError(f"--feed: {what}", hint=known, code="option")
 
@@ -294,7 +294,7 @@ def _options(shown: str, kind: str, text: str) -> dict[str, str]:
     for part in filter(None, text.split("&")):
         if another.search(part):
             hint = f"`#{another.sub('&', text)}`, in quotes on a command line"
-            raise _refused(shown, f"`{part}` is several options, which are joined by `&`", hint)
+            raise _refused(shown, f"`{part}` has several options, which need `&` between them", hint)
         match = _OPTION.fullmatch(part)
         if match is None or match[1] not in OPTIONS[kind]:
             known = ", ".join(OPTIONS[kind])
@@ -305,7 +305,7 @@ def _options(shown: str, kind: str, text: str) -> dict[str, str]:
 
 def _origin(shown: str, name: str | None) -> str | None:
     if name is not None and not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?", name):
-        raise _refused(shown, f"`origin={name}` is not a name of a host", "`#origin=alerts.example.org`")
+        raise _refused(shown, f"`origin={name}` is not a valid host name", "`#origin=alerts.example.org`")
     return name
 
 
@@ -321,7 +321,7 @@ def _number(shown: str, options: Mapping[str, str], option: str, usual: int, lea
     text = options.get(option, str(usual))
     if not text.isdecimal() or not least <= int(text) <= most:
         reason = f"`{option}={text}` is not a whole number from {least} to {most:,}"
-        raise _refused(shown, reason, f"`#{option}={usual}`, which it is without the option")
+        raise _refused(shown, reason, f"use `#{option}={usual}`, which is the default")
     return int(text)
 
 
@@ -329,5 +329,5 @@ def _topic(shown: str, path: str) -> str:
     """Return the first level of topics, by default `alerts`."""
     topic = unquote(path.strip("/")) or "alerts"
     if any(character in topic for character in "+#\0") or len(topic.encode()) > 1000:
-        raise _refused(shown, "a topic that is written to has no `+` and no `#`", f"e.g. `{EXAMPLES['mqtt']}`")
+        raise _refused(shown, "use a topic without `+` and `#`", f"e.g. `{EXAMPLES['mqtt']}`")
     return topic

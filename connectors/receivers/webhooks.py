@@ -65,7 +65,7 @@ class Webhook:
             raise Unreachable(f"{error}, when asked whether {name} may send") from None
         allowed = allowed_by.get("WebHook-Allowed-Origin", "").strip()
         if allowed != "*" and allowed.lower() != name.lower():
-            raise Unreachable(f"{name} may not send: no `WebHook-Allowed-Origin` that names it")
+            raise Unreachable(f"{name} may not send: the answer has no `WebHook-Allowed-Origin` that names it")
         self._allowed = True
 
     def rest(self, outbox: Outbox, told: Callable[[], list[OutboxEntry]]) -> None:

@@ -240,4 +240,4 @@ def too_long(
 ) -> tuple[list[DeadLetter], Block]:
     """Return a dead letter for a line that was too long. Only its beginning `head` was kept."""
     block = Block(file, first, 1, line, None, np.array([0, len(head)]), position, head)
-    return [dead_record(block, first, "long", f"the line has {length} bytes, more than is read as a record")], block
+    return [dead_record(block, first, "long", f"the line has {length} bytes, which is too long for a record")], block

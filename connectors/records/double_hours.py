@@ -223,11 +223,9 @@ class FoldedTables:
         texts = []
         for name, series in self._series.items():
             if series.doubtful and series.steps >= 2 and series.falls > _MOSTLY * series.steps:
-                text = (
-                    f"times of `{name}` in {file} fall from record to record: `FOLD order` reads records oldest first"
-                )
-                text += f", and of the {series.doubtful} in the hour that comes twice most are in the wrong pass"
-                texts.append(f"{text}; turn the file round (`tac`, below its header), or say `FOLD earlier`")
+                text = f"times of `{name}` in {file} decrease, but `FOLD order` needs the oldest records first"
+                text += f", and most of the {series.doubtful} times in the hour that comes twice are in the wrong pass"
+                texts.append(f"{text}; reverse the file (`tac`, below its header), or use `FOLD earlier`")
             elif isinstance(series, OrderedIntervals) and series.undecided:
                 number, verb = (
                     ("one interval", "begins") if series.undecided == 1 else (f"{series.undecided} intervals", "begin")

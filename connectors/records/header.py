@@ -37,7 +37,7 @@ def bind(file: str, schema: Schema, columns: Sequence[str], types: Mapping[str, 
     )
     if CHANGE in columns and CHANGE not in map(source_of, bound.attributes):
         ways = "`--revise 6h`, in Python `revise=`, reads it" if schema.declared else f"declare `{schema.name}`"
-        message = f"{file}: the column `{CHANGE}` says what is withdrawn, and here all would come"
+        message = f"{file}: the column `{CHANGE}` marks withdrawn records, but this run would read all records as added"
         raise CepError(message, hint=f'{ways}; an attribute of it is `change: string FROM "{CHANGE}"`', code="input")
     wanted = [key for key in (bound.time, *bound.further, bound.start, bound.end) if key is not None]
     missing = [f"`{key}` for the time{closest(key, columns)}" for key in wanted if key not in columns]
@@ -48,14 +48,18 @@ def bind(file: str, schema: Schema, columns: Sequence[str], types: Mapping[str, 
             missing.append(f"`{key}`{closest(key, columns)}")
     if missing:
         guessed = None if schema.time is not None or schema.start is not None else likely(columns)
-        hint = "the columns are " + ", ".join(columns) + "; a declaration names others with FROM and TIME"
+        hint = (
+            "the columns are "
+            + ", ".join(columns)
+            + "; to read other columns, name them with FROM and TIME in the declaration"
+        )
         if not schema.declared and not {attribute.name for attribute in schema.attributes} <= set(columns):
             declared = declaration(schema, columns, types or {})
             hint = f"{schema.name} is not declared; declare it to have its values by name: `{declared}`; {hint}"
         if level_of := next((column for column in wanted if level(column) is not None and column not in columns), None):
-            hint = f"`{level_of}` is a level of the topic of MQTT messages, and this is a file; {hint}"
+            hint = f"`{level_of}` is a level of an MQTT topic, but this is a file; {hint}"
         elif column := next((column for column in wanted if len(path(column)) > 1 and column not in columns), None):
-            hint = f"`{column}` is a path in nested records, and a table has columns only; {hint}"
+            hint = f"`{column}` is a path in nested records, but a table has only columns; {hint}"
         if schema.declared and guessed is not None and bound.time == "time" and "time" not in columns:
             hint = f"`{guessed}` looks like the time: `TIME {column_name(guessed)}` behind the attributes says so, "
             hint += f"and `cep infer {file}` prints the declaration; the columns are {', '.join(columns)}"
@@ -66,7 +70,7 @@ def bind(file: str, schema: Schema, columns: Sequence[str], types: Mapping[str, 
         )
     for key in wanted:
         if columns.count(key) > 1:
-            hint = "each column that is read has a name of its own"
+            hint = "rename the columns: each column that is read needs its own name"
             raise CepError(f"{file}: {columns.count(key)} columns are called `{key}`", hint=hint, code="input")
     return bound
 

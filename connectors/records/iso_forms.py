@@ -10,7 +10,7 @@ _ZONE = r"([Zz]|[+-]\d{2}(:?\d{2})?)?"
 _AT = rf"([Tt]{_CLOCK}{_ZONE})?"
 _PERIOD = r"P(?=[\dT])(\d[\d.,]*[YMWD])*(T(\d[\d.,]*[HMS])+)?"
 _DAYLESS = r"[Tt]?\d{2}:\d{2}(:\d{2})?([.,]\d+)?"
-_JOIN = "its day is missing; `TIME day, clock` joins two columns"
+_JOIN = "the day is missing; `TIME day, clock` joins two columns"
 _FORMS = (
     (r"\d{4}", "a year without a month and a day", 'declare it, `FORMAT "%Y"`'),
     (r"\d{4}-\d{2}", "a month without a day", 'declare it, `FORMAT "%Y-%m"`'),
@@ -19,7 +19,11 @@ _FORMS = (
     (rf"{_DAYLESS}{_ZONE}", "a time of day", _JOIN),
     (rf"{_DAY}[Tt]\d{{2}}{_ZONE}", "an hour without minutes", 'declare it, as in `FORMAT "%Y-%m-%dT%H"`'),
     (rf"{_DAY}[Tt]\d{{2}}(:?\d{{2}})?[.,]\d+{_ZONE}", "decimals of hours or minutes", "decimals of seconds are read"),
-    (rf"{_DAY}[Tt ]\d{{2}}:?\d{{2}}:?60([.,]\d+)?{_ZONE}", "a leap second", "time has none here; write `:59`"),
+    (
+        rf"{_DAY}[Tt ]\d{{2}}:?\d{{2}}:?60([.,]\d+)?{_ZONE}",
+        "a leap second",
+        "leap seconds are not supported; write `:59`",
+    ),
     (rf"({_DAY}{_AT}|{_PERIOD})/({_DAY}{_AT}|{_CLOCK}|{_PERIOD}|\.\.)", "an interval", "START and END are two fields"),
     (_PERIOD, "a duration", "an attribute of type `duration` holds it"),
     (rf"[+-]\d{{5,}}-\d{{2}}-\d{{2}}{_AT}", "a year of more than four digits", "years are 0001 to 9999"),
@@ -34,5 +38,5 @@ def unread_form(text: str) -> str | None:
         return None
     for pattern, what, instead in _COMPILED:
         if pattern.fullmatch(text):
-            return f"`{text}` is ISO 8601 in a form that is not read, {what}: {instead}"
+            return f"`{text}` is a form of ISO 8601 that is not supported, {what}: {instead}"
     return None

@@ -53,7 +53,7 @@ _CP1252 = re.compile(rb"[\x80-\x9f]")
 _CLOCK = re.compile("%[HIMSf]")
 _CALENDAR = re.compile(r"P[^T/]*[0-9][YM]")
 """A duration with years or months."""
-NO_EVENT = "the record is no event of the program: it passes no WHEN"
+NO_EVENT = "the record is not an event of the program: no WHEN is true for it"
 _NAME = r'\s*"?[^\W\d][^,;\t"{}\[\]]*"?\s*'
 _HEADER = re.compile(rf"\ufeff?{_NAME}([,;\t]){_NAME}(?:\1{_NAME})*")
 _ONE_A_LINE = "a file of JSON Lines holds one object a line, as `jq -c '.[]'` makes of a list"
@@ -121,7 +121,7 @@ def read_events(
     value = parse(line)
     if not isinstance(value, dict):
         hint = f"; {_ONE_A_LINE}" if isinstance(value, list) else ""
-        raise Unreadable("object", f"a record is a JSON object, this is {kind(value)}{hint}")
+        raise Unreadable("object", f"a record is a JSON object, but this is {kind(value)}{hint}")
     tested = [
         schema for schema in schemas.values() if schema.when is not None and (not bound or schema.name == default)
     ]
@@ -164,7 +164,7 @@ def _tested(
 
     keys = {path(source)[0] for source in schema.tested}
     if isinstance(record, Twice) and (twice := sorted(record.names & keys)):
-        raise Unreadable("json", f"the key `{twice[0]}` is there twice")
+        raise Unreadable("json", f"the key `{twice[0]}` appears twice")
     series = list_of(sources(schema, time_keys(schema)))
     elements = None if series is None else first_at(record, series)
     if not isinstance(elements, list):
@@ -183,7 +183,7 @@ def _events(
     if isinstance(record, Twice):
         keys = {path(source)[0] for source in [*own, *time_keys(schema)]} | set(own)
         for name in sorted(record.names & ({"type", "args", *keys} | set(time_keys(schema)))):
-            raise Unreadable("json", f"the key `{name}` is there twice")
+            raise Unreadable("json", f"the key `{name}` appears twice")
     if "args" in record and schema.when is None:
         return [_positional(record, schema)]
     if not schema.declared and not set(own) <= record.keys():
@@ -194,7 +194,7 @@ def _events(
     elements = _reach(record, series, schema)
     if not isinstance(elements, list):
         name = written(series)
-        what = "is missing" if elements is None else f"is {kind(elements)}, and no list"
+        what = "is missing" if elements is None else f"is {kind(elements)}, not a list"
         hint = f'; without `[]` it is read as it is: FROM "{name}.value"' if isinstance(elements, dict) else ""
         raise Unreadable("args", f"`{name}` {what}{hint}")
     events: list[Record | Unreadable] = []
@@ -210,10 +210,10 @@ def _positional(record: Mapping[str, Any], schema: Schema) -> Record:
     start, end = read_times(lambda key: _reach(record, path(key), schema), schema, _json_time(schema))
     arguments = record["args"]
     if not isinstance(arguments, list):
-        raise Unreadable("args", f"`args` is a list, this is {kind(arguments)}")
+        raise Unreadable("args", f"`args` has to be a list, but it is {kind(arguments)}")
     own = [attribute for attribute in schema.attributes if is_own(attribute)]
     if len(arguments) != len(own):
-        raise Unreadable("args", f"`args` holds {len(arguments)} values, {schema.name} has {_count(own)}")
+        raise Unreadable("args", f"`args` holds {len(arguments)} values, but {schema.name} has {_count(own)}")
     if named := sorted({source_of(attribute) for attribute in own} & record.keys() - set(time_keys(schema))):
         raise Unreadable("args", f"`args` and `{named[0]}` both give values")
     values = [
@@ -263,7 +263,7 @@ def envelope_value(attribute: Attribute, source: str, envelope: Mapping[str, str
     if source in (envelope or ()):
         return text_value(attribute, (envelope or {})[source] or None)
     if source != KEY:
-        reason = f"`{source}` is a level of the topic of an MQTT message, and this is none"
+        reason = f"`{source}` is a level of an MQTT topic, but this record is not an MQTT message"
         raise Unreadable("args", f"{attribute.name}: {reason}")
     return None
 
@@ -277,20 +277,20 @@ def _reach(record: Any, steps: Path, schema: Schema, place: int | None = None) -
             return None
         if step == EACH:
             if not isinstance(value, list):
-                raise Unreadable("args", f"`{written(steps[:number])}` is {kind(value)}, and no list")
+                raise Unreadable("args", f"`{written(steps[:number])}` is {kind(value)}, not a list")
             value = None if place is None or place >= len(value) else value[place]
             continue
         if (index := element(step)) is not None:
             if not isinstance(value, list):
-                raise Unreadable("ill-typed", f"`{written(steps[:number])}` is {kind(value)}, and no list")
+                raise Unreadable("ill-typed", f"`{written(steps[:number])}` is {kind(value)}, not a list")
             value = value[index] if index < len(value) else None
             continue
         if not isinstance(value, dict):
             name = written(steps[:number])
             hint = f'; for an event of each element write FROM "{name}[].{step}"' if isinstance(value, list) else ""
-            raise Unreadable("ill-typed", f"`{name}` is {kind(value)}, and no object with `{step}`{hint}")
+            raise Unreadable("ill-typed", f"`{name}` is {kind(value)}, not an object with `{step}`{hint}")
         if number and isinstance(value, Twice) and step in value.names:
-            raise Unreadable("json", f"the key `{written(steps[: number + 1])}` is there twice")
+            raise Unreadable("json", f"the key `{written(steps[: number + 1])}` appears twice")
         value = value.get(step)
     return value
 
@@ -326,7 +326,7 @@ def parse(line: bytes) -> Any:
     except RecursionError:
         raise Unreadable("json", "bad JSON: nested too deeply") from None
     except ValueError:
-        raise Unreadable("json", "bad JSON: a number of more than 4300 digits") from None
+        raise Unreadable("json", "bad JSON: a number has more than 4300 digits") from None
 
 
 def table_hint(line: str) -> str:
@@ -427,13 +427,13 @@ def _type(record: Mapping[str, Any], schemas: Mapping[str, Schema], default: str
         assert default is not None, "a bound input has a type"
         return default
     if bound:
-        raise Unreadable("type", f"the record says it is a {name}, the input was bound to {default}")
+        raise Unreadable("type", f"the record says that it is a {name}, but the input is bound to {default}")
     if name is None:
         if default is not None:
             return default
-        raise Unreadable("type", "the record names no type: a field `type` is missing")
+        raise Unreadable("type", "the record has no type: the field `type` is missing")
     if not isinstance(name, str) or isinstance(name, Real):
-        raise Unreadable("type", f"`type` is a string, this is {kind(name)}")
+        raise Unreadable("type", f"`type` has to be a string, but it is {kind(name)}")
     if name not in schemas:
         raise Unreadable("type", f"no event of the program is called `{shown(name)}`{closest(name, list(schemas))}")
     return name
@@ -500,7 +500,7 @@ def interval(key: str, value: Any, read: Callable[[str, Any], int], schema: Sche
         return (time := read(key, value)), time + later
     lengths = [text.strip(" \t").startswith("P") for text in (first, last)]
     if all(lengths):
-        raise Unreadable("time", f"{key}: `{shown(str(value))}` has two lengths, and no time")
+        raise Unreadable("time", f"{key}: `{shown(str(value))}` consists of two durations, so it has no time")
     try:
         if lengths[1]:
             return (start := read(key, first)), start + of_duration(last.strip(" \t")) + later

@@ -71,7 +71,7 @@ def _numbered(batch: Batch) -> Batch:
         signs = _signs(table[CHANGE])
         for row in np.flatnonzero(signs.is_null().to_numpy()).tolist():
             file, line, text = batch.origin(event, row)
-            reason = f"`{CHANGE}` is `{ADD}` or `{WITHDRAW}`, or 1 or -1, and not `{table[CHANGE][row]}`"
+            reason = f"`{CHANGE}` is `{ADD}` or `{WITHDRAW}`, or 1 or -1, not `{table[CHANGE][row]}`"
             dead.append(DeadLetter(file, line, reason, "change", text, event))
         tables[event] = table.with_columns(signs.alias(CHANGE)).filter(signs.is_not_null())
     return replace(batch, tables=tables, dead=dead)
@@ -88,7 +88,7 @@ def _undeclared(batch: Batch, event: str, table: pl.DataFrame, dead: list[DeadLe
             continue
         if isinstance(record, dict) and record.get(CHANGE) not in (None, "", ADD, 1):
             comes[row] = False
-            reason = f"`{event}` is not declared: only of declared events `{CHANGE}` can be read"
+            reason = f"`{event}` is not declared: `{CHANGE}` can be read for declared events only"
             dead.append(DeadLetter(file, line, reason, "change", text, event))
     return table if comes.all() else table.filter(comes)
 

@@ -74,7 +74,7 @@ def decimal(text: str) -> Decimal:
     try:
         return Decimal(text)
     except InvalidOperation:
-        raise ValueError(f"`{shown(text)}` is not a number of any use") from None
+        raise ValueError(f"`{shown(text)}` is not a finite number") from None
 
 
 def power(shift: int) -> Decimal:
@@ -88,13 +88,13 @@ def scaled(text: str, unit: int | Decimal = SECOND) -> int:
         raise ValueError(f"`{shown(text)}` is not a number")
     number = decimal(text)
     if number and number.adjusted() > 19:
-        raise ValueError(f"`{shown(text)}` seconds are more than 64 bits of microseconds")
+        raise ValueError(f"`{shown(text)}` seconds do not fit in 64 bits of microseconds")
     if number and number.adjusted() < -40:
         return 0
     exact = Context(prec=len(text) + 80)
     ticks = int(exact.multiply(number, Decimal(unit)).to_integral_value(ROUND_HALF_EVEN, exact))
     if not -LARGEST <= ticks <= LARGEST:
-        raise ValueError(f"`{shown(text)}` seconds are more than 64 bits of microseconds")
+        raise ValueError(f"`{shown(text)}` seconds do not fit in 64 bits of microseconds")
     return ticks
 
 
@@ -289,7 +289,7 @@ def of_duration(text: str) -> int:
     except ValueError:
         total = LARGEST + 1
     if abs(total) > LARGEST:
-        raise ValueError(f"`{shown(text)}` is more than 64 bits of microseconds")
+        raise ValueError(f"`{shown(text)}` does not fit in 64 bits of microseconds")
     return -total if sign else total
 
 

@@ -99,7 +99,7 @@ class NeverThere:
                 where = None if source in record else elsewhere(record, Attribute(source, "any"))
                 if where is not None and not has(record, path(source)):
                     where = where.replace("write FROM", "write WHEN")
-                    yield f"no record is `{name}`: the first that is not an event has nothing at `{source}`; {where}"
+                    yield f"no record is `{name}`: the first that is not an event has no value at `{source}`; {where}"
 
 
 def remarks(lacking: Lacking, records: Mapping[str, int], sources: Mapping[str, Mapping[str, str]]) -> list[str]:

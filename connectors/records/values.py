@@ -108,7 +108,7 @@ def with_point(text: str, point: str) -> str:
     if point == ".":
         return text
     if "." in text and is_number(text):
-        raise ValueError(f"`{shown(text)}` has a point, and the decimal mark is `{point}`")
+        raise ValueError(f"`{shown(text)}` has a point, but the decimal mark is `{point}`")
     plain = text.replace(point, ".", 1)
     return plain if is_number(plain) else text
 
@@ -150,7 +150,7 @@ def json_value(attribute: Attribute, value: Any) -> Value:
         hint = ""
         if attribute.type in ("int", "float") and isinstance(value, str) and is_number(value.strip(" \t")):
             declared = f"`{attribute.name}: {attribute.type} QUOTED`"
-            hint = f" `{shown(value)}`; a number stands without quotes, or is declared {declared}"
+            hint = f" `{shown(value)}`; write a number without quotes, or declare it {declared}"
         expected = attribute.type if attribute.type != "any" else "a value"
         raise ValueError(f"expected {expected}, found {kind(value)}{hint}")
     except ValueError as error:
@@ -246,19 +246,19 @@ def _number(type: str, text: str) -> int | float:
     if type == "float" or (type == "any" and not whole):
         number = float(text)
         if not math.isfinite(number):
-            raise ValueError(f"`{shown(text)}` is beyond the floats")
+            raise ValueError(f"`{shown(text)}` is too large for a float")
         return number + 0.0  # -0.0 is 0.0
     if whole and len(text) > 4000:
-        raise ValueError("an integer of more than 64 bits")
+        raise ValueError("the integer does not fit in 64 bits")
     exact = decimal(text)
     if exact and exact.adjusted() > 19:
-        raise ValueError(f"`{shown(text)}` is an integer of more than 64 bits")
+        raise ValueError(f"`{shown(text)}` is an integer that does not fit in 64 bits")
     if exact and (exact.adjusted() < 0 or exact != exact.to_integral_value()):
-        raise ValueError(f"expected int, found `{shown(text)}`; numbers with decimals are declared float")
+        raise ValueError(f"expected int, found `{shown(text)}`; declare numbers with decimals as float")
     if int(exact) == -LARGEST - 1:
         raise ValueError(f"`{shown(text)}` {LEAST}")
     if abs(int(exact)) > LARGEST:
-        raise ValueError(f"`{shown(text)}` is an integer of more than 64 bits")
+        raise ValueError(f"`{shown(text)}` is an integer that does not fit in 64 bits")
     return int(exact)
 
 

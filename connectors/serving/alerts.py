@@ -319,7 +319,7 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
         name = (said.to or "").strip()
         if name and people is not None and name not in people.names:
             hint = did_you_mean(name, people.names) or f"there are {', '.join(people.names[:20])}"
-            raise HTTPException(422, f"there is nobody called `{clean(name, 40)}` in the file of tokens; {hint}")
+            raise HTTPException(422, f"nobody in the file of tokens is called `{clean(name, 40)}`; {hint}")
         return done(doing(lambda: handling.assign(alert, person.name, said.to or "", said.comment)))
 
     @routes.post("/alerts/{alert}/comment", responses=answers)

@@ -112,7 +112,7 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
         number = after
         if last_event_id:
             if not (last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) < 19):
-                raise HTTPException(400, "`Last-Event-ID` is the number of an event")
+                raise HTTPException(400, "`Last-Event-ID` is not the number of an event")
             number = int(last_event_id)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         frames = stream.frames(stream.begin(number))
@@ -165,7 +165,7 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
         """Send the refused changes again, once each. Those that are refused again stay in the list. `/feeds/actions`
         records who asked for it."""
         if not outbox.serves(name):
-            raise HTTPException(404, "nothing is sent to such a receiver; `feeds/receivers` names them")
+            raise HTTPException(404, "there is no such receiver; `feeds/receivers` names them")
         return {"sent": outbox.retry(name, person.name)}
 
     return routes

@@ -106,7 +106,9 @@ class Guard:
         form = limits.people is not None and path == "/" and scope["method"] == "POST"
         refused: Response | None = None
         if limits.hosts and _host(headers.get("host", "")) not in limits.hosts:
-            refused = PlainTextResponse("this is not the name of this server; `--allow-host` names others\n", 421)
+            refused = PlainTextResponse(
+                "this server does not answer to this host name; add the name with `--allow-host`\n", 421
+            )
         elif not free and limits.rate and not self._may(client):
             refused = PlainTextResponse("too many requests\n", 429, {"Retry-After": "1"})
         elif not free and unknown and not form and scope["method"] != "OPTIONS":
@@ -120,7 +122,7 @@ class Guard:
         elif _length(headers) > limits.body:
             refused = PlainTextResponse(f"the request has more than {limits.body:,} bytes\n", 413)
         elif endless and (most := self._streams(client)) and self._open[client] >= most:
-            reason = f"this address has {most:,} streams open, and may not have more; `--streams` says how many\n"
+            reason = f"this address has {most:,} streams open, which is the limit; `--streams` sets it\n"
             refused = PlainTextResponse(reason, 429, {"Retry-After": "30"})
         if refused is None and form and limits.people is not None:
             refused = await log_in(limits.people, Request(scope, receive), limits.seconds)

@@ -191,7 +191,7 @@ def router(
         """Return a derived event and, with lineage, the records from which it was derived."""
         document = scene.event(id)
         if document is None:
-            raise HTTPException(404, "this event is not held any more, or never was")
+            raise HTTPException(404, "no event with this id is kept")
         return _json(document)
 
     @routes.get("/api/station", responses=route_responses("application/json", json=_OBJECT))

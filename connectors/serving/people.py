@@ -121,12 +121,16 @@ def read_people(file: Path) -> People:
             mode = os.fstat(opened.fileno()).st_mode
             text = opened.read()
     except UnicodeDecodeError:
-        raise CepError(f"--token-file {file}: this is not a text in UTF-8", hint=_FORM, code="option") from None
+        raise CepError(f"--token-file {file}: the file is not text in UTF-8", hint=_FORM, code="option") from None
     except OSError as error:
         raise CepError(f"--token-file {file}: {reason_of(error)}", code="option") from None
     if stat.S_ISREG(mode) and mode & (stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP):
-        who = "its group, or others, may change it" if mode & (stat.S_IWGRP | stat.S_IWOTH) else "others may read it"
-        message = f"--token-file {file}: {who} (its mode is {stat.S_IMODE(mode):04o}; its group may read it)"
+        who = (
+            "its group or others can change the file"
+            if mode & (stat.S_IWGRP | stat.S_IWOTH)
+            else "others can read the file"
+        )
+        message = f"--token-file {file}: {who} (its mode is {stat.S_IMODE(mode):04o}; only its group may also read it)"
         raise CepError(message, hint=f"`chmod 600 {file}`", code="option")
     tokens: dict[Person, str] = {}
     lines: dict[str, int] = {}  # characters of names and tokens
@@ -145,7 +149,7 @@ def read_people(file: Path) -> People:
         lines[person.name] = lines[" " + token] = number
         tokens[person] = token
     if not tokens:
-        raise CepError(f"--token-file {file}: there is nobody in it", hint=_FORM, code="option")
+        raise CepError(f"--token-file {file}: the file names nobody", hint=_FORM, code="option")
     return People(tokens)
 
 
@@ -218,4 +222,4 @@ def refuse_other_pages(request: Request) -> None:
     if site in ("same-origin", "none"):
         return
     if site is not None or (origin is not None and urlsplit(origin).netloc != request.headers.get("host")):
-        raise HTTPException(403, "not from the page of another server")
+        raise HTTPException(403, "requests from pages of another server are refused")

@@ -248,14 +248,14 @@ def _texts(body: bytes, kind: str, names: tuple[str, ...]) -> Mapping[str, str]:
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise HTTPException(422, "the program is not a text in UTF-8") from None
+        raise HTTPException(422, "the program is not text in UTF-8") from None
     if kind.partition(";")[0].strip() == "application/json":
         try:
             texts = json.loads(text)
         except ValueError as error:
             raise HTTPException(422, f"the body is not JSON: {error}") from None
         if not isinstance(texts, dict) or not all(isinstance(file_text, str) for file_text in texts.values()):
-            raise HTTPException(422, "the body is not an object of texts, by the names of files")
+            raise HTTPException(422, "the body is not a JSON object that maps names of files to texts")
         if texts.keys() != set(names):
             raise HTTPException(422, f"the program has the files {', '.join(names)}: send the text of each")
         return texts

@@ -16,7 +16,7 @@ def root(text: str) -> str:
     """Return a path without its final slash, such as `/semcep`; empty for `/`. Raises CepError if it is not a path."""
     path = text.rstrip("/")
     if not _PATH.fullmatch(path) or {"..", "."} & set(path.split("/")):
-        hint = "a path with a slash before it, as a browser asks for it: `--root-path /semcep`"
+        hint = "use the path that browsers request, with a leading slash: `--root-path /semcep`"
         raise CepError(f"--root-path: `{text[:80]}` is not a path", hint=hint, code="option")
     return path
 

@@ -199,7 +199,7 @@ async def parameters(request: Request) -> list[tuple[str, str]] | None:
     in_address = _pairs(request.url.query.encode())
     if request.method == "GET":
         if any(key == "update" for key, _ in in_address):
-            raise Malformed(400, "an update comes by POST; but this endpoint is read only")
+            raise Malformed(400, "this endpoint is read only, so it refuses updates")
         return in_address if any(key == "query" for key, _ in in_address) else None
     kind, _, options = request.headers.get("content-type", "").partition(";")
     charset = re.search(r"charset=\"?([^\s\";]+)", options)
@@ -229,7 +229,7 @@ def question_of(pairs: Sequence[tuple[str, str]], options: SparqlOptions) -> Que
     a graph's IRI is not valid."""
     queries = [value for key, value in pairs if key == "query"]
     if len(queries) != 1:
-        raise Malformed(400, "there is no query" if not queries else "there is more than one query")
+        raise Malformed(400, "the query is missing" if not queries else "there is more than one query")
     if len(queries[0]) > options.characters:
         raise Malformed(413, f"the query has more than {options.characters} characters")
     default = tuple(value for key, value in pairs if key == "default-graph-uri")

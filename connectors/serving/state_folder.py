@@ -27,17 +27,17 @@ class StateFolder:
 
     def __init__(self, folder: Path, meanings: Mapping[str, str]) -> None:
         if not (folder / PROGRAM).exists() and (others := [name for name in _WRITTEN if (folder / name).exists()]):
-            hint = "name a folder that is empty, or one that it has made"
-            text = f"--state {folder}: there is `{others[0]}` in it that no server has written"
+            hint = "use an empty folder, or one that `cep serve` has created"
+            text = f"--state {folder}: the folder has a `{others[0]}` that no server has written"
             raise CepError(text, hint=hint, code="store")
         self._file = open(folder / PROGRAM, "a+b", opener=private_opener)  # noqa: SIM115 - closed by `close`
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._file.close()
-            hint = "one server has it at a time; another `--state` is another store"
+            hint = "only one server can use a store at a time; another `--state` is another store"
             raise CepError(
-                f"--state {folder}: it cannot be opened: another server has it", hint=hint, code="store"
+                f"--state {folder}: the folder cannot be opened: another server uses it", hint=hint, code="store"
             ) from None
         try:
             earlier = self._earlier(folder)
@@ -60,15 +60,19 @@ class StateFolder:
         self._file.seek(0)
         data = self._file.read()
         if not (checksum.is_sealed(data) or checksum.MARK.startswith(data.rstrip(b"\0"))):
-            hint = "name a folder that is empty, or one that it has made"
-            raise CepError(f"--state {folder}: no server has written `{PROGRAM}` in it", hint=hint, code="store")
+            hint = "use an empty folder, or one that `cep serve` has created"
+            raise CepError(
+                f"--state {folder}: the folder has a `{PROGRAM}` that no server has written", hint=hint, code="store"
+            )
         try:
             if data and data.rstrip(b"\0") and not data.startswith(checksum.MARK[: len(data)]):
                 raise checksum.Broken
             return next((json.loads(head) for head, *_ in checksum.read_records(data, len(checksum.MARK))), {})
         except checksum.Broken:
-            hint = "bring the folder back from a copy, or begin anew with another one"
-            raise CepError(f"--state {folder}: `{PROGRAM}` in it is damaged", hint=hint, code="store") from None
+            hint = "restore the folder from a backup, or start afresh with another one"
+            raise CepError(
+                f"--state {folder}: the file `{PROGRAM}` in the folder is damaged", hint=hint, code="store"
+            ) from None
 
     def close(self) -> None:
         """Unlock the folder."""

@@ -65,8 +65,8 @@ class Versions:
         except FileNotFoundError:
             return None
         except (ValueError, TypeError):
-            hint = "bring it back from a copy, or remove it: then the files of the program count"
-            raise CepError(f"--state: {path}: it is damaged", hint=hint, code="state") from None
+            hint = "restore the file from a backup, or remove it to use the files of the program"
+            raise CepError(f"--state: {path}: the file is damaged", hint=hint, code="state") from None
 
     def write(self, version: Version) -> None:
         """Write a version, so that it survives a crash of the machine. Raises OSError if it cannot be written."""

@@ -84,7 +84,9 @@ class TimeLimit:
 
         def still() -> None:
             if time.monotonic() > end:
-                raise Unanswered(503, f"it took longer than {self.seconds:g} s; ask for less with `depth` or `most`")
+                raise Unanswered(
+                    503, f"the answer took longer than {self.seconds:g} s; request less with `depth` or `most`"
+                )
 
         return still
 
@@ -138,12 +140,16 @@ class Questions:
             try:
                 occurrence = by_id(self.engine, id, event, end, self.cuts)
             except CepError:
-                what = f"what ended in the last {say_duration(self.remember)} and came since the server was started"
+                what = (
+                    f"events that ended in the last {say_duration(self.remember)} and came since the server was started"
+                )
                 if self.since:
-                    what += ", of events that another program derived what ended since this one took over"
+                    what += (
+                        "; of events with changed rules, it knows only those that ended since this program took over"
+                    )
                 when = "" if end is None else f", which ended at {iso(end)}"
-                gone = f"it is not remembered what led to this event{when}; remembered is {what}"
-                raise Unanswered(410, f"{gone}: `--remember` says how much") from None
+                gone = f"the server no longer knows what led to this event{when}; it knows this for {what}"
+                raise Unanswered(410, f"{gone}: `--remember` sets how long") from None
             return {**explainer.why(occurrence, most, depth), "id": id}
 
         return await self._in_thread(explain)
@@ -158,9 +164,7 @@ class Questions:
             question = read_question(event, self.engine, when, self.unit)
             begun = self.since.get(question.event)
             if begun is not None and question.until <= begun:
-                text = (
-                    f"the rules of `{question.event}` have changed: what ended until {iso(begun)} was derived by others"
-                )
+                text = f"the rules of `{question.event}` have changed: events until {iso(begun)} come from other rules"
                 raise Unanswered(410, f"{text}; ask about a later time")
             answer = explainer.why_not(question, back)
             gone = [] if answer["exists"] else revised.withdrawn(explainer, question)
@@ -185,7 +189,7 @@ class Questions:
         try:
             time.sleep(max(0.0, self._next - time.monotonic()))
             if not self.lock.acquire(self.check_limit.seconds):
-                raise Unanswered(503, "the program is at work on a long batch; ask again")
+                raise Unanswered(503, "the program is busy with a long batch; ask again")
             began = time.monotonic()
             try:
                 # Numbers are seconds for clients.
@@ -240,10 +244,15 @@ def router(questions: Questions | None) -> APIRouter:
     ) -> Response:
         try:
             if questions is None:
-                raise Unanswered(404, "it is not kept what events come from: `cep serve --explain` keeps it")
+                raise Unanswered(
+                    404, "this server does not keep what events come from: start it with `cep serve --explain`"
+                )
             chosen = form or negotiated(request.headers, FORMS)
             if chosen not in plain:
-                raise Unanswered(406, f"answers are {', '.join(kind for kind, form in FORMS.items() if form in plain)}")
+                raise Unanswered(
+                    406,
+                    f"answers have the media types {', '.join(kind for kind, form in FORMS.items() if form in plain)}",
+                )
             explained = await ask(questions)
             return Response(plain[chosen](explained, questions), media_type=TYPES[chosen], headers=_NO_STORE)
         except Unanswered as error:
@@ -292,7 +301,7 @@ def _json(explained: Mapping[str, Any], questions: Questions) -> str:
 
 def _provenance(explained: Mapping[str, Any], questions: Questions) -> str:
     if "withdrawn" in explained:
-        raise Unanswered(410, "this event was withdrawn, and comes from nothing: as JSON or text it is said why")
+        raise Unanswered(410, "this event was withdrawn, so it has no derivation; request JSON or text to learn why")
     return provenance(explained, questions.engine, questions.vocabulary)
 
 

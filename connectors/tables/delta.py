@@ -54,10 +54,12 @@ def table_at(name: TableName) -> DeltaTable | None:
     cannot be read."""
     if not is_url(name.place) and os.path.exists(name.place):
         if not os.path.isdir(name.place):
-            raise name.refused("this is a file", "a Delta table is a folder: `delta:folder`")
+            raise name.refused(
+                "this is a file, but a Delta table is a folder", "use the name of a folder: `delta:folder`"
+            )
         if not os.path.isdir(os.path.join(name.place, "_delta_log")) and os.listdir(name.place):
             raise name.refused(
-                "the folder holds files, and is not a Delta table", "name one that is empty, or not there"
+                "the folder has files, but is not a Delta table", "use a folder that is empty or does not exist"
             )
     return table(name)
 
@@ -71,8 +73,10 @@ def _fitting(name: TableName, existing: DeltaTable, schema: pa.Schema) -> None:
     for field in schema:
         old = known.get(field.name, field.type)
         if _kind(old) != _kind(field.type) and (_kind(field.type), _kind(old)) != ("int", "float"):
-            hint = "another table; or without `append`, which puts the rows in place of those that are there"
-            raise name.refused(f"`{field.name}` is {_kind(old)} in the table, and {_kind(field.type)} here", hint)
+            hint = "use another table; or leave out `append`, which replaces the rows of the table"
+            raise name.refused(
+                f"`{field.name}` is {_kind(old)} in the table, but {_kind(field.type)} in this run", hint
+            )
 
 
 def _kind(type: pa.DataType) -> str:

@@ -37,7 +37,7 @@ class TableName:
         return CepError(f"{self.option} {self.text}: {reason}", hint=hint, code=UNREACHABLE if passing else "output")
 
     def added_meanwhile(self) -> CepError:
-        return self.refused(f"another run has added what is to be added as `{self.append}`", "nothing is added twice")
+        return self.refused(f"another run has already added the rows of `{self.append}`", "nothing is added twice")
 
 
 def is_table(text: str) -> bool:
@@ -50,7 +50,7 @@ def input_table(text: str) -> TableName:
     """Parse the name of a table to read. Raise CepError if it is not a valid name, or has options."""
     named = table_name(text, "--input")
     if named.append is not None or named.compact is not None:
-        raise named.refused("a table that is read has no options")
+        raise named.refused("an input table has no options")
     return named
 
 
@@ -64,7 +64,7 @@ def table_name(text: str, option: str = "--output") -> TableName:
     catalog, slash, table = place.rpartition("/")
     if not place or (kind == "iceberg" and not (catalog and slash and "." in table.strip("."))):
         hint = "`delta:folder`, `delta:s3://bucket/table`" if kind == "delta" else "`iceberg:catalog/namespace.table`"
-        raise named.refused("this names no table", hint)
+        raise named.refused("the name of the table is missing or not valid", hint)
     options: dict[str, str] = {}
     for part in filter(None, query.split("&")):
         name, equals, value = part.partition("=")
@@ -76,5 +76,8 @@ def table_name(text: str, option: str = "--output") -> TableName:
         options[name] = value
     compact = options.get("compact")
     if compact is not None and not (compact.isdecimal() and int(compact) > 1):
-        raise named.refused(f"`compact={compact}` is not a number from 2 on", "from how many files on: `?compact=20`")
+        raise named.refused(
+            f"`compact={compact}` is not a number of at least 2",
+            "use the number of files from which to compact: `?compact=20`",
+        )
     return TableName(kind, place, options.get("append"), None if compact is None else int(compact), option)

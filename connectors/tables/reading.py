@@ -27,14 +27,18 @@ def table_files(name: TableName) -> list[str]:
 def _of_delta(name: TableName) -> list[str]:
     existing: DeltaTable | None = delta.table(name)
     if existing is None:
-        raise name.refused("there is no Delta table", "a folder with `_delta_log` in it")
+        raise name.refused("the folder is not a Delta table", "use a folder that contains `_delta_log`")
     features = existing.protocol().reader_features or ()
     for feature in _UNREAD:
         if feature in features:
-            raise name.refused(f"the table has the feature {feature}, and is not read", "write it as Parquet files")
+            raise name.refused(
+                f"the table has the feature {feature}, which is not supported", "write it as Parquet files"
+            )
     if columns := existing.metadata().partition_columns:
         listed = ", ".join(f"`{column}`" for column in columns)
-        raise name.refused(f"it is partitioned by {listed}, which its files do not hold", "write it as Parquet files")
+        raise name.refused(
+            f"it is partitioned by {listed}, which its files do not contain", "write it as Parquet files"
+        )
     return list(existing.file_uris())
 
 
@@ -44,5 +48,5 @@ def _of_iceberg(name: TableName) -> list[str]:
         raise name.refused("there is no such table in the catalog")
     tasks = list(existing.scan().plan_files())
     if any(task.delete_files for task in tasks):
-        raise name.refused("rows were deleted from its files, which are not read then", "compact the table")
+        raise name.refused("the table has deleted rows in its files, which cannot be read", "compact the table")
     return [task.file.file_path for task in tasks]

@@ -382,7 +382,7 @@ def by_id(
                 occurrence
             ):
                 return occurrence
-    hint = "it is of another program or another input, or too long ago"
+    hint = "the id is from another program, another input, or an event that is no longer kept"
     raise CepError(f"no derived event has the id `{id.removeprefix('@')}`", hint=hint, code="option")
 
 

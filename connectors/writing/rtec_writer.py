@@ -32,7 +32,9 @@ class RtecWriter(Writer):
     ) -> None:
         """Raises CepError if the path is a topic or a folder, or cannot be written."""
         if live(path) or path.endswith("/"):
-            raise CepError("--output-format rtec: all goes to one file", hint="`--output found.txt`", code="output")
+            raise CepError(
+                "--output-format rtec: all events go to one file", hint="use `--output found.txt`", code="output"
+            )
         super().__init__(path, schemas, format="jsonl", opening=opening)
         self._tick = tick
 

@@ -87,7 +87,7 @@ class Writer:
             hint = f"formats are {', '.join(OUTPUT_FORMATS)}"
             raise CepError(f"--output-format: `{format}` is not a format", hint=hint, code="output")
         if live(path) and self.format != "jsonl":
-            raise CepError(f"--output: messages are lines of JSON, not {self.format}", code="output")
+            raise CepError(f"--output: messages are JSON, not {self.format}", code="output")
         self._single = self.format == "jsonl" and not directory
         self.paths = self._places(path, directory)
         if opening is not None:
@@ -170,8 +170,8 @@ class Writer:
         if path == "-":
             if self.format == "parquet" or len(self._schemas) > 1:
                 raise CepError(
-                    f"{self.format} cannot go to standard output",
-                    hint="a file of this format holds one event type: give a file or a directory; or write jsonl",
+                    f"{self.format} cannot be written to standard output",
+                    hint="a file of this format holds one event type: use `--output` with a file or folder, or jsonl",
                     code="output",
                 )
             return dict.fromkeys(self._schemas, path)
@@ -332,10 +332,10 @@ def _format(path: str) -> str:
     format = known_format(path) or ("jsonl" if not suffix else None)
     if format not in WRITTEN:
         raise CepError(
-            f"{path}: the format is not known by its name"
+            f"{path}: the format is not known from the name"
             if format is None
             else f"{path}: derived events are not written as {format}",
-            hint="names end in .jsonl, .csv, .tsv or .parquet; others need `--output-format jsonl`",
+            hint="use a name that ends in .jsonl, .csv, .tsv or .parquet, or add `--output-format jsonl`",
             code="output",
         )
     return format

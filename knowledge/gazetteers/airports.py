@@ -70,7 +70,7 @@ def airportsdata() -> Gazetteer:
             **{"class": pl.lit("S")},
         )
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise CepError(f"{file}: {error}: another version of the package is needed", code="places") from None
+        raise CepError(f"{file}: {error}: install another version of the package", code="places") from None
     empty = [pl.when(pl.col(name) != "").then(name).alias(name) for name in ("iata", "local")]
     return Gazetteer(AIRPORTSDATA, features.with_columns(empty), NO_LINKS, NO_CODES)
 
@@ -93,7 +93,7 @@ def avwx_stations(file: Path) -> Gazetteer:
     unknown = table.filter(~pl.col("kind").is_in(list(_KINDS)))
     if unknown.height:
         raise CepError(
-            f"{file}: {unknown['key'][0]} is a `{unknown['kind'][0]}`: another version of the package is needed",
+            f"{file}: {unknown['key'][0]} is a `{unknown['kind'][0]}`: install another version of the package",
             code="places",
         )
     features = table.select(

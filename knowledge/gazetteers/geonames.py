@@ -111,11 +111,13 @@ def _content(path: Path) -> bytes:
             names = [name for name in archive.namelist() if name.lower().endswith(".txt") and name != "readme.txt"]
             if len(names) != 1:
                 content = ", ".join(archive.namelist()) or "nothing"
-                raise CepError(f"{path}: one `.txt` file is expected in it, and it holds {content}", code="places")
+                raise CepError(
+                    f"{path}: the archive should contain one `.txt` file, but it contains {content}", code="places"
+                )
             member = archive.getinfo(names[0])
             check_unpacked(member.file_size, member.compress_size)
             return archive.read(member)
     except UnpackedTooLarge as error:
         raise CepError(f"{path} cannot be read: {error}", code="places") from None
     except zipfile.BadZipFile:
-        raise CepError(f"{path}: this is not a zip file, or not all of one", code="places") from None
+        raise CepError(f"{path}: this is not a complete zip file", code="places") from None

@@ -37,7 +37,7 @@ def package_records(file: Path, wanted: Callable[[dict[str, Any]], Any]) -> Any:
         return json.loads(file.read_bytes(), object_hook=wanted)
     except KeyError as error:
         raise CepError(
-            f"{file}: a record has no {error}: another version of the package is needed", code="places"
+            f"{file}: a record has no {error}: install another version of the package", code="places"
         ) from None
     except ValueError as error:
         raise CepError(f"{file}: {error}", code="places") from None

@@ -169,5 +169,5 @@ def refuse_product(
         f"this pattern is a cross product of {total:,} answers: `{texts[first][1]}` has {sizes[first]:,}, "
         f"`{texts[second][1]}` {sizes[second]:,}, and they share no variable"
     )
-    hint = "join them by a variable or a triple; what only the rule's events join is two patterns: `{ ... }, { ... }`"
+    hint = "join them by a variable or a triple; if only events join them, write two patterns: `{ ... }, { ... }`"
     raise pattern_error(message, graph, source, texts[second][0], hint)

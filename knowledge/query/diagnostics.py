@@ -9,16 +9,16 @@ from cep.knowledge.query.sparql import SparqlToken, tokens
 _TERMS = ("variable", "iri", "name", "blank", "string", "number")
 _COMPARISONS = ("=", "<", ">", "<=", ">=", "!=")
 _RULES = (
-    ("group", "what a SELECT with GROUP BY gives is grouped by or an aggregate: `SELECT ?s (COUNT(?o) AS ?n)`"),
+    ("group", "with GROUP BY, SELECT only variables of GROUP BY, or aggregates: `SELECT ?s (COUNT(?o) AS ?n)`"),
     (
         "select",
-        "an aggregate is named, and what stands beside it grouped by: `SELECT ?s (COUNT(?o) AS ?n) ... GROUP BY ?s`",
+        "name an aggregate, and group by the variables beside it: `SELECT ?s (COUNT(?o) AS ?n) ... GROUP BY ?s`",
     ),
     ("bind", "`BIND(... AS ?x)` gives a value to a variable that no triple before it has"),
-    ("filter", "a FILTER holds one expression, with all its brackets: `FILTER(?x > 3 && ?y < 5)`"),
+    ("filter", "write one expression in a FILTER, and close all brackets: `FILTER(?x > 3 && ?y < 5)`"),
 )
 _QUERY = "a query begins with SELECT, ASK, CONSTRUCT or DESCRIBE: `SELECT ?s { ?s a ex:Storm }`"
-_BRACES = "the pattern stands in braces: `SELECT ?s { ?s a ex:Storm }`"
+_BRACES = "put the pattern in braces: `SELECT ?s { ?s a ex:Storm }`"
 _BEFORE = ("prefix", "base")
 _AGGREGATES = ("count", "sum", "avg", "min", "max", "sample", "group_concat")
 _END = SparqlToken("end", "", -1, -1)
@@ -56,13 +56,13 @@ def first_query_error(text: str, prefixes: Collection[str], offset: int) -> Diag
                 return diagnostic
         depth += (token.text == "{") - (token.text == "}")
     if not words:
-        return Diagnostic(0, 0, "there is no query", _QUERY)
+        return Diagnostic(0, 0, "the query is empty", _QUERY)
     first = next((token for token in words if token.kind == "word" and token.text.lower() not in _BEFORE), words[0])
     if first.text.lower() not in ("select", "ask", "construct", "describe"):
-        return Diagnostic(first.start, first.end, f"`{first.text}` begins no query", _QUERY)
+        return Diagnostic(first.start, first.end, f"`{first.text}` cannot begin a query", _QUERY)
     last = words[-1]
     if depth > 0 and offset >= last.end:
-        return Diagnostic(last.start, last.end, "a `}` is missing behind it", _BRACES)
+        return Diagnostic(last.start, last.end, "a `}` is missing after this", _BRACES)
     diagnostic = _unexpected(words, offset)
     if not any(token.text == "{" for token in words):
         diagnostic.hint = _BRACES
@@ -135,7 +135,7 @@ class _GrammarCheck:
                 self.at += 1
         elif self.next.text == ",":
             raise self.diagnostic(
-                "between braces nothing is separated by `,`",
+                "`,` cannot separate triples in braces",
                 "triples are separated by ` .`; `,` stands between objects, and between conditions after `}`",
             )
         else:
@@ -192,10 +192,10 @@ class _GrammarCheck:
                 comma.start,
                 comma.end,
                 "`,` goes on with the same subject and predicate",
-                "between triples stands ` .`: `?s ex:p ?o . ?t ex:q ?u`; `,` separates conditions after `}`",
+                "separate triples by ` .`: `?s ex:p ?o . ?t ex:q ?u`; `,` separates conditions after `}`",
             )
         raise self.diagnostic(
-            f"before `{self.next.text}` a `.` or `;` is missing",
+            f"a `.` or `;` is missing before `{self.next.text}`",
             "triples are separated by ` .`; `;` goes on with the same subject: `?s ex:p ?o ; ex:q ?u`",
         )
 
@@ -249,7 +249,7 @@ class _GrammarCheck:
             hint = (
                 f"a variable is written `?{token.text}`"
                 if token.text[0].isupper()
-                else f'a name has a prefix, `ex:{token.text}`; a text stands in quotes, `"{token.text}"`'
+                else f'a name has a prefix, `ex:{token.text}`; write a text in quotes, `"{token.text}"`'
             )
             raise self.diagnostic(f"`{token.text}` is not a term of SPARQL", hint)
         if token.text in ("+", "-"):

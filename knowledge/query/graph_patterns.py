@@ -110,6 +110,6 @@ def _refuse_explosion(graph: Graph, triples: TripleSet, resolve: Resolve, source
 
 def _too_large(rows: int, graph: Graph, source: Source, more: bool = False) -> CepError:
     many = f"more than {rows:,}" if more else f"{rows:,}"
-    message = f"this pattern goes through {many} answers; its table may hold {MOST_CELLS:,} values"
+    message = f"this pattern has {many} answers; a table can hold at most {MOST_CELLS:,} values"
     hint = "narrow it by a class or a FILTER, or write variables that the rule does not need in lower case"
     return pattern_error(message, graph, source, hint=hint)

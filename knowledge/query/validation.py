@@ -29,9 +29,9 @@ _OPERATORS = frozenset("+-*/|!=<>^.;") | {"||", "&&", "!=", "<=", ">="}
 _VOLATILE = ("now", "rand", "uuid", "struuid", "bnode")
 _ERROR = re.compile(r"error at (\d+):(\d+): ")
 _NOTHING = ox.Store()
-_FEDERATED = "`SERVICE` asks over the network, which {} does not"
-_SMALLER = "ask for less at a time; many values are listed with `VALUES ?x { ... }` or `?x IN (...)`"
-_LOADED = "load what the other endpoint knows: `--knowledge FILE`"
+_FEDERATED = "`SERVICE` queries another endpoint over the network, which {} cannot do"
+_SMALLER = "split it into smaller ones; list many values with `VALUES ?x { ... }` or `?x IN (...)`"
+_LOADED = "load the data of the other endpoint from a file: `--knowledge FILE`"
 
 
 def check_pattern(graph: Graph, source: Source) -> None:
@@ -40,22 +40,20 @@ def check_pattern(graph: Graph, source: Source) -> None:
     if (large := too_large(words)) is not None:
         raise pattern_error(f"the pattern has {large[1]}", graph, source, large[0], _SMALLER)
     if (mark := quoting(graph.text)) is not None:
-        message = f"`{mark.text}` asks for a triple about a triple, of RDF 1.2, and the knowledge has none"
-        hint = "what is said about a triple is said of a thing of its own: `?R rdf:subject ?S ; rdf:object ?O`"
+        message = f"`{mark.text}` asks for a triple about a triple, which is RDF 1.2 and not supported"
+        hint = "describe the triple by a node of its own: `?R rdf:subject ?S ; rdf:object ?O`"
         raise pattern_error(message, graph, source, mark, hint)
     for token, following in zip(words, [*words[1:], SparqlToken("end", "", 0, 0)]):
         word = token.text.lower() if token.kind == "word" else ""
         if "service" in word:  # it may lack surrounding space
             raise pattern_error(_FEDERATED.format("a pattern"), graph, source, token, _LOADED)
         if _iri(token, graph).startswith(GEOF):
-            message = f"`{token.text}` would measure on a plane or a sphere; the rules measure on the earth"
-            hint = "after the braces: `distance(...)`, `inside(...)`, `near(...)`"
+            message = f"`{token.text}` measures on a plane or a sphere, but the rules measure on the earth"
+            hint = "use `distance(...)`, `inside(...)` or `near(...)` after the braces"
             raise pattern_error(message, graph, source, token, hint)
         if word in _VOLATILE and following.text == "(":
-            message = f"`{token.text}()` gives something else each time, and a pattern is answered once"
-            raise pattern_error(
-                message, graph, source, token, "times of events are tested after the braces: `end() > T`"
-            )
+            message = f"`{token.text}()` returns a different value each time, but a pattern is evaluated only once"
+            raise pattern_error(message, graph, source, token, "test times of events after the braces: `end() > T`")
     prefixes = dict(graph.prefixes)
     query = "SELECT * WHERE\n" + graph.text
     try:
@@ -72,8 +70,8 @@ def check_pattern(graph: Graph, source: Source) -> None:
     bound = {variable.value for variable in solutions.variables}
     for name, pos in of_the_rule(graph.text).items():
         if name not in bound:
-            message = f"`?{name}` gets no value from this pattern, which is answered before any event"
-            hint = f"a test of the rule's `{name}` stands after the braces: `{{ ... }}, {name} > 3`"
+            message = f"`?{name}` has no value in this pattern, which is evaluated before any event"
+            hint = f"test the rule's `{name}` after the braces: `{{ ... }}, {name} > 3`"
             raise pattern_error(message, graph, source, SparqlToken("variable", name, pos - 1, pos + len(name)), hint)
 
 
@@ -87,7 +85,7 @@ def too_large(words: Sequence[SparqlToken]) -> tuple[SparqlToken, str] | None:
         elif token.kind == "word":
             parts += token.text.upper() in _CLAUSES
         if depth > DEEPEST:
-            return token, f"more than {DEEPEST} brackets in one another"
+            return token, f"more than {DEEPEST} nested brackets"
         if parts > MOST_PARTS:
             return token, f"more than {MOST_PARTS:,} operators, triples and clauses"
     return None

@@ -69,9 +69,9 @@ class _GuardedFile(io.RawIOBase):
         line = text[begin : begin + _LOOKED_AT].split(b"\n", 1)[0].decode(errors="replace")
         column = len(text[begin:offset].decode(errors="replace")) + 1
         return CepError(
-            f"an entity may stand for up to {LONGEST_ENTITY} characters, and not for other entities or files",
+            f"an entity may have up to {LONGEST_ENTITY} characters, and may not refer to other entities or files",
             Source("\n" * (number - 1) + line, self._name),
             Span(number, column, number, column + len(_DECLARATION)),
-            'name a namespace, `<!ENTITY xsd "http://www.w3.org/2001/XMLSchema#">`, and write the rest out',
+            'name a namespace, `<!ENTITY xsd "http://www.w3.org/2001/XMLSchema#">`, and write others out in full',
             "knowledge",
         )

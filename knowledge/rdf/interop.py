@@ -63,8 +63,10 @@ def _rows(source: Any) -> Iterable[Any]:
         if isinstance(source, Graph):
             return source
     if isinstance(source, str | bytes) or not isinstance(source, Iterable):
-        hint = "an rdflib graph, or an iterable of triples of rdflib or pyoxigraph; files are read by `Knowledge.load`"
-        raise CepError(f"no triples can be taken from {type(source).__name__}", hint=hint, code="knowledge")
+        hint = (
+            "use an rdflib graph, or an iterable of triples of rdflib or pyoxigraph; read files with `Knowledge.load`"
+        )
+        raise CepError(f"triples cannot be read from {type(source).__name__}", hint=hint, code="knowledge")
     return source
 
 

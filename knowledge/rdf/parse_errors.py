@@ -21,13 +21,13 @@ _HINTS = (
     ("not a valid RDF subject", "a subject is an IRI `<...>`, a prefixed name `ex:a` or a blank node `_:b`"),
     ("not a valid predicate", "a predicate is an IRI `<...>`, a prefixed name `ex:a`, or `a` for rdf:type"),
     ("A dot is expected", "a statement ends with ` .`; `;` goes on with the same subject, `,` with the same predicate"),
-    ("Invalid UTF-8", "the file is UTF-8: another encoding has to be converted first"),
-    ("LoadDocumentCallback", "a context is written in the file itself: nothing is fetched from the net"),
+    ("Invalid UTF-8", "convert the file to UTF-8 first"),
+    ("LoadDocumentCallback", "write the context in the file itself: contexts are not fetched from the network"),
     ("code point", 'in an IRI a space is `%20`, and `<`, `>`, `"`, `{`, `}` are percent-encoded as well'),
 )
 _LINES = (ox.RdfFormat.N_TRIPLES, ox.RdfFormat.N_QUADS)
 _HINTS_OF_LINES = (  # for formats without prefixes and base, with one statement per line
-    ("No scheme found", "an IRI is written in full, `<http://...>`: there is no base to which it could be relative"),
+    ("No scheme found", "an IRI is written in full, `<http://...>`: this format has no base for relative IRIs"),
     ("object of a triple", 'an object is an IRI in full, `<http://...>`, a blank node `_:b` or a literal `"..."`'),
     ("subject of a triple", "a line begins with an IRI in full, `<http://...>`, or a blank node `_:b`"),
     ("predicate of a triple", "a predicate is an IRI in full, `<http://...>`; neither prefixes nor `a` are known here"),

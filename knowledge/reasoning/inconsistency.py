@@ -127,6 +127,6 @@ def inconsistent(contradiction: Contradiction, prover: Prover, names: PrefixedNa
         lines = [*lines[:LINES], f"  ... and {len(lines) - LINES} lines more"]
     return CepError(
         "\n".join([f"the knowledge is inconsistent: {MEANING[rule]} (rule {rule})", *lines]),
-        hint="one of the asserted triples has to go; `none` and `rdfs` reasoning do not look for contradictions",
+        hint="remove one of the asserted triples; `none` and `rdfs` reasoning do not look for contradictions",
         code="inconsistent",
     )

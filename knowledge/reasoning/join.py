@@ -207,8 +207,8 @@ def _expanded(lows: Ints, counts: Ints) -> Iterator[tuple[Ints, Ints]]:
     total = int(ends[-1]) if len(ends) else 0
     if total > MOST:
         raise CepError(
-            f"closing the knowledge takes a join of {total:,} rows, more than {MOST:,}",
-            hint="some property that is transitive, functional or a key relates very many things with each other",
+            f"reasoning over the knowledge needs a join of {total:,} rows, more than the limit of {MOST:,}",
+            hint="look for a transitive or functional property, or a key, that relates very many things to each other",
             code="too-large",
         )
     for first in range(0, total, BLOCK):

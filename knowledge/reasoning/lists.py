@@ -57,7 +57,7 @@ def lists_of(facts: PredicateRelations, words: ReasoningVocabulary, names: Prefi
         step += 1
         if step > len(facts[words.rest]) + 1:
             endless = names.of(int(heads[place[0]]))
-            raise CepError(f"the list {endless} has no end: its rest leads back to it", code="list")
+            raise CepError(f"the list {endless} has no end: its rdf:rest leads back to the list", code="list")
     if not columns:
         return Lists(heads[:0], heads[:0])
     head, steps, member = (np.concatenate(column) for column in zip(*columns))
@@ -111,5 +111,5 @@ def _agreeing(i: int, p: int, forms: bool) -> list[RuleAtom]:
 
 def _filled(members: list[int], predicate: int, names: PrefixedNames) -> list[int]:
     if not members:
-        raise CepError(f"{names.of(predicate)} has an empty list", hint="it needs one property at least", code="list")
+        raise CepError(f"{names.of(predicate)} has an empty list", hint="add at least one property", code="list")
     return members

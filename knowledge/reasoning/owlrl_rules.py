@@ -65,8 +65,10 @@ def _imported(name: str) -> Any:
         imported = import_module(module)
     except ModuleNotFoundError as error:
         if error.name != module.partition(".")[0] and error.name != module:
-            raise CepError(f"`{name}`: {module} imports `{error.name}`, which is not there", code="knowledge") from None
-        hint = "a module that is installed, or a file of this folder: `mine:Rules` is the class `Rules` in mine.py"
+            raise CepError(
+                f"`{name}`: {module} imports `{error.name}`, which is not installed", code="knowledge"
+            ) from None
+        hint = "use an installed module or a file of this folder: `mine:Rules` is the class `Rules` in mine.py"
         raise CepError(f"`{name}`: there is no module `{module}`", hint=hint, code="knowledge") from None
     except Exception as error:
         raise CepError(f"`{name}`: {module} cannot be imported: {error}", code="knowledge") from None

@@ -23,5 +23,7 @@ def closed_under(terms: Terms, asserted: TripleSet, reasoning: str | type[Any]) 
     for kind in REASONING:
         if kind == reasoning:
             return kind, close_once(terms, asserted, kind)
-    hint = did_you_mean(reasoning, REASONING) or f"one of {', '.join(REASONING)}, or `module:Class`, a class of owlrl"
-    raise CepError(f"no kind of reasoning: {reasoning}", hint=hint, code="knowledge")
+    hint = (
+        did_you_mean(reasoning, REASONING) or f"use one of {', '.join(REASONING)}, or `module:Class`, a class of owlrl"
+    )
+    raise CepError(f"`{reasoning}` is not a kind of reasoning", hint=hint, code="knowledge")

@@ -43,9 +43,9 @@ def pairs_of(labels: Ints, classes: Ints) -> Ints:
     total = int((sizes * (sizes - 1)).sum())
     if total > MOST:
         raise CepError(
-            f"{int(sizes.max()):,} terms are owl:sameAs each other; all pairs of equal terms are {total:,}, "
+            f"{int(sizes.max()):,} terms are owl:sameAs each other; that makes {total:,} pairs of equal terms, "
             f"more than {MOST:,}",
-            hint="often a property is functional, inverse functional or a key that should not be one",
+            hint="look for a property that should not be functional, inverse functional or a key",
             code="too-large",
         )
     size = np.repeat(sizes, sizes)

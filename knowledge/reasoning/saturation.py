@@ -219,7 +219,7 @@ class Saturation:
             raise CepError(
                 f"the closure has more than {MOST:,} triples; the last {len(fresh[most]):,} have the predicate "
                 f"{self.terms.term(most) if most >= 0 else most}",
-                hint="some property or class relates very many things with each other",
+                hint="look for a property or class that relates very many things to each other",
                 code="too-large",
             )
         self.round += 1

@@ -35,7 +35,7 @@ def reachable_pairs(closed: Ints, steps: Ints, again: bool = False) -> Ints:
     if count > MOST:
         raise CepError(
             f"a transitive property relates more than {MOST:,} pairs of things",
-            hint="a graph pattern can follow it from where it is asked: `?x <property>+ ?y`",
+            hint="use a property path in a pattern instead: `?x <property>+ ?y`",
             code="too-large",
         )
     first, second = unpacked(pairs[:count])

@@ -35,10 +35,10 @@ def regime(reasoning: str | None) -> Regime:
         if known_regime == (reasoning or "owlrl"):
             return known_regime
     assert reasoning is not None, "without a name it is owlrl"
-    reason = "nothing follows by it" if reasoning == "none" else "that is owlrl's alone"
+    reason = "`none` infers nothing" if reasoning == "none" else "only owlrl implements it"
     if reasoning != "none" and ":" not in reasoning:
         reason = "there is no such kind of reasoning"
-    hint = did_you_mean(reasoning, REGIMES) or "`--reasoning rdfs` or `--reasoning owlrl`, the default"
+    hint = did_you_mean(reasoning, REGIMES) or "use `--reasoning rdfs` or `--reasoning owlrl`, the default"
     raise CepError(f"--reasoning: `{reasoning}` cannot be verified: {reason}", hint=hint, code="option")
 
 
