@@ -264,10 +264,8 @@ class OccurrenceHistory:
         self.lineage.restore(other.lineage.snapshot())
 
     def fits(self, schemas: Mapping[str, Schema], waiting: Sequence[Ints]) -> None:
-        """Check that the restored history fits these events and has all records behind the handles in `waiting`.
-
-        CepError: it does not.
-        """
+        """Raise CepError unless the restored history fits these events and has all records behind the handles in
+        `waiting`."""
         for name, tables in self.tables():
             demand(name in schemas)
             demand(all(len(table) == FIRST + len(schemas[name].attributes) for table in tables))

@@ -153,7 +153,7 @@ class KeyedStage:
         return KeySide(route, tuple(self.plan.schemas[event].attributes[column].type for column in route))
 
     def given(self, event: str) -> KeySide:
-        """Return the key columns of a stage's output. CepError: there are none."""
+        """Return the key columns of a stage's output. CepError: the output has no key."""
         types = [attribute.type for attribute in self.plan.schemas[event].attributes]
         return self._side([way.places[event] for way in self._ways if event in way.places], types, event)
 

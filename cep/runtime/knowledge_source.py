@@ -135,7 +135,8 @@ class KnowledgeSource(ABC):
 
 
 MakeSource = Callable[[Iterable[Any]], KnowledgeSource]
-"""A function that makes a source of triples or quads, e.g. of an rdflib graph. CepError: they are something else."""
+"""A function that makes a source of triples or quads, e.g. of an rdflib graph. CepError: the argument is something
+else."""
 
 _makers: list[MakeSource] = []
 

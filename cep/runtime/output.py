@@ -38,8 +38,7 @@ from cep.runtime.revision.row_window import RowChanges
 
 
 def refuse_impossible(tables: Mapping[str, pl.DataFrame], impossible: Mapping[str, Span], source: Source) -> None:
-    """Check that no rule has derived a forbidden state. CepError: one has; the error names the rule, values and
-    time."""
+    """Raise CepError if a rule has derived a forbidden state. The error names the rule, its values and the time."""
     for name, span in impossible.items():
         if name not in tables or not tables[name].height:
             continue

@@ -111,9 +111,9 @@ class ReorderBuffer:
         return [table[row] for name, tables in self.waiting.items() for table in tables for row in coded.get(name, ())]
 
     def fits(self, heights: Mapping[str, int]) -> None:
-        """Check that the waiting tables belong to known events. `heights`: the number of rows of each event's tables.
+        """Raise CepError unless the waiting tables belong to known events.
 
-        CepError: they do not.
+        `heights`: the number of rows of each event's tables.
         """
         for name, tables in self.waiting.items():
             demand(all(table.ndim == 2 and len(table) == heights.get(name) for table in tables))

@@ -39,7 +39,7 @@ class StateByKey:
     program: str
 
     def check(self) -> None:
-        """Check that the state of all goals has a key. CepError: it does not."""
+        """Raise CepError unless the state of every goal has a key."""
         self._goals()
 
     def read(self, state: bytes) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
@@ -204,7 +204,7 @@ def groups_in(partition: int, count: int) -> KeyGroups:
 
 
 def check_partitions(count: int) -> None:
-    """Check that `count` is between 1 and the number of key groups. CepError: it is not."""
+    """Raise CepError unless `count` is between 1 and the number of key groups."""
     if not 1 <= count <= GROUPS:
         raise CepError(f"{count} partitions", hint=f"keys are in {GROUPS:,} groups: 1 to {GROUPS:,}", code="option")
 

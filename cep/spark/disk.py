@@ -106,7 +106,7 @@ def remove_hidden(folder: Path, prefix: str = "") -> None:
 
 
 def check_writable(option: str, folder: Path) -> None:
-    """Make sure that a folder exists and is writable. CepError: it is not."""
+    """Make sure that a folder exists and is writable; raise CepError otherwise."""
     with writing_to(option, folder, begins=True):
         folder.mkdir(parents=True, exist_ok=True)
         inner = folder / SINK_LOG if (folder / SINK_LOG).is_dir() else folder

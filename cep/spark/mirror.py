@@ -175,7 +175,7 @@ class Mirror:
             files.put(joined(self.places[STATE], SPARK_LOG), log.read_bytes())
 
     def refuse_overtaken(self) -> None:
-        """Check that no other run has continued from the manifest of this one. CepError: one has."""
+        """Raise CepError if another run has continued from the manifest of this one."""
         with storing():
             if self._overtaken():
                 raise self._taken_over()
@@ -345,7 +345,7 @@ class Mirror:
                 replace(info, output=str(self.folder(OUTPUT))).write(file)
 
     def _vacant(self) -> None:
-        """Check that the addresses have no other files, apart from Spark's log and packs. CepError: they have."""
+        """Raise CepError if the addresses have any files other than Spark's log and packs."""
         for option, name, own in (("--checkpoint", STATE, {SPARK_LOG, PACKS}), ("--output", OUTPUT, set[str]())):
             if any(entry.name not in own for entry in files.listed(self.places[name])):
                 message = f"{option}: {self.places[name]} is not empty, and there is no checkpoint of this command"

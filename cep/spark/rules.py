@@ -234,8 +234,7 @@ class Rules:
 
 
 def _check_streaming(label: str, frame: DataFrame, streaming: bool) -> None:
-    """Check that a DataFrame is a stream if `streaming` is True, and otherwise that it is static. CepError: it is
-    not."""
+    """Raise CepError if a DataFrame is static although `streaming` is True, or a stream although it is False."""
     if frame.isStreaming != streaming:
         ways = {True: ("is a stream", "`rules.over`"), False: ("is no stream", "`rules.detect`")}
         is_one, way = ways[frame.isStreaming]

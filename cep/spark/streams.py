@@ -165,7 +165,8 @@ def _let_go(query: StreamingQuery, locks: ExitStack, output: Path) -> None:
 
 
 def _local(path: str | Path, option: str) -> Path:
-    """Return a folder that this machine and all workers share. CepError: the path cannot be one."""
+    """Return the path of a folder that this machine and all workers share. CepError: no such folder can have this
+    path."""
     name = local_path(str(path))
     if is_url(name) or "://" in name:
         hint = "a folder that is mounted on all machines, e.g. `/dbfs/...` or `/Volumes/...`"

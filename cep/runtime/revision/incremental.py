@@ -78,7 +78,7 @@ class Incremental:
         self.spent = 0
         """The cost of rerunning keys so far."""
         self.used = 0
-        """The time at which rows from before the latest instant last arrived late."""
+        """The watermark at which rows from before the latest instant last arrived late."""
         self.pending: list[tuple[str, RowChanges]] = []
         """Changes of the output that the stretches do not include yet."""
         self.waiting = self.netted = 0

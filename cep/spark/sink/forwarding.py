@@ -163,8 +163,10 @@ class Forwarding:
             pause = min(2 * pause, _LONGEST)
 
     def _tried(self) -> CepError | None:
-        """Send the waiting files if possible. Return the reason if it is impossible now. CepError: it will never be
-        possible."""
+        """Send the waiting files. If the destination is unreachable, return the error.
+
+        Raise CepError for any other failure, because a retry would not help.
+        """
         try:
             waiting = self.waiting()
             for path, line in waiting.items():

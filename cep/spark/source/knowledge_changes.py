@@ -168,7 +168,8 @@ class FileChangeLog:
 
 
 def _again(file: str, parts: Sequence[dict[str, Any]]) -> _Known:
-    """Return a file in its state after it was read in these parts. CepError: its text has changed since."""
+    """Return what was known of a file after these parts of it were read. CepError: the file's text has changed
+    since."""
     from cep.knowledge.growing_files import GrowingFile, grows
 
     known = _Known(parts[-1]["bytes"], hashlib.sha256(), GrowingFile(file) if grows(file) else None)

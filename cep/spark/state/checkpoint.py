@@ -145,7 +145,7 @@ def claim(
 
 
 def vacant(folder: Path, output: str) -> None:
-    """Check that a checkpoint may begin in the folder, and that the output is empty. CepError: it may not."""
+    """Raise CepError unless a checkpoint may begin in the folder and the output is empty."""
     names = [path.name for path in folder.iterdir()] if folder.exists() and not (folder / CHECKPOINT).exists() else []
     if any(
         name not in (LOCK, TURN) and not name.startswith(f".{CHECKPOINT}") for name in names
@@ -209,7 +209,7 @@ def former_file(generation: Generation, folder: Path) -> Path:
 
 
 def _empty(output: str, why: str) -> None:
-    """Check that the output folder is empty, apart from probes of `check_writable`. CepError: it is not."""
+    """Raise CepError unless the output folder is empty, apart from probes of `check_writable`."""
     path = Path(output)
     if path.exists() and not (path.is_dir() and all(entry.name.startswith(PROBES) for entry in path.iterdir())):
         raise CepError(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # it loads polars, which processes that only plan do without
     from cep.spark.shuffle_blocks import ShuffleBlock
 
 MARK = b"\x00came\x02"
-"""The first bytes of a version that consists of input. The last one is the version of the format."""
+"""The first bytes of a version that consists of input. The last of them is the version of the format."""
 
 ENTRIES = 100
 """The maximum number of successive versions that are not whole."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # it loads Arrow, which processes that only plan do without
     from cep.runtime.snapshot import SegmentedState
 
 MARK = b"\x00segment\x01"
-"""The first bytes of a state with segments. The last one is the version of the format."""
+"""The first bytes of a state with segments. The last of them is the version of the format."""
 
 PREFIX = "w"
 """The prefix of the names of segment files."""
