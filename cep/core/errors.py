@@ -87,7 +87,7 @@ def _lines(text: str) -> tuple[str, ...]:
 
 
 UNREACHABLE = "unreachable"
-"""The code of an error that may not occur at a later attempt."""
+"""The code of an error that may disappear by itself, so a later attempt may succeed."""
 
 
 class CepError(Exception):

@@ -39,7 +39,8 @@ INCONSISTENT = "answer streams"
 """The fluent that holds at ticks at which a LARS program has no answer stream. Its argument is their number, 0."""
 
 OWN_END = -3
-"""The row of a record's own end in a table of records. The rows of bounds and starts follow it."""
+"""The index of the row that holds the ends of records, in a table of records. The rows of bounds and of starts follow
+it."""
 
 HOLDS, TRANSITIONS, EDGES, CHANGES, RECORDS = "holds", "transitions", "edges", "changes", "records"
 
@@ -89,10 +90,10 @@ class FluentTable:
     """The kind of a fluent's table.
 
     `part`: the contents: maximal intervals (HOLDS), transitions that its rules derive (TRANSITIONS), beginnings and
-    ends (EDGES), the same as written (CHANGES), or input records (RECORDS). `name`: the fluent. `valued`: its last
-    attribute is its value. `defined`: formulas or records define it, so each interval has its own bounds. `late`: how
-    many microseconds after an end all rows are known. `final`: an interval of a record without an end lasts for ever,
-    and no later record closes it.
+    ends (EDGES), the same in the form of the output (CHANGES), or input records (RECORDS). `name`: the fluent.
+    `valued`: its last attribute is its value. `defined`: formulas or records define it, so each interval has its own
+    bounds. `late`: how many microseconds after an end all rows are known. `final`: an interval of a record without an
+    end lasts for ever, and no later record closes it.
     """
 
     part: str
@@ -111,8 +112,9 @@ class FluentTable:
 RECORD_COLUMNS = ("start", "end", "bounds")
 """The default columns of a fluent's records."""
 RECORD_END, RECORD_BOUNDS, RECORD_START = "@end", "@bounds", "@start"
-"""Additional columns of a fluent's record: the end (null: it still holds), and which ends belong to the interval.
-
-The time of a record is its start. A record that closes an earlier one has its end as time, and contains that one's
+"""Additional columns of a fluent's record: the end (null: it still holds), which ends belong to the interval, and the
 start.
+
+The time of a record is normally the start of its interval. A record that closes an earlier one has the end as its time,
+and RECORD_START contains the start of the earlier one.
 """

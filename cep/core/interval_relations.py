@@ -120,7 +120,7 @@ class IntervalRelation:
 
     @property
     def reach(self) -> int:
-        """The time after its end for which a left side can still match an instant on the right, or UNBOUNDED.
+        """The time after its end during which a left side can still match an instant on the right, or UNBOUNDED.
 
         Only for relations in which the right side ends last.
         """

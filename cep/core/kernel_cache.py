@@ -252,8 +252,8 @@ class Locator(_CacheLocator):
 def made_of(module: str) -> str:
     """Return a hash of the texts on which a module's kernels depend. Raises OSError.
 
-    They are its own text and those of our modules that it imports. Imports of these count, too, if they contain
-    kernels.
+    They are its own text and those of our modules that it imports. If an imported module contains kernels, its imports
+    count, too.
     """
     texts: dict[str, str] = {}
     waiting = [module]

@@ -32,7 +32,8 @@ class TemporalOperator:
     """A temporal operator.
 
     `kernel`: its algorithm. `ahead`: True if it looks ahead. `mirror`: the operator for the other direction. `of_head`:
-    the operator that replaces it before a head (None: it must not be there). `example`: its use.
+    the operator that replaces it when a rule moves it from the head to the formula (None: a head may not have it).
+    `example`: its use.
     """
 
     word: str
@@ -50,7 +51,7 @@ class TemporalOperator:
 
     @property
     def throughout(self) -> bool:
-        """True if the operator compares the same values at several times, so it needs every variable."""
+        """True if the operator tests the same values at several times. Its operand must then keep all its variables."""
         return self.kernel in (ERODE, LAST)
 
     @property

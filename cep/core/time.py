@@ -44,5 +44,5 @@ class Frontier:
         return cls(watermark, watermark, latest, first, earliest=earliest)
 
     def until(self, time: int) -> Frontier:
-        """Return this frontier, or an earlier one at `time`. A step reaches a frontier in several parts."""
+        """Return this frontier, or one at `time` if that is earlier. A step may advance in several parts."""
         return self if time >= self.watermark else replace(self, watermark=time, stable=min(time, self.stable))

@@ -232,7 +232,7 @@ class Pool:
     def load(self, frame: pl.DataFrame) -> Ints:
         """Add the values of a snapshot. Return an array that maps each code of the snapshot to the code here.
 
-        Codes are unchanged if the pool is empty, or contains only constants that the other pool had met before.
+        Codes are unchanged if this pool is empty, or contains only constants that have the same codes in the snapshot.
         """
         first, last = frame["code"].min(), frame["code"].max()
         if first is not None and int(str(first)) < 0:
