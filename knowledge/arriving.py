@@ -29,8 +29,8 @@ def quad_line(quad: ox.Quad | ox.Triple) -> str:
 class Arriving:
     """A stream of changes, in pieces of whole lines. An empty piece means that nothing has arrived for a while.
 
-    `now`: the time in microseconds before which no more changes are expected; later ones count as late. `over`: the
-    stream has ended. `quiet`: the stream is silent, so the program does not wait for it.
+    `now`: the time in microseconds that the stream has reached. Changes for earlier times count as late from now on.
+    `over`: the stream has ended. `quiet`: the stream is silent, so the program does not wait for it.
     """
 
     def __init__(self, name: str, pieces: Iterator[bytes]) -> None:

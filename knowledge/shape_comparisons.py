@@ -1,8 +1,8 @@
 """Comparisons in SHACL shapes: values without an order are reported, and never conform.
 
-SHACL compares as SPARQL does. A number and a date, or a time with a zone and one without, have no order, so the value
-does not conform (https://www.w3.org/TR/shacl/#core-components-range). pyshacl orders such literals by their datatype,
-and stops at blank nodes.
+SHACL compares as SPARQL does. A number and a date have no order, nor do a time with a zone and one without. Values
+that cannot be compared do not conform (https://www.w3.org/TR/shacl/#core-components-range). pyshacl, however, orders
+such literals by their datatype, and fails at blank nodes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Parallel reading of large files in chunks of whole lines; results arrive in the order of the file.
 
 A chunk ends where a block would end if one process read the file. So blocks, record numbers and dead letters do not
-depend on who reads. If a chunk cannot be read on its own (a quote is open at its end, or a line is longer than a
-chunk), one process reads the rest of the file.
+depend on which process reads. If a chunk cannot be read on its own (a quote is open at its end, or a line is longer
+than a chunk), one process reads the rest of the file.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class ClauseReader:
     """A reader of blocks of lines of one input. The declarations define the length of a tick."""
 
     def __init__(self, schemas: Mapping[str, Schema], format: str) -> None:
-        """Raise CepError if the program is written in another dialect."""
+        """Raise CepError unless the program is written in this dialect, or a declaration names the format."""
         self.schemas = without_changes({name: own for name, own in schemas.items() if own.when is None})
         self._revises = any(
             schema.attributes[-1:] and schema.attributes[-1].name == CHANGE for schema in schemas.values()

@@ -40,8 +40,8 @@ _EXAMPLE = "`event cpu(host: string, usage_idle: float) FORMAT influx.`"
 class PointReader:
     """A reader of blocks of lines of one input.
 
-    `default`: the event assigned to the input, or None. `bound`: the user assigned it. Then lines of other events are
-    unreadable, and the measurement may have any other name, unless the event's declaration names one.
+    `default`: the event assigned to the input, or None. `bound`: the user assigned it, so lines of other events are
+    unreadable. Unless its declaration names a measurement, any measurement that is not another event's is accepted.
     """
 
     def __init__(self, schemas: Mapping[str, Schema], default: str | None, bound: bool) -> None:

@@ -107,7 +107,7 @@ def read_json(
 class Part:
     """Some whole records of a file.
 
-    `data`: one line for each record, with as many bytes as the records have in the file from `position` on. `first`,
+    `data`: the bytes of the file from `position` on, changed so that each record is on a line of its own. `first`,
     `beyond`: where each record begins and ends. `ends`: line ends in the file. `open`: the file ends within a list.
     `length`: the length of a record that is too long; then `data` is its beginning.
     """

@@ -140,8 +140,8 @@ def read_batches(
 ) -> Iterator[tuple[pl.DataFrame, list[DeadLetter], Block]]:
     """Yield tables of one event from Arrow batches. Columns are passed on without a copy if possible.
 
-    `schema`: it has its time columns (`cep.connectors.records.header.bind`). `line`, `first`: the numbers of the first
-    row and of the first record. Raise CepError if a column has a wrong type.
+    `schema`: a schema whose time columns are set (`cep.connectors.records.header.bind`). `line`, `first`: the numbers
+    of the first row and of the first record. Raise CepError if a column has a wrong type.
     """
     keys = time_keys(schema)
     wanted = list(dict.fromkeys(sources(schema, keys)))

@@ -42,7 +42,8 @@ _MOMENT = 0.01  # the total seconds of this wait
 class ByteStream:
     """A stream of one input. It recognises gzip and zstd by the first bytes.
 
-    - `position`: the number of stored bytes that have been read, of `size`, which may be None.
+    - `position`: the number of stored bytes that have been read.
+    - `size`: the number of all stored bytes; None if unknown.
     - `idle`: the seconds without data after which a pipe counts as silent; None: never.
     - `silence`: the timer of the time without data.
     - `encoding`: the encoding of the text, which is converted to UTF-8. Bytes that are invalid in it stay as they are,

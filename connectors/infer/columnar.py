@@ -69,7 +69,7 @@ def _chosen(
 
 
 def _places(batch: pa.RecordBatch, steps: Path, series: Path | None) -> list[Path]:
-    """Return a path for each element of a short list of numbers, such as coordinates; for other columns only
+    """Return a path for each element of a short list of numbers, such as coordinates; for other columns, return only
     `steps`."""
     whole = steps[:-1] if steps[-1] == EACH else steps
     kind = _type(batch.schema, whole)

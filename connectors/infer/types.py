@@ -183,7 +183,7 @@ def _unlike(kinds: Counter[str]) -> Guess:
 def _mixed(name: str, present: Sequence[Any], kinds: Counter[str], optional: bool) -> Guess:
     """Guess the type of a column with numbers and texts.
 
-    Either a few texts among numbers mean "missing", or a number among texts does. Other mixed columns have no type.
+    Either a few texts among numbers mean "missing", or a few numbers among texts do. Other mixed columns have no type.
     """
     numbers = [value for value in present if _kind(value) != "string"]
     texts = [value for value in present if _kind(value) == "string"]

@@ -1,7 +1,8 @@
 """The store in its own process. Clients take turns with queries, and each query runs in a fork (`query_process`).
 
-Oxigraph cannot stop a query, but a process can be killed, when the time of its query is over or nobody waits for it. If
-the store's process ends unexpectedly, another one opens the store and receives the pending changes and queries.
+Oxigraph cannot stop a query, but a process can be killed when the time of its query is over, or nobody waits for the
+answer. If the store's process ends unexpectedly, another one opens the store and receives the pending changes and
+queries.
 """
 
 from __future__ import annotations

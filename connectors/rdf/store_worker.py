@@ -157,8 +157,8 @@ class _Worker:
             self._reply(number, kind, value)
 
     def _write(self) -> None:
-        """Write the waiting texts together up to the next revision, or write that revision. Then remove some expired
-        events.
+        """Write all texts that wait before the next revision at once; if none does, write that revision. Then remove
+        some expired events.
 
         The more was written, the more events are removed.
         """

@@ -1,8 +1,8 @@
 """The time index: a query for a range of times, or for the newest events, reads only the spans that it needs.
 
 Each instant is in one minute, each minute in an hour, each hour in a day. So a query may be restricted to the spans
-that its range touches: it returns the same rows, equally often. If instants exist outside of minutes, for example in
-the knowledge, the query is evaluated as it is.
+that its range touches. This changes neither its rows nor how often each row appears. If instants exist outside of
+minutes, for example in the knowledge, the query is evaluated as it is.
 """
 
 from __future__ import annotations

@@ -39,7 +39,8 @@ def output_format(path: str, format: str | None) -> str | None:
 
 
 class RdfWriter:
-    """A writer to `path` (`-`: standard output): first of the rules, then of tables of the events that they derive.
+    """A writer of RDF to `path` (`-`: standard output). It writes the rules first, then tables of the events that they
+    derive.
 
     `schemas`: the events to write. `times` is ignored: times are xsd:dateTime. A withdrawn event (`@change`) is marked
     as invalidated at the event time that the run had reached. An event that is added again is written as a revision,

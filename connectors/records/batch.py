@@ -160,8 +160,8 @@ class Batch:
     - `remarks`: suspicious properties of an input, reported at its end.
     - `held`: intervals of fluents that were derived elsewhere; engines ignore them.
     - `together`: the rows have no order, so none of them can be late relative to another.
-    - `handover`: another program takes over after this batch. The text has the last triples of the earlier program, and
-      `held` has the intervals that begin now.
+    - `handover`: the last triples of the program that ends with this batch, as a text; `held` then has the intervals
+      that begin now. None if no other program takes over.
     - `beside`: tables of events that only a second program reads, such as a shadow.
     - `knowledge`: a change of the knowledge (`KnowledgeSource.change`) that takes effect before the records of the
       batch.

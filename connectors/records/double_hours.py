@@ -256,7 +256,7 @@ class FoldedTables:
 class Doubtful:
     """Counts of ambiguous times that no FOLD settles.
 
-    If an input has times of a second pass, it writes offsets, so its times are not ambiguous.
+    If an event has times in a second pass, they were written with offsets. Then none of its times counts as ambiguous.
     """
 
     schemas: Mapping[str, Schema]

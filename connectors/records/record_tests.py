@@ -114,7 +114,7 @@ def _equal(wanted: Sequence[int | float | str | bool], values: Tested) -> Bools:
 
 
 class ColumnValues:
-    """A column of a table."""
+    """The values of a table's column."""
 
     def __init__(self, column: pl.Series) -> None:
         self._column = column

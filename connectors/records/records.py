@@ -95,7 +95,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _missing_number(name: str) -> None:
-    """Read `NaN` and `Infinity`, which Python writes although JSON lacks them, as missing."""
+    """Read `NaN` and `Infinity` as missing values. Python writes them, although JSON does not define them."""
 
 
 decoder = json.JSONDecoder(object_pairs_hook=_object, parse_float=Real, parse_constant=_missing_number)
@@ -489,8 +489,8 @@ def read_times(
 
 
 def interval(key: str, value: Any, read: Callable[[str, Any], int], schema: Schema | None = None) -> tuple[int, int]:
-    """Return start and end of an interval in one text: `start/end`, `start/PT1H`, `PT1H/end`. For a time, both are
-    equal.
+    """Return start and end of an interval in one text: `start/end`, `start/PT1H`, `PT1H/end`. If the text is a single
+    time, both are equal.
 
     If the schema has `FOLD order`, the time computed from a length is marked by adding `FIXED`.
     """

@@ -221,7 +221,10 @@ def form_of_ticks(tick: int) -> str:
 
 
 def unit_of(times: str) -> tuple[int, int]:
-    """Return the microseconds per count of a form (0 for ISO 8601), and how many zeros to append, 3 for nanoseconds."""
+    """Return the microseconds per unit of a form (0 for ISO 8601), and the number of zeros to append to a count.
+
+    For nanoseconds, these are 1 and 3.
+    """
     if times == ISO:
         return 0, 0
     return _COUNTED.get(times) or int(times.removesuffix(" us")), 3 if times == "ns" else 0

@@ -31,7 +31,8 @@ def literal_values(terms: Terms, asserted: PredicateRelations) -> PredicateRelat
 def more_values(
     terms: Terms, facts: PredicateRelations, asserted: PredicateRelations, more: PredicateRelations
 ) -> PredicateRelations:
-    """Return the pairs to add to `facts` for more asserted triples. `asserted`: all asserted triples, with these."""
+    """Return the pairs to add to `facts` for more asserted triples. `asserted`: all asserted triples, including
+    these."""
     literals = _literals(terms, more)
     standing = standing_for(terms, literals)
     other = standing[standing != literals]

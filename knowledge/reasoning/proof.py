@@ -46,7 +46,7 @@ class Proof:
 
     @property
     def asserted(self) -> tuple[IdTriple, ...]:
-        """The distinct asserted triples from which it follows."""
+        """The distinct asserted triples from which the proof starts."""
         triples: dict[IdTriple, None] = {}
         seen, waiting = {self.triple}, [self]
         while waiting:

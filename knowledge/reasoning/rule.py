@@ -49,9 +49,10 @@ class RuleAtom:
 
 @dataclass(frozen=True)
 class TripleRule:
-    """A rule: if the body holds and each pair of `differ` (a variable first) has different terms, the head holds.
+    """A rule: if the body holds and the two terms of each pair in `differ` are different, the head holds.
 
-    Without a head, the knowledge is inconsistent. `name`: the rule's name in the W3C's tables.
+    Without a head, the knowledge is inconsistent. The first term of a pair is a variable. `name`: the rule's name in
+    the W3C's tables.
     """
 
     name: str

@@ -78,7 +78,7 @@ class Saturation:
         yield from rounds(self._round(first, new), lambda facts: self._round(rules, facts))
 
     def _round(self, rules: Sequence[TripleRule], new: PredicateRelations | None) -> PredicateRelations:
-        """Apply rules to the facts, at least one of which must be in `new`, and return the results."""
+        """Apply rules to facts, at least one of which is in `new` (None: to all facts), and return the results."""
         heads = DerivedFacts()
         for rule in rules:
             self.apply(rule, new, heads)
