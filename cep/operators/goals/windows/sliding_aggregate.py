@@ -272,11 +272,12 @@ class SlidingAggregate(WindowState, Untimed):
         if self.spec.duration and watermark > BEGINNING:
             used[used] = self.store[tails[used], END] > watermark - self.spec.duration
         numbers = np.where(used, np.cumsum(used) - 1, -1)
-        self.count, self.free = int(groups[used, two_stacks.G_COUNT].sum()), -1
+        count = int(groups[used, two_stacks.G_COUNT].sum())
         fresh = more_groups(np.empty((0, self.groups.shape[1]), np.int64), int(used.sum()))
-        regrouped = two_stacks.regroup(self.store, self.count, groups, numbers, fresh, self.kinds)
+        regrouped = two_stacks.regroup(self.store, count, groups, numbers, fresh, self.kinds)
+        keys = Keys.of(self.keys.known[used], int(used.sum()))
         self.store, self.tally_index, self.tallies, self.tally_count = regrouped
-        self.groups, self.keys = fresh, Keys.of(self.keys.known[used], int(used.sum()))
+        self.groups, self.keys, self.count, self.free = fresh, keys, count, -1
 
     def _tables(self) -> dict[str, StateTable]:
         values = self.spec.value_codes
