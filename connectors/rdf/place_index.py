@@ -70,7 +70,7 @@ class PlaceIndex:
             self._places = dict.fromkeys(_WAYS if self._reads > _READS else many)
 
     def read(self) -> None:
-        """Read the places into the index, so that forks need not do this each."""
+        """Read the places into the index, so that each fork need not do this itself."""
         for way in _WAYS:
             if way not in self._places:
                 self._reads += 1

@@ -119,7 +119,7 @@ class Block:
         return replace(self, line=int(lines[0]), lines=None)
 
     def joined(self, following: Block) -> Block | None:
-        """Join this block with the next one. Return None unless both only record that their lines are consecutive."""
+        """Join this block with the next one. Return None unless their records are on consecutive lines without text."""
         plain = all(
             type(block) is Block and block.lines is None and block.starts is None for block in (self, following)
         )

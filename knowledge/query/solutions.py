@@ -52,7 +52,7 @@ def distinct_solutions(solutions: ox.QuerySolutions, most: int, most_read: int) 
 
 
 class _SolutionRows:
-    """A file that receives TSV and collects its distinct lines, without the first.
+    """A file that receives TSV and collects its distinct lines, except the header.
 
     Duplicates are removed whenever the data has doubled, so that a few rows, often repeated, take little memory.
     """

@@ -84,7 +84,7 @@ def _with_ids(table: str, words: ReasoningVocabulary, numbers: Mapping[str, list
 
 
 def _numbers(terms: Terms, asserted: PredicateRelations, words: ReasoningVocabulary, value: int) -> list[int]:
-    """Return the literals in cardinalities that have an integer value, by id."""
+    """Return the ids of the literals in cardinalities that are integers equal to `value`."""
     objects = sorted_distinct(np.concatenate([asserted[predicate].objects for predicate in words.of_numbers]))
     literals = []
     for literal in objects[terms.kinds(objects) == LITERAL].tolist():
