@@ -115,8 +115,8 @@ def flow(
     records that arrive later and end before the new time are late.
 
     The end of the input closes every open window and deadline. A signal does not, because more input could follow. If a
-    signal ended a step in the middle (`Interrupt.steps`), the rows of that batch are not counted, further results of
-    the step are dropped, and reading stops.
+    signal ended a step in the middle (`Interrupt.steps`), reading stops. The rows of that batch are not counted, and
+    further results of the step are dropped.
     """
     twice, said = stats.twice, stats.remarks  # values from an earlier program
     doubtful, units = Doubtful.of(engine.inputs), SmallUnits.of(engine.inputs)

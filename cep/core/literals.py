@@ -205,7 +205,7 @@ def say_duration(ticks: int) -> str:
 
 
 def _decimal(ticks: int, unit: str) -> str:
-    """Write a number of units with the necessary decimals."""
+    """Write a duration in this unit, with the necessary decimals."""
     sign, (whole, part) = "-" if ticks < 0 else "", divmod(abs(ticks), UNITS[unit])
     digits = str(part).zfill(len(str(UNITS[unit])) - 1).rstrip("0")
     return f"{sign}{whole}{'.' if digits else ''}{digits} {unit}"

@@ -1,7 +1,7 @@
 """Lowering of simple fluents: rules that initiate and terminate them, and a rule for inertia.
 
 A fluent `f` has three tables, which the plan treats like events. `transitions of f` has a row each time that a rule
-initiates or terminates a value, `times of f` has its beginnings and ends, and `f` its maximal intervals.
+initiates or terminates a value. `times of f` has the beginnings and ends of f, and `f` its maximal intervals.
 """
 
 from __future__ import annotations

@@ -93,8 +93,9 @@ class Lateness:
     def whole(self, name: str) -> bool:
         """Return True if a fluent's maximal intervals are known when they end.
 
-        That is so without a delay. It is also so if one rule defines it by the long intervals (LASTING) of a formula
-        without delay, and the head has all the formula's variables. The fluent's occurrences are then these intervals.
+        This is true of a fluent without a delay. It is also true if the fluent has one rule, which selects the long
+        intervals (LASTING) of a formula without delay. The head must have all the formula's variables. The fluent's
+        occurrences are then these intervals.
         """
         if name in self.recursive or not self.late(name):
             return not self.late(name)

@@ -33,8 +33,8 @@ LACKING = {
     FLUENT: ("never held", ""),
     ALERT: ("never fired", "was never resolved"),
 }
-"""For each kind of part, two remarks: the one to show if the tests have not tried the first case, and the one for the
-second case. An empty remark is not shown."""
+"""Remarks for the two cases of a part, by kind of part. A remark is shown if the tests have not tried its case, unless
+it is empty."""
 
 
 @dataclass(slots=True)

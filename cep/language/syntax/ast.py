@@ -326,9 +326,9 @@ Statement = (
 class SyntaxTree:
     """All statements in the order written, and their text.
 
-    For dialects: `impossible`, fluents that must never hold, each with the span of the rule that says so; `helpers`,
-    auxiliary names that are not part of the output; `answered`, fluents that LARS derives, known at the end of their
-    tick.
+    The other fields are for dialects. `impossible`: fluents that must never hold, each with the span of the rule that
+    says so. `helpers`: auxiliary names that are not part of the output. `answered`: fluents that LARS derives, which
+    are known at the end of their tick.
     """
 
     statements: tuple[Statement, ...]

@@ -231,7 +231,7 @@ class _Lowering:
 def living(program: LarsProgram, events: Collection[str]) -> LarsProgram:
     """Remove the rules that are never true.
 
-    Such rules need a predicate that is neither input nor derived by another rule, or apply a window to facts, which are
+    Some need a predicate that is neither input nor derived by another rule. Others apply a window to facts, which are
     not part of the stream.
     """
     facts = {declaration.name for declaration in program.declarations if isinstance(declaration, FactDeclaration)}

@@ -1,7 +1,7 @@
 """Checks of a LARS program: variables without a value, and inconsistent uses of predicates.
 
-A variable gets its value from an atom without `not`, as an argument or as the tick after `at`, or from a graph pattern
-without `not`. It also gets one from `=`: `S = T + 1` gives S a value if T has one.
+A variable gets its value from an atom or a graph pattern without `not`. In an atom, it may be an argument or the tick
+after `at`. It also gets a value from `=`: `S = T + 1` gives S a value if T has one.
 """
 
 from __future__ import annotations
