@@ -37,9 +37,9 @@ class Round:
     records that appeared and those that disappeared, if `Service.observe` was called.
 
     `derived`: the new occurrences. `withdrawn`: occurrences of earlier rounds that are withdrawn before the new ones
-    are added. `alerts`: the new occurrences of ALERT statements, by `Alert.table`. `recalled`: those that are
-    withdrawn. `counts`: the counters of each goal in this round. `handover`: in the first round of a new program, the
-    last triples of the old one.
+    are added. `alerts`: the new occurrences of ALERT statements, by `Alert.table`. `recalled`: the withdrawn
+    occurrences of ALERT statements. `counts`: the counters of each goal in this round. `handover`: in the first round
+    of a new program, the last triples of the old one.
     """
 
     number: int

@@ -1,5 +1,5 @@
-"""Compare the meaning of two programs: their rules, declarations and alerts, and everything that depends on those
-changed.
+"""Compare the meaning of two programs: their rules, declarations and alerts, and everything that depends on changed
+ones.
 
 Rules have the same meaning if their plans are equal: patterns, constants, conditions, policies and WITHIN, with events
 and predicates by name. So layout, names of variables and the order of rules do not matter. Types follow from

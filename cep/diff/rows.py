@@ -40,7 +40,7 @@ class DerivedRows:
                 own[row] += sign
 
     def hold(self, tables: Mapping[str, pl.DataFrame]) -> None:
-        """Add the intervals that have not ended. They may also be among the results of the end of the input."""
+        """Add the intervals that have not ended. The engine may also return them at the end of the input."""
         for name, table in tables.items():
             own = self._counts.setdefault(name, Counter())
             for row in _rows(table):

@@ -33,10 +33,10 @@ class Failure:
     - condition: the conditions `judged` are false.
     - relation: the parts do not have the relation of `pattern`; `occurrence` is the second part, `by` the distance.
     - deadline: the attempt exceeds its WITHIN `by` this much.
-    - came: `occurrence` must be absent; `by` is the distance to where it would be permitted.
-    - unheld: the fluent `pattern` did not hold at the end or, if given, `at` this time.
+    - came: `occurrence` happened in a period of required absence, whose nearer end is `by` away.
+    - unheld: the fluent `pattern` did not hold at the end of the attempt or, if `at` is not None, at that time.
     - held: the fluent held, over `occurrence`.
-    - open: the deadline is `by` this much later than the known time.
+    - open: the attempt needs all occurrences up to a time that is `by` this much later than `Matcher.until`.
     - head: the rule derives other arguments, `given`.
     - apart: everything holds, but it ended `by` this much before the requested time.
     - policy: everything holds, but another partner was chosen.
@@ -105,7 +105,8 @@ class Matcher:
     """Matches patterns of a program.
 
     `find` returns occurrences. `until`: the time up to which all occurrences are known. `held` returns the intervals of
-    a fluent, given one of its tables and some arguments, that contain a time.
+    a fluent that contain a time. Its arguments are a table of the fluent, known arguments of the fluent by position,
+    and the time.
     """
 
     def __init__(

@@ -275,7 +275,7 @@ class RetentionOptions:
 
     @property
     def remembered(self) -> int | None:
-        """The time after its end for which an event can be explained, in microseconds, or None if it cannot."""
+        """How long after its end an event can be explained, in microseconds, or None if events cannot be explained."""
         return duration(self.remember or REMEMBERED, "--remember") if self.explain else None
 
 

@@ -203,7 +203,7 @@ class Handling:
         return {**self._silences, **self._windows}
 
     def _turned(self, told: AlertChange, silenced: list[str], by: str = "", comment: str = "") -> AlertChange:
-        """Return the change of an open alert that is now hidden by these silences, or by none.
+        """Return the change of an open alert that `silenced` now hides or, if it is empty, that is no longer hidden.
 
         The author of the change is the author of the first silence or, if there is none, the person who ended the last
         one.
@@ -331,7 +331,8 @@ class Handling:
         return taken, recorded
 
     def hold(self, changes: Sequence[AlertChange]) -> None:
-        """Update the intervals that keep some alerts open. Nothing else in these alerts has changed (`Outbox.add`)."""
+        """Update the intervals that keep open alerts from ending. `changes`: the last changes of these alerts, which
+        differ from the stored ones in `holding` only."""
         for change in changes:
             told = self._open.get(change.alert)
             if told is not None:

@@ -255,7 +255,8 @@ class AlertLifecycle:
         return changes
 
     def go_on(self, told: Sequence[AlertChange]) -> list[AlertChange]:
-        """Continue from the changes of the last `take` as they were published, which may include others in between."""
+        """Continue from the changes of the last `take` in the form in which they were published. `told`: these changes,
+        possibly with others in between."""
         last = {change.slot: place for place, change in enumerate(told)}
         return [self._told(change) if last[change.slot] == place else change for place, change in enumerate(told)]
 

@@ -578,8 +578,8 @@ class Outbox:
         return (self._one(query, cursor + 1, self.last) or 0) - beyond
 
     def _before(self) -> int:
-        """Return the number up to which changes were removed. Older outboxes do not record it; there it is the number
-        before the last gap."""
+        """Return the number up to which changes were removed. In an older outbox, which does not record this number, it
+        is the one before the last gap."""
         noted = self._meta("pruned")
         if noted is not None:
             return int(noted)

@@ -369,8 +369,8 @@ class RevisedLifecycle:
 
 
 def _placed(changes: Iterable[AlertChange]) -> Iterator[tuple[tuple[int, bool], AlertChange]]:
-    """Yield each change of a key with a sort key for the changes of all keys. These are sorted by time, with endings
-    after beginnings."""
+    """Yield each change of a key with a sort key, by which the changes of all keys are put in order: by time, and
+    endings after beginnings."""
     place = (BEGINNING, False)
     for change in changes:
         if not change.withdrawn:

@@ -1,4 +1,4 @@
-"""Turn messages into batches. Each message is read like a line of a file. Its place in reports is its topic and
+"""Turn messages into batches. Each message is read like a line of a file. Reports name a message by its topic and
 number."""
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Messages:
     keys: Sequence[bytes | None] = ()
 
     def beside(self, sources: Sequence[str]) -> dict[str, Sequence[str | None]]:
-        """Return the properties of each message outside its record: levels of its topic, and its key. `sources`: the
-        names of the wanted properties."""
+        """Return those properties of messages that are not in their records: levels of the topic, and the key.
+        `sources`: the names of the wanted properties."""
         columns: dict[str, Sequence[str | None]] = {}
         for source in sources:
             number = level(source)
@@ -64,7 +64,8 @@ class Received(Block):
         return self.messages.sources[row], self.messages.numbers[row]
 
     def without_text(self) -> Block:
-        """Return a block without the messages' contents; a plain one if all messages have the same source."""
+        """Return the block without the contents of its messages. If all messages have the same source, this is a plain
+        `Block`."""
         (source, *others) = dict.fromkeys(self.messages.sources)
         if not others:
             return Block(source, self.first, self.count, 0, self.lines, times=self.times).in_rows()

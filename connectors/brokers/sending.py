@@ -35,8 +35,8 @@ class Sending:
         self._sender = _sender(target, sorted({self._topic.replace(_TYPE, type) for type in schemas}))
 
     def write(self, piece: bytes | memoryview) -> None:
-        """Send whole lines, with or without ids of `with_ids`. Raises CepError if the broker does not accept them. With
-        the code `UNREACHABLE`, it may accept them later."""
+        """Send whole lines. Each may begin with an id (`with_ids`). Raises CepError if the broker does not accept them.
+        With the code `UNREACHABLE`, it may accept them later."""
         lines = bytes(piece).splitlines()
         ids, self._seen = _ids(lines, self._seen)
         self._sender.send([self._message(line, id) for line, id in zip(lines, ids, strict=True)])

@@ -1,9 +1,9 @@
 """A SensorThings service as an input. Its observations are requested page by page, at regular intervals.
 
 The position depends on the requested order. With `by=id`, new observations with old times are not missed, because
-databases count ids up at insertion. Concurrent transactions may commit in another order than their ids, so the last ids
-are requested again and known observations are dropped. With an order by time, the observations of the last time are
-requested again.
+databases assign increasing ids to new rows. Concurrent transactions may commit in another order than their ids, so the
+last ids are requested again and known observations are dropped. With an order by time, the observations of the last
+time are requested again.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ HOSTED = frozenset(
         "workflows", "xmpp", "xmpps", "zulip",
     )
 )  # fmt: skip
-"""Schemes whose URL names a host. It cannot be checked, because Apprise resolves the name again."""
+"""Schemes whose URL names a host. The host cannot be checked, because Apprise resolves its name again."""
 
 PAGING: Mapping[str, str] = {
     "firehydrant": "dedup",
@@ -63,7 +63,8 @@ PAGING: Mapping[str, str] = {
     "squadcast": "dedup",
     "victorops": "entity_id",
 }
-"""Services that open an incident for each key and close it on request, with Apprise's name of the key."""
+"""Services that open an incident for each key and close it on request. The value is the parameter of Apprise that
+contains the key."""
 
 CRITICAL = ("splunk", "victorops")
 """Paging services that may be configured not to open incidents for warnings."""

@@ -76,8 +76,8 @@ class Groups:
         return self._batches.get(key, ())
 
     def due(self, key: str, waiting: Iterable[OutboxEntry]) -> int:
-        """Return the time when a group with these waiting changes may be sent, in microseconds of Unix time. Some of
-        them may have moved here from another group of the same alert."""
+        """Return the time when a group with these waiting changes may be sent, in microseconds of Unix time. The
+        changes may include some that have moved here from another group of the same alert."""
         entry, group = None, None
         for waiting_entry in waiting:
             entry = entry or waiting_entry

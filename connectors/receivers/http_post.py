@@ -35,7 +35,7 @@ _IDLE, _OLD = 30.0, 300.0  # the seconds for which an unused connection is kept,
 
 
 class HttpConnections:
-    """Connections to a target. Several threads may use them, each one connection at a time."""
+    """Connections to a target. Several threads may use them; a connection is used by one thread at a time."""
 
     def __init__(self, target: Target) -> None:
         self.target = target

@@ -16,7 +16,7 @@ class Lanes:
     """Threads for up to `most` steps at once.
 
     `busy`: the number of steps that were begun and not yet returned by `finished`. `bell` is set whenever a step ends.
-    The threads end with the process, so a receiver that hangs does not delay it.
+    The threads end with the process. So a receiver that hangs does not delay the end of the process.
     """
 
     def __init__(self, most: int, name: str, bell: threading.Event) -> None:

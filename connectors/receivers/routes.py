@@ -152,7 +152,8 @@ class ReceiverRoutes:
 
 @dataclass(frozen=True, slots=True)
 class _Labelled:
-    """A change of an alert, compared by its alert only. It is the cache key for the alert's labels."""
+    """A cache key for the labels of an alert. Two keys are equal if they have the same alert; the change is not
+    compared."""
 
     change: AlertChange = field(compare=False, hash=False)
     alert: str

@@ -30,8 +30,8 @@ IDENTIFIERS = (
     "https://schema.org/identifier",
     "http://www.w3.org/2004/02/skos/core#notation",
 )
-"""Properties whose values identify a thing. If two things share an identifier, the one with the earlier property is
-used; if both have the same property, the station (STATIONS)."""
+"""Properties whose values identify a thing. If two things share an identifier, the thing with the earlier property is
+used. If both have it by the same property, a station (STATIONS) comes first."""
 NAMES = (
     "http://www.w3.org/2000/01/rdf-schema#label",
     "http://www.geonames.org/ontology#name",

@@ -55,8 +55,8 @@ class Person:
 
 
 class People:
-    """People and their tokens. People without a token are authenticated by a proxy. A token is always compared with all
-    others, so that the time reveals nothing."""
+    """People and their tokens. People without a token are authenticated by a proxy. A received token is always compared
+    with all known ones, so that the response time reveals nothing."""
 
     def __init__(self, tokens: Mapping[Person, str]) -> None:
         self._listeners: set[Callable[[], None]] = set()

@@ -16,8 +16,8 @@ MOST = 1 << 22
 
 
 class Origins:
-    """Records the origins of batches as they pass. Any thread may use it. `most`: the number of remembered records, or
-    None for all.
+    """The file and line of each record, noted as the batches pass. Any thread may use it. `most`: the number of
+    remembered records, or None for all.
 
     `begun`: the number of records that an earlier run of the engine had read, whose origins are unknown. `names`: the
     original names of copied files.

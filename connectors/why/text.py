@@ -368,8 +368,8 @@ def by_id(
 ) -> Occurrence:
     """Return the derived event with an `@id`, which may begin with `@` or not.
 
-    Its `event` and its `end` make the search faster. `cuts`: the times before which intervals of fluents are cut.
-    Raises CepError if there is no such event.
+    Its `event` and its `end` make the search faster. `cuts`: the time before which the intervals of a fluent are cut
+    off, by fluent. Raises CepError if there is no such event.
     """
     memory = Memory(engine)
     since, until = (BEGINNING, END) if end is None else (end, end)

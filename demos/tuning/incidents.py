@@ -13,7 +13,7 @@ from cep.demos.run import weather
 SHARE = 0.3
 """The least share of cancelled departures in an hour that counts."""
 DEPARTURES = 8
-"""The least number of departures in such an hour. At night, one of two cancelled means nothing."""
+"""The least number of departures in such an hour. If there are fewer, as at night, a high share means nothing."""
 HOURS = 3
 """The least number of such hours in a spell."""
 GAP_HOURS = 12
