@@ -322,7 +322,8 @@ def _unknown(path: Path) -> str | None:
 
 
 def _known() -> str:
-    return f"use {' '.join(FORMATS)} (also with .gz), GeoNames dumps, and the registers {', '.join(places.PACKAGES)}"
+    registers = ", ".join(places.PACKAGES)
+    return f"use a file that ends in {' '.join(FORMATS)} (or .gz), a GeoNames dump, or a register: {registers}"
 
 
 def base_iri(path: Path | str) -> str:
