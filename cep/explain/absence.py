@@ -174,9 +174,14 @@ def _policies(rule: Rule) -> list[PolicyChoice]:
 def _nearness(attempt: Attempt, failure: Failure, wanted: EventQuestion) -> tuple[int, ...]:
     """Return a sort key for attempts that derive the requested arguments; the closest has the greatest.
 
-    It compares, in this order: the number of matched events, touching the requested time, the relations of the events,
-    the number of conditions that hold, the time by which the attempt misses the rule and the requested time, and its
-    end.
+    It compares, in this order:
+
+    - the number of matched events,
+    - True if the attempt touches the requested time,
+    - the stage at which the attempt failed,
+    - the number of conditions that hold,
+    - the time by which the attempt misses the rule and the requested time,
+    - its end.
     """
     before = _before(attempt, wanted)
     short = before if failure.kind == "apart" else before + failure.by

@@ -86,7 +86,7 @@ class Attempt:
         """The sort key of attempts; the closest has the greatest.
 
         It compares the number of matched events, the stage reached, the number of conditions that hold, the time by
-        which the attempt misses, and its end.
+        which the attempt misses its limit (`Failure.by`), and its end.
         """
         return self.held, self.placed, self.holding, 0 if self.failure is None else -self.failure.by, self.end
 

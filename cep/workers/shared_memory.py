@@ -40,7 +40,8 @@ def aligned(size: int) -> int:
 
 
 class GivenMemory:
-    """The writing side. `given_back`: the offsets of allocations that were released; any thread may append to it."""
+    """The writing side of shared memory. `given_back`: the offsets of allocations that were released; any thread may
+    append to it."""
 
     def __init__(self, descriptor: int) -> None:
         self._bytes = np.frombuffer(mmap.mmap(descriptor, SIZE), np.uint8)
@@ -66,7 +67,7 @@ class GivenMemory:
 
 
 class TakenMemory:
-    """The reading side."""
+    """The reading side of shared memory."""
 
     def __init__(self, descriptor: int) -> None:
         self._bytes = np.frombuffer(mmap.mmap(descriptor, SIZE, prot=mmap.PROT_READ), np.uint8)

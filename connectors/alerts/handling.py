@@ -427,7 +427,8 @@ class Handling:
         return told
 
     def _next(self, told: AlertChange, action: Action, by: str, comment: str, **more: Any) -> AlertChange:
-        """Return the next change of an alert between two rounds."""
+        """Return the change of an alert that an action makes between two rounds. `told`: the last published change of
+        the alert."""
         state: AlertState = "updated" if told.state in ("firing", "escalated", "inhibited") else told.state
         change = replace(
             told, revision=told.revision + 1, state=state, time=max(told.time, self.watermark), note="",

@@ -377,7 +377,7 @@ class Outbox:
         return self._entries(where, self.last + 1 if before is None else before, most)
 
     def farthest(self) -> int:
-        """Return the event time of the last write."""
+        """Return the latest event time that a round or an action of a person has reached."""
         with self._lock:
             told = self._one("select max(cast(value as integer)) from meta where name like 'reached %'")
             acted = self._one("select max(watermark) from actions")

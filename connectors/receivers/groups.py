@@ -29,7 +29,7 @@ GroupOf = Callable[[AlertChange], Group]
 
 
 def by_alert(change: AlertChange) -> Group:
-    """Return a group for each alert, without a delay."""
+    """Return the group of a change if each key of an alert has its own group, without a delay."""
     return Group(change.slot)
 
 

@@ -201,7 +201,8 @@ def shadow_router(versions: ProgramVersions) -> APIRouter:
 
     @routes.get("", responses=route_responses("application/json", json=_SHADOW, **none))
     def shadow(limit: Shown = 20, reasons: Told = 1) -> Response:
-        """List events that only the shadow derives (appeared), that only the program derives (gone), and that moved."""
+        """List events that only the shadow derives (appeared), that only the program derives (gone), and that both
+        derive with different times or values (moved)."""
         try:
             return JSONResponse(versions.shadow(limit, reasons), headers={"Cache-Control": "no-store"})
         except ChangeRefused as error:

@@ -19,7 +19,7 @@ LEFT, RIGHT, TOP, BOTTOM = 0.115, 0.985, 0.835, 0.085
 TALL = 1.9
 """The height of the wind arrows, in rows of runways."""
 STRONG = 30.0
-"""The wind in miles per hour of the longest arrow, except those of squalls."""
+"""The wind speed in miles per hour at which an arrow has its full length. Arrows of squalls are longer."""
 
 
 def draw(path: Path, title: str, subtitle: str, found: Found) -> None:

@@ -1,1 +1,1 @@
-"""What airplanes near Paris are doing, and for how long: fluents over real positions."""
+"""Recognise what airplanes near Paris are doing, and for how long: fluents over real positions."""

@@ -29,7 +29,7 @@ LIMIT = "precision >= 80%"
 BEFORE = "6h"
 """How long before the first cancellations a warning may end and still count as correct."""
 DAYS = 7
-"""The number of days per period for which the load of warnings is reported."""
+"""The load of warnings is reported as their number in so many days."""
 HOUR = 3_600_000_000
 
 
