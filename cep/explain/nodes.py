@@ -21,7 +21,7 @@ class Turn:
     - initially: it held from before all time, because of `nodes`.
     - other: `nodes` initiated another value.
     - deadline: a deadline passed that had started or been renewed at `since`. `deadline` is its statement.
-    - forgotten: the transitions are not remembered. `nodes` are the records from which it was derived.
+    - forgotten: the transitions are not remembered. `nodes` are the records from which the fluent was derived.
     """
 
     time: int

@@ -290,7 +290,7 @@ class LiveProgram:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Permit only one change at a time. Errors of a program are also raised as ChangeRefused."""
+        """Permit only one change at a time, made within the block. A CepError within it is raised as ChangeRefused."""
         if not self._one.acquire(blocking=False):
             text = "the program is being changed by another request: try again when that is done"
             raise ChangeRefused(409, text, busy=True)

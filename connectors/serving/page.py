@@ -170,7 +170,8 @@ def router(
 
     @routes.get("/api/shadow", responses=route_responses("application/json", json=_OBJECT))
     def shadow(request: Request, limit: Shown = 20, reasons: Told = 0) -> Response:
-        """Return the shadow program as at `/shadow`, or null. Also return why the client may not promote it."""
+        """Return the answer of `/shadow`, or null if there is no shadow program. Also return why the client may not
+        promote it."""
         shadowed = None
         with suppress(ChangeRefused):
             shadowed = None if versions is None else versions.shadow(limit, reasons)

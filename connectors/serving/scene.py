@@ -390,7 +390,8 @@ class Scene:
         return withdrawn
 
     def taken_back(self, number: int, reached: int) -> list[bytes]:
-        """Return the events withdrawn after a number, up to another one, oldest first."""
+        """Return the events that were withdrawn with numbers above `number`, up to and including `reached`, oldest
+        first."""
         with self.lock:
             return self.withdrawn.behind(number, reached)
 

@@ -62,7 +62,8 @@ class WithdrawnEvents:
         return max(self._about.get(key, {}).values(), default=(BEGINNING, ""))
 
     def behind(self, number: int, reached: int) -> list[bytes]:
-        """Return the documents of the withdrawals after a number, up to another one, oldest first."""
+        """Return the documents of the withdrawals with numbers above `number`, up to and including `reached`, oldest
+        first."""
         texts = []
         for event_number, text in reversed(self._newest):
             if event_number <= number:
