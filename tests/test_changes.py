@@ -110,7 +110,7 @@ def test_types_stay_as_they_were(height: str, kind: str) -> None:
     with pytest.raises(CepError) as caught:
         engine.update(2_000_000, add=P + f"wt:jfk wt:height {height} .")
     assert caught.value.code == "type"
-    assert f"after this change `?H` of the graph pattern is {kind}, and it was an int" in str(caught.value)
+    assert f"after this change `?H` of the graph pattern is {kind}, but it was an int" in str(caught.value)
     engine.update(2_000_000, add=P + "wt:lga wt:height 6 .")  # nothing of it is left
     assert given(engine, EVENTS) == ['e("JFK", 4) @ 1', 'e("JFK", 4) @ 2', 'e("JFK", 4) @ 3', 'e("LGA", 6) @ 3']
 
@@ -154,7 +154,7 @@ def test_what_has_no_value_yet_takes_the_type_that_is_declared() -> None:
     ]
     with pytest.raises(CepError) as caught:
         start(text).update(2_000_000, P + "wt:jfk " + all.replace('"Kennedy"', "5"))
-    assert "`?N` of the graph pattern is an int, and the rules take it as a string" in str(caught.value)
+    assert "`?N` of the graph pattern is an int, but the rules use it as a string" in str(caught.value)
 
 
 def test_what_nothing_is_wanted_of_may_come_as_anything() -> None:
@@ -291,7 +291,7 @@ def test_places_that_come_are_near() -> None:
 def test_a_predicate_of_the_knowledge_is_not_defined_again() -> None:
     with pytest.raises(CepError) as caught:
         start("e(X) <- a(X) WHERE near(X, X, X, _, _).\nnear(1, 2, 3, x, 4).\nnear(2, 3, 4, x, 5).")
-    assert "`near` is a predicate of the background knowledge already" in str(caught.value)
+    assert "`near` is already a predicate of the background knowledge" in str(caught.value)
 
 
 def test_a_predicate_with_another_number_of_arguments_is_the_programs_own() -> None:

@@ -106,7 +106,7 @@ def test_a_long_log_is_written_rarely_and_old_files_go(tmp_path: Path, monkeypat
         (tmp_path / name).unlink()
     with pytest.raises(CepError, match="no such file"):
         list(late.new())
-    with pytest.raises(CepError, match="ends with micro-batch 199, and 200 was finished"):
+    with pytest.raises(CepError, match="ends with micro-batch 199, but 200 was finished"):
         agree(spark(tmp_path / "state", range(201), range(202)), tmp_path)
     assert finish_batches(tmp_path) == []
 
@@ -140,7 +140,7 @@ def test_what_a_killed_run_left_goes_and_what_is_left_of_it_adds_nothing(tmp_pat
         spark(state, range(2), range(1, 2))  # planned anew, at another time
         writer.commit([written(out, "1 once more", 4)], 1)
         (own / "offsets" / "1").write_text((own / "offsets" / "2").read_text())
-        with pytest.raises(CepError, match=r"micro-batch 1 is in the log of .*, and took other input then"):
+        with pytest.raises(CepError, match=r"micro-batch 1 is already in the log of .*, with other input"):
             writer.commit([written(out, "1 otherwise", 5)], 1)
     taken: list[str] = []
 
@@ -228,12 +228,12 @@ def test_folders_of_two_times_are_refused(tmp_path: Path) -> None:
         CommitLog(out).add(batch, [])
     for finished, begun, first in ((3, 4, 0), (4, 4, 0), (4, 5, 0), (1, 2, 2), (0, 0, 4)):
         agree(spark(tmp_path / f"{finished}-{begun}", range(finished), range(begun)), out, first)
-    with pytest.raises(CepError, match=r"ends with micro-batch 2, and 3 is written in .*out"):
+    with pytest.raises(CepError, match=r"ends with micro-batch 2, but 3 is written in .*out"):
         agree(spark(tmp_path / "older", range(3), range(3)), out)
-    with pytest.raises(CepError, match="ends with micro-batch 3, and 4 was finished"):
+    with pytest.raises(CepError, match="ends with micro-batch 3, but 4 was finished"):
         agree(spark(tmp_path / "newer", range(3), range(3)), out, 2)
     shutil.rmtree(out)  # while it runs
-    with pytest.raises(CepError, match="has micro-batches until -1, and the next one is 4"):
+    with pytest.raises(CepError, match="has micro-batches up to -1, but the next one is 4"):
         CommitLog(out).add(4, [])
 
 

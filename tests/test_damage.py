@@ -84,7 +84,7 @@ def test_flipped_bits_of_a_snapshot(explain: bool) -> None:
 def test_a_snapshot_of_another_version_is_refused() -> None:
     blob, then = begun()
     later = resealed(blob, lambda header, batches: header.update(version=9))
-    with pytest.raises(CepError, match="of version 9, and this reads version 3"):
+    with pytest.raises(CepError, match="has version 9, but this semcep reads version 3"):
         then(later)
 
 

@@ -143,7 +143,7 @@ def test_values_of_no_type_are_dead(values: list[Any]) -> None:
 def test_detect_names_the_event_that_does_not_fit() -> None:
     with pytest.raises(ValueError, match="must have 1 argument"):
         detect("event a(x: int). e(X) <- a(X).", [Event("a", (1, 2), 0, 0)])
-    with pytest.raises(ValueError, match="out of reach"):
+    with pytest.raises(ValueError, match="out of range"):
         detect("e(X) <- a(X).", [Event("a", (1,), 0, 2**70)])
 
 
@@ -240,5 +240,5 @@ def test_deadlines_in_a_cycle_end_where_they_end(count: int, options: dict[str, 
     assert sum(event.type == "q" for event in detect(program, events)) == count
     endless = Engine.from_text("x <- a. x <- x UNLESS b WITHIN 5.", types={"a": ()}, lateness=None, **options)
     endless.push([Event("a", (), 0, 0)])
-    with pytest.raises(CepError, match="goes on for ever"):
+    with pytest.raises(CepError, match="a recursion does not end"):
         endless.close()

@@ -67,7 +67,7 @@ def test_times_of_the_input_beyond_it_are_dead() -> None:
     dead = engine.take_dead()
     assert [one.row for one in dead] == [0, 1, 2, 3, 4, 5, 0]
     assert {(one.code, one.reason) for one in dead} == {
-        ("time", "has a time out of reach: beyond 36 thousand years from 1970")
+        ("time", "has a time that is out of range: beyond 36 thousand years from 1970")
     }
 
 
@@ -132,7 +132,7 @@ def test_at_the_ends_of_the_range_the_engine_is_right(
     ],
 )
 def test_a_deadline_behind_the_end_of_time_is_told(rules: str) -> None:
-    with pytest.raises(CepError, match="a deadline lies behind it"):
+    with pytest.raises(CepError, match="a deadline lies beyond the end of time"):
         detect(EVENTS + rules.format(LONGEST), [Event("a", (1,), FARTHEST, FARTHEST)])
 
 

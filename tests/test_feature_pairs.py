@@ -26,11 +26,11 @@ def pair(one: str, other: str) -> Pair:
 
 
 REFUSED: dict[Pair, str] = {
-    pair("changes", "serve"): "either `changes`, when fluents begin and end",
+    pair("changes", "serve"): "either `changes`, which returns when fluents begin and end",
     pair("explain", "Spark"): "--explain does not work on Spark",
     pair("workers", "Spark"): "--workers has no effect on Spark",
-    pair("workers", "serve"): "workers: what is remembered for explanations is in one process",
-    pair("workers", "before"): "workers: the state of another program is taken over in one process",
+    pair("workers", "serve"): "workers: remembering events for explanations needs one process",
+    pair("workers", "before"): "workers: taking over the state of another program needs one process",
     frozenset(("workers", "explain", "revise")): "workers: these rules",
 }
 """What is refused together, at least in some programs, and how the error begins."""

@@ -126,7 +126,7 @@ def test_a_disk_that_is_full_for_a_while(tmp_path: Path, monkeypatch: pytest.Mon
     with forwarding(tmp_path, "job", place, SCHEMAS, told.append):
         pass
     assert tries == [3] and len(told) == 1
-    assert told[0].startswith("what is derived cannot be sent: no space left on device; what")
+    assert told[0].startswith("derived rows cannot be sent: no space left on device; derived")
     tries[0] = -1000
     (tmp_path / STOP).touch()
     with (

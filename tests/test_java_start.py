@@ -231,7 +231,7 @@ def test_runs_with_kept_and_with_damaged_classes(tmp_path: Path, cache: Path) ->
             continue
         archive.unlink()
         archive.write_bytes(content)
-    assert ["keeping Java's classes" in one for one in said] == [True, False, False, True]
+    assert ["storing Java's classes" in one for one in said] == [True, False, False, True]
     mapped = ["shared objects file (top)" in Path(f"{tmp_path / str(number)}.classes").read_text() for number in (1, 2)]
     assert mapped == [True, False], "Java takes what was kept, and nothing of what has another bit"
     assert len({one.splitlines()[0] for one in said}) == 1 and "derived event" in said[0]

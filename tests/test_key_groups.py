@@ -47,9 +47,9 @@ def test_groups_are_dealt_evenly(count: int) -> None:
 
 @pytest.mark.parametrize("count", [0, -1, GROUPS + 1])
 def test_there_are_no_more_partitions_than_groups(count: int) -> None:
-    with pytest.raises(CepError, match=f"{count} partitions") as caught:
+    with pytest.raises(CepError, match=f"{count} is not a valid number of workers or partitions") as caught:
         groups_in(0, count)
-    assert caught.value.hint == "keys are in 1,024 groups: 1 to 1,024"
+    assert caught.value.hint == "use 1 to 1,024"
 
 
 def test_a_key_keeps_its_group() -> None:

@@ -39,5 +39,5 @@ def test_the_engine_alone_says_what_to_import() -> None:
     use = f"import sys, cep.engine\ntry:\n    {FOUND.format(detect='cep.engine.detect')}\n"
     use += "except CepError as error:\n    print(error, 'cep.knowledge.graph' in sys.modules)"
     found = run(use)
-    assert "nothing is imported that takes triples, as of this Graph" in found
+    assert "no imported module can read triples from this Graph" in found
     assert "from cep.knowledge.graph import Knowledge" in found and found.endswith("False")

@@ -219,7 +219,7 @@ def test_its_own_later_record_makes_a_record_late() -> None:
 
 
 def test_an_attribute_that_is_not_there_is_refused() -> None:
-    with pytest.raises(CepError, match="lateness by `senzor`: no event that is read has such an attribute") as error:
+    with pytest.raises(CepError, match="lateness by `senzor`: no input event has this attribute") as error:
         Engine.from_text(PROGRAM, lateness_by="senzor")
     assert error.value.hint == "did you mean `sensor`?"
     with pytest.raises(CepError, match="lateness by `n`: its types differ: int in `a`, string in `b`"):

@@ -247,7 +247,7 @@ tests:
     ask, kind = server.ask, {"Content-Type": "text/plain"}
     for answer, status, message in (
         (server.put(text.replace("B > A", "B > Q")), 422, "rules.cep"),
-        (server.put(text.replace("temp: float", "temp: int")), 409, "declares `reading` otherwise"),
+        (server.put(text.replace("temp: float", "temp: int")), 409, "declares `reading` differently"),
         (server.put(f"event other(x: int).\nnew(X) <- other(X).\n{text}"), 409, "reads `other`"),
         (server.put(text.replace("B > A + 0", "B > A + 8")), 422, "five degrees more are a rise"),
         (server.put(""), 422, "no rules and no alerts"),

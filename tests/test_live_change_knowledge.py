@@ -154,7 +154,7 @@ def test_what_was_known_then_explains_after_a_change(tmp_path: Path) -> None:
     text = (tmp_path / "limits.trig").read_text()
     (tmp_path / "limits.trig").write_text(text + "broken {")
     refused = server.put(TEXT.replace("T + 1", "T + 2"))
-    assert refused.status_code == 409 and "cannot have the changes of the knowledge; nothing has" in refused.text
+    assert refused.status_code == 409 and "cannot use the changes of the knowledge; nothing has" in refused.text
     assert "limits.trig:10:1" in refused.text and str(tmp_path) not in refused.text, refused.text
     (tmp_path / "limits.trig").write_text(text)
     assert server.put(TEXT.replace("T + 1", "T + 2")).status_code == 200

@@ -195,7 +195,7 @@ def test_values_of_the_command_line_hold_for_later_programs_which_say_so(tmp_pat
     taken = server.put(text.replace("= 7.0", "= 9.0")).json()
     assert taken["parameters"] == [{**value, "default": "9.0"}] == server.ask("GET", "/program").json()["parameters"]
     (told,) = (each for each in taken["warnings"] if "command line" in each)
-    assert told == "`Hot` is 8.0, as the command line has it: the program's own 9.0 does not count"
+    assert told == "`Hot` is 8.0, as set on the command line: it overrides the program's own 9.0"
     for wrong, message in (
         (first.text.replace("B > A", "B > Q"), "`Q` is not bound"),
         (text.replace("5..12", "9..12").replace("= 7.0", "= 9.0"), "8.0 is out of range"),
@@ -206,7 +206,7 @@ def test_values_of_the_command_line_hold_for_later_programs_which_say_so(tmp_pat
     own = text.replace("Hot", "Warm")
     taken = server.put(own).json()
     assert taken["parameters"] == [{"name": "Warm", "value": "7.0", "default": "7.0", "source": "program"}], taken
-    assert "`Hot` is set on the command line, and the program has no such parameter" in taken["warnings"]
+    assert "`Hot` is set on the command line, but the program has no such parameter" in taken["warnings"]
     assert server.end(signal.SIGTERM) == 0
     server = Editable(*arguments)
     assert server.ask("GET", "/program").json()["files"] == {"rules.cep": own}, "also after a restart"

@@ -116,7 +116,7 @@ def test_the_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
         until(lambda: status(BEN) == 401, "the token is void")
         assert status("e" * 16) == 200 and status(ANN) == 200
         until(lambda: len(told) == 1, "it is said")
-        assert told[0][0] == "info" and "3 people, 1 of the tokens of before are void" in told[0][1]
+        assert told[0][0] == "info" and "3 people, 1 of the earlier tokens are void" in told[0][1]
         file.write_text("ann editor brief\n")
         until(lambda: len(told) == 2, "the mistake is said")
         assert told[1][0] == "error" and "line 1" in told[1][1] and "brief" not in told[1][1]

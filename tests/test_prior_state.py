@@ -242,13 +242,13 @@ def test_of_some_goals_only() -> None:
 
 def test_what_cannot_be_carried() -> None:
     old = f"{READING} {RISE}"
-    with pytest.raises(CepError, match="events `a` wait, and they have other attributes now"):
+    with pytest.raises(CepError, match="events `a` are waiting, and they have other attributes now"):
         moved(old, old.replace("x: int", "x: float"), [at(1, "u", 1)])
     for before, after in ((True, False), (False, True)):
         with pytest.raises(CepError, match="made with another `explain`"):
             moved(old, old, [], {"explain": before}, explain=after)
     stage = Engine.from_text(old, explain=True, stage=1)
-    with pytest.raises(CepError, match="of a stage with lineage goes with its own program"):
+    with pytest.raises(CepError, match="of a stage with lineage can only be restored by its own program"):
         Engine.from_text(old, explain=True, stage=1, before=PriorState(stage.snapshot()))
     with pytest.raises(CepError, match="not a snapshot, or a damaged one"):
         Engine.from_text(old, before=PriorState(b"nonsense"))

@@ -84,7 +84,7 @@ def test_java_that_has_ended_is_said(tmp_path: Any) -> None:
         def awaitTermination(self, seconds: float) -> bool:  # noqa: N802
             raise Py4JNetworkError("Answer from Java side is empty")
 
-    with pytest.raises(CepError, match="Java has ended, or was ended") as raised:
+    with pytest.raises(CepError, match="Spark's Java process has ended") as raised:
         StopRequest(tmp_path).wait(cast(Any, Query()), True)
     assert raised.value.code == "failed" and "spark.driver.memory" in (raised.value.hint or "")
 

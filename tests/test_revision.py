@@ -244,8 +244,8 @@ def test_what_is_final_and_what_never_was_are_dead_letters() -> None:
     assert pushed(engine, reading(899, "a", 2, 31.0)) == []
     assert pushed(engine, reading(1000, "z", 2, 31.0), change=-1) == []
     assert [(row.code, row.reason) for row in engine.take_dead()] == [
-        ("late", "is late by 0.001 ms: what ended so long ago is final"),
-        ("unknown-withdrawal", "withdraws a record that is not there"),
+        ("late", "is late by 0.001 ms: results for that time are final"),
+        ("unknown-withdrawal", "withdraws a record that does not exist"),
     ]
 
 
@@ -280,7 +280,7 @@ def test_an_id_stays_and_the_end_of_a_fluent_is_no_part_of_it() -> None:
 
 
 def test_options_that_do_not_go_together_are_refused() -> None:
-    with pytest.raises(ValueError, match="is of what is revised"):
+    with pytest.raises(ValueError, match="`final` needs `revise`"):
         Engine.from_text(READINGS, final=True)
     with pytest.raises(CepError, match="is 1 or -1"):
         pushed(Engine.from_text(READINGS, revise=1), reading(10, "a", 1, 31.0), change=2)

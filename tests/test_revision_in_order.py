@@ -261,6 +261,8 @@ PLAIN = "event reading(k: int, v: float) TIME time.\nhot(K) <- reading(K, V) WHE
 
 def test_a_table_that_withdraws_is_refused_where_nothing_is_revised() -> None:
     table = pl.DataFrame({"time": [1, 2], "k": [1, 1], "v": [40.0, 40.0], "@change": [1, -1]})
-    with pytest.raises(CepError, match="a row of the table of `reading` withdraws another, and nothing is revised"):
+    with pytest.raises(
+        CepError, match="a row of the table of `reading` withdraws another, but the engine does not revise"
+    ):
         Engine.from_text(PLAIN).push({"reading": table})
     assert rows(Engine.from_text(PLAIN).push({"reading": table[:1]})) == Rows()

@@ -126,8 +126,8 @@ def test_what_is_final_or_never_was_has_its_reason() -> None:
     Path("in.jsonl").write_text("\n".join(json.dumps({"type": "reading"} | each) for each in lines))
     assert run("--input", "in.jsonl", "--revise", "1h") == [
         ("add", "hot"),
-        ("late", "is late by 1 h: what ended so long ago is final"),
-        ("unknown-withdrawal", "withdraws a record that is not there"),
+        ("late", "is late by 1 h: results for that time are final"),
+        ("unknown-withdrawal", "withdraws a record that does not exist"),
     ]
 
 

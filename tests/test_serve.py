@@ -148,7 +148,7 @@ def test_live_input_goes_on_where_it_was(tmp_path: Path) -> None:
     refused = CliRunner().invoke(app, ["serve", *arguments, "--token-file", str(token)])
     assert refused.exit_code == 2 and "16 letters" in refused.stderr
     refused = CliRunner().invoke(app, ["serve", *arguments, "--host", "0.0.0.0"])
-    assert refused.exit_code == 2 and "there is no token" in refused.stderr and "`--open`" in refused.stderr
+    assert refused.exit_code == 2 and "there are no tokens" in refused.stderr and "`--open`" in refused.stderr
     first = Server(*arguments, "--log-queries")
     first.say(0, "milk", 4.0)
     first.say(1, "milk", 3.0)
@@ -274,4 +274,4 @@ def test_what_a_job_derived_elsewhere(tmp_path: Path) -> None:
     assert second.end(signal.SIGTERM) == 0
     readings = [*arguments, "--readings"]
     refused = subprocess.run([sys.executable, "-m", "cep", "serve", *readings], capture_output=True, text=True)
-    assert refused.returncode == 2 and "--readings is not for `--on spark`" in refused.stderr
+    assert refused.returncode == 2 and "--readings cannot be used with `--on spark`" in refused.stderr

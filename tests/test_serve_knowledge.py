@@ -90,7 +90,7 @@ def test_a_change_that_comes_late_is_put_right_in_answers_and_events(tmp_path: P
         one.engine.update(EIGHT + 12 * MINUTE, remove=TTL + ":f1 :keeper 'Ada' .")
         one.push((13, "milk", 12.0))
         assert rows(K + "SELECT ?who { ?f k:keeper ?who }") == [], "and goes on from there"
-        with pytest.raises(CepError, match="is late: what it would change is final"):
+        with pytest.raises(CepError, match="is late: the results that it would change are final"):
             one.engine.update(EIGHT - 90 * MINUTE, add=TTL + ":f1 :keeper 'Bea' .")
 
 

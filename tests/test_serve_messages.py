@@ -60,7 +60,7 @@ def test_the_first_dead_letter_is_told_at_once_then_their_number_now_and_then(tm
     assert logged[1:] == [
         (
             "dead_letters",
-            "1,201 dead letters by now (1,200 bad JSON, 1 ill-typed)",
+            "1,201 dead letters so far (1,200 bad JSON, 1 ill-typed)",
             {"dead": {"ill-typed": 1, "json": 1200}},
         )
     ]
@@ -78,7 +78,9 @@ def test_a_port_that_another_program_has(tmp_path: Path) -> None:
         words = ["serve", f"{tmp_path}/f.cep", "-i", f"reading={tmp_path}/f.csv", "--knowledge", f"{tmp_path}/k.ttl"]
         result = CliRunner().invoke(app, [*words, "--port", str(port)])
     assert result.exit_code == 2
-    assert f"--port {port}: it is in use at 127.0.0.1" in result.output and f"`--port {port + 1}`" in result.output
+    assert (
+        f"--port {port}: the port is in use at 127.0.0.1" in result.output and f"`--port {port + 1}`" in result.output
+    )
 
 
 def started(folder: Path, knowledge: str) -> subprocess.Popen[str]:

@@ -43,10 +43,10 @@ def say(server: Server, minute: int, temp: float | None = None, n: int = 1, **mo
     "options, message",
     [
         (["--revise", "soon"], "--revise"),
-        (["--keep-history"], "--keep-history is for --revise"),
+        (["--keep-history"], "--keep-history needs --revise"),
         (["--revise", "-1h"], "--revise"),
         (["--revise", "1h", "--lateness", "2h"], "--lateness 2h is more than --revise 1h"),
-        (["--revise", "1h", "--on", "spark"], "--revise is not for `--on spark`"),
+        (["--revise", "1h", "--on", "spark"], "--revise cannot be used with `--on spark`"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(options: list[str], message: str, tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_records_are_corrected_and_withdrawn_also_after_a_crash(tmp_path: Path) 
     assert "was withdrawn" in why and 'reading("milk", 1, 8)' in why
     assert second.end(signal.SIGTERM) == 0
     reasons = [json.loads(line)["reason"] for line in dead.read_text().splitlines()]
-    assert "withdraws a record that is not there" in reasons and len(reasons) == 3
+    assert "withdraws a record that does not exist" in reasons and len(reasons) == 3
 
 
 @pytest.mark.long
@@ -114,7 +114,7 @@ def test_what_is_changed_begins_anew_and_says_so(tmp_path: Path) -> None:
     (tmp_path / "rules.cep").write_text(KEYED.replace("T > 7", "T > 6"))
     second = Server(*arguments, *revising)
     (told,) = (line["text"] for line in second.logged if line["event"] == "begins_anew")
-    assert "the program has changed, and with --revise nothing that is begun can go on in another" in told
+    assert "the program has changed, and with --revise no rule can keep its state" in told
     say(second, 50, **{"@change": "withdraw"})
     say(second, 55, 6.5)
     assert second.rows(WARM, 2) == [["6.5"], ["7.5"]], "what was derived stays"

@@ -183,7 +183,7 @@ def test_intervals_are_served_when_they_are_complete(tmp_path: Path, format: str
     }
     assert any(row[0] is None for row in found["warm"]) and any(row[1] is None for row in found["warm"])
     alert_engine = Engine.from_text(PROGRAM + ALERTS, alerts=True, lateness=None, stage=0)
-    with pytest.raises(CepError, match="it has the intervals of `level`, which do not say when it begins") as refused:
+    with pytest.raises(CepError, match="it has only complete intervals of `level`, and no beginnings") as refused:
         list(SinkReader(str(tmp_path / "out"), engine.outputs, edges_of(alert_engine)).new())
     assert "run the job with `--changes`" in str(refused.value)
 

@@ -39,7 +39,7 @@ def test_why_states_cannot_go_to_other_buckets() -> None:
     f(Y + 1) <- (((e(X, X) OR b(_, X)) STARTS (a(_, Y) WHERE q(Y))) WHERE q(X), start() != 4).
     q(1). q(2)."""
     (reason,) = why(anywhere)
-    assert reason == "--buckets: stage 2: what a goal of line 2 holds has no key"
+    assert reason == "--buckets: stage 2: the state of a goal of line 2 has no key"
 
 
 @pytest.mark.long

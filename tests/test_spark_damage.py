@@ -282,6 +282,6 @@ def test_an_entry_of_the_log_that_is_missing_takes_no_file_away(whole: Path, tmp
         if name.endswith(".compact"):
             for number in range(COMPACTED - 1):
                 (folder / SINK_LOG / str(number)).unlink(missing_ok=True)
-        with pytest.raises(CepError, match="is missing, an entry of the log"):
+        with pytest.raises(CepError, match="is missing: it is an entry of the log"):
             file_sink.finish_batches(folder)
         assert sorted(folder.glob("part-*")) == parts

@@ -143,6 +143,6 @@ def test_fluents_go_on_in_other_buckets(tmp_path: Path, monkeypatch: pytest.Monk
         assert result.exit_code == 0, result.stderr
         assert not number or ("go on: " in result.stderr and "are new" not in result.stderr), result.stderr
     refused = run("--once", "--buckets", "2", "--changes")
-    assert refused.exit_code == 2 and "fluents: their intervals before, `--changes` now" in refused.stderr
+    assert refused.exit_code == 2 and "fluents: whole intervals before, `--changes` now" in refused.stderr
     assert run("--buckets", "2").exit_code == 0, "the end of the input"
     assert written(Path("out")) == here()

@@ -217,6 +217,6 @@ def test_other_facts_are_told(here: Path) -> None:
     cep(known, "-i", "days", "--once", "--facts", "place=place.csv")
     Path("place.csv").write_text("room\nloft\nhall\n")
     said = cep(known, "-i", "days", "--once", "--facts", "place=place.csv", "--migrate").stderr
-    why = "is not written: the former program had other facts, knowledge or options"
-    assert f"warning: `warm`: what holds at 1970-01-01T00:00:08.999999Z {why}" in " ".join(said.split())
+    why = "cannot be written: the former program had other facts, knowledge or options"
+    assert f"warning: `warm`: the intervals that hold at 1970-01-01T00:00:08.999999Z {why}" in " ".join(said.split())
     assert not list(written())

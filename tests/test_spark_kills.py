@@ -133,7 +133,7 @@ def test_killed_workers_and_micro_batches_done_again_do_no_harm(tmp_path: Path) 
     for log in (spark / "commits", spark / "offsets"):  # of an older copy: Spark would count from there, and take more
         for number in range(last - 1, last + 1):
             (log / str(number)).unlink(missing_ok=True)
-    with pytest.raises(CepError, match=f"ends with micro-batch {last - 2}, and {last} is written"):
+    with pytest.raises(CepError, match=f"ends with micro-batch {last - 2}, but {last} is written"):
         agree(spark, Path(wanted.output))
 
 

@@ -201,7 +201,7 @@ def test_a_checkpoint_stays_with_its_keys(here: Path) -> None:
 @pytest.mark.parametrize(
     ("program", "by", "why"),
     [
-        ("event a(k: int). x(K) <- a(K).", "q", "lateness by `q`: no event that is read has such an attribute"),
+        ("event a(k: int). x(K) <- a(K).", "q", "lateness by `q`: no input event has this attribute"),
         (
             "event a(k: int). fluent on(k: int). x(K) <- a(K) WHERE on(K).",
             "k",

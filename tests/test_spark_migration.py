@@ -85,8 +85,8 @@ def test_what_cannot_be() -> None:
     before = "rise(K, L) <- e(K, L) SEQ e(K, L)."
     with pytest.raises(CepError, match="--migrate: the state cannot be carried over") as found:
         migrated(laid(before), laid(before + " same(L) <- e(_, L) SEQ e(_, L)."))
-    assert "stage 1 deals `e` by argument 2, before by argument 1 and 2" in str(found.value)
-    with pytest.raises(CepError, match="`a` comes with other attributes: string, int before, string, float now"):
+    assert "stage 1 distributes `e` by argument 2, before by argument 1 and 2" in str(found.value)
+    with pytest.raises(CepError, match="`a` has other attributes: string, int before, string, float now"):
         migrated(laid(READING + RISE), laid(READING.replace("x: int", "x: float") + RISE))
 
 
@@ -96,19 +96,19 @@ def test_another_place() -> None:
     for other, why in [
         ({"keyed": False}, "stage 2 ran in buckets, and would run in one place"),
         ({"inputs": {"a": [0], "c": [0]}, "outputs": ["c"]}, None),
-        ({"inputs": {}, "outputs": ["a"]}, "stage 2 took `a` from another stage, and would make it itself"),
+        ({"inputs": {}, "outputs": ["a"]}, "stage 2 read `a` from another stage, and would now derive it itself"),
     ]:
         there = replace(here, stages=[stage | {"goals": []}, stage | other])
         if why is None:
             assert migrated(here, there)[1] == [0, 1], "its number is nothing to it"
-            with pytest.raises(CepError, match="made `c` itself, and would take it from another stage"):
+            with pytest.raises(CepError, match="derived `c` itself, and would now read it from another stage"):
                 migrated(replace(here, stages=[stage | {"outputs": ["c"]}]), there)
         else:
             with pytest.raises(CepError, match=why):
                 migrated(here, there)
     one, two = (stage | {"goals": [goal]} for goal in ("x", "y"))
     both = replace(here, rules={"rise": ["x", "y"]}, stages=[stage | {"goals": ["x", "y"]}])
-    with pytest.raises(CepError, match="stage 1 would take over parts of what stages 1 and 2 remember"):
+    with pytest.raises(CepError, match="stage 1 would take over parts of the states of stages 1 and 2"):
         migrated(replace(both, stages=[one, two]), both)
     assert migrated(both, replace(both, stages=[one, two]))[1] == [1, 1]
 
@@ -136,13 +136,13 @@ def test_a_checkpoint_of_a_run_that_revises_goes_on(tmp_path: Path) -> None:
     longer, moved = claim(state, kept(READING + RISE, tmp_path, **(keyed | {"revise": 2 * hour})))
     assert moved is None and (longer.revise, longer.name) == (2 * hour, first.name)
     assert longer.generation == Generation(), "its window goes on"
-    with pytest.raises(CepError, match="is of another program"):
+    with pytest.raises(CepError, match="belongs to another program"):
         claim(state, kept(READING + RISE + PAIR, tmp_path, **keyed))
     for other, why in [
         ({"keys": {"a": ["x"]}}, "`a` has another KEY: k before, x now"),
         ({"keys": {}}, "`a` has another KEY: k before, none now"),
-        ({"final": True}, "--output: what is written: a changelog before, what is final now: name another folder"),
-        ({"revise": None}, "--output: what is written: a changelog before, what is final now: name another folder"),
+        ({"final": True}, "--output: rows written: a changelog before, only final rows now: use another folder"),
+        ({"revise": None}, "--output: rows written: a changelog before, only final rows now: use another folder"),
     ]:
         with pytest.raises(CepError, match=why):
             claim(state, kept(READING + RISE + PAIR, tmp_path, **(keyed | other)), True)
@@ -157,7 +157,7 @@ def test_a_checkpoint_goes_from_one_program_to_the_next(tmp_path: Path) -> None:
     first, moved = claim(state, kept(texts[0], tmp_path, times="seconds"))
     assert moved is None
     begin(state)
-    with pytest.raises(CepError, match="is of another program") as refused:
+    with pytest.raises(CepError, match="belongs to another program") as refused:
         claim(state, kept(texts[1], tmp_path))
     assert f"-{PAIR}" in f"{refused.value}\n" and "add `--migrate`" in str(refused.value)
     second, moved = claim(state, kept(texts[1], tmp_path), True)
@@ -187,9 +187,9 @@ def test_where_what_is_derived_now_goes(tmp_path: Path) -> None:
     claim(state, alone)
     begin(state)
     both = kept(READING + RISE + PAIR, tmp_path, format="parquet")
-    other = f"name another folder, `--output {out}-2`; what is in this one stays"
+    other = f"use another folder, `--output {out}-2`; the files in this one stay"
     for now, why in [
-        (both, f"--output: the files hold `rise` alone, and would hold `rise`, `pair`: {other}"),
+        (both, f"--output: the files hold `rise` alone, and the new ones would hold `rise`, `pair`: {other}"),
         (replace(alone, format="jsonl"), f"--output: format: parquet before, jsonl now: {other}"),
         (replace(both, output=str(state / "outgoing")), f"output: {out} before, {state}/outgoing now"),
     ]:
@@ -199,13 +199,13 @@ def test_where_what_is_derived_now_goes(tmp_path: Path) -> None:
     elsewhere = replace(both, output=f"{out}-2")
     (tmp_path / "out-2").mkdir()
     (tmp_path / "out-2" / "mine").touch()
-    with pytest.raises(CepError, match=f"out-2 is there already, and {out} has what was derived before"):
+    with pytest.raises(CepError, match=f"out-2 already exists, and earlier results are in {out}"):
         claim(state, elsewhere, True)
     (tmp_path / "out-2" / "mine").unlink()
     assert claim(state, elsewhere, True)[0].output == f"{out}-2"
     begin(state)
     named = READING + RISE + "event pair(k: int).\npair(X) <- a(_, X) SEQ b(_).\n"
-    with pytest.raises(CepError, match="--output: columns of `rise`: k before, rise_k now: name another folder"):
+    with pytest.raises(CepError, match="--output: columns of `rise`: k before, rise_k now: use another folder"):
         claim(state, kept(named, tmp_path, format="parquet", output=f"{out}-2"), True)
 
 
@@ -218,7 +218,7 @@ def test_a_run_killed_while_it_made_its_checkpoint(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (other / "notes.txt").write_text("mine")
-    with pytest.raises(CepError, match="is not empty, and no checkpoint of this command"):
+    with pytest.raises(CepError, match="is not empty, and is not a checkpoint of this command"):
         claim(other, kept(READING + RISE, tmp_path))
 
 
@@ -276,7 +276,7 @@ def test_rules_that_change_between_runs(tmp_path: Path, monkeypatch: pytest.Monk
     refused = run("--once")
     assert refused.exit_code == 2 and "+many(N)" in refused.stderr and "add `--migrate`" in refused.stderr
     refused = run("--once", "--migrate")
-    assert refused.exit_code == 2 and "name another folder, `--output " in refused.stderr
+    assert refused.exit_code == 2 and "use another folder, `--output " in refused.stderr
 
     def killed(*_: object) -> None:
         raise CepError("killed", code="failed")

@@ -42,7 +42,7 @@ def test_notes_say_what_is_there_after_a_micro_batch(tmp_path: Path) -> None:
     assert before.calls == {"1-0001": 7}, "one that sleeps is not there"
     again.write(2 * KEPT - 1, before.after({}, {}, []))
     assert BatchNotes(tmp_path / "states").after(2 * KEPT - 1).versions == {"1-0000": 2 * KEPT - 1}, "done again"
-    with pytest.raises(CepError, match="batch-00000002 is missing, a part of the state"):
+    with pytest.raises(CepError, match="batch-00000002 is missing: it is a part of the state"):
         BatchNotes(tmp_path / "states").after(KEPT - 1)
     with pytest.raises(CepError, match="batch-00000009 is missing"):
         BatchNotes(tmp_path / "states").after(9)
@@ -130,7 +130,9 @@ def test_a_claim_that_is_damaged_is_told(tmp_path: Path) -> None:
     claimed = tmp_path / f"{claims.job}.3"
     for damaged in (b"", b"2", b"-1", b"1 ", b"\xb2", pickle.dumps(1)):
         claimed.write_bytes(damaged)
-        with pytest.raises(CepError, match=f"{claimed.name}, which one task handed .* is missing or damaged"):
+        with pytest.raises(
+            CepError, match=f"{claimed.name}, which one task wrote for another .* is missing or damaged"
+        ):
             claims.claim(3, lambda stage, bucket: None)
 
 
@@ -151,7 +153,7 @@ def test_tasks_that_were_lost_are_run_again() -> None:
 
     assert [done.number for done in every(tasks, run)] == [0, 1, 2, 3, 4]
     assert runs == [[0, 1, 2, 3, 4], [1, 3]]
-    with pytest.raises(CepError, match="a task was lost"):
+    with pytest.raises(CepError, match="Spark has lost the result of a task"):
         every(tasks, lambda some: [TaskOutput(some[0].number)])
 
 

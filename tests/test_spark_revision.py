@@ -98,8 +98,8 @@ def test_what_cannot_be_withdrawn_any_more_or_never_was_is_a_dead_letter(tmp_pat
     letters = [json.loads(text) for file in tmp_path.glob("dead-*") for text in file.read_text().splitlines()]
     assert sorted((letter["code"], letter["line"], letter["reason"]) for letter in letters) == [
         ("change", 5, "`@change` is `add` or `withdraw`, or 1 or -1, not `gone`"),
-        ("late", 4, "is late by 1.001 s: what ended so long ago is final"),
-        ("unknown-withdrawal", 3, "withdraws a record that is not there"),
+        ("late", 4, "is late by 1.001 s: results for that time are final"),
+        ("unknown-withdrawal", 3, "withdraws a record that does not exist"),
     ]
     (unknown,) = (letter for letter in letters if letter["code"] == "unknown-withdrawal")
     times = {"time": "1970-01-01T00:16:41Z"}
@@ -179,7 +179,7 @@ def test_late_records_that_hide_where_the_input_begins_are_told() -> None:
     begin(engine, [*range(FIRSTS + 1)], 5000)
     other = Engine.from_text(BLINKING, stage=1, lateness=None)
     begin(other, [1, 2], 15)
-    with pytest.raises(CepError, match="more than 1,024 times of late records"):
+    with pytest.raises(CepError, match="one file has late records at more than 1,024 times"):
         begin(other, [*range(FIRSTS + 1)], 5000)
 
 

@@ -28,7 +28,7 @@ def test_a_folder_is_made_and_tried_and_nothing_stays_in_it(tmp_path: Path) -> N
     for folder, why in ((tmp_path / "file", "file exists"), (tmp_path / "file/out", "not a directory")):
         with pytest.raises(CepError) as refused:
             disk.check_writable("--output", folder)
-        assert refused.value.message == f"--output: {folder} cannot be made or written: {why}"
+        assert refused.value.message == f"--output: {folder} cannot be created or written: {why}"
         assert refused.value.code == "option"
 
 
@@ -36,7 +36,7 @@ def test_a_folder_is_made_and_tried_and_nothing_stays_in_it(tmp_path: Path) -> N
     ("number", "code", "refusal"),
     [
         (errno.ENOSPC, "failed", "cannot be written: no space left on device"),
-        (errno.EROFS, "option", "cannot be made or written: read-only file system"),
+        (errno.EROFS, "option", "cannot be created or written: read-only file system"),
     ],
 )
 def test_a_disk_that_is_full_may_have_room_again(
@@ -80,16 +80,23 @@ def test_a_full_disk_of_spark_itself_is_named() -> None:
     cause = SimpleNamespace(getMessage=lambda: "java.io.IOException: No space left on device", getCause=lambda: None)
     error: Any = SimpleNamespace(_origin=SimpleNamespace(getMessage=lambda: "it failed", getCause=lambda: cause))
     found = failed(error, "/state/spark.log")
-    assert "--checkpoint: /state, or where Spark keeps files" in found.message and "no space left" in found.message
-    assert found.hint is not None and found.hint.startswith("make room on the disk; the same command goes on")
+    assert (
+        "--checkpoint: /state, or Spark's folder of temporary files" in found.message
+        and "no space left" in found.message
+    )
+    assert found.hint is not None and found.hint.startswith(
+        "free space on the disk; once the cause is gone, the same command continues"
+    )
 
 
 def test_what_a_worker_says_is_a_sentence_and_a_hint() -> None:
     refusal = "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n  File x\n"
     refusal += "cep.core.errors.CepError: --output: /out cannot be written: no space left on device\n"
-    refusal += "hint: make room on its disk"
+    refusal += "hint: free space on its disk"
     raised = SimpleNamespace(getMessage=lambda: f"{refusal}\n SQLSTATE: 38000", getCause=lambda: None)
     error: Any = SimpleNamespace(_origin=raised)
     found = failed(error, "spark.log")
     assert found.message == "the query has failed: --output: /out cannot be written: no space left on device"
-    assert found.hint is not None and found.hint.startswith("make room on its disk; the same command goes on")
+    assert found.hint is not None and found.hint.startswith(
+        "free space on its disk; once the cause is gone, the same command continues"
+    )

@@ -60,7 +60,7 @@ def test_a_segment_is_there_while_a_state_that_is_kept_has_it(tmp_path: Path) ->
     with pytest.raises(CepError, match=f"{kept} .*damaged|{kept}.* is not"):
         states.opened(0, 6, opened)
     (tmp_path / kept).unlink()
-    with pytest.raises(CepError, match=f"{kept} is missing, a part of the state"):
+    with pytest.raises(CepError, match=f"{kept} is missing: it is a part of the state"):
         states.opened(0, 6, opened)
 
 

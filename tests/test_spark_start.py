@@ -186,14 +186,14 @@ def test_a_checkpoint_in_which_nothing_was_begun_is_no_ones(tmp_path: Path) -> N
     assert second.name != first.name, "what tells them apart where they write to one folder"
     assert claim(state, kept(READING + PAIR, tmp_path)) == (second, None)
     (state / "input-0").mkdir()
-    with pytest.raises(CepError, match="is of another program"):
+    with pytest.raises(CepError, match="belongs to another program"):
         claim(state, kept(READING + RISE, tmp_path))
 
 
 def test_folders_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     folder = tmp_path / "file" / "state"
-    refusal = r"--checkpoint: .*/file/state cannot be made or written: not a directory"
+    refusal = r"--checkpoint: .*/file/state cannot be created or written: not a directory"
     with pytest.raises(CepError, match=refusal), checkpoint_errors(folder):
         claim(folder, kept(READING + RISE, tmp_path))
 
@@ -202,10 +202,10 @@ def test_folders_that_cannot_be_made(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "refusal"),
     [
-        (["--master", "loal[2]"], "--master: `loal[2]` is none (`local` comes near)"),
+        (["--master", "loal[2]"], "--master: `loal[2]` is not a valid master (`local` comes near)"),
         pytest.param(
             ["--conf", "spark.master=loal"],
-            "--master: `loal` is none (`local` comes near)",
+            "--master: `loal` is not a valid master (`local` comes near)",
             marks=pytest.mark.long,
         ),
         (["--conf", "spark.driver.memory=much"], "Spark cannot be started: Invalid maximum heap size: -Xmxmuch\n"),
@@ -243,7 +243,10 @@ def test_a_new_checkpoint_is_of_the_run_that_locks_it(tmp_path: Path, monkeypatc
     Path("other/letter.txt").touch()
     command = ["run", "rise.cep", "--on=spark", "--input=a=a.jsonl", "--output=out"]
     with locked(Path("state")):
-        for name, refusal in (("state", "is in use by another run"), ("other", "is not empty, and no checkpoint")):
+        for name, refusal in (
+            ("state", "is in use by another run"),
+            ("other", "is not empty, and is not a checkpoint"),
+        ):
             found = CliRunner().invoke(app, [*command, f"--checkpoint={name}"], prog_name="cep")
             assert found.exit_code == 2 and refusal in found.stderr, found.stderr
     assert sorted(path.name for path in Path("state").iterdir()) == ["lock", "turn"]

@@ -85,7 +85,10 @@ def test_a_file_that_a_worker_alone_does_not_have_is_not_lost(tmp_path: Path) ->
     path.unlink()  # or not mounted, or of another user
     with pytest.raises(CepError) as failed:
         list(file_blocks(program(), 0, planned.input, f"{tmp_path}/dead/ab-", planned.there))
-    logged = f"{path} cannot be read by a worker on {socket.gethostname()}: no such file or directory; where the query"
+    logged = (
+        f"{path} cannot be read by a worker on {socket.gethostname()}: no such file or directory; it exists on the "
+    )
+    logged += "machine that plans the query"
     assert failed.value.code == DEVICE and failed.value.message.startswith(logged) and failed.value.hint
     assert not list(tmp_path.glob("dead/*"))
     # Gone before it was planned, or planned anew, it is a dead letter.

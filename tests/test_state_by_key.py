@@ -200,6 +200,6 @@ def test_what_has_no_key_is_refused_before_anything_is_taken_out() -> None:
     stages = partition(Engine.from_text(text).plan)
     (mixed,) = [stage.number for stage in stages if {"whole", "broadcast"} <= set(stage.inputs.values())]
     engine = Engine.from_text(text, stage=mixed, lateness=None)
-    with pytest.raises(CepError, match="line 2 holds has no key"):
+    with pytest.raises(CepError, match="line 2 has no key"):
         engine.extract([(1,)])
     assert not engine.broken

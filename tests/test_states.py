@@ -46,7 +46,7 @@ def test_states_are_whole_and_the_last_ones_stay(tmp_path: Path, monkeypatch: py
     assert there == {f"1-0002-{n:08}" for n in (4, 5, 6)} | {"2-0002-00000002"} and KEPT == 3
     assert states.read(2, 6) == b"6"
     assert [newest_versions(tmp_path, last).get("1-0002") for last in (39, 40, 59, 60)] == [None, 4, 5, 6]
-    with pytest.raises(CepError, match="1-0002-00000007 is missing, a part of the state"):
+    with pytest.raises(CepError, match="1-0002-00000007 is missing: it is a part of the state"):
         states.read(2, 7)
 
 

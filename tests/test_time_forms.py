@@ -210,7 +210,7 @@ def test_spark_writes_and_reads_the_same_form(name: str, tmp_path: Path) -> None
     engine = Engine.from_text(INPUTS[name][0], dialect=dialect, tick=60_000_000 if dialect else None)
     reader = SinkReader("out", engine.outputs)
     if dialect:
-        with pytest.raises(CepError, match="its times are counts of a tick of 60000000 us"):
+        with pytest.raises(CepError, match="its times count ticks of 60000000 us"):
             list(reader.new())
     else:
         (batch,) = reader.new()

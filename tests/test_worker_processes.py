@@ -197,7 +197,7 @@ def test_the_command_says_what_workers_do_not_do() -> None:
         result = cep(*run, *more)
         assert result.exit_code == 2 and message in result.output.replace("\n", " "), result.output
     result = cep(*run[:-1], "1000")
-    assert result.exit_code == 2 and "1000 workers, and this machine has " in result.output, result.output
+    assert result.exit_code == 2 and "1000 workers are too many: this machine has " in result.output, result.output
     Path("one.cep").write_text("event reading(station: string). n(N) <- reading(S) AGGREGATE N = count() OVER LAST 5.")
     result = cep("run", "one.cep", "--input", "in.jsonl", "--workers", "2")
     assert result.exit_code == 0 and "warning: --workers: the program runs in one process" in result.output
@@ -261,7 +261,7 @@ def test_a_worker_that_cannot_be_started_leaves_nothing(lacking: str, monkeypatc
     before = open_files()
     with pytest.raises(CepError, match="worker 2 of 2 cannot be started: ") as caught:
         WorkerProcesses(2)
-    assert caught.value.code == "worker" and str(caught.value.hint).startswith("ask for fewer `--workers`, or raise")
+    assert caught.value.code == "worker" and str(caught.value.hint).startswith("use fewer `--workers`, or raise")
     assert len(started) == (1 if lacking == "process" else 2)
     assert all(each.returncode is not None for each in started)
     del caught
@@ -288,7 +288,7 @@ def test_workers_that_do_not_leave_are_ended_together(monkeypatch: pytest.Monkey
         os.kill(each, signal.SIGSTOP)
     engine.stop()
     assert not any(map(alive, numbers))
-    with pytest.raises(CepError, match="the workers of this engine have ended: it was stopped") as caught:
+    with pytest.raises(CepError, match="the engine was stopped, and its workers have ended") as caught:
         engine.push(records(10))
     assert caught.value.code == "stopped"
 

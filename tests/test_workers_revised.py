@@ -47,7 +47,7 @@ def test_the_law_in_workers(seed: int, tmp_path: Path) -> None:
     try:
         found = run.run()
     except CepError as error:
-        assert "what led to an event may change in all of them" in error.message
+        assert "the origins of an event may change in all of them" in error.message
         return
     assert found == run.expected(), case
 
@@ -121,7 +121,10 @@ def test_a_key_by_which_the_rules_do_not_go_runs_in_one_process() -> None:
     text = "event a(k: int, n: int) KEY n. x(K) <- a(K, _) SEQ a(K, _)."
     told: list[str] = []
     found = dealt_engine(compiled(text, "<program>", CompileOptions()), EngineOptions(), 2, told.append)
-    assert type(found) is Engine and "rules need records of `a` dealt by what is not part of the KEY" in told[0]
+    assert (
+        type(found) is Engine
+        and "rules need records of `a` distributed by attributes that are not part of the KEY" in told[0]
+    )
 
 
 def test_rules_without_memory_go_by_any_key() -> None:
@@ -156,9 +159,9 @@ def test_an_update_that_cannot_be_changes_nothing() -> None:
 
 def test_what_may_still_change_goes_on_in_as_many_workers() -> None:
     state = engine(READINGS, 2, revise=100).snapshot()
-    with pytest.raises(CepError, match="what may still change is held in 2 parts") as refused:
+    with pytest.raises(CepError, match="the snapshot was made with 2 workers") as refused:
         engine(READINGS, 3, revise=100).restore(state)
-    assert refused.value.hint == "restore it with as many workers, and not 3"
+    assert refused.value.hint == "restore it with as many workers, not with 3"
 
 
 def test_another_duration_leaves_final_what_was() -> None:
@@ -173,5 +176,5 @@ def test_another_duration_leaves_final_what_was() -> None:
 
 
 def test_what_begins_and_may_be_withdrawn_is_refused() -> None:
-    with pytest.raises(CepError, match="what begins, and may be withdrawn, is known in one process"):
+    with pytest.raises(CepError, match="workers: beginnings that may be withdrawn need one process"):
         engine(READINGS, 2, revise=10, begins=True)

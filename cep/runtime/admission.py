@@ -120,8 +120,10 @@ def _tables(parts: EngineParts, batch: Mapping[str, pl.DataFrame]) -> tuple[dict
     small, admitted, position = small_tables(parts, batch), {}, parts.position
     for name, frame in batch.items():
         if name not in small and _withdraws(frame):
-            message = f"a row of the table of `{name}` withdraws another, and nothing is revised"
-            raise CepError(message, hint="an engine with `revise`, or without the column `@change`", code="column")
+            message = f"a row of the table of `{name}` withdraws another, but the engine does not revise"
+            raise CepError(
+                message, hint="use an engine with `revise`, or leave out the column `@change`", code="column"
+            )
         admitted[name] = small.get(name) or parts.admitted(encode.PushedColumns.of(frame), parts.schema(name), position)
         position += frame.height
     return admitted, position

@@ -72,7 +72,7 @@ def receive_changes(parts: EngineParts, batch: EventBatch, in_turn: bool = False
             known, key = partial(revision.known, event), parts.plan.schemas[event].key_places
             last, several = revision.last(event), event in equal_records(parts.plan).several
             new = input_changes(arrived.table, arrived.span[0], arrived.withdraws, known, last, key, several)
-            reason = "withdraws a record that is not there"
+            reason = "withdraws a record that does not exist"
             parts.dead += [RefusedRow(event, row, UNKNOWN, reason) for row in arrived.pushed(new.unknown)]
             parts.merged[event] += new.merged
             revision.take(event, new.changes, arrived.span if new.changes.coming is arrived.table else None)
@@ -118,8 +118,8 @@ def _withdraws(schema: Schema, frame: pl.DataFrame) -> Bools | None:
     changes = frame[CHANGE]
     numbers = changes.cast(pl.Int64, strict=False).fill_null(1)
     if changes.dtype == pl.String or not numbers.is_in([1, -1]).all():
-        message = f"`{CHANGE}` of the table of `{schema.name}` is 1 or -1: a row comes, or withdraws one"
-        raise CepError(message, hint="an Int8 column; without it every row comes", code="column")
+        message = f"`{CHANGE}` of the table of `{schema.name}` must be 1 or -1: 1 adds the row, -1 withdraws it"
+        raise CepError(message, hint="use an Int8 column; without it, every row is added", code="column")
     withdraws = numbers.to_numpy() < 0
     return withdraws if withdraws.any() else None
 

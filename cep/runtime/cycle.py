@@ -228,7 +228,7 @@ class Arrivals:
 def endless(what: str, rules: Sequence[str], hint: str) -> CepError:
     """Return the error for a recursion that does not end."""
     return CepError(
-        f"{what}, of " + ", ".join(f"`{rule}`" for rule in dict.fromkeys(rules)),
+        f"{what}, in " + ", ".join(f"`{rule}`" for rule in dict.fromkeys(rules)),
         hint=f"{hint} `--max-derivations` raises the limit",
         code="recursion",
     )

@@ -153,7 +153,7 @@ class IntervalRounds:
                 raise endless(
                     f"a recursion among formulas has found {derived:,} intervals in one step",
                     self.cycle.rules,
-                    "a bound ends it, `WHERE X < 100`, in LARS `X < 100`;",
+                    "add a bound, `WHERE X < 100`, in LARS `X < 100`;",
                 )
             if self.timed and (first == -INFINITE if self.ahead else last == INFINITE):
                 alone = alone + 1 if all(self._beyond(table, known) for table in settled) else 0

@@ -27,7 +27,7 @@ from cep.runtime.interval_faults import interval_faults
 
 Numbers = NDArray[np.int64] | NDArray[np.float64]
 
-FAR = "has a time out of reach: beyond 36 thousand years from 1970"
+FAR = "has a time that is out of range: beyond 36 thousand years from 1970"
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,7 @@ def _odd_times(table: Table, schema: Schema) -> list[tuple[Mask, str, str]]:
         beyond &= start != SINCE_EVER
     faults: list[tuple[Mask, str, str]] = [(beyond, "time", FAR)]
     if schema.point:
-        faults.append((end != start, "interval", "is an interval; the event is declared with TIME, an instant"))
+        faults.append((end != start, "interval", "is an interval, but the event is declared with TIME, an instant"))
     return faults
 
 
@@ -319,8 +319,10 @@ def _found(columns: PushedColumns, name: str, schema: Schema) -> str:
     """Return the name of a required column. CepError: the table does not have it."""
     if name not in columns:
         names = ", ".join(columns.names) or "none"
-        hint = "columns: `time`, or `start` and `end`, in microseconds, and one an attribute; `cep.Engine` takes "
-        hint += "tables whose times are as the program declares them"
+        hint = (
+            "use the columns `time`, or `start` and `end`, in microseconds, and one per attribute; `cep.Engine` reads "
+        )
+        hint += "times as the program declares them"
         raise CepError(f"the table of `{schema.name}` has no column `{name}`; it has {names}", hint=hint, code="column")
     return name
 
@@ -329,8 +331,8 @@ def _order(columns: PushedColumns, schema: Schema) -> NDArray[np.int64]:
     order = columns.series(ARRIVAL)
     if not order.dtype.is_integer() or order.null_count():
         raise CepError(
-            f"`{ARRIVAL}` of the table of `{schema.name}` is each row's position in the input, a whole number",
-            hint="without the column the rows come in the order of the table",
+            f"`{ARRIVAL}` of the table of `{schema.name}` must be each row's position in the input, a whole number",
+            hint="use an integer column, or leave it out to keep the order of the table",
             code="column",
         )
     return order.cast(pl.Int64).to_numpy()
@@ -449,7 +451,7 @@ def _a(type: str) -> str:
     return names.get(type, f"a {type}")
 
 
-PASSED, FINAL = "the watermark has passed it", "what ended so long ago is final"
+PASSED, FINAL = "the watermark has passed it", "results for that time are final"
 
 
 def late(tables: Mapping[str, Table], watermark: int, lateness: int | None, in_turn: bool) -> dict[str, Ints]:

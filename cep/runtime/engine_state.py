@@ -136,10 +136,12 @@ def read_snapshot(parts: EngineParts, blob: bytes, program: str) -> tuple[dict[s
         raise _other_explain()
     if ("revision" in header) != (parts.revision is not None):
         message = "the snapshot was made without `revise`" if parts.revision else "the snapshot was made with `revise`"
-        raise CepError(message, hint="both with it or both without it", code="snapshot")
+        raise CepError(
+            message, hint="use `revise` for both the snapshot and the engine, or for neither", code="snapshot"
+        )
     if parts.revision is not None and bool(header["revised"]) != bool(parts.revision.length):
         message = "the snapshot was made with another `revise`, or without it"
-        raise CepError(message, hint="the same duration on both", code="snapshot")
+        raise CepError(message, hint="use the same `revise` as for the snapshot", code="snapshot")
     return header, batches
 
 
@@ -216,9 +218,11 @@ def _codes(parts: EngineParts, header: Mapping[str, Any], batches: list[pa.Recor
     if bool((moved[known] == known).all()):
         return None
     if parts.history is not None:
-        hint = "`Engine.from_text` compiles it again"
+        hint = "use `Engine.from_text`, which compiles the program again"
         raise CepError(
-            "with lineage a snapshot goes to the first engine of a compiled program", hint=hint, code="snapshot"
+            "only the first engine of a compiled program can restore a snapshot with lineage",
+            hint=hint,
+            code="snapshot",
         )
     return translation(moved)
 
@@ -280,7 +284,7 @@ def _recoding(parts: EngineParts, codes: Translation) -> Callable[[Mapping[str, 
 
 
 def _other_explain() -> CepError:
-    hint = "the same option on both"
+    hint = "use the same `explain` as for the snapshot"
     return CepError("the snapshot was made with another `explain`", hint=hint, code="snapshot")
 
 

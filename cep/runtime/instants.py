@@ -106,9 +106,9 @@ class RowRounds:
 def endless_rows(so_far: str, rules: Sequence[str]) -> CepError:
     """Return the error for a recursion of events that does not end."""
     return endless(
-        f"a recursion goes on for ever: {so_far}",
+        f"a recursion does not end: {so_far}",
         rules,
-        f"each round has to wait for something new: the recursive event on the left of a {FOLLOWS}; or",
+        f"let each round wait for a new event, with the recursive event on the left of a {FOLLOWS};",
     )
 
 
@@ -182,7 +182,7 @@ class Instants(Cycle):
                 most = most if alone else self.limit // TENTH + sum(goal.pending() for goal in self.goals)
                 alone += 1
             if alone > most:
-                raise endless_rows(f"{alone:,} deadlines in a row, and no input between them", self.rules)
+                raise endless_rows(f"{alone:,} deadlines in a row without input between them", self.rules)
             now = frontier.until(instant)
             self.piece(now, now, self.arrivals.until(now))
             assert not self.begun, "what is strictly later completes nothing"

@@ -64,11 +64,11 @@ class KeyClocks:
         if not self.types:
             known = sorted({a.name for schema in schemas.values() for a in schema.attributes})
             listed = ", ".join(f"`{name}`" for name in known) or "none"
-            hint = did_you_mean(by, known) or f"the attributes of what is read: {listed}"
-            raise CepError(f"lateness by `{by}`: no event that is read has such an attribute", hint=hint, code="option")
+            hint = did_you_mean(by, known) or f"the attributes of input events: {listed}"
+            raise CepError(f"lateness by `{by}`: no input event has this attribute", hint=hint, code="option")
         if len(set(self.types.values())) > 1:
             told_types = ", ".join(f"{type} in `{name}`" for name, type in self.types.items())
-            hint = "declare it with one type, so that a key is the same in all of them"
+            hint = "declare it with the same type in all events"
             raise CepError(f"lateness by `{by}`: its types differ: {told_types}", hint=hint, code="option")
         self.places = {name: [a.name for a in schemas[name].attributes].index(by) for name in self.types}
         self.ids = KeySet(1)
@@ -182,7 +182,7 @@ class KeyClocks:
         """Restore a state that `save` returned. CepError: it is for another attribute, or damaged."""
         if saved["by"] != self.by:
             message = f"the snapshot was made with lateness by `{saved['by']}`, and not by `{self.by}`"
-            raise CepError(message, hint="the same attribute on both", code="snapshot")
+            raise CepError(message, hint="use the same attribute as for the snapshot", code="snapshot")
         words, latest = np.array(saved["words"], np.int64), np.array(saved["latest"], np.int64)
         state = np.array(saved["state"], np.int64)
         demand(words.shape == latest.shape == (len(words),) and state.shape == self.state.shape)

@@ -196,7 +196,7 @@ class KeyedStage:
 
     def _without_key(self, unit: PlanUnit) -> CepError:
         what = f"`{unit}`" if isinstance(unit, str) else f"a goal of {', '.join(self._rules(unit))}"
-        return CepError(f"what {what} holds has no key", hint="`cep plan` says how rows are dealt", code="key")
+        return CepError(f"the state of {what} has no key", hint="`cep plan` shows how rows are distributed", code="key")
 
     def _rules(self, node: int) -> list[str]:
         rules = [self.plan.rules.rules[number] for number in sorted(self.plan.users[node])]

@@ -201,13 +201,11 @@ class KnowledgeTables:
         else:
             what, span = f"`?{pattern.variables[place]}` of the graph pattern", pattern.span
         if (name, place) in self.known.supposed:
-            message = f"after this change {what} is {a(type)}, and the rules take it as {a(wanted)}"
-            hint = "the types of what is known stay as they were; without a value, what the rules make of it decides"
+            message = f"after this change {what} is {a(type)}, but the rules use it as {a(wanted)}"
+            hint = "types cannot change later; if no value is loaded, the use in the rules decides the type"
         else:
-            message = f"after this change {what} is {a(type)}, and it was {a(wanted)} when it was read"
-            hint = (
-                "the types of what is known stay as they were: one value of the new kind in what is loaded allows both"
-            )
+            message = f"after this change {what} is {a(type)}, but it was {a(wanted)} when it was read"
+            hint = "types cannot change later; one value of the new type in the loaded knowledge allows both"
         raise CepError(message, self.rules.source, span, hint, "type")
 
 

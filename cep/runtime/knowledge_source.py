@@ -158,8 +158,8 @@ def source_of(knowledge: KnowledgeSource | Iterable[Any] | None) -> KnowledgeSou
         return knowledge
     if not _makers:
         raise CepError(
-            f"knowledge: nothing is imported that takes triples, as of this {type(knowledge).__name__}",
-            hint="`from cep.knowledge.graph import Knowledge`; `from cep import Engine, detect` need no more",
+            f"knowledge: no imported module can read triples from this {type(knowledge).__name__}",
+            hint="add `from cep.knowledge.graph import Knowledge`, or use `from cep import Engine, detect`",
             code="knowledge",
         )
     return _makers[0](knowledge)
@@ -324,20 +324,22 @@ def relation(pattern: Graph | Triples, table: MaterializedRelation) -> Relation:
 
 def _nothing_to_ask(pattern: Graph | Triples, source: Source) -> CepError:
     what = "this graph pattern" if isinstance(pattern, Graph) else "`triple`"
-    hint = "name the files that hold it: `--knowledge stations.ttl`"
+    hint = "add its files: `--knowledge stations.ttl`"
     if isinstance(pattern, Triples):
         hint += ", or define it: `triple(S, P, O) :- ...`"
-    return CepError(f"{what} asks background knowledge, and there is none", source, pattern.span, hint, "knowledge")
+    return CepError(f"{what} needs background knowledge, but there is none", source, pattern.span, hint, "knowledge")
 
 
 def _taken(rules: Rules, tables: Collection[str], offered: Collection[str]) -> list[CepError]:
     """Return errors for predicates of the program, or from outside, with the name of a predicate of the knowledge."""
     errors: list[CepError] = []
-    message = "`{}` is a predicate of the background knowledge already"
+    message = "`{}` is already a predicate of the background knowledge"
     for name in dict.fromkeys(rule.name for rule in rules.statics if rule.name in offered):
         span = next(rule.span for rule in rules.statics if rule.name == name)
-        errors.append(CepError(message.format(name), rules.source, span, "another name for this one", "name"))
+        errors.append(CepError(message.format(name), rules.source, span, "use another name for this one", "name"))
     for name in tables:
         if name in offered:
-            errors.append(CepError(message.format(name), hint=f"another name: `--facts my_{name}=...`", code="name"))
+            errors.append(
+                CepError(message.format(name), hint=f"use another name: `--facts my_{name}=...`", code="name")
+            )
     return errors

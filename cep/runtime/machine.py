@@ -185,8 +185,8 @@ class Machine:
                     collected.setdefault(event, []).append(outputs[event])
         if frontier.watermark >= END_OF_TIME and any((goal.due() or 0) > END_OF_TIME for _, goal in self._goals()):
             raise CepError(
-                "the end of time has come, 146 thousand years from 1970, and a deadline lies behind it",
-                hint="deadlines that follow from each other add up; one that begins itself anew never ends",
+                "a deadline lies beyond the end of time, 146 thousand years from 1970",
+                hint="deadlines that follow from each other add up; a deadline that restarts itself never ends",
                 code="time",
             )
         return collected

@@ -61,15 +61,17 @@ class EngineOptions:
 
     def __post_init__(self) -> None:
         if self.lateness is not None and not 0 <= self.lateness <= FARTHEST:
-            raise ValueError("lateness is 0 to 2**60 microseconds; None: only `advance` moves the time")
+            raise ValueError("lateness must be 0 to 2**60 microseconds, or None: then only `advance` moves the time")
         if self.changes and self.begins:
-            raise ValueError("either `changes`, when fluents begin and end, or `begins`, which gives intervals as well")
+            raise ValueError(
+                "use either `changes`, which returns when fluents begin and end, or `begins`, which adds intervals"
+            )
         if self.revise is None:
             if self.final:
-                raise ValueError("`final` is of what is revised: with `revise`, how old that may be")
+                raise ValueError("`final` needs `revise`, which says how old the records may be that change results")
             return
         if not 0 <= self.revise <= FARTHEST:
-            raise ValueError("revise is 0 to 2**60 microseconds")
+            raise ValueError("revise must be 0 to 2**60 microseconds")
 
 
 class UntimedEngineKeywords(TypedDict, total=False):

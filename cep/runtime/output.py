@@ -51,7 +51,7 @@ def refuse_impossible(tables: Mapping[str, pl.DataFrame], impossible: Mapping[st
         values = ", ".join(f"{variable.upper()} = {value}" for variable, value in first.items())
         shown = f" with {values}" if values else ""
         message = f"the input contradicts this rule: its body holds{shown} at {when}"
-        hint = "what the rule derives must never hold: its input, or what leads to it, is wrong"
+        hint = "this rule must never derive anything: correct its input, or the rules that it uses"
         raise CepError(message, source, span, hint, "inconsistent")
 
 

@@ -190,7 +190,9 @@ def check_asked(plan: Plan, event: str, key: Key, limit: int) -> None:
     The key may name attributes of the event and variables of its rules.
     """
     if limit < 0:
-        raise CepError(f"limit: {limit} is negative", hint="the number of partial matches to list, 100 by default")
+        raise CepError(
+            f"limit: {limit} is negative", hint="use the number of partial matches to list; the default is 100"
+        )
     names = [name for name in plan.derived if name not in plan.rules.helpers]
     if event not in names:
         known = [f"`{author_name(name)}`" for name in names]
@@ -547,7 +549,9 @@ def _written(value: Value, type: str) -> str:
 def _check_text(asked: Value, type: str, name: str) -> None:
     """Check that a value can be compared with texts. CepError: it is not a text."""
     if asked is not None and not isinstance(asked, str):
-        raise CepError(f"`{name}` is of type {type}, not `{asked}`", hint=f'a text: `"{asked}"`', code="type")
+        raise CepError(
+            f"`{name}` is of type {type}, and `{asked}` is not", hint=f'use a text: `"{asked}"`', code="type"
+        )
 
 
 def _equal(held: Value, asked: Value, type: str, name: str) -> bool:
@@ -565,5 +569,5 @@ def _equal(held: Value, asked: Value, type: str, name: str) -> bool:
             return held == read_time(asked)
         return held == (int(asked) if asked.lstrip("-").isdecimal() else float(asked))
     except (ValueError, CepError):
-        hint = "`true` or `false`" if type == "bool" else "a number"
-        raise CepError(f"`{name}` is of type {type}, not `{asked}`", hint=hint, code="type") from None
+        hint = "use `true` or `false`" if type == "bool" else "use a number"
+        raise CepError(f"`{name}` is of type {type}, and `{asked}` is not", hint=hint, code="type") from None

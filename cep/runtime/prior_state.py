@@ -68,8 +68,8 @@ class SnapshotParts:
     @classmethod
     def _of(cls, before: PriorState, header: dict[str, Any], batches: list[pa.RecordBatch]) -> SnapshotParts:
         if header["explain"] and "events" not in header:
-            message = "a snapshot of a stage with lineage goes with its own program"
-            raise CepError(message, hint="one that was made without `explain`", code="snapshot")
+            message = "a snapshot of a stage with lineage can only be restored by its own program"
+            raise CepError(message, hint="use a snapshot that was made without `explain`", code="snapshot")
         count = header["values"]
         segments = _Segments.of(before, header)
         tables = [*batches[:count], *segments.values]
@@ -96,8 +96,8 @@ class SnapshotParts:
         for name, types in self.header["waiting"].items():
             if name in inputs and [a.type for a in inputs[name].attributes] != types:
                 raise CepError(
-                    f"events `{author_name(name)}` wait, and they have other attributes now",
-                    hint="carry the state over when none waits, or give the event with other attributes another name",
+                    f"events `{author_name(name)}` are waiting, and they have other attributes now",
+                    hint="carry the state over when none is waiting, or use another name for the changed event",
                     code="snapshot",
                 )
         return {name: table for name, table in self.waiting.items() if name in inputs}

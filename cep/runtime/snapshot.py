@@ -44,9 +44,9 @@ def load(blob: bytes, program: str | None) -> tuple[dict[str, Any], list[pa.Reco
         if program is not None and (other == program + IN_PARTITIONS or other + IN_PARTITIONS == program):
             here, former = ("with", "without") if program.endswith(IN_PARTITIONS) else ("without", "with")
             hint = f"restore it {former} workers; an engine {here} them begins anew"
-            raise CepError(f"the snapshot is of an engine {former} workers", hint=hint, code="snapshot")
+            raise CepError(f"the snapshot was made by an engine {former} workers", hint=hint, code="snapshot")
         raise CepError(
-            "the snapshot is of another program",
+            "the snapshot belongs to another program",
             hint="restore it with the rules, facts and knowledge it was made with",
             code="snapshot",
         )
@@ -97,7 +97,7 @@ def _read(blob: bytes) -> tuple[dict[str, Any], memoryview]:
         header = json.loads(bytes(whole[_LENGTH:start]))
         if header["version"] != VERSION:
             raise CepError(
-                f"the snapshot is of version {header['version']}, and this reads version {VERSION}",
+                f"the snapshot has version {header['version']}, but this semcep reads version {VERSION}",
                 hint="read it with the version of semcep that made it, or begin anew",
                 code="snapshot",
             )

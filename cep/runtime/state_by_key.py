@@ -47,8 +47,8 @@ class StateByKey:
         header, batches = snapshot.load(state, self.program)
         if not self._new() and header["watermark"] != self.parts.buffer.watermark:
             raise CepError(
-                "the state of these keys is of another time than the engine's",
-                hint="bring both to one watermark with `advance`",
+                "the state of these keys has another watermark than the engine",
+                hint="use `advance` to bring both to the same watermark",
                 code="late",
             )
         return header, batches
@@ -206,7 +206,9 @@ def groups_in(partition: int, count: int) -> KeyGroups:
 def check_partitions(count: int) -> None:
     """Raise CepError unless `count` is between 1 and the number of key groups."""
     if not 1 <= count <= GROUPS:
-        raise CepError(f"{count} partitions", hint=f"keys are in {GROUPS:,} groups: 1 to {GROUPS:,}", code="option")
+        raise CepError(
+            f"{count} is not a valid number of workers or partitions", hint=f"use 1 to {GROUPS:,}", code="option"
+        )
 
 
 def partition_of(groups: Ints, count: int) -> Ints:

@@ -42,8 +42,8 @@ def wholly(refuses: bool = False) -> Callable[[Callable[Concatenate[S, P], T]], 
         def step(self: S, /, *args: P.args, **options: P.kwargs) -> T:
             if self.broken:
                 raise CepError(
-                    "the engine stopped in the middle of a step, and what it holds is not whole",
-                    hint="go on with a new engine of the program, restored from the last snapshot",
+                    "the engine stopped in the middle of a step, so its state is incomplete",
+                    hint="continue with a new engine of the program, restored from the last snapshot",
                     code="broken",
                 )
             self.broken = True
@@ -125,8 +125,8 @@ def know(parts: EngineParts, changes_given: Sequence[TimedChange]) -> None:
 def _changing(parts: EngineParts) -> KnowledgeChanges:
     if parts.changes is None:
         raise CepError(
-            "there is no knowledge that could change",
-            hint="`knowledge=` of `Engine.from_text` gives some",
+            "the engine has no knowledge that could change",
+            hint="add `knowledge=` to `Engine.from_text`",
             code="knowledge",
         )
     return parts.changes
@@ -138,12 +138,12 @@ def timely(parts: EngineParts, changes_given: Sequence[TimedChange]) -> list[tup
     stable = parts.buffer.watermark if parts.revision is None else parts.revision.stable
     for time, _, _ in changes_given:
         if not BEGINNING < time < END_OF_TIME:
-            raise ValueError("an update has a time in microseconds, within 2**62")
+            raise ValueError("the time of an update must be in microseconds, within 2**62")
         if time <= stable and parts.revision is not None and parts.revision.length:
-            hint = "what is derived is revised as far back as `revise` says; `--revise` of `cep run`"
-            raise CepError("the update is late: what it would change is final", hint=hint, code="late")
+            hint = "results are revised only as far back as `revise` says, or `--revise` of `cep run`"
+            raise CepError("the update is late: the results that it would change are final", hint=hint, code="late")
         if time <= stable:
-            hint = "updates come before the events of their time, or within the lateness"
+            hint = "send updates before the events of their time, or within the lateness"
             raise CepError("the update is late: the watermark has passed it", hint=hint, code="late")
     return [(time, changes.loaded.change(add, remove)) for time, add, remove in changes_given]
 

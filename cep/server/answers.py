@@ -318,7 +318,7 @@ def _service(options: ServeOptions, program: ServedProgram, stats: RunStats) -> 
     if alert_engine is None:
         return Service(engine, program.text, options.name, stats, program.version.cuts)
     for name in sorted({alert.name for alert in engine.alerts if alert.event not in engine.outputs}):
-        text = f"alert {name}: its event is read, not derived, so it is not in the folder"
+        text = f"alert {name}: its event is read, not derived, so the folder does not have it"
         options.log("alert", text, "warning")
     return Relay(engine, program.text, options.name, stats, alert_engine)
 
@@ -349,7 +349,7 @@ def _lost(sources: Sources, outbox: Outbox, scene: Scene) -> None:
 
 def _not_rebuilt(options: ServeOptions, reason: str) -> None:
     """Log a warning that the store could not be rebuilt, and keeps its size for now."""
-    text = f"the store of events could not be rebuilt without what has been removed, and keeps its size: {reason}"
+    text = f"the store of events could not be rebuilt without the removed events, and keeps its size: {reason}"
     options.log("store", text, "warning")
 
 
@@ -378,7 +378,7 @@ def _unstored(program: ServedProgram, text: str) -> CepError:
     where = f"{program.folder}/events: {text}"
     if is_damage(text):
         return damaged(where)
-    hint = "make room there" if NO_ROOM in text else "see to the disk and the memory of the store's process"
+    hint = "make room there" if NO_ROOM in text else "check the disk and the memory of the store's process"
     return CepError(where, hint=f"{hint}, and start again", code="failed")
 
 

@@ -51,5 +51,5 @@ class LoggedDeadLetters(DeadLetters):
             self._log("first_dead_letter", text, "warning", code=first.code)
         else:
             reasons = ", ".join(f"{number:,} {REASONS.get(code, code)}" for code, number in ranked(counts))
-            self._log("dead_letters", f"{count(total, 'dead letter')} by now ({reasons})", "warning", dead=dict(counts))
+            self._log("dead_letters", f"{count(total, 'dead letter')} so far ({reasons})", "warning", dead=dict(counts))
         self._reported, self._due = total, self._clock() + OFTEN

@@ -120,11 +120,11 @@ class LiveProgram:
         warnings = []
         for name in self._options.parameters.values:
             if name not in parameters:
-                warnings.append(f"`{name}` is set on the command line, and the program has no such parameter")
+                warnings.append(f"`{name}` is set on the command line, but the program has no such parameter")
             elif (parameter := parameters[name]).value != parameter.default:
                 value, default = (parameter.written(setting.value) for setting in (parameter.value, parameter.default))
                 warnings.append(
-                    f"`{name}` is {value}, as the command line has it: the program's own {default} does not count"
+                    f"`{name}` is {value}, as set on the command line: it overrides the program's own {default}"
                 )
         return warnings
 
@@ -149,7 +149,7 @@ class LiveProgram:
         versions = self._program.versions
         version = None if versions is None or number > current.number else versions.read(number)
         if version is None:
-            raise ChangeRefused(404, f"there is no version {number}; `program/history` has all of them")
+            raise ChangeRefused(404, f"there is no version {number}; `program/history` lists all versions")
         return version
 
     def _listed(self, version: Version) -> dict[str, Any]:
@@ -279,11 +279,13 @@ class LiveProgram:
         try:
             keep_texts(self._program.folder, texts)
         except OSError as error:
-            raise ChangeRefused(409, f"the shadow cannot be kept: {reason_of(error)}; {_BEHIND}") from None
+            raise ChangeRefused(409, f"the shadow cannot be saved: {reason_of(error)}; {_BEHIND}") from None
 
     def _shadowing(self) -> Shadow:
         if self._shadow is None:
-            raise ChangeRefused(404, "there is no shadow program: `--shadow new.cep`, or PUT one to `shadow`")
+            raise ChangeRefused(
+                404, "there is no shadow program: start with `--shadow new.cep`, or PUT one to `shadow`"
+            )
         return self._shadow
 
     # --- how it is done ---
@@ -307,7 +309,7 @@ class LiveProgram:
         try:
             return knowledge_updates(engine, self._options.knowledge.updates, None)
         except CepError as error:
-            text = f"--knowledge-updates: the new program cannot have the changes of the knowledge; {_BEHIND}\n"
+            text = f"--knowledge-updates: the new program cannot use the changes of the knowledge; {_BEHIND}\n"
             raise ChangeRefused(409, text + self._in_names(str(error))) from None
 
     def _in_names(self, text: str) -> str:
@@ -347,7 +349,7 @@ class LiveProgram:
         if engine.revises != program.engine.revises:
             with_key, without = ("new", "running") if engine.revises else ("running", "new")
             text = (
-                f"the {with_key} program reads events with a KEY and the {without} one none, so that records are read "
+                f"the {with_key} program reads events with a KEY and the {without} one does not, so records are read "
             )
             raise ChangeRefused(
                 409, f"{text}in another way; {_BEHIND}. End the server, and start it with the new program"
@@ -412,7 +414,7 @@ class LiveProgram:
                 raise
             versions.remove(number)
             reason = reason_of(error) if isinstance(error, OSError) else error.message
-            raise ChangeRefused(409, f"the new program cannot be kept: {reason}; {_BEHIND}") from None
+            raise ChangeRefused(409, f"the new program cannot be saved: {reason}; {_BEHIND}") from None
         try:  # from here on, the new program is valid, even after a crash
             old, meant = before.meanings(), after.meanings()
             begun = {name: time for name, time in program.since.items() if meant.get(name) == old.get(name)}
@@ -428,9 +430,9 @@ class LiveProgram:
         kept = [rule for rule, same in after.carried.items() if same]
         warmed = [rule for rule, same in after.carried.items() if not same]
         since = version_time(version.since)
-        seen = f"have seen the input from {since} on" if since else "have seen no input"
+        seen = f"rules that have read the input from {since} on" if since else "rules that have read no input"
         text = f"version {number} of {author} takes over at {version_time(version.watermark) or 'the beginning'}; "
-        said = ("keep their state", kept), (seen, warmed)
+        said = ("rules that keep their state", kept), (seen, warmed)
         text += "; ".join(f"{what}: {', '.join(rules)}" for what, rules in said if rules) or "no rule is new"
         options.log("program", text, version=number, author=author, kept=kept, warmed=warmed)
         # a fluent that only the new program has begins, and is not cut
@@ -474,10 +476,10 @@ class LiveProgram:
         futures = [write() for write in self._run.service.written]
         wait(futures, _WRITTEN)
         if not all(future.done() for future in futures):
-            raise ChangeRefused(409, f"the store has not written what was derived within {_WRITTEN:g} s; {_BEHIND}")
+            raise ChangeRefused(409, f"the store has not written the results within {_WRITTEN:g} s; {_BEHIND}")
         for future in futures:
             if (error := future.exception()) is not None:
-                raise ChangeRefused(409, f"what was derived is not written: {error}; {_BEHIND}")
+                raise ChangeRefused(409, f"the results could not be written: {error}; {_BEHIND}")
 
     def _refuse_unchangeable(self) -> None:
         """Raise ChangeRefused if the program cannot change while it runs."""
@@ -485,7 +487,7 @@ class LiveProgram:
         restart = "end the server, and start it with the new program"
         if options.place.on_spark:
             raise ChangeRefused(
-                409, "the program runs on Spark: start the job there with --migrate, and this server anew"
+                409, "the program runs on Spark: restart the job there with --migrate, then restart this server"
             )
         if not program.live:
             raise ChangeRefused(
@@ -498,7 +500,7 @@ class LiveProgram:
             why = "with --revise and --explain the server can keep the origins of only one program"
             raise ChangeRefused(409, f"{why}: {restart}")
         if program.engine.withdraws and options.knowledge.updates:
-            why = "with --revise the former program would still need the knowledge before the change, which changes by "
+            why = "with --revise the former program would still need the earlier knowledge, which is changed by "
             raise ChangeRefused(409, f"{why}--knowledge-updates: {restart}")
         if run.failed is not None or run.interrupt.signal:
             raise ChangeRefused(409, f"the program has ended: {run.failed or 'the server stops'}")
@@ -506,7 +508,7 @@ class LiveProgram:
             raise ChangeRefused(409, f"the input has ended: {restart}")
         if program.journal is not None and not program.journal.whole:
             raise ChangeRefused(
-                409, "the program still takes the input from before its start: try again in a moment", busy=True
+                409, "the program is still reading the input from before its start: try again in a moment", busy=True
             )
 
     def _refuse_other_results(self, engine: Engine) -> None:
@@ -514,7 +516,9 @@ class LiveProgram:
         over."""
         before = self._program.engine
         if self._program.running.lateness_by is not None and engine.inputs != before.inputs:
-            text = "with --revise and --lateness-by the new program must read the same events, which time follows"
+            text = (
+                "with --revise and --lateness-by the new program must read the same events, because they move the time"
+            )
             raise ChangeRefused(409, f"{text}; {_BEHIND}. End the server, and start it with the new program")
         again = f"{_BEHIND}. Give it another name, or end the server, and start it with the new program"
         for name in sorted(before.outputs.keys() & engine.outputs.keys()):
@@ -527,10 +531,10 @@ class LiveProgram:
         """Raise ChangeRefused if the new program reads events that the server does not read from its input."""
         for name, schema in engine.inputs.items():
             if name not in self._schemas:
-                text = f"the new program reads `{name}`, which the server was not started to read; {_BEHIND}. "
+                text = f"the new program reads `{name}`, which the server does not read; {_BEHIND}. "
                 raise ChangeRefused(409, f"{text}End the server, and start it with the new program")
             if self._schemas[name] != schema:
-                text = f"the new program declares `{name}` otherwise, and its records are read as before; {_BEHIND}. "
+                text = f"the new program declares `{name}` differently, but its records are read as before; {_BEHIND}. "
                 raise ChangeRefused(409, f"{text}End the server, and start it with the new program")
 
     def _tested(self, texts: Mapping[Path, str]) -> int:

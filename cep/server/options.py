@@ -172,8 +172,8 @@ class ServerOptions:
         from cep.core.ip import inner
 
         if self.trusted_proxy and self.token_file is None:
-            hint = "`--token-file FILE` says who may do what; a line `ann responder -` is for a person without a token"
-            raise refuse("--trusted-proxy: there are no people with roles", hint)
+            hint = "add `--token-file FILE`; its line `ann responder -` is for a person without a token"
+            raise refuse("--trusted-proxy: a file of people with roles is missing", hint)
         networks = set()
         for text in self.trusted_proxy:
             try:
@@ -218,16 +218,18 @@ class ServerOptions:
 
             return read_people(self.token_file)
         if not self.local and not self.open:
-            hint = "`--token-file FILE` names who may ask, a line each: `name role token`; `--open` lets everybody ask"
-            raise refuse(f"--host {self.host}: there is no token, so whoever reaches it could ask", hint)
+            hint = "add `--token-file FILE`, with a line `name role token` per person, or `--open` to allow everyone"
+            raise refuse(
+                f"--host {self.host}: there are no tokens, so anyone who reaches this address could send requests", hint
+            )
         return None
 
 
 def public_url(text: str) -> str:
     """Return a web address with a final slash. Raises CepError if it is not valid."""
     if not _PUBLIC.fullmatch(text):
-        hint = "as people reach the page: `--public-url https://example.org/semcep/`"
-        raise refuse(f"--public-url: `{text[:80]}` is not an address of the web without a query", hint)
+        hint = "use the address at which people reach the page: `--public-url https://example.org/semcep/`"
+        raise refuse(f"--public-url: `{text[:80]}` is not a web address without a query", hint)
     return text.rstrip("/") + "/"
 
 
@@ -416,8 +418,8 @@ class ServeOptions:
         from cep.app.terminal import text_of
 
         if len(self.server.shadow) != len(self.rules):
-            message = f"--shadow: there are {len(self.server.shadow)} files, and the program has {len(self.rules)}"
-            raise refuse(message, "`--shadow` once for each file of the program, in their order")
+            message = f"--shadow: there are {len(self.server.shadow)} files, but the program has {len(self.rules)}"
+            raise refuse(message, "use `--shadow` once for each file of the program, in their order")
         return dict(zip(self.file_names, map(text_of, self.server.shadow)))
 
     @property
@@ -441,42 +443,45 @@ class ServeOptions:
         _ = retention.keep_for, retention.remembered, alerts.receivers, self.source.revised
         _ = self.server.root, self.server.address, self.server.proxies
         if retention.remember is not None and not retention.explain and self.place.on is None:
-            raise refuse("--remember: there is no --explain", "what led to events is kept with `--explain`")
+            raise refuse("--remember: `--explain` is missing", "add `--explain`, which records the origins of events")
         if alerts.check_routes and alerts.routes is None:
-            raise refuse("--check-routes: there are no routes", "`--routes FILE` names them")
+            raise refuse("--check-routes: `--routes` is missing", "add `--routes FILE`")
         if not self.source.inputs and not alerts.check_routes:
             raise refuse("there is no --input", "name a file, or `--input -` for standard input")
         if self.place.on_spark:
             self._check_spark()
         self._check_revised()
         if alerts.status not in document.STATUSES:
-            hint = did_you_mean(alerts.status, document.STATUSES) or f"it is one of {', '.join(document.STATUSES)}"
-            raise refuse(f"--status: `{alerts.status}` is none", hint)
+            hint = did_you_mean(alerts.status, document.STATUSES) or f"use one of {', '.join(document.STATUSES)}"
+            raise refuse(f"--status: `{alerts.status}` is not a valid status", hint)
         if not _IRI.fullmatch(retention.base):
-            raise refuse(f"--base: `{retention.base}` begins no IRI", "e.g. `--base https://example.org/storms/`")
+            raise refuse(
+                f"--base: `{retention.base}` is not the beginning of an IRI",
+                "use e.g. `--base https://example.org/storms/`",
+            )
         if alerts.sender is not None:
             document.parse_sender(alerts.sender)
         for name in self.knowledge.updates:
             if is_stream(name) and not Path(name).is_file():
-                raise refuse(f"--knowledge-updates {name}: `cep serve` reads changes from files")
+                raise refuse(f"--knowledge-updates {name}: `cep serve` reads changes only from files")
 
     def _check_spark(self) -> None:
         """Raise CepError if an option requires the rules to run in this process."""
         values = dict(option_values(self))
         for option in ONE_PROCESS:
             if values[option]:
-                raise refuse(f"{option} is not for `--on spark`", "the folder holds what the job has derived")
+                raise refuse(f"{option} cannot be used with `--on spark`", "leave it out: the job derives the results")
         if len(self.source.inputs) > 1:
-            raise refuse("--on spark: there is more than one --input", "the one folder that the job writes")
+            raise refuse("--on spark: there is more than one --input", "use only the folder that the job writes")
 
     def _check_revised(self) -> None:
         """Raise CepError if an option requires `--revise`, or does not fit its duration."""
         revise, keep = self.source.revised, self.retention.keep_for
         if revise is None:
             if self.retention.keep_history:
-                raise refuse("--keep-history is for --revise", "without it nothing is withdrawn")
+                raise refuse("--keep-history needs --revise", "add `--revise`: without it, no event is withdrawn")
             return
         refuse_longer_lateness(self.source.lateness, self.source.revise)
         if keep is not None and keep < revise:
             message = f"--keep {self.retention.keep} is less than --revise {self.source.revise}"
-            raise refuse(message, "what may be put right has to be kept: as long, or longer")
+            raise refuse(message, "events that may be corrected must be kept: use a `--keep` that is at least as long")

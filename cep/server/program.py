@@ -167,7 +167,7 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
     if journal is None or options.knowledge.service is None:
         changes = knowledge_updates(engine, options.knowledge.updates, silence)
     elif options.knowledge.updates:
-        hint = "a file in place of the service: `cep knowledge fetch ADDRESS > things.nt`"
+        hint = "use a file in place of the service: `cep knowledge fetch ADDRESS > things.nt`"
         raise refuse("--knowledge-updates: a snapshot already has the changes of a service's Things", hint)
     else:
         changes = KnowledgeUpdates(())
@@ -241,7 +241,7 @@ def _version(options: ServeOptions, versions: Versions, folder: Path, files: Map
     last = None if number is None else versions.read(number)
     if last is not None and (last.files == files_hash(files) or last.texts == files):
         if last.texts != files:
-            text = f"version {last.number} of {last.author} goes on; the files are those of before it took over"
+            text = f"version {last.number} of {last.author} continues; the files are from before it took over"
             options.log("program", text, version=last.number, author=last.author)
         return last
     newest = max(versions.numbers(), default=0)
@@ -286,7 +286,9 @@ def _batches(
     """Yield the input since the last snapshot from the journal, then new input."""
     if journal is not None:
         if journal.behind:
-            options.log("again", f"{journal.behind} records that came after the last snapshot", records=journal.behind)
+            options.log(
+                "again", f"{journal.behind} records from after the last snapshot are read again", records=journal.behind
+            )
         again = follower.repeated(journal.replayed())
         yield from again if engine.revises else unrevised(again)
     first = 0 if journal is None else journal.first
@@ -322,8 +324,8 @@ def _silence(options: ServeOptions, live: bool) -> float | None:
         return idle_seconds(options.source.idle, not live)
     if options.source.idle is not None or not live:
         return None
-    after = f"when nothing has come for {IDLE:g} s, time goes on by the clock (less --lateness)"
-    options.log("idle", f"{after}; `--idle` takes another duration, or `never`", seconds=IDLE)
+    after = f"when no record has arrived for {IDLE:g} s, time follows the clock (less --lateness)"
+    options.log("idle", f"{after}; to change this, use `--idle` with another duration or `never`", seconds=IDLE)
     return IDLE
 
 
@@ -335,7 +337,7 @@ def _folder(options: ServeOptions, engine: Engine, stack: ExitStack) -> tuple[Pa
     _make_folder(options.retention.state)
     meant = stack.enter_context(closing(StateFolder(options.retention.state, engine.meanings())))
     if changed := meant.changed:
-        options.log("changed", f"{', '.join(changed)}: changed since the last start, or gone", events=changed)
+        options.log("changed", f"{', '.join(changed)}: changed or removed since the last start", events=changed)
     return options.retention.state, meant
 
 
@@ -368,15 +370,15 @@ def _restored(
             return successor.go_on_with(blob, made)
         if engine.withdraws:
             raise refuse(
-                "the program has changed, and with --revise nothing that is begun can go on in another: what was "
-                "derived stays, and records from before can no longer be corrected or withdrawn"
+                "the program has changed, and with --revise no rule can keep its state: earlier results "
+                "stay, and earlier records can no longer be corrected or withdrawn"
             )
         engine = source.engine(replace(running, before=PriorState(blob)), alerts=True)
     except CepError as error:
         if error.code == DAMAGED:
             raise refuse(
                 f"--state {options.retention.state}: {error.message}",
-                "bring it back from a copy, or name another folder",
+                "restore it from a copy, or use another folder",
             ) from None
         options.log(
             "begins_anew",
@@ -386,6 +388,7 @@ def _restored(
         )
         return source.engine(running, alerts=True)
     kept, anew = ([rule for rule, goes in engine.carried.items() if goes is way] for way in (True, False))
-    what = f"the program has changed; go on: {', '.join(kept) or 'none'}; begin empty: {', '.join(anew) or 'none'}"
+    what = f"the program has changed; rules that keep their state: {', '.join(kept) or 'none'}; "
+    what += f"rules that start empty: {', '.join(anew) or 'none'}"
     options.log("carried", what, carried=kept, empty=anew)
     return engine

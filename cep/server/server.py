@@ -47,7 +47,9 @@ def run_server(options: ServeOptions) -> int:
         options.check()
         people = options.server.people()
         if people is None and not options.server.local:
-            options.log("open", f"whoever reaches {options.server.host}:{options.server.port} may ask", "warning")
+            options.log(
+                "open", f"anyone who reaches {options.server.host}:{options.server.port} can send requests", "warning"
+            )
         program = open_program(options, stack)
         parts = ServerParts(options, program, people, stack)
         if people is not None and options.server.token_file is not None:
@@ -163,7 +165,7 @@ def _shadow(options: ServeOptions, parts: ServerParts, texts: Mapping[str, str],
             if error.busy:
                 sleep(_SOON)
                 continue
-            options.log("shadow", f"a shadow does not begin: {error}", "error")
+            options.log("shadow", f"the shadow program cannot start: {error}", "error")
         return
 
 
@@ -177,13 +179,13 @@ def _unserved(server: ServerOptions, why: BaseException | None) -> CepError:
     match why.errno if isinstance(why, OSError) and not isinstance(why, socket.gaierror) else None:
         case errno.EADDRINUSE:
             other = port + 1 if port < 65_535 else port - 1
-            message = f"--port {port}: it is in use at {host}, by another program or another `cep serve`"
-            return refuse(message, f"`--port {other}`, or `--port 0`, which takes a free one")
+            message = f"--port {port}: the port is in use at {host}, by another program or another `cep serve`"
+            return refuse(message, f"use `--port {other}`, or `--port 0` for a free port")
         case errno.EACCES:
-            return refuse(f"--port {port}: this user may not have it", "a port above 1023: `--port 8000`")
+            return refuse(f"--port {port}: this user may not use this port", "use a port above 1023: `--port 8000`")
         case errno.EADDRNOTAVAIL | None:
-            message = f"--host {host}: this is none of this machine's addresses"
-            return refuse(message, "127.0.0.1 is for this machine alone, 0.0.0.0 for everywhere")
+            message = f"--host {host}: this machine does not have this address"
+            return refuse(message, "use 127.0.0.1 for this machine alone, or 0.0.0.0 for requests from everywhere")
         case _:
             assert why is not None, "what has a number is an error"
             return refuse(f"--host {host}: {reason_of(why)}")

@@ -150,6 +150,6 @@ def warm(engine: Engine, journal: Journal, latest: int, updates: KnowledgeUpdate
         for derived in updates.bring(engine, reached, Interrupt()):
             rows.take(derived)
     if engine.watermark > reached:  # with --lateness-by, unread events do not move the time of the current program
-        message = "records of events that the program of now does not read have gone ahead of it in time"
-        raise CepError(message, hint="try again when its own records have come as far", code="ahead")
+        message = "records of events that the current program does not read have a later time than it has reached"
+        raise CepError(message, hint="try again when its own records have reached that time", code="ahead")
     return Warmed(engine.snapshot(), None if since == END_OF_TIME else since, rows.open())

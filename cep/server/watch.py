@@ -96,7 +96,7 @@ class TokenFileWatch(threading.Thread):
         try:
             tokens = read_people(self._file).tokens
         except CepError as error:
-            self._log("tokens", f"{error.message}; the tokens of before still count", "error")
+            self._log("tokens", f"{error.message}; the earlier tokens stay valid", "error")
             self._failed = True
             return
         if tokens == self._people.tokens and not self._failed:
@@ -104,7 +104,5 @@ class TokenFileWatch(threading.Thread):
         self._failed = False
         gone = len(self._people.tokens.items() - tokens.items())
         self._people.replace(tokens)
-        text = (
-            f"--token-file {self._file} was read again: {len(tokens)} people, {gone} of the tokens of before are void"
-        )
+        text = f"--token-file {self._file} was read again: {len(tokens)} people, {gone} of the earlier tokens are void"
         self._log("tokens", text, people=len(tokens), void=gone)

@@ -67,11 +67,11 @@ PROBES = (".room-", "..room-")
 """The prefixes of files that only test whether a folder is writable. The second is the prefix while such a file is
 being written."""
 
-BACK = "put the whole folders of --output and --checkpoint back as they were, or start anew with others"
+BACK = "restore the whole folders of --output and --checkpoint from a copy, or start anew with others"
 """The hint for files that are damaged or missing, or do not belong to the same time as the others."""
 
 _PROBE = bytes(1 << 12)
-_ONE_RUN = "a checkpoint is of one run at a time"
+_ONE_RUN = "only one run at a time can use a checkpoint"
 _TURN_TIMEOUT = 60.0  # seconds that finishing a micro-batch may take
 
 
@@ -130,8 +130,8 @@ def writing_to(option: str, folder: Path, begins: bool = False) -> Iterator[None
         reason = os.strerror(error.errno).lower() if error.errno else str(error).partition("\n")[0]
         where = "" if error.filename in (None, str(folder)) or begins else f" ({error.filename})"
         full = error.errno in FULL
-        text = f"{option}: {folder} cannot be {'made or ' if begins and not full else ''}written: {reason}{where}"
-        hint = "make room on its disk" if full else "name a folder of which one may make and write files"
+        text = f"{option}: {folder} cannot be {'created or ' if begins and not full else ''}written: {reason}{where}"
+        hint = "free space on its disk" if full else "use a folder in which you may create and write files"
         raise CepError(text, hint=hint, code="failed" if full or not begins else "option") from None
 
 

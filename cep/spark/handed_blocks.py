@@ -68,8 +68,8 @@ class HandedBlock:
 def lost_file(path: str) -> CepError:
     """Return the error for a file in transit that is missing or damaged."""
     return CepError(
-        f"--checkpoint: {path}, which one task handed to another, is missing or damaged",
-        hint="the same command does the micro-batch again; on a cluster all workers need the folder",
+        f"--checkpoint: {path}, which one task wrote for another, is missing or damaged",
+        hint="the same command repeats the micro-batch; on a cluster all workers need access to the folder",
         code="failed",
     )
 

@@ -316,7 +316,9 @@ def every(
         outputs = {done.number: done for done in run([task for task in tasks if task.number not in outputs])} | outputs
         if len(outputs) == len(tasks):
             return (outputs[task.number] for task in tasks)
-    raise CepError("a task was lost", hint="the same command goes on from the checkpoint", code="failed")
+    raise CepError(
+        "Spark has lost the result of a task", hint="the same command continues from the checkpoint", code="failed"
+    )
 
 
 def _done(

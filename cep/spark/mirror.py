@@ -189,7 +189,7 @@ class Mirror:
 
     def _taken_over(self) -> CepError:
         message = f"--checkpoint: another run has taken over {self.places[STATE]}"
-        return CepError(message, hint="a checkpoint is of one run at a time", code="checkpoint")
+        return CepError(message, hint="only one run at a time can use a checkpoint", code="checkpoint")
 
     def _enter(self, number: int, entries: Mapping[str, Packed]) -> None:
         """Create the manifest of this number, after its pack.
@@ -287,8 +287,8 @@ class Mirror:
         self.number = max(numbers)
         manifest = self._read(self.number)
         if manifest["output"] != self.places[OUTPUT]:
-            message = f"--output: {manifest['output']} before, {self.places[OUTPUT]} now"
-            hint = "go on with the one before, or start anew with another --checkpoint, too"
+            message = f"--output: the checkpoint was made for {manifest['output']}, not for {self.places[OUTPUT]}"
+            hint = "use the earlier output, or start anew with another --checkpoint as well"
             raise CepError(message, hint=hint, code="checkpoint")
         self._files = {name: Packed(*fields) for name, fields in manifest["files"].items()}
         self._packs = [{file.pack for file in self._files.values()}]
@@ -349,7 +349,7 @@ class Mirror:
         for option, name, own in (("--checkpoint", STATE, {SPARK_LOG, PACKS}), ("--output", OUTPUT, set[str]())):
             if any(entry.name not in own for entry in files.listed(self.places[name])):
                 message = f"{option}: {self.places[name]} is not empty, and there is no checkpoint of this command"
-                raise CepError(message, hint="name one where nothing is", code="checkpoint")
+                raise CepError(message, hint="use an empty folder", code="checkpoint")
 
 
 def spark_address(address: str) -> str:

@@ -82,4 +82,4 @@ def storing(code: str = "failed") -> Iterator[None]:
         yield
     except StorageError as error:
         message = f"--checkpoint: {error.filename}: {error.strerror}"
-        raise CepError(message, hint=error.hint or "the same command goes on from there", code=code) from None
+        raise CepError(message, hint=error.hint or "the same command continues from there", code=code) from None

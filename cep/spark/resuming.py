@@ -149,9 +149,9 @@ def _settle(now: ShippedProgram, was: checkpoints.CheckpointInfo, states: Path, 
         program = _earlier(now, was)
         if program is None:
             raise CepError(
-                f"--checkpoint: a killed run has left what came last in {states}, to be stepped again, and it had "
+                f"--checkpoint: a killed run left records in {states} that must be processed again, and it had "
                 "other facts, knowledge or options",
-                hint="go on as it was begun, with `--once`; then with what is to be now",
+                hint="first run with those facts, knowledge and options and `--once`, then with the new ones",
                 code="checkpoint",
             )
         settle(program, str(states), some)
@@ -177,7 +177,9 @@ def former(engine: Engine, query: Job) -> Former | None:
     if program is None:
         names = ", ".join(f"`{name}`" for name in sorted(ended))
         message = "the former program had other facts, knowledge or options"
-        raise CepError(f"{names}: what holds at {iso(start.time)} is not written: {message}", code="checkpoint")
+        raise CepError(
+            f"{names}: the intervals that hold at {iso(start.time)} cannot be written: {message}", code="checkpoint"
+        )
     output = replace(query, output=was.output, format=was.format, wanted=tuple(was.only), times=was.times)
     return Former(replace(output, program=program, generation=was.generation), ended)
 

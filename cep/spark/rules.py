@@ -198,10 +198,10 @@ class Rules:
                     near, hint = closest(name, list(program.inputs)), f"input events are {_listed(program.inputs)}"
                     raise CepError(f"{message}{near}", hint=hint, code="input")
         if len(frames) + (changes is not None) > SPECS:
-            message = (
-                f"data: {len(frames)} DataFrames, and their order has numbers for {SPECS}, of which changes take one"
+            message = f"data: {len(frames)} DataFrames are too many: the limit is {SPECS}, and `changes` counts as one"
+            raise CepError(
+                message, hint="combine several with `union`, and tell their events apart with WHEN", code="input"
             )
-            raise CepError(message, hint="make one of several with `union`, and WHEN", code="input")
         if not frames:
             raise CepError("data: no DataFrame", hint=f"input events are {_listed(program.inputs)}", code="input")
         inputs = list[Provided]()
@@ -213,8 +213,8 @@ class Rules:
             inputs.append(frame_input(label, frame, program.read[name], place, columns, ahead))
         if changes is not None:
             if self._engine.changes is None:
-                hint = "`Rules.from_file(..., knowledge=...)`"
-                raise CepError("changes: there is no knowledge that could change", hint=hint, code="knowledge")
+                hint = "use `Rules.from_file(..., knowledge=...)`"
+                raise CepError("changes: the rules have no knowledge that could change", hint=hint, code="knowledge")
             _check_streaming("changes", changes, streaming)
             inputs.append(change_rows(changes, len(frames)))
         self._warn_of_ties(frozenset(name for name in frames if not order.get(name)))
@@ -229,16 +229,19 @@ class Rules:
         events = sorted(frozenset[str]().union(*goals.values()))
         if events:
             example = f'order={{"{events[0]}": [...]}}'
-            message = f"what is derived depends on the order of rows of {_listed(events)} that have one time"
-            warn(f"{message}, and none is said: it goes by a hash of them; `{example}` names columns", stacklevel=4)
+            message = f"the results depend on the order of rows of {_listed(events)} with the same time"
+            warn(
+                f"{message}, and no `order` defines it: a hash of the rows decides; name columns with `{example}`",
+                stacklevel=4,
+            )
 
 
 def _check_streaming(label: str, frame: DataFrame, streaming: bool) -> None:
     """Raise CepError if a DataFrame is static although `streaming` is True, or a stream although it is False."""
     if frame.isStreaming != streaming:
-        ways = {True: ("is a stream", "`rules.over`"), False: ("is no stream", "`rules.detect`")}
+        ways = {True: ("is a stream", "`rules.over`"), False: ("is not a stream", "`rules.detect`")}
         is_one, way = ways[frame.isStreaming]
-        raise CepError(f"{label}: the DataFrame {is_one}", hint=f"{way} takes it", code="input")
+        raise CepError(f"{label}: the DataFrame {is_one}", hint=f"use {way}", code="input")
 
 
 def _listed(names: Iterable[str]) -> str:

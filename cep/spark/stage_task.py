@@ -68,7 +68,7 @@ def drop_engine(run: str, stage: int, bucket: int) -> None:
     _engines.pop((run, stage, bucket), None)
 
 
-KNOWN = "the update is late: what it would change is final"
+KNOWN = "the update is late: the results that it would change are final"
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,8 +425,8 @@ def begin(engine: Engine, ends: Sequence[int], late: int) -> None:
     if timely:
         engine.begun_in_input(timely[0])
     elif len(ends) > FIRSTS and not engine.begun_by(late):
-        message = f"more than {FIRSTS:,} times of late records in one file before anything has begun"
-        hint = "a larger --lateness; a cycle through NOT or AGGREGATE begins with the first record that is not late"
+        message = f"one file has late records at more than {FIRSTS:,} times before the first record that is not late"
+        hint = "use a larger --lateness: a cycle through NOT or AGGREGATE begins with the first record that is not late"
         raise CepError(message, hint=hint, code="input")
 
 

@@ -52,24 +52,26 @@ def streamed(
     """
     if (provider := spark.conf.get(PROVIDER, "")) != _ROCKS:
         raise CepError(
-            f"frame: the session keeps state in {str(provider).rpartition('.')[2] or 'no store that is named'}, and "
-            "`transformWithState` of Spark needs RocksDB",
-            hint=f'`spark.conf.set("{PROVIDER}", "{_ROCKS}")`, before the query is started',
+            f"frame: the session keeps state in {str(provider).rpartition('.')[2] or 'an unknown store'}, but "
+            "Spark's `transformWithState` needs RocksDB",
+            hint=f'use `spark.conf.set("{PROVIDER}", "{_ROCKS}")` before the query starts',
             code="spark",
         )
     refused = (
         (any(isinstance(reader, ChangeRows) for _, reader in frames), "a DataFrame of `changes` of the knowledge"),
-        (program.window is not None or program.revises, "`revise`, and input that withdraws records,"),
+        (program.window is not None or program.revises, "`revise` or input that withdraws records"),
         (bool(program.ticking), "a rule at a point of time"),
-        (bool(program.beginning), "a cycle through NOT or AGGREGATE, which begins with the input,"),
+        (bool(program.beginning), "a cycle through NOT or AGGREGATE, which begins with the input"),
     )
     for wrong, what in refused:
         if wrong:
-            raise CepError(f"frame: {what} needs the plain jobs", hint="`start` or `each`", code="spark")
+            raise CepError(
+                f"frame: a streaming DataFrame does not support {what}", hint="use `start` or `each`", code="spark"
+            )
     if (stores := str(spark.conf.get(_STORES))).isdecimal() and int(stores) > 2 * max(program.buckets, _FEW):
         warn(
-            f"frame: each micro-batch runs {stores} tasks a stage, as {_STORES} says, and only {program.buckets} have "
-            f'something to do: `spark.conf.set("{_STORES}", {program.buckets})` before the query is started',
+            f"frame: each micro-batch runs {stores} tasks per stage, as {_STORES} says, but only {program.buckets} "
+            f'have work: use `spark.conf.set("{_STORES}", {program.buckets})` before the query starts',
             stacklevel=4,
         )
     timed = f"{BLOCKS}, {TIMED} timestamp"

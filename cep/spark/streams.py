@@ -105,8 +105,8 @@ class Stream:
 
     def _streamed(self) -> Events:
         if self.idle is not None:
-            hint = "`start` or `each`"
-            raise CepError("frame: `idle` needs the plain jobs", hint=hint, code="spark")
+            hint = "use `start` or `each`"
+            raise CepError("frame: a streaming DataFrame does not support `idle`", hint=hint, code="spark")
         program = replace(self.planned.program, buckets=self.buckets or resuming.BUCKETS)
         return streamed(self.session, program, self.frames, self.planned.lateness or 0)
 
@@ -122,10 +122,10 @@ class Stream:
     ) -> StreamingQuery:
         folder = _local(checkpoint, "checkpoint")
         if not hasattr(self.session, "sparkContext") or type(self.session).__module__.startswith("pyspark.sql.connect"):
-            hint = "`frame` gives a streaming DataFrame, which Spark Connect can run"
-            raise CepError("Spark Connect cannot run the plain jobs of `start` and `each`", hint=hint, code="spark")
+            hint = "use `frame`, which returns a streaming DataFrame that Spark Connect can run"
+            raise CepError("Spark Connect cannot run `start` and `each`", hint=hint, code="spark")
         if format not in ("parquet", "jsonl"):
-            raise CepError(f"format: `{format}` is none", hint="parquet or jsonl", code="option")
+            raise CepError(f"format: `{format}` is not a valid format", hint="use `parquet` or `jsonl`", code="option")
         cores = max(1, self.session.sparkContext.defaultParallelism)
         program = replace(self.planned.program, buckets=resuming.bucket_count(folder, self.buckets, cores))
         query = Job(
@@ -169,6 +169,6 @@ def _local(path: str | Path, option: str) -> Path:
     path."""
     name = local_path(str(path))
     if is_url(name) or "://" in name:
-        hint = "a folder that is mounted on all machines, e.g. `/dbfs/...` or `/Volumes/...`"
+        hint = "use a folder that is mounted on all machines, e.g. `/dbfs/...` or `/Volumes/...`"
         raise CepError(f"{option}: {path} is not a folder that workers share", hint=hint, code="option")
     return Path(name).absolute()

@@ -64,7 +64,7 @@ def settle_on_spark(spark: SparkSession, job: Job, tell: Callable[[str], None]) 
         _settled(spark, job)
     except (CepError, PySparkException, Py4JError) as error:
         reason = error if isinstance(error, CepError) else failed(error, str(Path(job.checkpoint, SPARK_LOG)))
-        tell(f"the states stay a log, which the next run steps again: {reason.message}")
+        tell(f"the states could not be written, so the next run first repeats the last micro-batches: {reason.message}")
 
 
 def _settled(spark: SparkSession, job: Job) -> None:

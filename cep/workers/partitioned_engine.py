@@ -81,8 +81,8 @@ def check_cores(workers: int) -> None:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if workers > max(LEAST, PER_CORE * cores):
         has = "1 core" if cores == 1 else f"{cores} cores"
-        hint = f"workers are as many as cores: {cores}; more only take memory, and each a second to start"
-        raise CepError(f"{workers} workers, and this machine has {has}", hint=hint, code="workers")
+        hint = f"use as many workers as cores, {cores}; more only take memory, and a second each to start"
+        raise CepError(f"{workers} workers are too many: this machine has {has}", hint=hint, code="workers")
 
 
 def why_one_place(plan: Plan, options: EngineOptions) -> str | None:
@@ -94,7 +94,7 @@ def why_one_place(plan: Plan, options: EngineOptions) -> str | None:
         )
     if not any(stage.keyed for stage in dealt_stages(plan, options)):
         keyed = [name for name in sorted(plan.inputs) if plan.schemas[name].key is not None]
-        return f"rules need records of {_listed(keyed)} dealt by what is not part of the KEY"
+        return f"rules need records of {_listed(keyed)} distributed by attributes that are not part of the KEY"
     for name in sorted(plan.inputs) if not changing(plan, options) else ():
         if may_close(plan, name):
             return f"records of `{author_name(name)}` may close earlier ones"
@@ -108,18 +108,18 @@ def _listed(names: Sequence[str]) -> str:
 def refuse_workers(plan: Plan, options: EngineOptions) -> None:
     """Raise CepError if an option of the engine does not work with workers."""
     if options.remember is not None:
-        raise CepError("workers: what is remembered for explanations is in one process", code="workers")
+        raise CepError("workers: remembering events for explanations needs one process", code="workers")
     if options.before is not None:
-        raise CepError("workers: the state of another program is taken over in one process", code="workers")
+        raise CepError("workers: taking over the state of another program needs one process", code="workers")
     if options.begins and options.revise is not None and not options.final:
-        hint = "without `begins`: intervals are given when they are complete; or without workers"
-        raise CepError("workers: what begins, and may be withdrawn, is known in one process", hint=hint, code="workers")
+        hint = "leave out `begins` to get only complete intervals, or leave out workers"
+        raise CepError("workers: beginnings that may be withdrawn need one process", hint=hint, code="workers")
     stages = dealt_stages(plan, options)
     withdraws = options.revise is not None and not options.final
     if options.explain and withdraws and (len(stages) > 1 or stages[0].merged):
-        many = f"run in {len(stages)} stages" if len(stages) > 1 else "may derive an event in several of them"
-        hint = "without workers, or without `--explain`; `cep plan` tells the stages"
-        message = f"workers: these rules {many}, and with `revise` what led to an event may change in all of them"
+        many = f"run in {len(stages)} stages" if len(stages) > 1 else "may derive an event in several workers"
+        hint = "leave out workers or `--explain`; `cep plan` lists the stages"
+        message = f"workers: these rules {many}, and with `revise` the origins of an event may change in all of them"
         raise CepError(message, hint=hint, code="workers")
 
 
@@ -283,7 +283,7 @@ class PartitionedEngine(Engine):
         return merged(event, self.watermark, ranked, limit)
 
     def skip(self, watermark: int) -> None:
-        raise CepError("workers: what they derive is not left out", code="workers")
+        raise CepError("workers: `skip` needs one process", code="workers")
 
     # --- what it holds ---
 
@@ -380,8 +380,8 @@ class PartitionedEngine(Engine):
     @wholly()
     def _go_on_from(self, header: Mapping[str, Any], states: Sequence[bytes]) -> None:
         if self._changing is not None and header["partitions"] != self._placement.workers:
-            message = f"workers: what may still change is held in {header['partitions']} parts"
-            hint = f"restore it with as many workers, and not {self._placement.workers}"
+            message = f"workers: the snapshot was made with {header['partitions']} workers"
+            hint = f"restore it with as many workers, not with {self._placement.workers}"
             raise CepError(message, hint=hint, code="workers")
         before: dict[int, list[bytes]] = {}
         for number, state in zip(header["stages"], states):
@@ -431,10 +431,14 @@ class PartitionedEngine(Engine):
     # --- what only one process does ---
 
     def extract(self, keys: object) -> bytes:
-        raise CepError("workers: they hold their keys", hint="`snapshot` is all of it", code="workers")
+        raise CepError(
+            "workers: `extract` needs one process", hint="use `snapshot`, which has the whole state", code="workers"
+        )
 
     def replace(self, keys: object, state: bytes) -> None:
-        raise CepError("workers: they hold their keys", hint="`restore` takes all of it", code="workers")
+        raise CepError(
+            "workers: `replace` needs one process", hint="use `restore`, which replaces the whole state", code="workers"
+        )
 
 
 def _alike(parts: Sequence[pl.DataFrame]) -> Sequence[pl.DataFrame]:

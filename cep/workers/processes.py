@@ -52,7 +52,7 @@ class WorkerProcesses:
         except (OSError, RuntimeError) as error:  # RuntimeError: a thread cannot be started
             self.close()
             message = f"worker {len(self) + 1} of {count} cannot be started: {reason_of(error)}"
-            hint = "ask for fewer `--workers`, or raise the limits of memory, processes and open files"
+            hint = "use fewer `--workers`, or raise the limits of memory, processes and open files"
             raise CepError(message, hint=hint, code="worker") from error
 
     def __len__(self) -> int:
@@ -66,8 +66,8 @@ class WorkerProcesses:
     def tell(self, worker: int, head: Head, tables: Mapping[str, pl.DataFrame | PackedTable] | None = None) -> None:
         """Send a request to a worker. Raises CepError if it has ended."""
         if not self._end.alive:
-            hint = "go on with a new engine of the program, restored from the last snapshot"
-            raise CepError("the workers of this engine have ended: it was stopped", hint=hint, code="stopped")
+            hint = "continue with a new engine of the program, restored from the last snapshot"
+            raise CepError("the engine was stopped, and its workers have ended", hint=hint, code="stopped")
         try:
             self._started[worker].line.send(head, tables)
         except OSError:
@@ -146,7 +146,7 @@ class WorkerProcesses:
         count, status = len(self), process.returncode
         self.close()
         how = f"was ended by signal {-status}" if status is not None and status < 0 else f"ended with status {status}"
-        hint = "what was given until now is right, and not all; where memory was short, fewer workers need less"
+        hint = "the results so far are correct but incomplete; if memory ran out, use fewer workers"
         return CepError(f"worker {worker + 1} of {count} {how}", hint=hint, code="worker")
 
 

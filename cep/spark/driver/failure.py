@@ -48,9 +48,9 @@ def failed(error: Any, log: str) -> CepError:
     texts = causes(error) or [str(error)]
     why, _, advice = reason(texts).partition(_HINT)
     if any(NO_ROOM in text for text in texts) and not any(_OWN in text for text in texts):
-        where = f"--checkpoint: {Path(log).parent}, or where Spark keeps files for a while (spark.local.dir),"
-        why, advice = f"{where} cannot be written: no space left on device", "make room on the disk"
-    then = f"the same command goes on from the checkpoint once the cause is gone; {log} has all that Spark said"
+        where = f"--checkpoint: {Path(log).parent}, or Spark's folder of temporary files (spark.local.dir),"
+        why, advice = f"{where} cannot be written: no space left on device", "free space on the disk"
+    then = f"once the cause is gone, the same command continues from the checkpoint; {log} is Spark's log"
     return CepError(f"{FAILED}{why}", hint=f"{advice}; {then}" if advice else then, code="failed")
 
 
@@ -67,9 +67,9 @@ def causes(error: Any) -> list[str]:
 def lost(log: str) -> CepError:
     """Return the error for a query whose Java process has ended."""
     return CepError(
-        f"{FAILED}Java has ended, or was ended",
-        hint="it or the machine may have had too little memory (`--conf spark.driver.memory=4g`); the same command "
-        f"goes on from the checkpoint; {log} has what Spark said",
+        f"{FAILED}Spark's Java process has ended",
+        hint="if memory ran out, add `--conf spark.driver.memory=4g`, or use a larger machine; the same command "
+        f"continues from the checkpoint; {log} is Spark's log",
         code="failed",
     )
 

@@ -96,7 +96,7 @@ class JavaStart:
         if self.written is None or gateway is None or gateway.proc is None:
             return
         if self.well:
-            log("classes", "keeping Java's classes for some seconds: later runs on Spark begin in half the time")
+            log("classes", "storing Java's classes takes some seconds: later runs on Spark start in half the time")
         signals: list[int] = []
         with stops.listening(signals.append):
             if SparkContext._active_spark_context is not None:

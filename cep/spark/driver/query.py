@@ -209,7 +209,7 @@ def run_query(
             done = finished()
             if not passing(error) or stop.signal or tries == TRIES:
                 raise
-            log("again", f"{error.message}: it begins again", "warning")
+            log("again", f"{error.message}: the query starts again", "warning")
 
 
 def running_tasks(spark: SparkSession) -> tuple[int, int]:

@@ -123,7 +123,7 @@ def needs_java() -> None:
     if version is None or version < OLDEST:
         named = "none" if version is None else f"Java {version}"
         raise CepError(
-            f"Spark needs Java {OLDEST} or newer, and there is {named}" + (f" at JAVA_HOME={home}" if home else ""),
+            f"Spark needs Java {OLDEST} or newer, but found {named}" + (f" at JAVA_HOME={home}" if home else ""),
             hint="Debian, Ubuntu: apt install openjdk-17-jre-headless; macOS: brew install openjdk@17",
             code="spark",
         )
@@ -272,7 +272,7 @@ def unresolved(said: str) -> CepError | None:
         return None
     return CepError(
         f"--packages: {' and '.join(missing)} cannot be downloaded from any repository",
-        hint="is the name right, and can Maven Central be reached? `--conf spark.jars.repositories=URL` names another "
+        hint="check the name and the connection to Maven Central; `--conf spark.jars.repositories=URL` names another "
         "repository, `--conf spark.jars=FILE,FILE` names local jars",
         code="spark",
     )
@@ -298,8 +298,8 @@ def checked(master: str) -> str:
         return master
     word = (re.match(r"[^\[]*//|[^\[:]*", master) or [""])[0]
     raise CepError(
-        f"--master: `{master}` is none{'' if word in _WORDS else closest(word, _WORDS)}",
-        hint="`local[2]`, `local[*]`, `spark://host:7077`, `yarn`, `k8s://https://host:443`",
+        f"--master: `{master}` is not a valid master{'' if word in _WORDS else closest(word, _WORDS)}",
+        hint="use `local[2]`, `local[*]`, `spark://host:7077`, `yarn`, `k8s://https://host:443`",
         code="spark",
     )
 
@@ -349,7 +349,7 @@ def start_session(
             why = said(log, before) or str(error).partition("\n")[0]
         if (absent := unresolved(why)) is not None:
             raise absent from None
-        hint = f"look at --master and --conf; {log} has what Spark said"
+        hint = f"check --master and --conf; {log} is Spark's log"
         raise CepError(f"Spark cannot be started: {why}", hint=hint, code="spark") from None
     silence_gateway(spark_session.sparkContext._accumulatorServer)
     if not str(spark_session.sparkContext.master).startswith("local"):

@@ -126,7 +126,7 @@ class CommitLog:
         if self.last < batch:
             return False
         if self._note(batch).get("plan") != plan:
-            message = f"--checkpoint: micro-batch {batch} is in the log of {self.files}, and took other input then"
+            message = f"--checkpoint: micro-batch {batch} is already in the log of {self.files}, with other input"
             raise CepError(message, hint=BACK, code="checkpoint")
         return True
 
@@ -140,7 +140,7 @@ class CommitLog:
         whole = max((number for number, name in entries.items() if name.endswith(".compact")), default=0)
         for number in range(whole, max(entries, default=-1) + 1):
             if number not in entries:
-                raise damaged_file(self._folder / str(number), "--output", "is missing, an entry of the log")
+                raise damaged_file(self._folder / str(number), "--output", "is missing: it is an entry of the log")
             yield from entry(self._folder / entries[number])
 
     def written(self, batch: int) -> list[str]:
@@ -170,13 +170,13 @@ class CommitLog:
         repeated.
         """
         if batch != self.last + 1:
-            message = f"--output: {self.files} has micro-batches until {self.last}, and the next one is {batch}"
+            message = f"--output: {self.files} has micro-batches up to {self.last}, but the next one is {batch}"
             raise CepError(message, hint=BACK, code="checkpoint")
         for file in files:
             pending = self.coming(str(Path(file.path).relative_to(self.files)))
             if not pending.exists() or pending.stat().st_size != file.size:
                 message = f"--output: {pending} is missing or cut short, though a task has just written it"
-                hint = "nothing but this command is to remove files there"
+                hint = "only this command may remove files there"
                 raise CepError(message, hint=hint, code="failed")
         self._folder.mkdir(parents=True, exist_ok=True)
         if batch == 0:
@@ -216,7 +216,9 @@ class CommitLog:
             self.coming(name).replace(path)
         except FileNotFoundError:
             if not path.exists():
-                raise CepError(f"--output: {path} is missing, though it counts", hint=BACK, code="checkpoint") from None
+                raise CepError(
+                    f"--output: {path} is missing, though it is committed", hint=BACK, code="checkpoint"
+                ) from None
 
     def _enter(self, batch: int, new: Sequence[str], keep: int | None, passing: bool) -> None:
         way = self._distance()

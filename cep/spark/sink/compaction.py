@@ -59,8 +59,8 @@ def _opened(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except FileNotFoundError:
-        hint = "bring it back from a copy; what was derived is in the changelog, the same command writes the net result"
-        message = f"--output: {file} is missing, a part of the changelog"
+        hint = "restore it from a copy; then the same command writes the net result"
+        message = f"--output: {file} is missing: it is a part of the changelog"
         raise CepError(message, hint=hint, code="failed") from None
 
 

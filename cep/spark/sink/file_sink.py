@@ -149,10 +149,10 @@ def agree(folder: Path, output: Path, first: int = 0) -> None:
     log = CommitLog(output)
     done, begun = first + last(folder / "commits"), first + last(folder / "offsets")
     if done > log.last:
-        state = f"ends with micro-batch {log.last}, and {done} was finished" if log.there else "is missing"
+        state = f"ends with micro-batch {log.last}, but {done} was finished" if log.there else "is missing"
         raise CepError(f"--output: the log of {output}, {SINK_LOG}, {state}", hint=BACK, code="checkpoint")
     if log.last > begun:
-        message = f"--checkpoint: {folder} ends with micro-batch {begun}, and {log.last} is written in {output}"
+        message = f"--checkpoint: {folder} ends with micro-batch {begun}, but {log.last} is written in {output}"
         raise CepError(message, hint=BACK, code="checkpoint")
 
 

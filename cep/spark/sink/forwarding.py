@@ -112,8 +112,8 @@ class Table:
         except (ValueError, LookupError, AttributeError):
             raise damaged_file(self._note) from None
         if before != self._name.text:
-            hint = f"go on once with `--output {before}`, then with another"
-            raise self._name.refused(f"rows that go to {before} may be there already", hint)
+            hint = f"first run once with `--output {before}`, then with the other table"
+            raise self._name.refused(f"some of the next rows may already be in {before}", hint)
         put(self._note, json.dumps({"number": number, "table": self._name.text}).encode())
         sync_names(self._note.parent)  # the table may be on another disk
 
@@ -155,7 +155,7 @@ class Forwarding:
         since, pause, told = time.monotonic(), _PAUSE, False
         while (failure := self._tried()) is not None:
             if not told:
-                self._warn(f"{failure.message}; what is derived waits in {self.folder}")
+                self._warn(f"{failure.message}; derived rows wait in {self.folder}")
                 told = True
             if not self._slept(pause, since):
                 hint = f"{len(self.waiting())} files wait in {self.folder}; the same command sends them"
@@ -176,7 +176,7 @@ class Forwarding:
                 self._to.take(list(files), number)
             return None
         except OSError as error:
-            return CepError(f"what is derived cannot be sent: {reason_of(error)}", code=UNREACHABLE)
+            return CepError(f"derived rows cannot be sent: {reason_of(error)}", code=UNREACHABLE)
         except CepError as error:
             if error.code != UNREACHABLE:
                 raise
@@ -222,14 +222,14 @@ def forwarding(
             to.close()
         except (CepError, OSError) as error:  # the rows have arrived; only compaction failed
             why = error.message if isinstance(error, CepError) else reason_of(error)
-            warn(f"{why}; small files stay as they are")
+            warn(f"{why}; small files are not compacted")
 
 
 def check_table(name: TableName) -> None:
     """Check that a table can be written. CepError: it cannot be read, or its address has `append`, unsupported on
     Spark."""
     if name.append is not None:
-        raise name.refused("on Spark rows are added, those of each micro-batch once", "without `append`")
+        raise name.refused("Spark adds the rows of each micro-batch once, whatever `append` says", "leave out `append`")
     KINDS[name.kind].check(name)
 
 

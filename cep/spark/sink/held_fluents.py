@@ -90,8 +90,8 @@ class HeldFluents:
             whole = table.filter(pl.col(EDGE).is_null())
             changes = table.filter(pl.col(EDGE).is_not_null())
             if whole.height and name in self._edges:
-                message = f"{self._folder}: it has the intervals of `{name}`, which do not say when it begins to hold"
-                hint = "an alert is on it: run the job with `--changes`, which needs other folders"
+                message = f"{self._folder}: it has only complete intervals of `{name}`, and no beginnings"
+                hint = "an alert needs the beginnings: run the job with `--changes` and with other folders"
                 raise CepError(message, hint=hint, code="input")
             changed = self._changed(name, changes)
             parts = [part for part in (_intervals(whole, schema), changed) if part.height]

@@ -48,12 +48,12 @@ class SinkReader:
     def __init__(self, path: str, schemas: Mapping[str, Schema], edges: Mapping[str, Schema] | None = None) -> None:
         self.path = Path(path)
         self._schemas = schemas
-        hint = "the folder that `cep run --on spark --output FOLDER` writes"
+        hint = "use the folder that `cep run --on spark --output FOLDER` writes"
         if not self.path.is_dir():
-            message = "is a file, not a folder" if self.path.exists() else "is not there"
+            message = "is a file, not a folder" if self.path.exists() else "does not exist"
             raise CepError(f"{path}: the folder {message}", hint=hint, code="input")
         if not (self.path / SINK_LOG).is_dir() and any(self.path.iterdir()):
-            raise CepError(f"{path}: there is no log of a sink, `{SINK_LOG}`", hint=hint, code="input")
+            raise CepError(f"{path}: the folder has no log of output files, `{SINK_LOG}`", hint=hint, code="input")
         fluents = {name: schema for name, schema in schemas.items() if schema.fluent is not None}
         self._held = HeldFluents(path, fluents, edges or {})
         self._times: dict[str, str] = {}  # the format of times by file, if stated
@@ -167,8 +167,8 @@ class SinkReader:
         """Return a reader for lines with times in this format; None: ISO 8601 or seconds. CepError: the times count
         ticks."""
         if times is not None and times not in SHIFTS:
-            message = f"{self.path}: its times are counts of a tick of {times}, which are not read again"
-            raise CepError(message, hint="`--output-format parquet` has timestamps", code="input")
+            message = f"{self.path}: its times count ticks of {times}, which cannot be read back"
+            raise CepError(message, hint="use `--output-format parquet`, which has timestamps", code="input")
         schemas = {name: _as_written(schema, {}) for name, schema in self._schemas.items()}
         if times is not None:
             schemas = {name: _counted(schema, TimeFormat(unit=times)) for name, schema in schemas.items()}
@@ -177,8 +177,8 @@ class SinkReader:
         return OpenTimes(lines, times or ISO) if fluents else lines
 
     def _changelog(self, path: str) -> CepError:
-        hint = "a job with `--final`, or without --revise; `--compact FOLDER` leaves the net result as plain files"
-        message = "rows of this job may be withdrawn, which is not followed yet"
+        hint = "run the job with `--final` or without --revise; `--compact FOLDER` writes the net result as plain files"
+        message = "this job may withdraw rows, which is not supported here yet"
         return CepError(f"{path}: {message}", hint=hint, code="input")
 
     def _columns(
@@ -212,7 +212,7 @@ class SinkReader:
         if slash:
             if (schema := self._schemas.get(folder.removeprefix(_TYPE))) is not None:
                 return schema
-            hint = "the rules are those that the job runs"
+            hint = "use the rules that the job runs"
             raise CepError(f"{self.path / name}: no rule derives {folder.removeprefix(_TYPE)}", hint=hint, code="input")
         own_columns = set(columns) - {*TIMES, EDGE}
         fitting = [
@@ -223,9 +223,9 @@ class SinkReader:
         if len(fitting) == 1:
             return fitting[0]
         message = "no event has" if not fitting else f"{' and '.join(candidate.name for candidate in fitting)} have"
-        hint = "the rules are those that the job runs; `--output-format jsonl` names the event in each line"
+        hint = "use the rules that the job runs; `--output-format jsonl` names the event in each line"
         raise CepError(
-            f"{self.path / name}: {message} just these columns: {', '.join(columns)}", hint=hint, code="input"
+            f"{self.path / name}: {message} exactly these columns: {', '.join(columns)}", hint=hint, code="input"
         )
 
 

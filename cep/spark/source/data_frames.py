@@ -104,7 +104,7 @@ class FrameInput:
         for name, bits in zip(_ORDERS, (BITS,) if self.ordered < 2 else (BITS - LINE_BITS, LINE_BITS)):
             column = rows[name]
             if column.null_count:
-                raise CepError(f"order: a row of {self.event} has none", hint=_COLUMNS, code="input")
+                raise CepError(f"order: a row of {self.event} has no value", hint=_COLUMNS, code="input")
             numbers = column.to_numpy()
             if len(numbers) and (numbers.min() < 0 or int(numbers.max()) >> bits):
                 wrong = int(numbers.min()) if numbers.min() < 0 else int(numbers.max())
@@ -115,7 +115,7 @@ class FrameInput:
 
 
 _COLUMNS = (
-    f"one column of whole numbers or times, below 2^{BITS}; or two, the first below 2^{BITS - LINE_BITS}, as "
+    f"use one column of whole numbers or times, below 2^{BITS}; or two, the first below 2^{BITS - LINE_BITS}, as "
     '`["partition", "offset"]`'
 )
 
@@ -136,7 +136,7 @@ def frame_input(
                 message, hint="leave out `withWatermark`; `lateness=` says how late rows may be", code="input"
             )
     if len(order) > len(_ORDERS):
-        raise CepError(f"order: {len(order)} columns for {schema.name}", hint=_COLUMNS, code="input")
+        raise CepError(f"order: {len(order)} columns for {schema.name} are too many", hint=_COLUMNS, code="input")
     numbers = [_number(label, frame, name).alias(alias) for name, alias in zip(order, _ORDERS)]
     values = [F.col(_quoted(name)) for name in needed]
     if not order:
@@ -218,7 +218,7 @@ def _number(label: str, frame: DataFrame, name: str) -> Column:
         return F.unix_micros(column)
     if isinstance(kind, DateType):
         return F.unix_date(column).cast("bigint")
-    message = f"order: the column `{name}` of {label} is {kind.simpleString()}"
+    message = f"order: the column `{name}` of {label} has the type {kind.simpleString()}"
     raise CepError(message, hint=_COLUMNS, code="input")
 
 

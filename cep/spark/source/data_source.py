@@ -91,8 +91,10 @@ class SparkSourceOptions:
         """Return the options for the files and live inputs of a query, without inputs that are DataFrames."""
         program, schemas = job.program, job.program.inputs
         if len(job.inputs) > SPECS:
-            hint = "a folder or a pattern stands for all its files"
-            raise CepError(f"--input: there are {len(job.inputs)}, more than {SPECS}", hint=hint, code="input")
+            hint = "use a folder or a pattern, which stands for all its files"
+            raise CepError(
+                f"--input: {len(job.inputs)} inputs are more than the limit of {SPECS}", hint=hint, code="input"
+            )
         others = {reader.place for _, reader in job.frames}
         mine = [(place, spec) for place, spec in enumerate(job.inputs) if place not in others]
         return cls(
@@ -379,9 +381,9 @@ def alive(schemas: Mapping[str, Schema], spec: str, format: str | None) -> list[
     live_inputs = inputs([spec], schemas, format)
     for live_input in live_inputs:
         if live_input.address is not None and live_input.address.kind == "tcp" and live_input.format == "nquads":
-            hint = "`format=jsonld` has an observation in a line"
+            hint = "use `format=jsonld`, with one observation in each line"
             raise live_input.address.refused(
-                "a line of N-Quads is not a record, and on Spark lines are taken one by one", hint
+                "a line of N-Quads is not a whole record, and Spark reads each line by itself", hint
             )
     return live_inputs
 

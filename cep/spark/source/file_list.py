@@ -87,7 +87,7 @@ class FileChanges:
         more = f"; so have {len(changed) - SHOWN:,} more" if len(changed) > SHOWN else ""
         return [
             f"{path} {change} since it was listed{more if place == SHOWN - 1 else ''}: a file is read once, "
-            "so what came after that may be missing; write it to a file of another name"
+            "so later records may be missing; write them to a file with another name"
             for place, (path, change) in enumerate(changed[:SHOWN])
         ]
 
@@ -155,8 +155,8 @@ class FileList:
         """Return a range of the files. CepError: the list is shorter."""
         if beyond > len(self):
             raise CepError(
-                f"--checkpoint: {self._log.path} has {len(self)} files, and {beyond} were read",
-                hint="put the whole folder back as it was, or start anew with another one",
+                f"--checkpoint: {self._log.path} lists {len(self)} files, but {beyond} were read",
+                hint="restore the whole folder from a copy, or start anew with another one",
                 code="checkpoint",
             )
         try:
@@ -178,8 +178,8 @@ class FileList:
         for place, file_input in coming.values():
             if following[place] >> FILE_BITS:
                 raise CepError(
-                    f"--input: input {place + 1} has had {1 << FILE_BITS:,} files, there are no numbers for more",
-                    hint="start anew with other folders, and with larger files",
+                    f"--input: input {place + 1} has had {1 << FILE_BITS:,} files, which is the limit",
+                    hint="start anew with other folders and with fewer, larger files",
                     code="input",
                 )
             number = (place << FILE_BITS) + following[place]

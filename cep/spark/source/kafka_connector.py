@@ -155,7 +155,7 @@ def check_installed(spark: SparkSession) -> None:
     if missing:
         raise CepError(
             f"Spark's connector for Kafka lacks {' and '.join(missing)} on the class path",
-            hint=f"`--packages {connector_artifact()}` has all of it; `--conf spark.jars=` has to name each jar",
+            hint=f"use `--packages {connector_artifact()}`, or name each jar with `--conf spark.jars=`",
             code="spark",
         )
     try:
@@ -163,7 +163,7 @@ def check_installed(spark: SparkSession) -> None:
     except AnalysisException:
         raise CepError(
             f"Spark's connector for Kafka, {KAFKA}, is not on its class path",
-            hint=f"`--packages {connector_artifact()}`; or read by Python's client, `?through=python`",
+            hint=f"add `--packages {connector_artifact()}`, or use Python's client with `?through=python`",
             code="spark",
         ) from None
 

@@ -62,8 +62,8 @@ class FileChangeLog:
         """Return a range of lines. CepError: there are fewer lines."""
         if beyond > len(self):
             raise CepError(
-                f"--checkpoint: {self._log.path} has {len(self)} changes, and {beyond} were sent",
-                hint="put the whole folder back as it was, or start anew with another one",
+                f"--checkpoint: {self._log.path} has {len(self)} changes, but {beyond} were sent",
+                hint="restore the whole folder from a copy, or start anew with another one",
                 code="checkpoint",
             )
         return self._lines[first:beyond]
@@ -191,8 +191,8 @@ def _again(file: str, parts: Sequence[dict[str, Any]]) -> _Known:
 
 def _altered(file: str, taken: int) -> CepError:
     return CepError(
-        f"--knowledge-updates: {file} is not what it was: its first {taken:,} bytes are read, and sent",
-        hint="more changes come at the end of an .nq file, or in a new file; for others start anew with other folders",
+        f"--knowledge-updates: {file} has changed: its first {taken:,} bytes have already been read",
+        hint="add changes at the end of an .nq file, or in a new file; for others start anew with other folders",
         code="knowledge",
     )
 
@@ -245,7 +245,7 @@ def change_rows(frame: DataFrame, place: int) -> tuple[Callable[[SparkSession], 
     for name, kind in zip(_COLUMNS, (TimestampType, StringType, StringType)):
         if name not in kinds or not isinstance(frame.schema[name].dataType, kind):
             type_name = frame.schema[name].dataType.simpleString() if name in kinds else "missing"
-            hint = "`time timestamp, add string, remove string`: from when, and the triples that come and go, as Turtle"
+            hint = "use `time timestamp, add string, remove string`: the time, and triples to add and remove, in Turtle"
             raise CepError(f"changes: the column `{name}` is {type_name}", hint=hint, code="input")
     time, *texts = (F.col(name) for name in _COLUMNS)
     columns = frame.select(F.unix_micros(time).alias("time"), *texts).coalesce(1)

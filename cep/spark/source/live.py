@@ -71,7 +71,9 @@ def live_input(input: Input, number: int, folder: Path) -> LiveInput:
     before = read_or_make(folder / "address", lambda: address.text)
     if before != address.text:
         hint = "name the inputs as before, in the same order, or start anew with another folder"
-        raise CepError(f"--checkpoint: this input was {before}, and is {address.text}", hint=hint, code="checkpoint")
+        raise CepError(
+            f"--checkpoint: this input was {before}, and now it is {address.text}", hint=hint, code="checkpoint"
+        )
     match address.kind:
         case "mqtt" | "tcp":
             return LoggedInput(input, address, number, folder)
@@ -124,10 +126,12 @@ class LoggedInput(_Counted):
         if self._failure is not None:
             raise self._failure
         if self._target is None and not running:
-            raise self._address.refused("nothing is received any more", "start the run again: it goes on where it was")
+            raise self._address.refused(
+                "receiving has stopped", "run the same command again: it continues where it stopped"
+            )
         end = self._log.end if self._target is None else self._target
         if start > self._log.end:
-            reason = f"there were messages up to {start}, and now there are {self._log.end}: the last file is damaged"
+            reason = f"there were messages up to {start}, but now only up to {self._log.end}: the last file is damaged"
             raise CepError(f"{self._folder}: {reason}", code="checkpoint")
         return max(start, end if most is None else min(end, start + most))
 

@@ -56,7 +56,7 @@ class LoggedRange:
         except OSError as error:
             raise CepError(
                 f"--checkpoint: {path} cannot be read by a worker on {socket.gethostname()}: {reason_of(error)}",
-                hint="all machines need the folder of the checkpoint at the same place",
+                hint="all machines need the folder of the checkpoint under the same path",
                 code=DEVICE,
             ) from None
 
@@ -129,7 +129,9 @@ class MessageLog:
     def append(self, arrived: Sequence[Arrival]) -> None:
         """Add messages, and sync them to disk. CepError: the log is closed."""
         if self._lock.closed:
-            raise CepError(f"{self._folder}: it is closed, and may be another run's", code="checkpoint")
+            raise CepError(
+                f"{self._folder}: this log of messages is closed, and another run may use it", code="checkpoint"
+            )
         records = [(_HEAD.pack(packet.mid, packet.qos) + packet.topic.encode(), packet.payload) for packet in arrived]
         if self._current is None or self._current.size >= _FULL:
             self._current = self._following()
@@ -162,7 +164,7 @@ class MessageLog:
         if kept[0] > start or kept[1] < end:
             missing = start if not kept[0] <= start < kept[1] else kept[1]
             raise CepError(
-                f"--checkpoint: {self._folder}: messages from {missing} on are not there any more",
+                f"--checkpoint: {self._folder}: messages from {missing} on are missing",
                 hint=BACK,
                 code="checkpoint",
             )
@@ -199,8 +201,8 @@ class MessageLog:
         data = file.read_bytes() if file.exists() else bytes(4)
         pairs = data[4:]
         if crc32(pairs).to_bytes(4, "little") != data[:4] or len(pairs) % _PAIR.size:
-            hint = "remove it: messages that the broker sends again are then taken for new ones, once"
-            raise CepError(f"{file}: it is damaged", hint=hint, code="checkpoint")
+            hint = "remove it: messages that the broker sends again then count as new, once"
+            raise CepError(f"{file} is damaged", hint=hint, code="checkpoint")
         return dict(_PAIR.iter_unpack(pairs))
 
     def close(self) -> None:

@@ -147,9 +147,9 @@ def readable_batches(pieces: Iterable[Batch], file: str, must_exist: bool = Fals
         reason = error.message.removeprefix(f"{file}: ")
         if must_exist and error.code == ABSENT:
             raise CepError(
-                f"{file} cannot be read by a worker on {socket.gethostname()}: {reason}; where the query is planned, "
-                "it is there",
-                hint="all machines need the inputs at the same place, to be read by the user of the workers",
+                f"{file} cannot be read by a worker on {socket.gethostname()}: {reason}; it exists on the "
+                "machine that plans the query",
+                hint="all machines need the inputs under the same path, readable by the user of the workers",
                 code=DEVICE,
             ) from None
         why = f"the rest of the file cannot be read: {reason}" if line else reason
@@ -314,8 +314,8 @@ def numbered(piece: Batch, number: int, bits: int = LINE_BITS) -> dict[str, pl.D
         if len(lines) and int(np.max(lines)) >> bits:
             raise CepError(
                 f"{block.file}: record {int(np.max(lines)):,} is beyond {(1 << bits) - 1:,}, the last "
-                "number that a record may have",
-                hint="split the file; of a topic, start anew with one whose offsets begin again",
+                "number that a record can have",
+                hint="split the file, or use a new topic, whose offsets start at 0",
                 code="input",
             )
         order = np.asarray(lines, np.int64) + (number << LINE_BITS)

@@ -151,8 +151,8 @@ def vacant(folder: Path, output: str) -> None:
         name not in (LOCK, TURN) and not name.startswith(f".{CHECKPOINT}") for name in names
     ):  # a killed run may leave these
         raise CepError(
-            f"--checkpoint: {folder} is not empty, and no checkpoint of this command",
-            hint="name an empty folder, or one that is not there yet",
+            f"--checkpoint: {folder} is not empty, and is not a checkpoint of this command",
+            hint="use an empty folder, or one that does not exist yet",
             code="checkpoint",
         )
     _empty(output, "the checkpoint is new")
@@ -161,11 +161,11 @@ def vacant(folder: Path, output: str) -> None:
 def _another(folder: Path, before: CheckpointInfo, now: CheckpointInfo, migratable: bool) -> CepError:
     """Return the error for a checkpoint of another program or other options, with the differences."""
     same = before.program == now.program
-    what, whose = ("was made with other options", "options") if same else ("is of another program", "program")
+    what, whose = ("was made with other options", "options") if same else ("belongs to another program", "program")
     migrate = ", or add `--migrate`" if migratable else ""
     return CepError(
         f"--checkpoint: {folder} {what}\n{difference(before, now)}",
-        hint=f"go on with the {whose} it was made with, start anew with another folder{migrate}",
+        hint=f"use the {whose} it was made with, or start anew with another folder{migrate}",
         code="checkpoint",
     )
 
@@ -183,7 +183,7 @@ def _migrated(
     if before.lateness_by != now.lateness_by:
         reasons += _judged(before, now)
     if before.knowledge != now.knowledge and (folder / CHANGES).exists():
-        reasons.append("knowledge: another one, and changes of the one before were applied")
+        reasons.append("knowledge: it is different, and changes of the earlier knowledge were applied")
     for event in sorted(before.laid.events.keys() & now.laid.events.keys()):
         keys = [", ".join(run.keys.get(event, [])) or "none" for run in (before, now)]
         if keys[0] != keys[1]:
@@ -193,7 +193,7 @@ def _migrated(
         generation = replace(generation, start=replace(start, sources=sources))
     generation = generation.cut(now.laid)
     if before.output != now.output:
-        _empty(now.output, f"{before.output} has what was derived before")
+        _empty(now.output, f"earlier results are in {before.output}")
         finish_batches(Path(before.output))
         generation = replace(generation, first=0)
     if start is not None and start.number == before.generation.number:
@@ -213,8 +213,8 @@ def _empty(output: str, why: str) -> None:
     path = Path(output)
     if path.exists() and not (path.is_dir() and all(entry.name.startswith(PROBES) for entry in path.iterdir())):
         raise CepError(
-            f"--output: {path} is there already, and {why}",
-            hint="name an empty folder, or one that is not there yet",
+            f"--output: {path} already exists, and {why}",
+            hint="use an empty folder, or one that does not exist yet",
             code="checkpoint",
         )
 
@@ -243,15 +243,15 @@ def difference(before: CheckpointInfo, now: CheckpointInfo) -> str:
             lines.append(f"parameter {name}: {was} before, {is_now} now")
     for name in sorted(before.facts.keys() | now.facts.keys()):
         if before.facts.get(name) != now.facts.get(name):
-            lines.append(f"facts {name}: other rows")
+            lines.append(f"facts {name}: the rows are different")
     if before.knowledge != now.knowledge:
-        lines.append("knowledge: another one")
+        lines.append("knowledge: it is different")
     lines += [*fixed(before, now), *_fluents(before, now), *_revised(before, now), *_judged(before, now)]
     if before.frames != now.frames:
         lines.append(f"read through Spark: {_names(before.frames)} before, {_names(now.frames)} now")
     if before.only != now.only:
         lines.append(f"events written: {', '.join(before.only)} before, {', '.join(now.only)} now")
-    return "\n".join(lines or ["it was made by another version"])
+    return "\n".join(lines or ["it was made by another version of semcep"])
 
 
 def fixed(
@@ -274,10 +274,10 @@ def output_changes(before: CheckpointInfo, now: CheckpointInfo, outgoing: Path) 
         return fixed(before, now, ("output",)) if str(outgoing) in (before.output, now.output) else []
     reasons = [*fixed(before, now, ("format",)), *_fluents(before, now)]
     if before.withdraws != now.withdraws:
-        ways = {True: "a changelog", False: "what is final"}
-        reasons.append(f"what is written: {ways[before.withdraws]} before, {ways[now.withdraws]} now")
+        ways = {True: "a changelog", False: "only final rows"}
+        reasons.append(f"rows written: {ways[before.withdraws]} before, {ways[now.withdraws]} now")
     if now.format == "parquet" and before.only != now.only and 1 in (len(before.only), len(now.only)):
-        reasons.append(f"the files hold {_listed(before.only)}, and would hold {_listed(now.only)}")
+        reasons.append(f"the files hold {_listed(before.only)}, and the new ones would hold {_listed(now.only)}")
     if now.format == "parquet" and not reasons:
         columns = now.laid.columns
         reasons = [
@@ -285,13 +285,13 @@ def output_changes(before: CheckpointInfo, now: CheckpointInfo, outgoing: Path) 
             for event, names in before.laid.columns.items()
             if columns.get(event, names) != names
         ]
-    other = f"name another folder, `--output {now.output}-2`; what is in this one stays"
+    other = f"use another folder, `--output {now.output}-2`; the files in this one stay"
     return [f"--output: {reason}: {other}" for reason in reasons]
 
 
 def _fluents(before: CheckpointInfo, now: CheckpointInfo) -> list[str]:
     """Return how the output of fluents differs."""
-    ways = {False: "their intervals", True: "`--changes`"}
+    ways = {False: "whole intervals", True: "`--changes`"}
     return [] if before.changes == now.changes else [f"fluents: {ways[before.changes]} before, {ways[now.changes]} now"]
 
 

@@ -318,8 +318,8 @@ def next_generation(
         return Generation(generation.number, generation.first, before.start)
     offset = spark_files.offset(spark, last)
     if offset["end"]:
-        message = f"--migrate: the input of {checkpoint} has ended, so nothing more would come to other rules"
-        hint = "start anew with another folder; where more is to come, run with `--once` or `--follow`"
+        message = f"--migrate: the input of {checkpoint} has ended, so the new rules would read nothing"
+        hint = "start anew with another folder; if more input will come, run with `--once` or `--follow`"
         raise CepError(message, hint=hint, code="checkpoint")
     folder = before.states(checkpoint)
     notes = BatchNotes(folder)
@@ -394,8 +394,7 @@ def migrated(before: StateLayout, now: StateLayout, reasons: Sequence[str] = ())
     CepError: the migration is not possible; the error lists all reasons.
     """
     misfits = [
-        f"`{author_name(event)}` comes with other attributes: {', '.join(types)} before, "
-        f"{', '.join(now.events[event])} now"
+        f"`{author_name(event)}` has other attributes: {', '.join(types)} before, {', '.join(now.events[event])} now"
         for event, types in before.events.items()
         if now.events.get(event, types) != types
     ]
@@ -407,7 +406,7 @@ def migrated(before: StateLayout, now: StateLayout, reasons: Sequence[str] = ())
     if misfits := [*reasons, *misfits]:
         raise CepError(
             "--migrate: the state cannot be carried over\n" + "\n".join(misfits),
-            hint="start anew with other folders, or leave out the rules that ask for it",
+            hint="start anew with other folders, or leave out the rules that need it",
             code="checkpoint",
         )
     was, is_now = before.goals, now.goals
@@ -428,7 +427,7 @@ def _source(before: StateLayout, now: StateLayout, number: int) -> tuple[int, li
     having = [place for place, layout in enumerate(before.stages, 1) if mine.issubset(layout["goals"])]
     if not having:
         several = [str(place) for place, layout in enumerate(before.stages, 1) if mine.intersection(layout["goals"])]
-        return 0, [f"stage {number} would take over parts of what stages {' and '.join(several)} remember"]
+        return 0, [f"stage {number} would take over parts of the states of stages {' and '.join(several)}"]
     misfits = {place: _misfits(number, stage, before.stages[place - 1]) for place in having}
     best = min(having, key=lambda place: (len(misfits[place]), abs(place - number)))
     return best, misfits[best]
@@ -439,17 +438,19 @@ def _misfits(number: int, now: Mapping[str, Any], before: Mapping[str, Any]) -> 
     if now["keyed"] != before["keyed"]:
         return [f"stage {number} ran {_ran(before['keyed'])}, and would run {_ran(now['keyed'])}"]
     reasons = [
-        f"stage {number} deals `{author_name(event)}` by {_way(now['inputs'][event])}, before by {_way(way)}"
+        f"stage {number} distributes `{author_name(event)}` by {_way(now['inputs'][event])}, before by {_way(way)}"
         for event, way in before["inputs"].items()
         if now["inputs"].get(event, way) != way
     ]
     outside = sorted(set(now["inputs"]).difference(before["inputs"]).intersection(before["outputs"]))
     inside = sorted(set(before["inputs"]).difference(now["inputs"]).intersection(now["outputs"]))
     reasons += [
-        f"stage {number} made `{author_name(event)}` itself, and would take it from another stage" for event in outside
+        f"stage {number} derived `{author_name(event)}` itself, and would now read it from another stage"
+        for event in outside
     ]
     return reasons + [
-        f"stage {number} took `{author_name(event)}` from another stage, and would make it itself" for event in inside
+        f"stage {number} read `{author_name(event)}` from another stage, and would now derive it itself"
+        for event in inside
     ]
 
 
@@ -466,5 +467,7 @@ def _ran(keyed: bool) -> str:
 
 def _way(way: Any) -> str:
     if not isinstance(way, list):
-        return {"whole": "all that it is", "broadcast": "going everywhere", "single": "one place"}[way]
+        return {"whole": "the whole row", "broadcast": "copying it to all places", "single": "sending it to one place"}[
+            way
+        ]
     return "argument " + " and ".join(str(position + 1) for position in way)

@@ -124,7 +124,7 @@ class Segments:
 def missing_file(path: Path) -> CepError:
     """Return the error for a missing part of the state."""
     return CepError(
-        f"--checkpoint: {path} is missing, a part of the state",
-        hint="put the whole folder back as it was; on a cluster all workers need it under the same path",
+        f"--checkpoint: {path} is missing: it is a part of the state",
+        hint="restore the whole folder from a copy; on a cluster all workers need it under the same path",
         code="checkpoint",
     )
