@@ -228,7 +228,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert status == 1 and "masts: reaches no receiver" in output
     status, output = run("--routes", "routes.toml", "--check-routes", "--feed", "mqtt://h/all")
     assert status == 0 and output.splitlines()[-1] == "every alert: mqtt://h/all"
-    assert run("--check-routes")[0] == 2 and "there are no routes" in run("--check-routes")[1]
+    assert run("--check-routes")[0] == 2 and "--check-routes: `--routes` is missing" in run("--check-routes")[1]
     Path("routes.toml").write_text(FILE.replace('"site"]', '"siet"]'))
     for options in (["--check-routes"], ["--input", "level=none.csv", "--port", "0"]):
         Path("none.csv").write_text("time,site,cm\n")
