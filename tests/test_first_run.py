@@ -61,11 +61,11 @@ def reasons(folder: Path, declaration: str, record: dict[str, object]) -> list[s
 def test_a_time_elsewhere(tmp_path: Path) -> None:
     record: dict[str, object] = {"meta": {"sentAt": "2024-03-30T22:00:00+01:00"}, "v": 1}
     (reason,) = reasons(tmp_path, "event a(v: int) TIME ts.", record)
-    assert reason == 'no time: `ts` is missing; `meta.sentAt` looks like it: `TIME "meta.sentAt"`'
+    assert reason == 'no time: `ts` is missing; `meta.sentAt` looks like the time: `TIME "meta.sentAt"`'
     (reason,) = reasons(tmp_path, "event a(v: int) TIME ts.", record | {"ts": None})
     assert reason == "no time: `ts` is missing"
     (reason,) = reasons(tmp_path, "event a(v: int) TIME ts.", {"at": 1714554000123, "v": 1})
-    assert reason.endswith("`at` looks like it: `TIME at FORMAT epoch ms`")
+    assert reason.endswith("`at` looks like the time: `TIME at FORMAT epoch ms`")
 
 
 def test_a_float_where_an_int_is_declared(tmp_path: Path) -> None:

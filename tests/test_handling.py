@@ -417,7 +417,7 @@ def test_a_trusted_proxy_says_who_asks(desk: Desk) -> None:
     ("path", "body", "status", "text"),
     [
         ("/alerts/{}/close", {"verdict": "ture"}, 422, "`ture` is not a verdict; did you mean `true`?"),
-        ("/alerts/{}/close", {"verdict": "maybe"}, 422, "it is one of true, false, duplicate, test"),
+        ("/alerts/{}/close", {"verdict": "maybe"}, 422, "use one of true, false, duplicate, test"),
         ("/alerts/{}/close", {}, 422, "verdict: this parameter is missing"),
         ("/alerts/{}/comment", {"comment": " "}, 422, "there is no text"),
         ("/alerts/{}/comment", {"comment": "x" * 2_001}, 422, "comment"),

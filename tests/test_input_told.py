@@ -67,11 +67,17 @@ def test_counts_of_line_protocol_in_another_precision(declared: str, times: str,
 @pytest.mark.parametrize(
     ("record", "said"),
     [
-        ('{"ts": 1714554000123, "x": 3}', "`ts` looks like it: `TIME ts FORMAT epoch ms` behind the attributes"),
-        ('{"when": "2024-05-01T08:00:00Z", "x": 3}', "`when` looks like it: `TIME when` behind the attributes"),
+        (
+            '{"ts": 1714554000123, "x": 3}',
+            "`ts` looks like the time: add `TIME ts FORMAT epoch ms` after the attributes",
+        ),
+        (
+            '{"when": "2024-05-01T08:00:00Z", "x": 3}',
+            "`when` looks like the time: add `TIME when` after the attributes",
+        ),
         ('{"ts": "1714554000", "x": 3}', "`TIME ts FORMAT epoch s`"),
         ('{"meta": {"sent": "1714554000123"}, "meta2": 1, "x": 3}', '`TIME "meta.sent" FORMAT epoch ms`'),
-        ('{"x": 3}', "`TIME column` behind the attributes says where it is, and `cep infer FILE` prints"),
+        ('{"x": 3}', "add `TIME column` after the attributes to name it; `cep infer FILE` prints"),
         (
             '{"time": "1714554000123", "x": 3}',
             "it looks like milliseconds since 1970, which are declared: `FORMAT epoch",

@@ -67,7 +67,7 @@ def test_events_go_to_topics_by_type(tmp_path: Path) -> None:
     "place, message",
     [
         ("kafka://127.0.0.1:1/derived?message.timeout.ms=100", "kafka://127.0.0.1:1/derived: no answer: "),
-        ("kafka://127.0.0.1:1", "it names no topic"),
+        ("kafka://127.0.0.1:1", "the address names no topic"),
         ("kafka://127.0.0.1:1/derived?by=room", "`by=room`: no derived event has this attribute"),
         ("kafka://127.0.0.1:1/derived?group=one", "`group` is not an option"),
         ("kafka://127.0.0.1:1/of/{type}", "the path is not a valid topic"),

@@ -282,7 +282,7 @@ def test_a_server_waits_for_sources_that_are_not_there_yet() -> None:
     waiting.close()
     with pytest.raises(CepError, match="no connection"):
         live.opened_source(address(place + "?until=closed"), {}, lasting=True)
-    with pytest.raises(CepError, match="it names no topic"):
+    with pytest.raises(CepError, match="the address names no topic"):
         live.opened_source(address(f"mqtt://127.0.0.1:{port}"), {}, lasting=True)
     feed = live.opened_source(address(place), {}, lasting=True)
     assert feed.lost == "no connection: connection refused"

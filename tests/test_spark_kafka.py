@@ -103,7 +103,7 @@ def test_what_an_address_says_in_the_words_of_the_connector(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("text", "refusal"),
     [
-        ("kafka://one", "kafka://one: it names no topic"),
+        ("kafka://one", "kafka://one: the address names no topic"),
         ("kafka://one/a?group.id=b", "`group.id` cannot be set by an address: Spark's connector sets it"),
         ("kafka://me@one/a?sasl=GSSAPI", "`sasl=GSSAPI` is not known"),
         ("kafkas://one/a?ca=none.pem", "`ca=none.pem`: no such file or directory"),

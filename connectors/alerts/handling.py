@@ -405,7 +405,7 @@ class Handling:
         """Close an alert with a verdict. An open alert is also acknowledged."""
         known_verdict = next((known for known in VERDICTS if known == verdict), None)
         if known_verdict is None:
-            hint = did_you_mean(verdict, VERDICTS) or f"it is one of {', '.join(VERDICTS)}"
+            hint = did_you_mean(verdict, VERDICTS) or f"use one of {', '.join(VERDICTS)}"
             raise CepError(f"`{clean(verdict, 40)}` is not a verdict", hint=hint, code="action")
         with self.lock:
             told = self._known(alert)

@@ -118,7 +118,7 @@ class Matchers:
         for matcher in self.each:
             asked = matcher.value if matcher.name == "severity" and matcher.operator in ("=", "!=") else ""
             if asked and asked.lower() not in words:
-                hint = did_you_mean(asked.title(), SEVERITIES) or f"it is one of {', '.join(SEVERITIES)}"
+                hint = did_you_mean(asked.title(), SEVERITIES) or f"use one of {', '.join(SEVERITIES)}"
                 return f"no alert has the severity `{clean(asked, 40)}`: {hint}"
         return ""
 

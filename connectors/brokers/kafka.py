@@ -36,7 +36,7 @@ class Topic:
         """Raises CepError if confluent-kafka is not installed, the topic is missing in the address, or an option is
         wrong."""
         if not address.path or "/" in address.path:
-            raise address.refused("it names no topic", f"e.g. `kafka://{address.servers}/readings`")
+            raise address.refused("the address names no topic", f"e.g. `kafka://{address.servers}/readings`")
         if address.choice("through", ("python", "spark")) == "spark":
             raise address.refused("`through=spark` works on Spark only", "add `--on spark`, or leave `through` out")
         self.address, self.name = address, address.path

@@ -163,7 +163,9 @@ class Subscription:
         except ModuleNotFoundError:
             raise self.address.refused("MQTT needs paho-mqtt", install_command("mqtt")) from None
         if not self.address.path:
-            raise self.address.refused("it names no topic", f"e.g. `{self.address.text.rstrip('/')}/sensors/#`")
+            raise self.address.refused(
+                "the address names no topic", f"e.g. `{self.address.text.rstrip('/')}/sensors/#`"
+            )
         if not _filter(self.address.path):
             hint = "`+` stands for one level, and `#` at the end for all further levels: `sensors/+/temp`, `sensors/#`"
             raise self.address.refused("the path is not a valid topic filter", hint)

@@ -93,7 +93,7 @@ def output_address(text: str, schemas: Mapping[str, Schema]) -> Address:
     """Parse the address of an output for these events. Raises CepError if it is wrong."""
     target = address(text, OUTPUTS)
     if not target.path:
-        raise _wrong(target, "it names no topic", f"e.g. `{target.text.rstrip('/')}/derived`")
+        raise _wrong(target, "the address names no topic", f"e.g. `{target.text.rstrip('/')}/derived`")
     odd = _TYPE in target.path and target.kind == "kafka" and "/" in target.path
     if odd or any(letter in target.path.replace(_TYPE, "") for letter in "{}+#"):
         raise _wrong(

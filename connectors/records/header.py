@@ -38,7 +38,9 @@ def bind(file: str, schema: Schema, columns: Sequence[str], types: Mapping[str, 
     if CHANGE in columns and CHANGE not in map(source_of, bound.attributes):
         ways = "`--revise 6h`, in Python `revise=`, reads it" if schema.declared else f"declare `{schema.name}`"
         message = f"{file}: the column `{CHANGE}` marks withdrawn records, but this run would read all records as added"
-        raise CepError(message, hint=f'{ways}; an attribute of it is `change: string FROM "{CHANGE}"`', code="input")
+        raise CepError(
+            message, hint=f'{ways}; to read it as an attribute, declare `change: string FROM "{CHANGE}"`', code="input"
+        )
     wanted = [key for key in (bound.time, *bound.further, bound.start, bound.end) if key is not None]
     missing = [f"`{key}` for the time{closest(key, columns)}" for key in wanted if key not in columns]
     for attribute in bound.attributes:
@@ -61,8 +63,8 @@ def bind(file: str, schema: Schema, columns: Sequence[str], types: Mapping[str, 
         elif column := next((column for column in wanted if len(path(column)) > 1 and column not in columns), None):
             hint = f"`{column}` is a path in nested records, but a table has only columns; {hint}"
         if schema.declared and guessed is not None and bound.time == "time" and "time" not in columns:
-            hint = f"`{guessed}` looks like the time: `TIME {column_name(guessed)}` behind the attributes says so, "
-            hint += f"and `cep infer {file}` prints the declaration; the columns are {', '.join(columns)}"
+            hint = f"`{guessed}` looks like the time: add `TIME {column_name(guessed)}` after the attributes; "
+            hint += f"`cep infer {file}` prints the declaration; the columns are {', '.join(columns)}"
         raise CepError(
             f"{file}: {schema.name} needs {'a column' if len(missing) == 1 else 'columns'} {', '.join(missing)}",
             hint=hint,

@@ -49,11 +49,11 @@ def time_hint(record: Mapping[str, Any], schema: Schema) -> str:
     if best is None and len(forms) == 1:
         best = next(iter(forms))
     if named_one:
-        return "" if best is None else f"`{best}` looks like it: `TIME {column_name(best)}{forms[best]}`"
+        return "" if best is None else f"`{best}` looks like the time: `TIME {column_name(best)}{forms[best]}`"
     if best is None:
-        return f"`TIME column` behind the attributes says where it is, and {_INFER}"
-    behind = f"`TIME {column_name(best)}{forms[best]}` behind the attributes says so"
-    return f"`{best}` looks like it: {behind}, and {_INFER}"
+        return f"add `TIME column` after the attributes to name it; {_INFER}"
+    clause = f"`TIME {column_name(best)}{forms[best]}`"
+    return f"`{best}` looks like the time: add {clause} after the attributes; {_INFER}"
 
 
 def _form(value: Any) -> str | None:

@@ -396,7 +396,7 @@ def _not_severities(words: Sequence[str]) -> Iterator[str]:
     """Yield a remark for each requested severity that does not exist."""
     for word in words:
         if word.title() not in SEVERITIES:
-            hint = did_you_mean(word, SEVERITIES) or f"it is one of {', '.join(SEVERITIES)}"
+            hint = did_you_mean(word, SEVERITIES) or f"use one of {', '.join(SEVERITIES)}"
             yield f"no alert has the severity `{clean(word, 40)}`; {hint}"
 
 

@@ -96,7 +96,7 @@ def options(address: Address, most: int | None) -> dict[str, str]:
     `most`: that number, unless the address has `limit=`. CepError: a file does not exist, or an option is not valid.
     """
     if not address.path or "/" in address.path:
-        raise address.refused("it names no topic", f"e.g. `kafka://{address.servers}/readings`")
+        raise address.refused("the address names no topic", f"e.g. `kafka://{address.servers}/readings`")
     limit = None if most is None else int(address.number("limit", most, 1))
     reader_options = {
         "kafka.bootstrap.servers": address.servers,
