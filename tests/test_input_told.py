@@ -90,7 +90,7 @@ def test_a_record_without_a_time_says_where_it_may_be(record: str, said: str) ->
 
 def test_a_table_without_a_time_says_which_column_it_may_be() -> None:
     told = run(f"event r(x: float).\n{RULE}", "a.csv", "Zeitstempel,x\n2024-05-01T08:00:00Z,3\n").stderr
-    assert "`Zeitstempel` looks like the time: `TIME Zeitstempel`" in told and "`cep infer a.csv`" in told
+    assert "`Zeitstempel` looks like the time: add `TIME Zeitstempel`" in told and "`cep infer a.csv`" in told
 
 
 def test_a_time_of_day_has_its_own_constant() -> None:
