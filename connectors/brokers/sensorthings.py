@@ -399,7 +399,7 @@ def _secret(address: Address, name: str) -> str | None:
 def _number(row: dict[str, Any]) -> int:
     number = row.get(_ID)
     if not isinstance(number, int) or isinstance(number, bool) or not -(1 << 62) < number < 1 << 62:
-        raise ValueError(f"the ids are not increasing numbers, such as `{number}`; try `?by=resultTime`")
+        raise ValueError(f"the ids are not increasing numbers: `{number}`; try `?by=resultTime`")
     return number
 
 
