@@ -108,7 +108,7 @@ def test_another_place() -> None:
                 migrated(here, there)
     one, two = (stage | {"goals": [goal]} for goal in ("x", "y"))
     both = replace(here, rules={"rise": ["x", "y"]}, stages=[stage | {"goals": ["x", "y"]}])
-    with pytest.raises(CepError, match="stage 1 would take over parts of the states of stages 1 and 2"):
+    with pytest.raises(CepError, match="stage 1 needs parts of the states of stages 1 and 2"):
         migrated(replace(both, stages=[one, two]), both)
     assert migrated(both, replace(both, stages=[one, two]))[1] == [1, 1]
 

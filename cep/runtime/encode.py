@@ -486,5 +486,5 @@ def late_reason(by: int, final: bool, key: str | None = None) -> str:
     `key`: the attribute by which lateness is judged. A delay above one millisecond is given in whole milliseconds.
     """
     reason = FINAL if final else PASSED
-    own = "" if key is None else f", or later records of its `{key}` have come"
+    own = "" if key is None else f", or later records with the same `{key}` have arrived"
     return f"is late by {say_duration(by - by % 1_000 if by > 1_000 else by)}: {reason}{own}"

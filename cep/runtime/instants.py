@@ -108,7 +108,7 @@ def endless_rows(so_far: str, rules: Sequence[str]) -> CepError:
     return endless(
         f"a recursion does not end: {so_far}",
         rules,
-        f"let each round wait for a new event, with the recursive event on the left of a {FOLLOWS};",
+        f"put the recursive event on the left of a {FOLLOWS}, so that each round waits for a later event;",
     )
 
 

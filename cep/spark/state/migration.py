@@ -427,7 +427,7 @@ def _source(before: StateLayout, now: StateLayout, number: int) -> tuple[int, li
     having = [place for place, layout in enumerate(before.stages, 1) if mine.issubset(layout["goals"])]
     if not having:
         several = [str(place) for place, layout in enumerate(before.stages, 1) if mine.intersection(layout["goals"])]
-        return 0, [f"stage {number} would take over parts of the states of stages {' and '.join(several)}"]
+        return 0, [f"stage {number} needs parts of the states of stages {' and '.join(several)}"]
     misfits = {place: _misfits(number, stage, before.stages[place - 1]) for place in having}
     best = min(having, key=lambda place: (len(misfits[place]), abs(place - number)))
     return best, misfits[best]
