@@ -165,7 +165,7 @@ def _microseconds(tick: str | timedelta) -> int:
     except (TypeError, ValueError):
         length = 0
     if length <= 0:
-        raise CepError(f"tick: `{tick}` is not a duration of a tick", hint='`tick="1 s"`, `"100 ms"`', code="option")
+        raise CepError(f"tick: `{tick}` is not a valid duration", hint='`tick="1 s"`, `"100 ms"`', code="option")
     return length
 
 

@@ -194,7 +194,7 @@ def test_an_interval_may_stand_in_one_text(tmp_path: Path) -> None:
         assert ((table["end"] - table["start"]) // 1_000_000).to_list() == [3600, 5, 300, 0], suffix
         assert [one.reason for one in batch.dead] == [
             "when: `PT5M/PT6M` consists of two durations, so it has no time",
-            "when: `P1M` is not a duration; months and years differ in length",
+            "when: `P1M` is not a valid duration; months and years differ in length",
             "no time: `when` is missing",
         ], suffix
 
