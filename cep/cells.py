@@ -31,7 +31,7 @@ class _Words(ArgumentParser):
         self.add_argument("--lateness")
 
     def error(self, message: str) -> NoReturn:
-        raise CepError(f"%%cep: {message}", hint="`%%cep?` lists what may stand there")
+        raise CepError(f"%%cep: {message}", hint="`%%cep?` lists the arguments that you can write")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,9 @@ class RuleCells:
             self._keep(arguments.rules, cell, "--rules")
         if not arguments.data:
             if arguments.output:
-                raise CepError("-o: without data nothing is derived", hint="`%%cep readings -o found`")
+                raise CepError(
+                    "-o: without data the program derives nothing", hint="add the data: `%%cep readings -o found`"
+                )
             return Engine.from_text(cell, "<cell>", policy=arguments.policy, knowledge=knowledge, params=params)
         derived = detect(
             cell,
@@ -94,7 +96,7 @@ class RuleCells:
     def _variable(self, name: str) -> Any:
         if name not in self.names:
             known = [name for name in self.names if not name.startswith("_")]
-            hint = did_you_mean(name, known) or "data stand in a variable of the notebook"
+            hint = did_you_mean(name, known) or "assign the data to a variable of the notebook first"
             raise CepError(f"there is no variable `{name}`", hint=hint)
         return self.names[name]
 

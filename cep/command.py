@@ -95,7 +95,7 @@ def main() -> NoReturn:
         if error.errno != errno.ENOSPC:
             raise
         where = "" if error.filename is None else f" {error.filename}"
-        complain(CepError(f"cannot write{where}: {error.strerror}", hint="make room there"))
+        complain(CepError(f"cannot write{where}: {error.strerror}", hint="free some disk space there"))
         drain()
         sys.exit(REFUSED)
     raise AssertionError("typer exits")

@@ -85,7 +85,11 @@ class CompileOptions:
         if self.models is None and self.solve_limit is None and self.first is None:
             return None
         if self.models not in (None, 0, 1):
-            raise CepError(f"models: {self.models}", hint="1, the nearest to that before, or 0, all", code="option")
+            raise CepError(
+                f"models: {self.models} is not 0 or 1",
+                hint="use 1 for the one nearest to the one before, or 0 for all",
+                code="option",
+            )
         seconds = None if self.solve_limit is None else self.solve_limit / SECOND
         return AnswerSetOptions(1 if self.models is None else self.models, seconds, self.first)
 
@@ -285,7 +289,7 @@ def one_text(text: str | Mapping[str, str], name: str, options: CompileOptions) 
         return text, name, options
     if not text:
         hint = '`{"rules.cep": ..., "policies.lars": ...}`'
-        raise CepError("a program has at least one file", hint=hint, code="input")
+        raise CepError("a program needs at least one file", hint=hint, code="input")
     joined_text, called, files = joined(text.items())
     return joined_text, called, replace(options, files=files)
 
@@ -393,8 +397,8 @@ def compiled_rules(program: ReadProgram, tree: SyntaxTree, every: Rules, options
 
 def _undistinct(event: str) -> Warning:
     return Warning(
-        f"`{event}` has a KEY, so that all events are to be distinct says nothing about it",
-        hint="records of one key and time are corrections of each other: the last one counts",
+        f"`{event}` has a KEY, so `distinct` does not change it",
+        hint="records with the same key and time correct each other: the last one counts",
     )
 
 

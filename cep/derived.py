@@ -123,7 +123,7 @@ class Derived:
                 return self.names[0]
             example = f'`found["{self.names[-1]}"]`; ' if self.names else ""
             raise CepError(
-                f"the program derives {len(self.names)} events, it is not said which is meant",
+                f"the program derives {len(self.names)} events: say which one you mean",
                 hint=f"name it: {example}derived events are {names}",
                 code="name",
             )

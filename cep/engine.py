@@ -52,9 +52,9 @@ class Engine(StatefulEngine):
         self.explain = asked.explain
         self._recorded = tables_of(self.plan)
         if self.revises:
-            hint = "without `revise`, and without a KEY: `--lateness` waits for what is late; a late event may be the "
-            hint += "first one, and one that is withdrawn, which would move all that the cycle holds"
-            self.refuse_beginning("what is revised", hint)
+            hint = "run it without `revise`, and declare no KEY: `--lateness` waits for late events; revising is not "
+            hint += "possible, because a late or withdrawn first event would move all results of the cycle"
+            self.refuse_beginning("an input that is revised", hint)
 
     @classmethod
     def from_text(

@@ -207,8 +207,10 @@ class EngineView:
                 raise CepError(f"{message}: {place} has none", self.plan.source, span, hint, "endless")
         for number in self._looking_ahead():
             word, span = self.plan.nodes[number].properties().word, self.plan.spans[number]
-            message = f"this {word} lies on a cycle, which is known at the end of the input alone: {place} has none"
-            hint = "`cep run` finds it over files, between --from and --until; or a cycle that looks back"
+            message = (
+                f"this {word} lies on a cycle, whose results are known only at the end of the input: {place} has none"
+            )
+            hint = "run it over files: `cep run` with --from and --until; or write a cycle that looks back"
             raise CepError(message, self.plan.source, span, hint, "endless")
 
     def refuse_boundless(self, start: int | None, until: int | None) -> None:
@@ -216,8 +218,8 @@ class EngineView:
         for ever."""
         for number in self._looking_ahead() if start is None or until is None else ():
             word, span = self.plan.nodes[number].properties().word, self.plan.spans[number]
-            message = f"this {word} lies on a cycle, which goes back in time, perhaps for ever"
-            hint = "say between which times it is asked: `--from 2013-02-09T03:00 --until 2013-02-10`, in Python "
+            message = f"this {word} lies on a cycle that may go back in time for ever"
+            hint = "say for which times you want results: `--from 2013-02-09T03:00 --until 2013-02-10`, in Python "
             raise CepError(message, self.plan.source, span, hint + "`start` and `until`", "endless")
 
     def _looking_ahead(self) -> list[int]:
@@ -259,14 +261,14 @@ class EngineView:
                     units.add(unit)
         return frozenset(units)
 
-    def refuse_beginning(self, place: str, hint: str = "`cep run` and `cep serve` run it in one process") -> None:
+    def refuse_beginning(self, place: str, hint: str = "`cep run` and `cep serve` can run it in one process") -> None:
         """Raise CepError if a cycle through NOT or AGGREGATE of formulas needs the first time of the input.
 
         `place`: where that time is unknown, for the message. `hint`: where such a program can run.
         """
         for unit in sorted(self.beginning):
             word = self.plan.nodes[unit].properties().word
-            message = f"this {word} lies on a cycle, which begins with the input: {place} knows no first"
+            message = f"this {word} lies on a cycle, which begins with the first event: {place} has no first event"
             raise CepError(message, self.plan.source, self.plan.spans[unit], hint, "endless")
 
     def open_intervals(self) -> dict[str, list[Table]]:

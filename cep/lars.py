@@ -92,9 +92,9 @@ def answers(
         if not (_is_number(number) or (number is None and option != "models")):
             raise CepError(f"{option}: `{number!r}` is not a whole number", hint=f"`{option}=1`", code="option")
     if not isinstance(program, str):
-        raise CepError(f"program: a text of rules is expected, not {_kind(program)}", code="option")
+        raise CepError(f"program: expected a text of rules, not {_kind(program)}", code="option")
     if window not in ("n+1", "n"):
-        hint = '`window="n"`, or "n+1", as it is'
+        hint = 'use `window="n"`, or "n+1", the default'
         raise CepError(f"window: `{window}` is not a valid way to count", hint=hint, code="option")
     read = _read(Source(program, "<program>"), dialect, _microseconds(tick), window == "n")
     return _Run(read, program, _texts(facts or (), "facts"), _in_order(stream), first, last, models).answers()
@@ -115,11 +115,11 @@ def _texts(atoms: object, where: str) -> list[str]:
     """Return atoms as a list. Raises CepError if they are not texts."""
     hint = '`["alpha(3)", "rtm50"]`'
     if isinstance(atoms, str) or not isinstance(atoms, Iterable):
-        raise CepError(f"{where}: a list of atoms is expected, not {_kind(atoms)}", hint=hint, code="option")
+        raise CepError(f"{where}: expected a list of atoms, not {_kind(atoms)}", hint=hint, code="option")
     texts = list(atoms)
     for atom in texts:
         if not isinstance(atom, str):
-            raise CepError(f"{where}: `{atom!r}` is {_kind(atom)}; atoms are texts", hint=hint, code="option")
+            raise CepError(f"{where}: `{atom!r}` is {_kind(atom)}; atoms must be texts", hint=hint, code="option")
     return texts
 
 
@@ -146,7 +146,9 @@ def _in_order(stream: object) -> list[tuple[int, list[str]]]:
 def _read(source: Source, dialect: str | None, tick: int, counted: bool) -> LarsProgram:
     """Parse the program, and set the length of its tick to TICK. Raises CepError."""
     if dialect not in (None, *_NOTATIONS):
-        raise CepError(f"dialect: `{dialect}` is none of LARS", hint='`dialect="lars"`, or "laser"', code="option")
+        raise CepError(
+            f"dialect: `{dialect}` is not a dialect of LARS", hint='use `dialect="lars"`, or "laser"', code="option"
+        )
     try:
         program = program_of(source, f"{dialect or 'lars'}{'/n' if counted else ''}", tick)
     except CepError as error:
@@ -165,7 +167,8 @@ def _microseconds(tick: str | timedelta) -> int:
     except (TypeError, ValueError):
         length = 0
     if length <= 0:
-        raise CepError(f"tick: `{tick}` is not a valid duration", hint='`tick="1 s"`, `"100 ms"`', code="option")
+        hint = 'use a duration like `tick="1 s"` or `"100 ms"`'
+        raise CepError(f"tick: `{tick}` is not a valid duration", hint=hint, code="option")
     return length
 
 
@@ -237,13 +240,17 @@ class _Run:
             before = by_name.setdefault(name, types)
             if len(before) != len(types):
                 raise CepError(
-                    f"`{name}` has {len(before)} arguments in the stream, and {len(types)} as well",
-                    hint="a predicate has one number of arguments",
+                    f"`{name}` has {len(before)} arguments in one place of the stream, and {len(types)} in another",
+                    hint="a predicate has the same number of arguments everywhere",
                     code="arity",
                 )
             by_name[name] = tuple(map(grown, before, types))
         for name in by_name.keys() & self.program.derived:
-            raise CepError(f"`{name}` is derived, and does not come in", hint="rename one of them", code="unknown")
+            raise CepError(
+                f"`{name}` is derived by a rule, so it cannot be in the stream",
+                hint="rename one of them",
+                code="unknown",
+            )
         return by_name
 
     def _declared(self) -> LarsProgram:

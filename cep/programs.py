@@ -36,8 +36,8 @@ def program_text(program: Program) -> tuple[str | Mapping[str, str], str]:
     if isinstance(program, Path):
         return program.read_text(encoding="utf-8"), str(program)
     if program.endswith(".cep") and "\n" not in program:
-        hint = f'a file is named by its path: `detect(Path("{program}"), data)`'
-        raise CepError(f"`{program}` is not a program, but the name of a file", hint=hint, code="input")
+        hint = f'pass the file as a path: `detect(Path("{program}"), data)`'
+        raise CepError(f"`{program}` is the name of a file, not the text of a program", hint=hint, code="input")
     return program, "<program>"
 
 
@@ -55,8 +55,8 @@ def refuse_order(schemas: Mapping[str, Schema]) -> None:
     """Raise CepError if a format needs the order of all records (FOLD order), because data may be pushed in pieces."""
     for name, schema in schemas.items():
         if schema.format is not None and schema.format.fold == "order":
-            hint = "`detect` takes all of it at once; or write the offset (`%z`), or `FOLD earlier`"
-            raise CepError(f"{name}: `FOLD order` needs the data from their beginning", hint=hint, code="input")
+            hint = "use `detect` with all data at once; or write the offset (`%z`), or `FOLD earlier`"
+            raise CepError(f"{name}: `FOLD order` needs all data from the beginning", hint=hint, code="input")
 
 
 def _source(knowledge: KnowledgeSource | Iterable[Any] | None) -> KnowledgeSource | None:

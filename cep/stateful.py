@@ -197,7 +197,11 @@ class StatefulEngine(EngineView):
 
     def _keyed(self) -> StateByKey:
         if self.history is not None:
-            raise CepError("lineage is not kept by key", hint="an engine without `explain`", code="snapshot")
+            raise CepError(
+                "an engine with `explain` cannot keep its state by key",
+                hint="use an engine without `explain`",
+                code="snapshot",
+            )
         if self._by_key is None:
             stage = KeyedStage.of(self._whole, self.stage)
             held = StateByKey(stage, self._parts, self._state + " by key")

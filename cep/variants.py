@@ -205,7 +205,11 @@ def _named(rule: Rule | StaticRule) -> Iterator[str]:
     """Yield the events and predicates that a rule uses. Raises CepError for answer sets."""
     for part in _parts(rule):
         if isinstance(part, AnswerSetPattern):
-            raise CepError("rules with several answer sets have no variants", hint="one value at a time", code="option")
+            raise CepError(
+                "rules with several answer sets cannot run with several values of a parameter",
+                hint="run one value at a time",
+                code="option",
+            )
         if isinstance(part, Predicate):
             yield part.name
         elif isinstance(event := getattr(part, "event", None), str) and not isinstance(part, Rule):

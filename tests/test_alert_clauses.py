@@ -178,8 +178,8 @@ def test_pending_time_survives_a_start(tmp_path: Path) -> None:
         ),
         (
             'ALERT a ON flood(S) TITLE "x". ALERT b ON flood(S) TITLE "x" INHIBITED BY a(s: S) = 3.',
-            "an alert has no value",
-            "`INHIBITED BY a(..)`",
+            "an alert has no value to compare",
+            "leave out the value: `INHIBITED BY a(..)`",
         ),
         (
             'ALERT a ON flood(S) TITLE "x" RUNBOOK "{S}".',

@@ -299,12 +299,17 @@ def test_what_can_never_be_a_place_is_a_mistake_and_what_happens_to_be_none_is_c
     statement = 'event e(k: int).\nALERT a ON e(K) TITLE "x" FOR 1 s '
     for clause, message, hint, column in (
         ('AREA "POLYGON((1 2)"', "this is not WKT", "longitude, then latitude", 40),
-        ('AREA "POLYGON((0 91, 1 91, 1 92, 0 91))"', "a latitude lies beyond 90 degrees", "other way round", 40),
-        ('AREA "POINT(1 2)"', "an area has an inside", "RADIUS 40000", 40),
-        ("AT 91, 200", "a latitude lies from -90 to 90 degrees", "latitude first", 38),
-        ("AT -91.5, 0", "a latitude lies from -90", "latitude first", 38),
-        ("AT 9, 721", "a longitude lies beyond 720", "from -180 to 180", 41),
-        ("AT 9, 7 RADIUS -1", "a radius is not negative", "in metres", 50),
+        (
+            'AREA "POLYGON((0 91, 1 91, 1 92, 0 91))"',
+            "this latitude is beyond 90 degrees",
+            "latitude comes first only",
+            40,
+        ),
+        ('AREA "POINT(1 2)"', "this area has no inside", "RADIUS 40000", 40),
+        ("AT 91, 200", "a latitude must be from -90 to 90 degrees", "latitude first", 38),
+        ("AT -91.5, 0", "a latitude must be from -90", "latitude first", 38),
+        ("AT 9, 721", "this longitude is beyond 720", "from -180 to 180", 41),
+        ("AT 9, 7 RADIUS -1", "a radius cannot be negative", "in metres", 50),
     ):
         with pytest.raises(CepErrors) as caught:
             Engine.from_text(statement + clause + ".")

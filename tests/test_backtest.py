@@ -386,7 +386,7 @@ def test_columns_of_labels_that_nothing_uses_are_told_and_a_key_may_have_another
     )
     assert run("--detect", "warming", "--key", "box=crate")["warnings"] == [
         "1 column of the labels that nothing uses: `note`",
-        "no record has the key `c` of 1 label: they count, and cannot be hit",
+        "no record has the key `c` of 1 label: they count as missed",
     ]
     Path("labels.csv").write_text(Path("labels.csv").read_text().replace(",c,", ",a,"))
     assert run("--detect", "warming", "--key", "box=crate")["points"][0]["all"]["recall"] == 1
@@ -427,7 +427,7 @@ def test_a_holdout_outside_of_the_history_is_refused(time: str) -> None:
     )
     assert result.exit_code == 2, result.output
     assert f"--holdout {time} is outside of the history" in result.stderr
-    assert "hint: a time within the history, from 2024-05-01T00:00:00Z to 2024-05-01T06:30:00Z" in result.stderr
+    assert "hint: use a time within the history, from 2024-05-01T00:00:00Z to 2024-05-01T06:30:00Z" in result.stderr
 
 
 def test_points_that_pass_come_first_and_a_line_divides_them() -> None:
@@ -491,7 +491,7 @@ def test_detections_come_later_by_the_lateness() -> None:
         ("--key=box --grid=Hot --param=Hot=6", "--grid: `Hot` is set by --param as well"),
         ("--key=bx", "--key: `warming` has no attribute `bx`\nhint: did you mean `box`?"),
         ("--key=box --choose=recall", "--choose: there is no --grid to choose from"),
-        ("--key=box --write", "--write is for --choose"),
+        ("--key=box --write", "--write needs --choose"),
         ("--key=box --grid=Hot --choose=recal", "--choose: there is no figure `recal`\nhint: did you mean `recall`?"),
         ("--key=box --grid=Hot --choose=recall --subject-to=load", "--subject-to: `load` is not a condition"),
         ("--key=box --grid=Hot --choose=recall --subject-to=load<=x/d", "hint: `load <= 1/d`"),
@@ -500,16 +500,16 @@ def test_detections_come_later_by_the_lateness() -> None:
         ("--key=box --grid=Hot --choose=nab", "--choose: `nab` is not computed\nhint: add `--score nab`"),
         (
             "--key=box --grid=Hot=1..10",
-            "--grid: `1..10` is a range, and a grid has values\nhint: name them: `--grid Hot=5.0,6.0,7.0`",
+            "--grid: `1..10` is a range, and a grid needs single values\nhint: list them: `--grid Hot=5.0,6.0,7.0`",
         ),
         ("--key=box --grid=Patience=1h..2h", "`--grid Patience=10min,20min,30min`"),
         ("--detect=warmin", "--detect: the program derives no `warmin`\nhint: did you mean `warming`?"),
         ("--detect=constant", "--merge is missing: the rules of `constant` have no window\nhint: how far apart"),
         ("--labels=none.csv", "--labels none.csv: no such file"),
         ("--labels=rules.cep", "`.cep` is not a format of labels"),
-        ("--key=box --points=2 --grid=Hot", "--grid: 5 points are more than 2"),
-        ("--key=box --grid=Hot --picture=a.png", "--picture a.png: pictures are SVG"),
-        ("--key=box --picture=a.svg", "--picture draws the points of a --grid"),
+        ("--key=box --points=2 --grid=Hot", "--grid: 5 points are more than the limit of 2"),
+        ("--key=box --grid=Hot --picture=a.png", "--picture a.png: a picture is written as SVG"),
+        ("--key=box --picture=a.svg", "--picture draws the points of a --grid, which is missing"),
         ("--key=box --score=nabb", "--score: `nabb` is not a score"),
     ],
 )
@@ -533,7 +533,10 @@ def test_wrong_options_are_refused(arguments: str, told: str) -> None:
         ("start,end,box\nsoon,2024-05-01,a\n", "label 1: start: `soon` is not a time"),
         ("start,end,box\n,2024-05-01,a\n", "label 1: `start` is missing"),
         ("start,end,box\n", "labels.csv: there are no labels"),
-        ("", "labels.csv: the file of labels is empty\nhint: a header, and a row for each incident: `start,end`"),
+        (
+            "",
+            "labels.csv: the file of labels is empty\nhint: write a header, and one row for each incident: `start,end`",
+        ),
         ("start,end,box\n\n2024-05-01,2024-05-02,a,b\n", "labels.csv:3: 4 fields, and the header has 3"),
     ],
 )
@@ -552,8 +555,10 @@ def test_ten_million_points_are_refused_with_the_time_they_take() -> None:
     asked = ("--detect", "warming", "--grid", "Hot", "--grid", "Patience")
     result = cep("backtest", "rules.cep", "-i", "reading=history.csv", "--labels", "labels.csv", *asked)
     assert result.exit_code == 2
-    assert result.stderr.startswith("--grid: 11,000,011 points are more than 10,000\n")
-    assert re.search(r"`--points 11000011`: they take about [0-9.,]+ (s|min|h|d), by a run of 16\n", result.stderr)
+    assert result.stderr.startswith("--grid: 11,000,011 points are more than the limit of 10,000\n")
+    assert re.search(
+        r"`--points 11000011`: that takes about [0-9.,]+ (s|min|h|d), measured on 16 points\n", result.stderr
+    )
 
 
 def test_points_are_estimated_by_a_run_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -564,7 +569,7 @@ def test_points_are_estimated_by_a_run_of_several(monkeypatch: pytest.MonkeyPatc
     Path("rules.cep").write_text(many)
     asked = ("--detect", "warming", "--grid", "Hot", "--grid", "Patience")
     result = cep("backtest", "rules.cep", "-i", "reading=history.csv", "--labels", "labels.csv", *asked)
-    assert "they take about 1.8 d, by a run of 16" in result.stderr, "22,001 passes and 11,000,011 points"
+    assert "that takes about 1.8 d, measured on 16 points" in result.stderr, "22,001 passes and 11,000,011 points"
 
 
 def test_many_points_that_are_asked_for_say_how_long_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -670,7 +675,7 @@ def test_a_stopped_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ("backtest", "rules.cep", "-i", "reading=history.csv", "--labels", "labels.csv", *GRID)
     result = cep(*arguments, "--state", "state.jsonl")
     assert result.exit_code == 130
-    assert "stopped: 8 of 15 points are kept in state.jsonl; the same command goes on" in result.stderr
+    assert "stopped: 8 of 15 points are kept in state.jsonl; run the same command to continue" in result.stderr
     with Path("state.jsonl").open("ab") as file:
         file.write(b'{"points": {"Hot=')  # it was killed as it wrote
     again: list[int] = []
@@ -753,7 +758,7 @@ def test_a_server_is_asked_for_its_history(base: str, tmp_path: Path, monkeypatc
         Path("rules.cep").write_text(narrow)
         for more, message in (
             (("-i", f"window=server:{server.url}"), "the program does not read `window`"),
-            (("-i", source, "--state", "s.jsonl"), "--state needs a history that stays as it is"),
+            (("-i", source, "--state", "s.jsonl"), "--state needs a history that does not change"),
             (("-i", f"door=server:{server.url}/nowhere"), "404"),
             (("-i", f"door=server:{server.url}"), "the server keeps no record of `door`"),
             (("-i", "server:nowhere"), "this is not a valid web address"),

@@ -154,7 +154,10 @@ def test_so_is_one_that_cannot_take_the_help(words: str) -> None:
     root = str(Path(__file__).parent.parent)
     shell = ["sh", "-c", f"{sys.executable} -m cep {words} >/dev/full"]
     ran = subprocess.run(shell, env={**os.environ, "PYTHONPATH": root}, stderr=subprocess.PIPE, text=True)
-    assert (ran.returncode, ran.stderr) == (2, "cannot write: No space left on device\nhint: make room there\n")
+    assert (ran.returncode, ran.stderr) == (
+        2,
+        "cannot write: No space left on device\nhint: free some disk space there\n",
+    )
 
 
 @pytest.mark.parametrize("name", ["out.xlsx", "out.parquet.gz", "out.txt.gz"])

@@ -195,7 +195,7 @@ def test_single() -> None:
         ("linked(lower(Y), X)", "unsafe", ["`linked` needs a value for `Y`"]),
         ('contains(Y, "a")', "unsafe", ["`Y` is not bound"]),
         ("linkd(X, Y)", "unknown", ["unknown predicate `linkd`"]),
-        ("lower(X)", "type", ["`lower` gives a value, it is not a condition"]),
+        ("lower(X)", "type", ["`lower` returns a value, so it is not a condition"]),
         ("linked(X)", "arity", ["`linked` has 2 arguments, not 1"]),
         ("size(X, a)", "type", ["the second argument of `size` is a float, and this is a string"]),
         ("at(X, _)", "type", ["the first argument of `at` is an iri, and `X` is a string"]),

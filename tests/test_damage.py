@@ -77,7 +77,7 @@ def test_flipped_bits_of_a_snapshot(explain: bool) -> None:
             then(damaged)
         assert caught.value.code == "damaged", place
     for damaged in cut(blob, Random(2)):
-        with pytest.raises(CepError, match="not a snapshot, or a damaged one"):
+        with pytest.raises(CepError, match="not a snapshot, or it is damaged"):
             then(damaged)
 
 

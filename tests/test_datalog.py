@@ -160,9 +160,9 @@ def test_a_called_predicate_runs_either_way_round() -> None:
 @pytest.mark.parametrize(
     ("text", "code", "message"),
     [
-        ("p(X).", "unsafe", "a fact has no variables, `X` is one"),
-        ("p(_).", "unsafe", "a fact has no variables, `_` is one"),
-        ("p(1). p(1, 2).", "arity", "`p` has 1 argument elsewhere, here it has 2"),
+        ("p(X).", "unsafe", "a fact cannot have variables, and `X` is one"),
+        ("p(_).", "unsafe", "a fact cannot have variables, and `_` is one"),
+        ("p(1). p(1, 2).", "arity", "`p` has 1 argument elsewhere, but 2 here"),
         ("p(X) :- q(X, Y). q(1).", "arity", "`q` has 1 argument, not 2"),
         ("linked(a, b). p(X) :- link(X, _).", "unknown", "unknown predicate `link`"),
         ("q(1). p(X) :- q(X), Y > 3.", "unsafe", "`Y` is not bound"),
@@ -172,7 +172,7 @@ def test_a_called_predicate_runs_either_way_round() -> None:
         ("a(1). p(X) :- a(X), not q(X). q(X) :- r(X). r(X) :- p(X).", "stratified",
          "`p` depends on its own absence (not stratified): `p` needs `not q` needs `r` needs `p`"),
         ("p(X, Y) :- p(X, Z), Y > Z. p(1, 2).", "unsafe", "`Y` is not bound"),
-        ("p(X, Y) :- p(X, _). p(1, 2).", "unsafe", "`p` is recursive, and `Y` of its head is not bound by its body"),
+        ("p(X, Y) :- p(X, _). p(1, 2).", "unsafe", "`p` is recursive, so its body must bind `Y` of its head"),
         ("hot(T) :- T > 30. p(X) :- hot(X). q(X) :- not hot(X), r(X). r(1). s(1) :- hot(Y).", "unsafe",
          "`hot` needs a value for `Y`"),
         ("p(a). q(X) :- p(X), X > 3.", "type", "`>` cannot compare the string `X` and the int `3`"),
@@ -196,7 +196,7 @@ def test_all_mistakes_at_once() -> None:
 
 def test_values_without_end() -> None:
     error = mistake("n(0).\nn(X + 1) :- n(X).", max_rounds=500)
-    assert error.message == "the rules of `n` do not come to an end: stopped after 500 rounds"
+    assert error.message == "the rules of `n` do not end: they were stopped after 500 rounds"
     assert error.span is not None and error.span.line == 2
     error = mistake("n(0). n(Y) :- n(X), n(Z), Y = X + Z + 1.", max_rows=1000)
     assert "rows" in error.message

@@ -155,7 +155,7 @@ def test_a_condition_that_may_not_end_a_cycle_is_a_warning(value: str, condition
     named = condition.removeprefix("M = N + 1, ")
     named = named[1:-1] if named.startswith("(") else named
     assert warning.message == (
-        f"`it` derives itself at the same instant with new values each time, which `{named}` does not surely end"
+        f"`it` derives itself at the same instant with new values each time, which `{named}` may never end"
     )
     assert warning.span is not None and warning.span.line == 3
 

@@ -126,8 +126,8 @@ def test_wrong_types_are_refused(text: str, message: str, hint: str | None) -> N
     [
         ("S = 1", "`=` cannot compare the string `S` and the int `1`"),
         ("R = S", "`=` cannot compare the iri `R` and the string `S`"),
-        ("R < <http://a>", "IRIs are not less or greater"),
-        ("B < true", "true and false are not less or greater"),
+        ("R < <http://a>", "IRIs have no order"),
+        ("B < true", "true and false have no order"),
         ("T < D", "`<` cannot compare the time `T` and the duration `D`"),
         ("B = 1", "`=` cannot compare the bool `B` and the int `1`"),
     ],
@@ -142,7 +142,9 @@ def test_the_interval_of_a_pattern_stands_in_its_where() -> None:
     with pytest.raises(CepError) as caught:
         read("start() + 1", {"F": "float"})
     assert caught.value.code == "unsafe"
-    assert caught.value.message == "`start()` stands only in a WHERE of a pattern, whose interval it is"
+    assert (
+        caught.value.message == "`start()` can be used only in a WHERE, where it is about the interval of the pattern"
+    )
 
 
 def test_coercions_are_calls() -> None:

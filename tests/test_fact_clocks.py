@@ -52,7 +52,7 @@ def test_times_of_day_of_frames() -> None:
     for wrong in (pl.Series(["2401"]), pl.Series([1260]), pl.Series([12.5]), pl.Series(["x"])):
         with pytest.raises(CepError, match="is not a time") as caught:
             found(wrong, "%H%M")
-        assert caught.value.hint == 'its FORMAT is said: `t: time FORMAT "%H%M"`'
+        assert caught.value.hint == 'its declared FORMAT is `t: time FORMAT "%H%M"`'
 
 
 @pytest.mark.parametrize(

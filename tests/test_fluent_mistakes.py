@@ -28,7 +28,7 @@ MISTAKES = [
     ("initiate on(P, Q) <- go(P, Q).", "here it has 2 arguments"),
     ("terminate at(P) <- tick(P).", "fluent `at` has a value"),
     ("terminate on(P) = 3 <- tick(P).", "fluent `on` has no value: it holds or does not"),
-    ("terminate at(P) = 3 <- tick(P).", "`place` of `at` is declared a string, here it is an int"),
+    ("terminate at(P) = 3 <- tick(P).", "`place` of `at` is declared a string, but here it is an int"),
     ("on(P) ENDS AFTER 0 s.", "the time of a deadline must be longer than 0"),
     ("on(ann) ENDS AFTER 1 s.", "a deadline applies to all arguments of its fluent"),
     ("on(P) ENDS AFTER 1 s. on(P) ENDS AFTER 2 s.", "has a deadline for this value already"),

@@ -103,7 +103,7 @@ def test_what_says_its_instant_is_no_record_of_an_order(tmp_path: Path) -> None:
     assert [(one.line, "FOLD order" in one.reason) for one in batch.dead] == [(3, True)]
     with pytest.raises(CepError, match="messages have no order"):
         list(read(["mqtt://localhost/t"], schemas))
-    with pytest.raises(CepError, match="needs the data from their beginning"):
+    with pytest.raises(CepError, match="needs all data from the beginning"):
         Engine.from_text(PROGRAM).push(pl.DataFrame({"t": ["27.10.2024 02:00"], "x": [1]}))
 
 

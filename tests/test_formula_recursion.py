@@ -157,5 +157,5 @@ def test_what_begins_with_the_input_is_refused_where_its_first_time_is_not_known
     fluent running(k: string).
     initiate running(K) <- start(K).
     on(K) WHILE running(K) AND NOT ONCE[1 s, 1 s] on(K)."""
-    with pytest.raises(CepError, match="lies on a cycle, which begins with the input: Spark knows no first"):
+    with pytest.raises(CepError, match="lies on a cycle, which begins with the first event: Spark has no first event"):
         Engine.from_text(program).refuse_beginning("Spark")

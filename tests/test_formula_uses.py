@@ -152,8 +152,8 @@ def test_what_never_forgets_is_warned_of() -> None:
         BASE + "h(P) WHILE ONCE off(P). h(P) WHILE EVENTUALLY off(P). h(P) WHILE on(P) SINCE on(P)."
     )
     assert [each.message for each in engine.warnings] == [
-        "this ONCE never forgets: what has held is kept for ever",
-        "this EVENTUALLY is known at the end of the input alone",
+        "this ONCE never forgets: it keeps all that has held for ever",
+        "this EVENTUALLY is known only at the end of the input",
     ]
 
 

@@ -89,7 +89,8 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "a file for the program": (
         "rules.cep",
         FRAME,
-        '`rules.cep` is not a program, but the name of a file\nhint: a file is named by its path: `detect(Path("rul',
+        "`rules.cep` is the name of a file, not the text of a program\n"
+        'hint: pass the file as a path: `detect(Path("rul',
     ),
     "a mistake in the program": ("f(X) <- e(X) SEQ .", FRAME, "<program>:1:18: expected"),
 }
@@ -106,7 +107,7 @@ def test_what_is_wrong_is_told_with_what_to_write(case: str) -> None:
 def test_which_table_is_meant_is_told() -> None:
     found = detect("c(X) <- a(X). d(X) <- a(X).", [Event("a", (1,), 0, 0)])
     for ask in (found.to_polars, found.to_arrow, found.to_pandas, found.__arrow_c_stream__):
-        with pytest.raises(CepError, match="the program derives 2 events, it is not said which is meant"):
+        with pytest.raises(CepError, match="the program derives 2 events: say which one you mean"):
             ask()
     with pytest.raises(CepError) as caught:
         found["e"]

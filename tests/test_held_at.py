@@ -210,7 +210,7 @@ initiate at(P) = X <- go(P, X).
 """
 
 MISTAKES = [
-    ("held(on(P), N)", "`held` asks what holds at a time, and `N` is an int"),
+    ("held(on(P), N)", "`held` needs a time, but `N` is an int"),
     ("held(on(P), Q)", "`Q` is not bound, but `held` needs a known time"),
     ("not held(on(P), Q)", "`Q` is not bound"),
     ("held(on(P))", "`held` needs a fluent and a time, but here it has 1 arguments"),
@@ -224,7 +224,7 @@ MISTAKES = [
     ("held(on(upper(P)), T)", "the arguments of a fluent must be variables or constants"),
     ("(held(on(P), T) or N = 3)", "the fluent `on` cannot stand among alternatives"),
     ("N = if(held(on(P), T), 1, 2)", "the fluent `on` cannot be used as a value or a function here"),
-    ("held(at(P) = X, Q), held(at(P) = Q, T), X = a", "`held` asks what holds at a time, and `Q` is a string"),
+    ("held(at(P) = X, Q), held(at(P) = Q, T), X = a", "`held` needs a time, but `Q` is a string"),
 ]
 
 

@@ -236,7 +236,7 @@ def test_a_circle_through_both_is_refused() -> None:
         (
             "slow(R) <- accident(R).",
             "jam(R) :- slow(R) in [3 #].",
-            "`slow` is derived, and a window of tuples holds input only",
+            "`slow` is derived, and a window of tuples can contain only input",
         ),
         (
             "p(X) :- q(X).",

@@ -29,7 +29,7 @@ def test_windows_of_n_ticks_have_n() -> None:
     assert told == {"n+1": [yes, yes, no], "n": [yes, no, no]}
     with pytest.raises(CepError) as failed:
         list(answers("b :- a in [0].", stream, window="n"))
-    assert "with `--window n` the present tick alone is `[1]`" in str(failed.value)
+    assert "with `--window n`, the shortest window is `[1]`, the present tick" in str(failed.value)
     with pytest.raises(CepError) as failed:
         list(answers("b :- a.", stream, window="2n"))
     assert "window: `2n` is not a valid way to count" in str(failed.value)
@@ -48,7 +48,7 @@ def test_facts_are_as_if_written_in_the_program() -> None:
     assert given == [(0, [frozenset({"r"})]), (1, [frozenset({"r"})])]
     with pytest.raises(CepError) as failed:
         list(answers("p :- a. r :- p in [2].", stream, facts=["p"]))
-    assert "`p` is derived and given by facts, which are in no window" in str(failed.value)
+    assert "`p` is derived by rules and defined by facts, and windows contain no facts" in str(failed.value)
 
 
 @pytest.mark.parametrize("cyclic", [False, True])

@@ -129,7 +129,7 @@ def test_windows_of_n_ticks() -> None:
     assert "box" not in cep("convert", "rules.txt", "--dialect", "laser", "--window", "n").stdout
     assert "always in [1]" in cep("convert", "rules.txt", "--dialect", "laser", "--window", "n").stdout
     Path("z.lars").write_text("a :- b in [0].\n")
-    assert "z.lars:1:12: this window has no tick" in cep("check", "z.lars", "--window", "n").stderr
+    assert "z.lars:1:12: this window contains no tick" in cep("check", "z.lars", "--window", "n").stderr
     assert "--window: `m` is not a valid way to count" in cep("check", "z.lars", "--window", "m").stderr
     Path("own.cep").write_text("a(X) <- b(X).\n")
     assert "--window: this is not a program of LARS" in cep("check", "own.cep", "--window", "n").stderr

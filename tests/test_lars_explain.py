@@ -206,7 +206,7 @@ def test_a_question_about_a_tick_that_cannot_be() -> None:
         ("s at 3", "there is no event or fluent `s at`"),
         ("r(1) at 3 4", "`3 4` is not a tick"),
         ("r(1, 2) at 3", "`r at` has 1 argument before its tick"),
-        ("r(1, 2, 3) at 3", "`r at` has 2 arguments, here 3"),
+        ("r(1, 2, 3) at 3", "`r at` has 2 arguments, but 3 here"),
     ):
         Path("p.lars").write_text(PUT)
         Path("in.jsonl").write_text(PUT_INPUT)

@@ -51,16 +51,16 @@ def test_an_earlier_atom_begins_the_stream_whatever_first_says() -> None:
         ({"stream": [(0, ["a"]), (1,)]}, "stream: item 2 is not a tick and its atoms: `(1,)`"),
         ({"stream": [("0", ["a"])]}, "stream: the tick of item 1 is not a whole number: `'0'`"),
         ({"stream": [(0.5, ["a"])]}, "stream: the tick of item 1 is not a whole number: `0.5`"),
-        ({"stream": [(0, "alpha")]}, "stream, item 1: a list of atoms is expected, not a str"),
-        ({"stream": [(0, None)]}, "stream, item 1: a list of atoms is expected, not a NoneType"),
-        ({"stream": [(0, ["a", 7])]}, "stream, item 1: `7` is an int; atoms are texts"),
+        ({"stream": [(0, "alpha")]}, "stream, item 1: expected a list of atoms, not a str"),
+        ({"stream": [(0, None)]}, "stream, item 1: expected a list of atoms, not a NoneType"),
+        ({"stream": [(0, ["a", 7])]}, "stream, item 1: `7` is an int; atoms must be texts"),
         ({"stream": [(2, ["a"]), (1, ["a"])]}, "stream: tick 1 of item 2 comes after tick 2"),
-        ({"facts": "a"}, "facts: a list of atoms is expected, not a str"),
-        ({"tick": 3}, "tick: `3` is not a duration of a tick"),
+        ({"facts": "a"}, "facts: expected a list of atoms, not a str"),
+        ({"tick": 3}, "tick: `3` is not a valid duration"),
         ({"first": "x"}, "first: `'x'` is not a whole number"),
         ({"last": 2.5}, "last: `2.5` is not a whole number"),
         ({"models": None}, "models: `None` is not a whole number"),
-        ({"program": None}, "program: a text of rules is expected, not a NoneType"),
+        ({"program": None}, "program: expected a text of rules, not a NoneType"),
     ],
 )
 def test_what_answers_cannot_take_is_said(given: dict[str, object], message: str) -> None:
@@ -126,7 +126,7 @@ def test_both_notations_are_read() -> None:
     assert [sorted(model) for _, (model,) in found] == [["g(1)", "h(1)"], ["h(1)"], ["h(1)"], []]
     with pytest.raises(CepError, match="is not a value"):
         list(answers(laser, stream, dialect="lars"))
-    with pytest.raises(CepError, match="`rtec` is none of LARS"):
+    with pytest.raises(CepError, match="`rtec` is not a dialect of LARS"):
         list(answers("b :- a.", stream, dialect="rtec"))
     with pytest.raises(CepError, match="tick: `soon` is not a valid duration"):
         list(answers("b :- a.", stream, tick="soon"))

@@ -60,7 +60,7 @@ def test_an_explosion_of_answers_is_told() -> None:
     result = cep("run", "p.lars", "-i", "in.jsonl", "--models", "all")
     assert result.exit_code == 2, result.output
     assert "there are more than 10000 answer streams at tick 1" in result.stderr
-    assert "`--models 1` gives one of them" in result.stderr
+    assert "use `--models 1` for one of them" in result.stderr
     assert cep("run", "p.lars", "-i", "in.jsonl", "-o", "out.jsonl").exit_code == 0
 
 
@@ -70,7 +70,7 @@ def test_a_missing_solver_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "clingo", None)
     result = cep("run", "p.lars", "-i", "in.jsonl")
     assert result.exit_code == 2
-    assert "negation goes in circles here, which takes a solver that is not installed" in result.stderr
+    assert "rules depend on each other through `not` here, which needs a solver that is not installed" in result.stderr
     assert "hint: pip install 'clingo>=" in result.stderr
     Path("p.lars").write_text("event a(x: int).\nb(X) :- a(X), not c(X).\nc(1) :- a(1).\n")
     assert cep("run", "p.lars", "-i", "in.jsonl").exit_code == 0, "no circle, no solver"

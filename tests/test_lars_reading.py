@@ -333,14 +333,18 @@ def test_many_rules_make_no_deep_recursion() -> None:
     [
         ("a :- b at T.", "`b at T` never expires: each `b` is kept for ever", "`b at T in [10 min]`"),
         ("a :- b in [inf].", "`b in [inf]` never expires", "`b in [10 min]`"),
-        ("a(X) :- b(X) in [3 #] by X.", "the last 3 atoms of each `X` are kept for ever", "few of them"),
-        ("a :- b [0].", "this window holds the present tick alone", "`b` says the same"),
-        ("car(1). a :- car(X) [3].", "`car` is given by facts, which are in no window: this is never true", "`car`"),
+        ("a(X) :- b(X) in [3 #] by X.", "the last 3 atoms of each `X` are kept for ever", "only a few"),
+        ("a :- b [0].", "this window contains only the present tick", "`b` means the same"),
+        (
+            "car(1). a :- car(X) [3].",
+            "`car` is defined by facts, and windows contain no facts: this is never true",
+            "`car`",
+        ),
         ("car(1). a :- not car(1) [3].", "this is always true", "without a window"),
-        ("a :- value(V), leq(18, V).", "`leq` comes in: it compares nothing", "`18 <= V`"),
+        ("a :- value(V), leq(18, V).", "`leq` is read from the input: it does not compare", "`18 <= V`"),
         (
             "station_ok :- b. c :- not staton_ok.",
-            "`staton_ok` comes in, as no rule derives it",
+            "`staton_ok` is read from the input, because no rule derives it",
             "did you mean `station_ok`?",
         ),
         ("a at T :- b at T in [3]. a at S :- a at T, S = T + 1.", "`a` may be put ever further ahead", "S < 100"),

@@ -111,8 +111,8 @@ def test_what_an_event_begins_and_ends_a_thing_since() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("q(X) AND ONCE (p(X, Y) SINCE q(X)) AND r(Y)", "`Y` of the left of SINCE does not occur on its right"),
-        ("(h(X, Y) SINCE q(X)) AND r(Y)", "the left of SINCE alone has `Y` on the way"),
+        ("q(X) AND ONCE (p(X, Y) SINCE q(X)) AND r(Y)", "`Y` is on the left of SINCE, but not on its right"),
+        ("(h(X, Y) SINCE q(X)) AND r(Y)", "only the left of SINCE has `Y` on the way"),
     ],
 )
 def test_what_is_refused(body: str, message: str) -> None:

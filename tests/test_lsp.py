@@ -319,7 +319,7 @@ def test_rename(document: Document) -> None:
         ("Food) W", "A", "a variable here already"),
         ("Food) W", "food", "variables and parameters start with an upper-case letter"),
         ("Food) W", "Hot", "a parameter already"),
-        ("SEQ", "x", "are renamed"),
+        ("SEQ", "x", "can be renamed"),
     ):
         with pytest.raises(JsonRpcException, match=told):
             document.rename(mark, name)

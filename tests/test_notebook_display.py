@@ -157,7 +157,7 @@ def test_a_cell_without_data_is_checked(shell: Any) -> None:
         ("reading", "there is no variable `reading`"),
         ("a=readings b", "`b` is not a name and a value"),
         ("readings -o 3x", "-o: `3x` is not the name of a variable"),
-        ("-o found", "without data nothing is derived"),
+        ("-o found", "without data the program derives nothing"),
         ("readings --param Hot", "`Hot` is not a name and a value"),
         ("readings --param Hott=3", "Hot"),
         ("readings --lateness soon", "soon"),

@@ -250,7 +250,7 @@ def test_what_cannot_be_carried() -> None:
     stage = Engine.from_text(old, explain=True, stage=1)
     with pytest.raises(CepError, match="of a stage with lineage can only be restored by its own program"):
         Engine.from_text(old, explain=True, stage=1, before=PriorState(stage.snapshot()))
-    with pytest.raises(CepError, match="not a snapshot, or a damaged one"):
+    with pytest.raises(CepError, match="not a snapshot, or it is damaged"):
         Engine.from_text(old, before=PriorState(b"nonsense"))
 
 

@@ -103,7 +103,7 @@ def test_predicates_that_are_called_call_others_so_deep_and_no_deeper() -> None:
 
     events = [Event("e", (3,), 0, 0), Event("e", (77,), 1, 1)]
     assert detect(chain(49), events) == [Event("b", (77,), 1, 1)]
-    assert read(chain(400)).endswith("`p50` is called, and calls others 50 deep")
+    assert read(chain(400)).endswith("`p50` depends on more than 50 levels of other predicates")
 
 
 def test_times_within_times_is_refused_where_it_makes_too_many_events() -> None:

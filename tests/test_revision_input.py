@@ -162,6 +162,6 @@ def test_a_key_of_no_attribute_and_a_cycle_that_begins_with_the_input() -> None:
     fluent running(k: string).
     initiate running(K) <- start(K).
     on(K) WHILE running(K) AND NOT ONCE[1 s, 1 s] on(K)."""
-    with pytest.raises(CepError, match="what is revised knows no first") as error:
+    with pytest.raises(CepError, match="an input that is revised has no first event") as error:
         Running.from_text(program, revise=1)
-    assert error.value.hint is not None and "`--lateness` waits for what is late" in error.value.hint
+    assert error.value.hint is not None and "`--lateness` waits for late events" in error.value.hint

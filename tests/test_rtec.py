@@ -280,18 +280,22 @@ def test_a_tick_is_as_long_as_is_said() -> None:
         (
             "initiatedAt(a(X)=true, T) :- happensAt(e(X), T), findall(Y, p(Y), L).",
             "1:50",
-            "`findall` does not run here",
+            "`findall` is not supported",
         ),
-        ("initiatedAt(a(X)=true, T) :- holdsAt(b(X)=true, T).", "1:1", "nothing happens in this rule"),
+        ("initiatedAt(a(X)=true, T) :- holdsAt(b(X)=true, T).", "1:1", "this rule has no event"),
         ("initiatedAt(a(X)=true, T) :- happensAt(e(X), T2).", "1:46", "another time than the head"),
-        ("initiatedAt(a(X)=true, T) :- happensAt(e(X), T", "1:1", "the clause does not end"),
-        ("initiatedAt(a(X), T) :- happensAt(e(X), T).", "1:13", "a fluent and its value were expected"),
+        ("initiatedAt(a(X)=true, T) :- happensAt(e(X), T", "1:1", "this clause has no end"),
+        ("initiatedAt(a(X), T) :- happensAt(e(X), T).", "1:13", "expected a fluent and its value"),
         ("initiatedAt(a(X)=true, T) :- happensAt(e(X T), T).", "1:44", "expected `,` or `)`"),
         ("initiatedAt(a(Y)=true, T) :- happensAt(e(X), T).", "1:15", "`Y` has no value"),
-        ("initiatedAt(a(X)=true, T0, T, T1) :- happensAtIE(e(X), T).", "1:1", "what RTEC compiles"),
-        ("initiatedAt(a(X)=true, T) :- happensAt(e(X), T), T > 3.", "1:50", "the time of an event is not a value"),
+        ("initiatedAt(a(X)=true, T0, T, T1) :- happensAtIE(e(X), T).", "1:1", "output of RTEC's compiler"),
+        (
+            "initiatedAt(a(X)=true, T) :- happensAt(e(X), T), T > 3.",
+            "1:50",
+            "the time of an event cannot be used as a value",
+        ),
         ("holdsFor(a(X)=true, I) :- holdsFor(b(X)=true, I1), union_all([I1,I2], I).", "1:66", "`I2` is not known"),
-        ("holdsFor(a(X)=true, I) :- holdsFor(b(X)=true, I1).", "1:1", "nothing says what `I` is"),
+        ("holdsFor(a(X)=true, I) :- holdsFor(b(X)=true, I1).", "1:1", "no condition of the body defines `I`"),
         ("holdsFor(a(X)=true, I) :- holdsFor(b(X)=true, I1), I1 = [], union_all([I1], I).", "1:52", "before the end"),
         ("holdsFor(a(X)=true, I) :- holdsFor(b(X)=true, I1), allen(meets, I1, I1, I).", "1:52", "`allen` does not run"),
         (
@@ -299,10 +303,10 @@ def test_a_tick_is_as_long_as_is_said() -> None:
             "1:12",
             "`grounding(a(..)=..) :- ..`",
         ),
-        ("initiatedAt(a(X)=1, T) :- happensAt(a(X), T).", "1:37", "`a` is a fluent elsewhere, here an event"),
-        ("initiatedAt(a(X)=true, T) :- happensAt(e(X)).", "1:30", "`happensAt` is not written so"),
-        ("holdsFor(a(X)=true, I) :- holdsFor(b(X)=true), I = I.", "1:27", "`holdsFor` is not written so"),
-        ("fi(a(X)=true, b(X)=true, 5).", "1:15", "what follows is another fluent"),
+        ("initiatedAt(a(X)=1, T) :- happensAt(a(X), T).", "1:37", "`a` is a fluent elsewhere, but an event here"),
+        ("initiatedAt(a(X)=true, T) :- happensAt(e(X)).", "1:30", "this is not how `happensAt` is written"),
+        ("holdsFor(a(X)=true, I) :- holdsFor(b(X)=true), I = I.", "1:27", "this is not how `holdsFor` is written"),
+        ("fi(a(X)=true, b(X)=true, 5).", "1:15", "a deadline cannot begin another fluent"),
     ],
 )
 def test_mistakes_have_a_place(program: str, where: str, what: str) -> None:
@@ -316,7 +320,7 @@ def test_a_cycle_of_holds_for_is_named() -> None:
         "holdsFor(a(X)=true, I) :- holdsFor(b(X)=true, I).\n"
         "holdsFor(b(X)=true, I) :- holdsFor(c(X)=true, I1), holdsFor(a(X)=true, I2), union_all([I1,I2], I).\n"
     )
-    assert "x.prolog:2:52: holdsFor defines a fluent by itself: `a` -> `b` -> `a`" in text
+    assert "x.prolog:2:52: holdsFor defines a fluent through itself: `a` -> `b` -> `a`" in text
 
 
 # --- from files ---

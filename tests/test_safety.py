@@ -77,7 +77,7 @@ def test_names_that_are_taken_get_a_number() -> None:
 )
 def test_slips(name: str, other: str) -> None:
     found = warnings_of(f"e({other}) <- (a({other}) AND b({name})) WITHIN 1 h.")
-    assert found == [("slip", f"`{name}` stands here only, and is nearly `{other}`")]
+    assert found == [("slip", f"`{name}` is used only here, and looks like `{other}`")]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_variable_used_twice_is_meant() -> None:
 
 def test_an_event_that_comes_from_outside_can_start() -> None:
     rule = "x(C + 1) <- (x(C) SEQ a(C)) WITHIN 1 h."
-    assert warnings_of(rule) == [("unstarted", "`x` can never occur: it takes one to make one")]
+    assert warnings_of(rule) == [("unstarted", "`x` can never occur: each one needs an earlier one")]
     assert warnings_of(f"{rule} x(0) <- start.") == []
     assert warnings_of(f"event x(c: int). {rule}") == []
     assert warnings_of(f"{rule} x(C) <- y(C). y(C) <- x(C) OR z(C).") == []

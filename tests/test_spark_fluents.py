@@ -172,5 +172,5 @@ def test_what_is_known_at_the_end_alone_is_refused_where_there_is_none(tmp_path:
     for words in (spark, ["serve", "-i", "reading=-", "--port", "0"]):
         result = CliRunner().invoke(app, [words[0], str(tmp_path / "p.cep"), *words[1:]], input="")
         assert result.exit_code == 2
-        assert "p.cep:3:15: this EVENTUALLY is known at the end of the input alone: " in result.output
+        assert "p.cep:3:15: this EVENTUALLY is known only at the end of the input: " in result.output
         assert "hint: `EVENTUALLY[0, 1 h]` is known an hour later" in result.output

@@ -137,7 +137,7 @@ def test_what_runs_by_no_key_is_refused() -> None:
     with pytest.raises(CepError, match=r"does not run by one key: .*has no BY") as caught:
         Engine.from_text("event a(k: int). x(N) <- a(K) AGGREGATE N = count() OVER LAST 5.").extract([(1,)])
     assert caught.value.code == "key"
-    with pytest.raises(CepError, match="lineage is not kept by key"):
+    with pytest.raises(CepError, match="an engine with `explain` cannot keep its state by key"):
         Engine.from_text(PROGRAM_BY_KEY, explain=True).extract([("k",)])
     engine = Engine.from_text(PROGRAM_BY_KEY)
     state = engine.extract([("k",)])

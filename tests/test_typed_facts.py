@@ -89,15 +89,15 @@ def test_declared_and_empty() -> None:
 @pytest.mark.parametrize(
     ("facts", "place", "message", "hint"),
     [
-        ('opening(bakery, "06:30", time("18:00")).', (2, 17), "declared a time, here it is a string", 'time("06:30")'),
+        ('opening(bakery, "06:30", time("18:00")).', (2, 17), "a time, but here it is a string", 'time("06:30")'),
         ('opening(7, time("6:30"), time("18:00")).', (2, 9), "`shop` of `opening` is declared a string", "shop: "),
         ('opening(a, time("6:30"), 2024-01-01).', None, "", ""),
         (
             'opening(a, time("6:30"), time("18:00")).\nopening(b, 2024-01-01, time("18:00")).',
-            (3, 12), "is a time of day elsewhere, here it is a point in time", "22:00",
+            (3, 12), "is a time of day elsewhere, but a point in time here", "22:00",
         ),
-        ('opening(a, time("6:30")).', (2, 1), "`opening` has 3 arguments elsewhere, here it has 2", "one number"),
-        ("opening(S, 1, 2) :- shop(S). shop(7).", (2, 9), "declared a string, here it is an int", "opening(shop"),
+        ('opening(a, time("6:30")).', (2, 1), "`opening` has 3 arguments elsewhere, but 2 here", "same number"),
+        ("opening(S, 1, 2) :- shop(S). shop(7).", (2, 9), "declared a string, but here it is an int", "opening(shop"),
         ('opening(a, time("6:70"), time("18:00")).', (2, 17), "`6:70` is not a time of day", "`22:00`"),
         ("fact opening(x: int).", (2, 1), "`fact opening` is declared twice", ""),
     ],
@@ -120,7 +120,7 @@ def test_mistakes(facts: str, place: tuple[int, int] | None, message: str, hint:
     [
         ({"shop": ["a", "b"], "from": ["06:30", "dawn"], "until": ["18:00", "19:00"]}, "`from` in row 2 of the table"),
         ({"shop": ["a", None], "from": ["06:30", "07:00"], "until": ["18:00", "19:00"]}, "row 2 of the table"),
-        ({"shop": ["a"], "from": ["06:30"]}, "`opening` has 3 attributes, its table 2 columns: `shop`, `from`"),
+        ({"shop": ["a"], "from": ["06:30"]}, "`opening` has 3 attributes, but its table has 2 columns: `shop`, `from`"),
         ({"shop": [1.5], "from": ["06:30"], "until": ["06:30"]}, "`shop` in row 1"),
     ],
 )  # fmt: skip

@@ -275,7 +275,7 @@ def test_records_of_what_formulas_define_are_told_as_records(tmp_path: Path) -> 
 
 def test_what_is_asked_wrongly(folder: Path) -> None:
     for asked, told in [
-        ("status(x, y, z)", "`status` has 2 arguments, here 3"),
+        ("status(x, y, z)", "`status` has 2 arguments, but 3 here"),
         ("near(p, q) = 3", "`near` has no value"),
         ("statu(x)", "there is no event or fluent `statu`"),
     ]:

@@ -130,7 +130,7 @@ def test_absence_between_two_and_a_time_point_are_told_likewise(nearest: Callabl
     [
         ("warm(milk", "is not an event"),
         ("worm(milk)", "there is no event `worm`"),
-        ("warm(milk, 8, 9)", "`warm` has 2 arguments, here 3"),
+        ("warm(milk, 8, 9)", "`warm` has 2 arguments, but 3 here"),
         ("warm(milk, hot)", "`t` is of type float, `hot` is not"),
         ("warm(name: milk)", "`warm` has no attribute `name`"),
         ("a(1) SEQ b(2)", "is not an event"),

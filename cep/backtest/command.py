@@ -164,18 +164,21 @@ class BacktestOptions:
             raise refuse("there is no --input", "name the history: `--input history.parquet`")
         if self.grids.state is not None and any(map(served_address, self.history.inputs)):
             hint = "save the records first, as the page on backtests shows"
-            raise refuse("--state needs a history that stays as it is, and a server goes on", hint)
+            raise refuse("--state needs a history that does not change, and that of a server grows", hint)
         if self.scores.labels is None:
             raise refuse("there are no --labels", "name a file of incidents: `--labels labels.csv`")
         if self.scores.detect is None:
             raise refuse("there is no --detect", "name the event or alert that detects: `--detect warming`")
         if self.scores.score not in (None, "nab"):
-            raise refuse(f"--score: `{self.scores.score}` is not a score", "`--score nab`")
+            raise refuse(f"--score: `{self.scores.score}` is not a score", "use `--score nab`")
         if self.form.picture is not None:
             if Path(self.form.picture).suffix != ".svg":
-                raise refuse(f"--picture {self.form.picture}: pictures are SVG", "`--picture front.svg`")
+                raise refuse(
+                    f"--picture {self.form.picture}: a picture is written as SVG",
+                    "use a name like `--picture front.svg`",
+                )
             if not self.grids.grid:
-                raise refuse("--picture draws the points of a --grid", "`--grid Hot`")
+                raise refuse("--picture draws the points of a --grid, which is missing", "add `--grid Hot`")
         if self.grids.choose is None:
             for option, value in (
                 ("--subject-to", self.grids.subject_to),
@@ -183,9 +186,9 @@ class BacktestOptions:
                 ("--write", self.grids.write),
             ):
                 if value:
-                    raise refuse(f"{option} is for --choose", "`--choose recall`")
+                    raise refuse(f"{option} needs --choose", "add `--choose recall`")
         elif not self.grids.grid:
-            raise refuse("--choose: there is no --grid to choose from", "`--grid Hot`")
+            raise refuse("--choose: there is no --grid to choose from", "add `--grid Hot`")
 
 
 @takes(BacktestOptions)

@@ -79,8 +79,8 @@ def read_axis(text: str, parameters: Parameters) -> Axis:
     if equals:
         words = [word.strip() for word in listed.split(",")]
         if _RANGE.fullmatch(listed) and parameter.type != "string":
-            message = f"--grid: `{listed}` is a range, and a grid has values"
-            raise CepError(message, hint=f"name them: `--grid {name}={_example(parameter)}`", code="option")
+            message = f"--grid: `{listed}` is a range, and a grid needs single values"
+            raise CepError(message, hint=f"list them: `--grid {name}={_example(parameter)}`", code="option")
         values = [parameter.with_value(word, parameters.prefixes, f"--grid {name}").value.value for word in words]
         return Axis(parameter, tuple(dict.fromkeys(values)))
     return Axis(parameter, _own_values(parameter))
@@ -106,7 +106,7 @@ def _own_values(parameter: Parameter) -> tuple[Value, ...]:
         raise CepError(message, hint=f"name the values: {example}", code="option")
     if parameter.step is None or parameter.type not in NUMERIC:
         message = f"--grid: the range of `{parameter.name}` has no STEP"
-        raise CepError(message, hint=f"give it one, or name the values: {example}", code="option")
+        raise CepError(message, hint=f"add a STEP to the range, or name the values: {example}", code="option")
     low, high, step = (Fraction(str(bound)) for bound in (parameter.low, parameter.high, parameter.step))
     count = int((high - low) / step) + 1
     kind = float if parameter.type == "float" else int

@@ -55,10 +55,12 @@ def read_labels(
         labels.append((Label(start, end, _key(path, number, row, keys)), number))
     if len(zones) == 2:
         message = f"the time of label {zones[True]} has an offset, and that of label {zones[False]} has none"
-        hint = "write all times with an offset, or none: they are UTC then"
+        hint = "write all times with an offset, or all without one: they are read as UTC"
         raise CepError(f"{path}: {message}", hint=hint, code="labels")
     if not labels:
-        raise CepError(f"{path}: there are no labels", hint="a row for each incident: `start,end`", code="labels")
+        raise CepError(
+            f"{path}: there are no labels", hint="write one row for each incident: `start,end`", code="labels"
+        )
     labels.sort(key=lambda pair: (pair[0].start, pair[0].end, pair[1]))
     _refuse_overlaps(path, labels, _further(rows, keys))
     return [label for label, _ in labels], _others(rows)
@@ -79,7 +81,7 @@ def _refuse_overlaps(path: Path | str, labels: Sequence[tuple[Label, int]], furt
     for label, number in labels:
         before = latest.get(label.key)
         if before is not None and label.start <= before[0].end:
-            message = f"labels {before[1]} and {number} overlap, and are of one key"
+            message = f"labels {before[1]} and {number} overlap, and have the same key"
             raise CepError(f"{path}: {message}", hint=f"write them as one label{further}", code="labels")
         if before is None or label.end > before[0].end:
             latest[label.key] = (label, number)
@@ -106,7 +108,7 @@ def _key(path: Path | str, number: int, row: Mapping[str, Any], keys: Sequence[A
 def _value(path: Path | str, number: int, attribute: Attribute, value: Any) -> object:
     """Convert a value of a label's key to the type of the attribute."""
     if value is None or value == "":
-        hint = "a label of every key has no value of any column of the key"
+        hint = "a label that counts for every key leaves all columns of the key empty"
         raise _error(path, number, f"`{attribute.name}` is missing", hint)
     try:
         match attribute.type:
@@ -141,7 +143,7 @@ def _checked(path: Path | str, rows: list[dict[str, Any]], keys: Sequence[Attrib
             listed = ", ".join(f"`{column}`" for column in columns)
             hint = did_you_mean(name, columns) or f"its columns are {listed}"
             if name not in ("start", "end"):
-                hint += "; a label of every key leaves the cell empty"
+                hint += "; leave the cell empty in a label that counts for every key"
             raise CepError(f"{path}: labels have no column `{name}`", hint=hint, code="labels")
     return rows
 
@@ -159,7 +161,7 @@ def _read(path: Path, keys: Sequence[Attribute]) -> list[dict[str, Any]]:
             if path.suffix.lower() == ".json":
                 return _of_json(json.loads(text), keys)
             return _of_json([json.loads(line) for line in text.splitlines() if line.strip()], keys)
-    raise ValueError(f"`{path.suffix}` is not a format of labels: csv, tsv, parquet, json or jsonl")
+    raise ValueError(f"`{path.suffix}` is not a format of labels: use csv, tsv, parquet, json or jsonl")
 
 
 def _of_csv(path: Path, separator: str) -> list[dict[str, Any]]:
@@ -168,7 +170,7 @@ def _of_csv(path: Path, separator: str) -> list[dict[str, Any]]:
         reader = csv.reader(file, delimiter=separator)
         header = next(reader, None)
         if not header:
-            hint = "a header, and a row for each incident: `start,end`"
+            hint = "write a header, and one row for each incident: `start,end`"
             raise CepError(f"{path}: the file of labels is empty", hint=hint, code="labels")
         rows = []
         for cells in reader:
@@ -196,10 +198,10 @@ def _of_json(document: Any, keys: Sequence[Attribute]) -> list[dict[str, Any]]:
         for name, windows in document.items():
             for window in windows:
                 if not isinstance(window, list) or len(window) != 2:
-                    raise ValueError(f"`{name}`: a window is `[start, end]`")
+                    raise ValueError(f"`{name}`: a window is written `[start, end]`")
                 own = {keys[0].name: name} if len(keys) == 1 else {}
                 rows.append({"start": window[0], "end": window[1], **own})
         return rows
     if not isinstance(document, list) or not all(isinstance(row, dict) for row in document):
-        raise ValueError("labels are a list of records, or NAB's windows by name")
+        raise ValueError("labels must be a list of records, or NAB's windows by name")
     return document

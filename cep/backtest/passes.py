@@ -105,8 +105,8 @@ def _in_processes(
                 if interrupt.signal:
                     raise KeyboardInterrupt
         except BrokenProcessPool:
-            hint = "perhaps it ran out of memory: fewer `--workers`"
-            raise CepError("--workers: a process ended by itself", hint=hint, code="failed") from None
+            hint = "perhaps it ran out of memory: use fewer `--workers`"
+            raise CepError("--workers: a worker process ended unexpectedly", hint=hint, code="failed") from None
         finally:
             done[len(pieces)] = 1.0
             pool.shutdown(wait=True, cancel_futures=True)

@@ -104,7 +104,8 @@ class Search:
         for history_file in sources:
             if history_file.size is None:
                 raise refuse(
-                    f"--input {history_file.path}: a history is files", "save what comes live, then name the files"
+                    f"--input {history_file.path}: a history must be files",
+                    "save the live records to files first, then name the files",
                 )
         self.unit = number_size(sources, self.schemas)
         named = [text.partition("=") for text in options.scores.key]
@@ -126,7 +127,7 @@ class Search:
         flapping = None if scores.flapping is None else duration(scores.flapping, "--flapping")
         self.merge = merge
         if merge is None and self._window(program, self.detect) is None:
-            hint = "how far apart detections of one episode may be: `--merge 1h`"
+            hint = "say how far apart detections of one episode may be: `--merge 1h`"
             raise refuse(f"--merge is missing: the rules of `{self.detect}` have no window", hint)
         self.scoring = Scoring(
             merge or 0,
@@ -230,7 +231,7 @@ class Search:
             if state is not None:
                 done = sum(name in parts for name in names)
                 text = f"stopped: {done:,} of {count(len(points), 'point')} are kept in {state.path}"
-                typer.echo(f"{text}; the same command goes on", err=True)
+                typer.echo(f"{text}; run the same command to continue", err=True)
             raise
         finally:
             progress.close()
@@ -247,7 +248,7 @@ class Search:
         """Raise CepError if `--holdout` does not lie within the history."""
         asked = self.options.grids.holdout
         if asked is not None and self.holdout is not None and not history.since < self.holdout <= history.until:
-            hint = f"a time within the history, {_range(history)}"
+            hint = f"use a time within the history, {_range(history)}"
             raise refuse(f"--holdout {asked} is outside of the history", hint)
 
     def _nothing(self, parts: Sequence[Parts]) -> Iterator[str]:
@@ -297,9 +298,7 @@ class Search:
             told = ", ".join(f"`{value}`" for value in key)
             hint = did_you_mean(str(key[0]), [str(known_key[0]) for known_key in known]) if len(key) == 1 else None
             number = sum(label.key == key for label in self.labels)
-            texts.append(
-                f"no record has the key {told} of {count(number, 'label')}: {hint or 'they count, and cannot be hit'}"
-            )
+            texts.append(f"no record has the key {told} of {count(number, 'label')}: {hint or 'they count as missed'}")
         return texts
 
     def _name(self, point: Point) -> str:
@@ -432,7 +431,7 @@ class Search:
             return instant(self.options.grids.holdout, "--holdout", self.unit)
         cut = holdout_of(self.labels)
         if cut is None:
-            hint = "`--holdout TIME`, or more labels"
+            hint = "use `--holdout TIME`, or more labels"
             raise refuse(f"--choose: {len(self.labels)} labels cannot be divided into two parts", hint)
         return cut
 
@@ -453,13 +452,13 @@ class Search:
     def _refuse(self, number: int) -> None:
         """Raise CepError for a grid with too many points. The message says how long the grid would take."""
         told = self._estimate(number)
-        hint = f"fewer values, or `--points {number}`: they take {told}, by a run of {TIMED}"
+        hint = f"use fewer values, or `--points {number}`: that takes {told}, measured on {TIMED} points"
         most = self.options.grids.points or MOST_POINTS
-        raise CepError(f"--grid: {number:,} points are more than {most:,}", hint=hint, code="option")
+        raise CepError(f"--grid: {number:,} points are more than the limit of {most:,}", hint=hint, code="option")
 
     def _warn(self, number: int) -> None:
         """Tell the user how long a large grid will probably take."""
-        typer.echo(f"{number:,} points take {self._estimate(number)}, by a run of {TIMED}", err=True)
+        typer.echo(f"{number:,} points take {self._estimate(number)}, measured on {TIMED} points", err=True)
 
 
 def _point(axes: Sequence[Axis], place: int) -> Point:

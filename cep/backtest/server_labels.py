@@ -27,13 +27,13 @@ def server_rows(place: str, detect: str, token_file: Path | None = None) -> list
         names = sorted({alert["name"] for alert in closed})
         wanted = name or detect
         listed = ", ".join(f"`{place.partition('#')[0]}#{name}`" for name in names)
-        hint = did_you_mean(wanted, names) or (f"verdicts of another alert: {listed}" if names else None)
+        hint = did_you_mean(wanted, names) or (f"name an alert that has verdicts: {listed}" if names else None)
         hint = hint or "`cep alerts close ALERT true` gives a verdict"
         raise CepError(f"--labels {place}: no alert of `{wanted}` was closed", hint=hint, code="labels")
     if len({tuple(alert["key"]) for alert in chosen}) > 1:
         listed = ", ".join(f"`{place}#{alert}`" for alert in sorted({alert_name["name"] for alert_name in chosen}))
         message = f"--labels {place}: alerts of `{detect}` have different keys"
-        raise CepError(message, hint=f"the verdicts of one of them: {listed}", code="labels")
+        raise CepError(message, hint=f"use the verdicts of one of them: {listed}", code="labels")
     true = [alert for alert in chosen if alert["verdict"] == "true"]
     if not true:
         message = f"--labels {place}: none of {len(chosen)} verdicts is `true`"

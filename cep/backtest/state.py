@@ -71,7 +71,7 @@ class SearchState:
         except (ValueError, KeyError, TypeError, AttributeError):
             raise refuse(f"--state {self.path}: this is not the state of a backtest", "name another file") from None
         if not same:
-            hint = "its program, history, labels or options were others: name another file, or remove this one"
+            hint = "its program, history, labels or options differ: name another file, or remove this one"
             raise refuse(f"--state {self.path}: this is the state of another backtest", hint)
         return whole
 

@@ -42,7 +42,10 @@ def read_limits(text: str, events: Sequence[str]) -> list[Limit]:
     for part in text.split(","):
         match = _LIMIT.fullmatch(part.strip())
         if match is None:
-            raise refuse(f"--allow: `{part.strip()}` is not a kind and a number", "`--allow 'gone 0, appeared 10'`")
+            raise refuse(
+                f"--allow: `{part.strip()}` is not a kind and a number",
+                "use a text like `--allow 'gone 0, appeared 10'`",
+            )
         event, kind, number = match.groups()
         event = None if event is None else " ".join(event.split())
         if kind not in KINDS:

@@ -135,7 +135,7 @@ class DiffOptions:
         """Raise CepError if options contradict each other."""
         report = self.report
         if report.json and report.markdown:
-            raise refuse("--json and --markdown", "use only one of them")
+            raise refuse("--json and --markdown cannot be combined", "use only one of them")
         refuse_longer_lateness(self.records.lateness, self.records.revise)
         if not self.records.inputs:
             for option, value in (
@@ -149,9 +149,12 @@ class DiffOptions:
                 ("--knowledge-updates", self.knowledge.updates),
             ):
                 if value:
-                    raise refuse(f"{option} is for --input", "name the records: `--input history.parquet`")
+                    raise refuse(f"{option} needs --input", "name the records: `--input history.parquet`")
         if report.output is not None and Path(report.output).suffix not in (".jsonl", ".ndjson"):
-            raise refuse(f"--output {report.output}: differences are written as JSON Lines", "`--output diff.jsonl`")
+            raise refuse(
+                f"--output {report.output}: differences are written as JSON Lines",
+                "use a name like `--output diff.jsonl`",
+            )
 
 
 @takes(DiffOptions)
@@ -235,10 +238,13 @@ def _compared(old: Compared, new: Compared, options: DiffOptions, folder: Path) 
     for compared in (old, new):
         for source in find(records.inputs, inputs_of(compared.program.plan), records.format):
             if source.size is None:
-                raise refuse(f"--input {source.path}: a history is files", "save what comes live, then name the files")
+                raise refuse(
+                    f"--input {source.path}: a history must be files",
+                    "save the live records to files first, then name the files",
+                )
     for name in options.knowledge.updates:
         if is_stream(name) and not Path(name).is_file():
-            raise refuse(f"--knowledge-updates {name}: `cep diff` reads changes from files")
+            raise refuse(f"--knowledge-updates {name}: `cep diff` reads changes of the knowledge only from files")
     running = replace(
         options.evaluation.engine,
         lateness=duration(records.lateness or "0", "--lateness"),

@@ -42,10 +42,12 @@ def read_programs(
     clause become dead letters.
     """
     if len(names) > 2:
-        hint = "several files of one program stand together: `old/a.cep,old/b.lars new/a.cep,new/b.lars`"
+        hint = "join several files of one program with `,`: `old/a.cep,old/b.lars new/a.cep,new/b.lars`"
         raise refuse(f"{len(names)} programs cannot be compared", hint)
     if len(names) == 1 and params[0] == params[1]:
-        raise refuse("there is only one program", "a second one, or other parameters for it: `--new-param Hot=8`")
+        raise refuse(
+            "there is only one program", "name a second one, or set other parameters for it: `--new-param Hot=8`"
+        )
     policy_choice(evaluation.policy, "--policy")
     known = knowledge_of(knowledge.files, knowledge.reasoning)
     programs = []
@@ -72,7 +74,7 @@ def _of_git(name: str) -> str:
     """Return the text of a file in Git. The path starts at the top of the repository, or with `./`."""
     ref, colon, path = name.removeprefix(GIT).partition(":")
     if not colon or not ref or not path or ref.startswith("-"):
-        raise refuse(f"`{name}` is not a version of a file", f"a revision, then a path: {_EXAMPLE}")
+        raise refuse(f"`{name}` is not a version of a file", f"write a revision, then a path: {_EXAMPLE}")
     try:
         shown = subprocess.run(["git", "show", f"{ref}:{path}"], capture_output=True, check=False)
     except OSError as error:

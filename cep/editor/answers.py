@@ -96,11 +96,11 @@ class Program:
         occurrence = self.indexes[path].at(offset)
         if occurrence is None or occurrence.kind not in RENAMED:
             raise ValueError(
-                "only events, fluents, predicates, attributes, parameters, variables and prefixes are renamed"
+                "only events, fluents, predicates, attributes, parameters, variables and prefixes can be renamed"
             )
         lower = "names start with a lower-case letter"
         if re.fullmatch(_NAME.get(occurrence.kind, r"[^\W\d_]\w*"), name) is None:
-            raise ValueError(f"`{name}` is not a name: letters, digits and `_`")
+            raise ValueError(f"`{name}` is not a valid name: use letters, digits and `_`")
         if occurrence.kind in ("parameter", "variable"):
             if not (name[0].isupper() or (name[0] == "_" and occurrence.kind == "variable")) or name == "_":
                 raise ValueError(f"`{name}`: variables and parameters start with an upper-case letter")

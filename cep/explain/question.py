@@ -57,7 +57,7 @@ def read_question(text: str, engine: Engine, when: str | None = None, unit: Frac
     schema = engine.plan.schemas.get(pattern.name)
     if schema is None or pattern.name not in {**engine.inputs, **engine.outputs}:
         names = [*engine.outputs, *engine.inputs]
-        hint = did_you_mean(pattern.name, names) or f"there is {', '.join(f'`{name}`' for name in names)}"
+        hint = did_you_mean(pattern.name, names) or f"the program has {', '.join(f'`{name}`' for name in names)}"
         what = "event or fluent" if engine.plan.fluents else "event"
         raise CepError(f"there is no {what} `{pattern.name}`", hint=hint, code="option")
     names = [attribute.name for attribute in schema.attributes]
@@ -76,7 +76,7 @@ def read_question(text: str, engine: Engine, when: str | None = None, unit: Frac
         by_place = {names.index(name): term for name, term in zip(pattern.names, pattern.arguments)}
     elif pattern.arguments and len(pattern.arguments) != len(names):
         hint = f"{shape}; `_` stands for any value, `{pattern.name}` alone for any values"
-        message = f"`{pattern.name}` has {len(names)} arguments, here {len(pattern.arguments)}"
+        message = f"`{pattern.name}` has {len(names)} arguments, but {len(pattern.arguments)} here"
         if len(pattern.arguments) > len(names):
             raise CepError(message, hint=hint, code="option")
         by_place = dict(enumerate(pattern.arguments))  # the written arguments come first
@@ -127,7 +127,7 @@ def _value(argument: Expression, name: str, type: str, unit: Fraction | None) ->
             inner = _value(argument.arguments[0], name, type, unit)
             assert isinstance(inner, int | float), "only numbers are negative"
             return -inner
-        raise CepError(f"`{name}`: a value is expected, not an expression", code="option")
+        raise CepError(f"`{name}`: expected a value, not an expression", code="option")
     value: Value = argument.name if isinstance(argument, Variable) else argument.value
     kind = "string" if isinstance(argument, Variable) else argument.type
     if type == "any" or kind == type:

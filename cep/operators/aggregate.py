@@ -116,7 +116,7 @@ class Window(Pattern):
                 checker.error(
                     f"`{result.variable}` has a value already, from {what}",
                     result.span,
-                    "a new variable for each result",
+                    "use a new variable for each result",
                 )
             names.add(result.variable)
 

@@ -115,9 +115,9 @@ def _safe(lowering: Lowering, absent: Formula, loose: Names, outside: Names) -> 
     """Report variables of a negated part that the formula around the conjunction uses, but no positive part binds."""
     for name in sorted(loose & outside):
         lowering.error(
-            f"`{name}` has no value: in these ANDs it occurs under NOT alone",
+            f"`{name}` has no value: in these ANDs it occurs only under NOT",
             absent.span,
-            f"`{name}` in what holds: `p({name}) AND NOT q({name})`; parentheses close a chain of ANDs",
+            f"use `{name}` in a part without NOT: `p({name}) AND NOT q({name})`; parentheses end a chain of ANDs",
             "unsafe",
         )
 

@@ -51,9 +51,9 @@ class Or(OverSeveral):
             if names != every:
                 missing = ", ".join(f"`{name}`" for name in sorted(every - names))
                 lowering.error(
-                    f"both sides of an OR bind the same variables: this one lacks {missing}",
+                    f"both sides of an OR must bind the same variables: this one lacks {missing}",
                     part.span,
-                    "`_` for what only one side has, or two rules of the same fluent",
+                    "use `_` for what only one side has, or two rules of the same fluent",
                     "unsafe",
                 )
         own = every & keep
@@ -97,12 +97,12 @@ class Either(Pattern):
         missing = ", ".join(f"the {side} one lacks {checker.listed(names)}" for side, names in lacks if names)
         written = [variable.name for variable in (*mentioned(checker.rule.body), *checker.head_variables)]
         if left - right and right - left:
-            hint = "one name for the same on both sides, `_` for what only one side has"
+            hint = "use one name for the same value on both sides, and `_` for what only one side has"
         elif all(written.count(name) == 1 for name in left ^ right):
-            hint = "`_` for what only one side has"
+            hint = "use `_` for what only one side has"
         else:
-            hint = "two rules with the same head, one for each side"
-        checker.error(f"both sides of an OR bind the same variables: {missing}", self.span, hint)
+            hint = "write two rules with the same head, one for each side"
+        checker.error(f"both sides of an OR must bind the same variables: {missing}", self.span, hint)
 
     def ranges(self, searcher: Searcher) -> Ranges:
         for side in (self.left, self.right):

@@ -145,7 +145,7 @@ class Scan(Node):
                 inference.complain(
                     f"`{name}` is `{left.name}`, {a(left.type)}, and `{two.name}`, {a(two.type)}: never equal",
                     inference.spans[number],
-                    "another variable for one of them",
+                    "use another variable for one of them",
                 )
         constrained = {p for pair in self.equal for p in pair}
         return tuple(

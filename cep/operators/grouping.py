@@ -80,7 +80,7 @@ class AggregatedFormula(OverOne):
             self._of_one_time(lowering, result)
             if result.variable in inner or [result.variable for result in self.results].count(result.variable) > 1:
                 lowering.error(
-                    f"`{result.variable}` has a value already", result.span, "a new variable for each result"
+                    f"`{result.variable}` has a value already", result.span, "use a new variable for each result"
                 )
             for name in [] if result.argument is None else expression_variables(result.argument):
                 if name not in inner:
@@ -96,13 +96,15 @@ class AggregatedFormula(OverOne):
             return
         of = "" if result.argument is None else print_expression(result.argument)
         call = print_result(result).partition(" = ")[2]
-        window = f"a rule of events has a window: `.. AGGREGATE {result.variable} = {call} OVER LAST 1 h`"
+        window = f"use a rule of events with a window: `.. AGGREGATE {result.variable} = {call} OVER LAST 1 h`"
         if function in _TRENDS:
-            message = f"`{function}` says how values change with time, and this is over what holds at one time"
+            message = (
+                f"`{function}` describes how values change over time, but this aggregate is over values at one time"
+            )
             lowering.error(message, result.span, window)
         else:
-            message = f"`{function}` goes by the order of time, and what holds at one time has none"
-            hint = f"`{_EARLIEST[function]}({of})`, or `mode({of})`, the value that is there most often; {window}"
+            message = f"`{function}` needs values in the order of time, but this aggregate is over values at one time"
+            hint = f"`{_EARLIEST[function]}({of})`, or `mode({of})`, the most frequent value; {window}"
             lowering.error(message, result.span, hint)
 
 

@@ -89,7 +89,7 @@ class HeldAt(Holding):
         column_types = Holding.columns(self, inference, number)
         if self.at < len(column_types) and column_types[self.at].type not in ("time", "unknown"):
             inference.complain(
-                f"`held` asks what holds at a time, and `{self.time}` is {a(column_types[self.at].type)}",
+                f"`held` needs a time, but `{self.time}` is {a(column_types[self.at].type)}",
                 inference.spans[number],
                 f"`start()`, `end() - 5 s`, or an attribute that is declared a time; `time({self.time})` makes one",
             )

@@ -119,9 +119,9 @@ class Pair(Pattern):
         by = self.policy.by
         if by is not None and checker.writes(self.policy) and by not in checker.names:
             checker.error(
-                f"the policy goes by `{by}`, which the rule does not have",
+                f"the policy chooses by `{by}`, which is not in the rule",
                 self.policy.span,
-                did_you_mean(by, sorted(checker.written_names)) or "a variable of one of the events",
+                did_you_mean(by, sorted(checker.written_names)) or "use a variable of one of the events",
             )
 
     def ranges(self, searcher: Searcher) -> Ranges:

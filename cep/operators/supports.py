@@ -78,7 +78,7 @@ class FormulaAtom(Formula):
     def why_late(self) -> str | None:
         if not self.within:
             return None
-        return f"`{self.name}` is known when it ends: `BEGIN OF` a fluent, or an event of its beginning"
+        return f"`{self.name}` is known only when it ends: use `BEGIN OF` a fluent, or an event for its beginning"
 
     def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
         values = tuple(argument for argument in self.arguments if isinstance(argument, Variable | Constant))
@@ -263,8 +263,8 @@ class FormulaEvent(_Counted):
         if self.within is not None or parts[0]:
             return None
         return (
-            "an event that is no instant stands in a formula",
-            "`(e(X) WITHIN 1 h)`: it is known at its end, so say how long it is at most; or TIME in its declaration",
+            "a formula cannot contain an event that is not an instant",
+            "say how long it lasts at most, `(e(X) WITHIN 1 h)`; or declare it with TIME if it is an instant",
         )
 
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:

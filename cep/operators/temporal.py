@@ -125,7 +125,7 @@ class MetricFormula(OverSeveral):
         if not self.loose() or not through(self.parts[0]):
             return []
         name = min(self.loose())
-        return [(f"the left of {self.operator} alone has `{name}`", self.span, f"its right has `{name}`, too")]
+        return [(f"only the left of {self.operator} has `{name}`", self.span, f"use `{name}` on its right, too")]
 
     def shifted(self, through: Callable[[Formula], bool]) -> Formula:
         """Rewrite `p SINCE[a, b] q`, if only q is on the cycle, so that it reads the state of the cycle only `a`
@@ -168,9 +168,9 @@ class MetricFormula(OverSeveral):
         for name in sorted(mine - theirs):
             shown = "_" if "'" in name else name
             lowering.error(
-                f"`{shown}` of the left of {self.operator} does not occur on its right",
+                f"`{shown}` is on the left of {self.operator}, but not on its right",
                 left.span,
-                f"its right has all of them, or what is beside it, `(p(X, Y) {self.operator} q(X)) AND r(Y)`; of "
+                f"use all of them on its right, or beside it, `(p(X, Y) {self.operator} q(X)) AND r(Y)`; for "
                 "`p(X, _)` make a fluent: `some(X) WHILE p(X, _).`",
                 "unsafe",
             )
@@ -253,7 +253,7 @@ class LastingFormula(OverOne):
     def why_late(self) -> str | None:
         back = TEMPORAL[self.operator].same_way(ERODE).word
         return (
-            f"{self.operator} is known at the end alone; `{back}[0, {write_duration(self.least)}] p` holds when p has "
+            f"{self.operator} is known only at the end; `{back}[0, {write_duration(self.least)}] p` holds when p has "
             "held so long"
         )
 
@@ -398,14 +398,14 @@ class Temporal(FormulaNode):
             return None
         if TEMPORAL[self.operator].keeps:
             word = self.operator
-            return f"this {word} never forgets: what has held is kept for ever", f"`{word}[0, 1 h]` bounds it"
+            return f"this {word} never forgets: it keeps all that has held for ever", f"`{word}[0, 1 h]` bounds it"
         return self.known_at_end()
 
     def known_at_end(self) -> tuple[str, str] | None:
         if self.by is None or self.by.high != INFINITE or not TEMPORAL[self.operator].ahead:
             return None
         word = self.operator
-        return f"this {word} is known at the end of the input alone", f"`{word}[0, 1 h]` is known an hour later"
+        return f"this {word} is known only at the end of the input", f"`{word}[0, 1 h]` is known an hour later"
 
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
         if self.by is None:

@@ -66,7 +66,7 @@ class Unless(Pattern):
                 f"this UNLESS never occurs: it takes {say_duration(self.duration)}, "
                 f"and the WITHIN around it allows {say_duration(self.within)}",
                 self.span,
-                "a longer WITHIN outside, or a shorter one for the UNLESS",
+                "use a longer WITHIN outside, or a shorter one for the UNLESS",
             )
         self.absent.ranges(searcher)
         return self.left.ranges(searcher)

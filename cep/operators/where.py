@@ -67,7 +67,7 @@ class RestrictedFormula(OverOne):
                 lowering.error(
                     "a formula has no start and no end: it holds at single times",
                     condition.span,
-                    "how long it holds is said by LASTING, how long ago by ONCE",
+                    "use LASTING for how long it holds, ONCE for how long ago it held",
                 )
         names = asked(self.conditions)
         body = lowering.lowered(self.formula, self.formula.bound() & (keep | names), outside | names)

@@ -145,7 +145,7 @@ class WindowedEvent(FormulaNode):
     def unbounded(self) -> tuple[str, str] | None:
         if self.ticks.last is not None:
             return None
-        return "what was at any tick is kept for ever", "a window, `p(X) at T in [1 h]`, bounds it"
+        return "the events of all ticks are kept for ever", "a window, `p(X) at T in [1 h]`, bounds it"
 
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
         at_text = f" at {rendering.names[number][len(self.take)]}" if self.numbered else ""

@@ -33,7 +33,7 @@ def ill_placed(alerts: Sequence[Alert], rules: Sequence[Rule], schemas: Mapping[
                 errors.append(CepError(wrong_place[0], source, value.span, wrong_place[1], "area"))
                 continue
             if said and attribute.type not in (*types, "unknown"):
-                wrong = f"{said}, this is {a(attribute.type)}"
+                wrong = f"{said}, but this is {a(attribute.type)}"
                 hint = "e.g. `AREA Shape`" if attribute.name == AREA else "e.g. `AT Lat, Long RADIUS 40000`"
                 errors.append(CepError(wrong, source, value.span, hint, "type"))
     return errors
@@ -55,15 +55,15 @@ def _ill(column: str, value: Expression) -> tuple[str, str | None] | None:
         except WrongArea as wrong:
             return str(wrong), wrong.hint
         if not shape.convex_hull.area:
-            return "an area has an inside", "a place with a circle around it is `AT Lat, Long RADIUS 40000`"
+            return "this area has no inside", "for a circle around a point use `AT Lat, Long RADIUS 40000`"
     if column == AREA or not isinstance(constant, int | float) or isinstance(constant, bool):
         return None
     if column == LATITUDE and abs(constant) > 90:
-        return "a latitude lies from -90 to 90 degrees", "latitude first: `AT 40.7, -74.2`"
+        return "a latitude must be from -90 to 90 degrees", "write the latitude first: `AT 40.7, -74.2`"
     if column == LONGITUDE and abs(constant) > 720:
-        return "a longitude lies beyond 720 degrees", "a place has one from -180 to 180"
+        return "this longitude is beyond 720 degrees", "use a longitude from -180 to 180"
     if column == RADIUS and constant < 0:
-        return "a radius is not negative", "in metres: `RADIUS 40000`"
+        return "a radius cannot be negative", "write it in metres: `RADIUS 40000`"
     return None
 
 

@@ -109,10 +109,10 @@ def refused(
             if first is None and cycle and whole is not None:
                 errors.append(
                     CepError(
-                        f"a cycle through {whole[1]} has a way round that does not go back",
+                        f"a cycle through {whole[1]} does not go back in time on every path",
                         source,
                         next(spans[unit] for unit in part if isinstance(unit, int)),
-                        f"with {whole[1]} on it every way round goes back by some time: `ONCE[1 s, 1 s] p(X)`",
+                        f"every path of a cycle with {whole[1]} must go back by some time: `ONCE[1 s, 1 s] p(X)`",
                         "recursion",
                     )
                 )
@@ -123,7 +123,7 @@ def refused(
                         f"{word} depends on its own result at the same time, through formulas",
                         source,
                         spans[unit],
-                        "every way round goes back by some time, `ONCE[1 s, 1 s] p(X)`, or through a fluent that "
+                        "every path must go back by some time, `ONCE[1 s, 1 s] p(X)`, or through a fluent that "
                         "events begin and end: `initiate p(X) <- e(X) WHERE q(X).`",
                         "recursion",
                     )

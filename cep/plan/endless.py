@@ -108,8 +108,12 @@ def refused(groups: Sequence[Group], binarised: Binarised, source: Source) -> li
         values = [name for place, name in enumerate(binarised.names[joins[0]]) if (joins[0], place) in cycle.slots]
         bound = f"; or a WHERE that bounds `{values[0]}`" if values else ""
         message = f"this {word} never ends: at one instant it takes the same occurrence again for each new `{event}`"
-        hint = f"`{event}(...) {FOLLOWS} ...` takes only what comes after it; or `POLICY chronological`, which uses "
-        errors.append(CepError(message, source, binarised.spans[joins[0]], hint + f"each up{bound}", "recursion"))
+        hint = (
+            f"use `{event}(...) {FOLLOWS} ...`, which takes only later events; or `POLICY chronological`, which uses "
+        )
+        errors.append(
+            CepError(message, source, binarised.spans[joins[0]], hint + f"each event once{bound}", "recursion")
+        )
     return errors
 
 
@@ -122,11 +126,11 @@ def warnings(groups: Sequence[Group], binarised: Binarised, source: Source) -> l
         bound = "bound its values with a WHERE"
         if cycle.asks:
             written = excerpt(source, cycle.asks[0].span)
-            message += f"{'its condition' if written is None else f'`{written}`'} does not surely end"
-            bound = "bound in a WHERE what grows: from above what is added to, from below what is taken from"
+            message += f"{'its condition' if written is None else f'`{written}`'} may never end"
+            bound = "bound the changing values in a WHERE: growing ones from above, shrinking ones from below"
         else:
             message += "never ends"
-        hint = f"take `{head.event}` on the left of a {FOLLOWS}, or {bound}"
+        hint = f"put `{head.event}` on the left of a {FOLLOWS}, or {bound}"
         remarks.append(Warning(message, source, head.span, hint))
     return remarks
 

@@ -121,11 +121,13 @@ def warnings(binarised: Binarised, points: Sequence[bool], source: Source) -> li
         hint = f"`({pattern}) WITHIN 1 h` bounds it"
         if windows:
             hours = 1 - -sum(windows) // _HOUR
-            hint = f"`({pattern}) WITHIN {hours} h` bounds it: the windows lie inside, with an hour between them"
+            hint = f"`({pattern}) WITHIN {hours} h` bounds it: it leaves room for both windows and an hour between them"
         if last is not None and not last.startswith(TIMES_OF) and of_instants is not None and of_instants.forgets:
             instant = f"TIME in the declaration of `{last}`, if it is an instant"
             if of_instants.superseded:
-                hint = f"{instant}, leaves the latest only; else `({pattern}) WITHIN 7 d`, if none counts longer"
+                hint = (
+                    f"{instant}, keeps only the latest; otherwise `({pattern}) WITHIN 7 d`, if older ones do not count"
+                )
             else:
                 hint += f"; so does {instant}"
         message = f"this {properties.word} never forgets: {waiting} waits {until}"

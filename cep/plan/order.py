@@ -77,7 +77,7 @@ def order(
                             f"{what} depends on its own result at the same instant",
                             source,
                             spans[unit],
-                            f"let it see what is strictly earlier: take the recursive event on the left of a {FOLLOWS}",
+                            f"let it use only earlier events: put the recursive event on the left of a {FOLLOWS}",
                             "recursion",
                         )
                     )

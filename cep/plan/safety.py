@@ -64,7 +64,7 @@ class Checker:
         complained: set[str] = set()
         for argument in self.rule.arguments:
             for variable in _anonymous(argument):
-                self.error("`_` has no value in a head", variable.span, "a variable of the pattern, or a constant")
+                self.error("`_` has no value in a head", variable.span, "use a variable of the pattern, or a constant")
             for variable in used_variables([argument]):
                 if variable.name not in bound and variable.name not in complained:
                     complained.add(variable.name)
@@ -72,7 +72,7 @@ class Checker:
             for call in _calls(argument):
                 if call.function in ("start", "end", "duration") and not call.arguments:
                     self.error(
-                        f"`{call.function}()` stands in a WHERE only",
+                        f"`{call.function}()` can be used only in a WHERE",
                         call.span,
                         f"bind it there: `... WHERE T = {call.function}()`, and write `T` in the head",
                     )
@@ -133,9 +133,9 @@ class Checker:
                 self.error(f"`{name}` is not bound", variable.span, denied(inside[name], name))
             elif name in outside:
                 self.error(
-                    f"what is absent does not see `{name}` of the rest of the rule",
+                    f"an absent part cannot use `{name}` of the rest of the rule",
                     variable.span,
-                    f"`{name}` among the arguments of what is absent joins the two",
+                    f"use `{name}` as an argument of the absent event, which joins the two",
                 )
             else:
                 self.unbound(variable, pattern, known, "")
@@ -171,19 +171,19 @@ class Checker:
             if name in _names(atom):
                 written = excerpt(self.rules.source, atom.span) or f"{atom.properties().event}(...)"
                 self.error(
-                    f"`{name}`{place} has no value: it occurs only in what is absent",
+                    f"`{name}`{place} has no value: it occurs only in an absent part",
                     variable.span,
-                    f"a variable of what does occur; a condition on it goes inside: `{written} WHERE ...`",
+                    f"use a variable of an event that occurs; put a condition on it inside: `{written} WHERE ...`",
                 )
                 return
         for inner in patterns(pattern):
             properties = inner.properties()
             if properties.results and name in variables(properties.parts[0]):
-                hint = f"`... BY {name}` makes it a group's"
+                hint = f"group by it: `... BY {name}`"
                 if not place:
-                    hint += f", or the condition stands before {properties.word}"
+                    hint += f", or put the condition before {properties.word}"
                 message = (
-                    f"`{name}`{place} has no value after {properties.word}, which gives its results and the groups"
+                    f"`{name}`{place} has no value after {properties.word}, which keeps only its results and the groups"
                 )
                 self.error(message, variable.span, hint)
                 return
@@ -203,7 +203,7 @@ class Checker:
             if isinstance(condition, Predicate) and condition.graph is not None:
                 inside = [v for v in sparql_variables(condition.graph.text) if v.lower() == name.lower()]
                 if inside and name not in inside:
-                    return f"`?{inside[0]}` is known in its braces only: write `?{name}` there"
+                    return f"`?{inside[0]}` is known only in its braces: write `?{name}` there"
         return None
 
 
@@ -220,10 +220,10 @@ def _idle_policies(rules: Rules) -> list[CepError]:
                 idle[policy] = idle.get(policy, True) and policy.by not in _names(rule.body)
     return [
         CepError(
-            f"the policy goes by `{choice.by}`, which no rule after it has",
+            f"the policy chooses by `{choice.by}`, which no rule after it has",
             rules.source,
             choice.span,
-            "a variable of the events it chooses from",
+            "use a variable of the events it chooses from",
             "unsafe",
         )
         for choice, wanted in idle.items()

@@ -183,7 +183,7 @@ class Inference:
             fitted = coerced(value, attribute.type)
             if fitted is None:
                 self.complain(
-                    f"`{attribute.name}` of `{shown}` is declared {a(attribute.type)}, here it is {a(value.type)}",
+                    f"`{attribute.name}` of `{shown}` is declared {a(attribute.type)}, but here it is {a(value.type)}",
                     argument.span,
                     conversion(argument, value.type, attribute, self.source),
                 )
@@ -221,7 +221,7 @@ class Inference:
         self.complain(
             f"`{self.names[left[0]][left[1]]}` never joins: it is {both[0]} and {both[1]}",
             self.spans[number],
-            "the same type for both, or another variable for one of them",
+            "use the same type for both, or another variable for one of them",
         )
 
     def origin(self, number: int, column: int) -> str | None:
@@ -246,15 +246,15 @@ class Inference:
         type, name, place = self.columns[side][column].type, self.names[side][column], self.origin(side, column)
         if type == "any" and not self.partial:
             self.complain(
-                f"the policy goes by `{name}`, whose type is not known",
+                f"the policy chooses by `{name}`, whose type is not known",
                 self.spans[number],
                 f"declare {place}: int, float, time or duration" if place else "`float(...)` gives a number",
             )
         elif type not in (*ORDERED, "any", UNKNOWN):
             self.complain(
-                f"the policy goes by `{name}`, {a(type)}: it takes the greatest of numbers, times or durations",
+                f"the policy chooses by `{name}`, {a(type)}, not a number, time or duration",
                 self.spans[number],
-                "`(longest)` or `(shortest)`, or a variable that is a number",
+                "use `(longest)`, `(shortest)` or a variable that is a number",
             )
 
     def conditions(
@@ -316,7 +316,7 @@ class Inference:
                 hint = f"`{example(result.function, f'{written} / 1 s')}` takes its seconds, which are a number"
             elif type == "time":
                 hint = "`min`, `max`, `first` and `last` take times"
-            self.complain(f"`{result.function}` takes {takes}, this is {a(type)}", result.argument.span, hint)
+            self.complain(f"`{result.function}` takes {takes}, but this is {a(type)}", result.argument.span, hint)
             return ColumnType("float", True)
         if result.function not in ("sum", "min", "max") or type == "any":
             return ColumnType("float", True)

@@ -113,7 +113,7 @@ def test(options: TestOptions) -> int:
         say(dumps(schema(), indent=2))
         return CLEAN
     if options.laws.no_laws and (options.laws.law or options.laws.workers):
-        raise refuse("--no-laws goes with neither --law nor --workers")
+        raise refuse("--no-laws cannot be combined with --law or --workers")
     laws = () if options.laws.no_laws else laws_named(options.laws.law, options.laws.workers)
     seeds = tuple(range(options.laws.seeds)) if options.laws.seed is None else (options.laws.seed,)
     refused = False

@@ -119,7 +119,10 @@ class ValueReader:
     def _bounds(self, value: Value) -> str:
         text = value.word("the bounds of an interval")
         if text not in BOUNDS:
-            value.fail(f"`{text}` are no bounds", f"they are one of {', '.join(f'`{bound}`' for bound in BOUNDS)}")
+            value.fail(
+                f"`{text}` are not the bounds of an interval",
+                f"use one of {', '.join(f'`{bound}`' for bound in BOUNDS)}",
+            )
         return text
 
     def value(self, value: Value, attribute: Attribute) -> EventValue:

@@ -119,7 +119,7 @@ def _given(
         with mistakes_together() as wrong:
             path = value.known({"path": "a file"}, "a file of records", wrong).get("path")
             if path is None and not wrong:
-                wrong.append(value.error("the file of records has no path", "`{path: readings.csv}`"))
+                wrong.append(value.error("the file of records has no path", "add the path: `{path: readings.csv}`"))
         assert path is not None, "else it is wrong"
         spec = f"{event}={test.file.beside(path)}"
         return spec, _read(spec, path, read_as, first)

@@ -140,7 +140,7 @@ def find_test_files(paths: Sequence[Path]) -> list[Path]:
         elif path.is_file():
             if path.suffix not in (".yaml", ".yml"):
                 tests = path.with_name(path.name.partition(".")[0] + SUFFIX)
-                hint = f"`cep test {tests}`" if tests.is_file() else f"its tests are in a file of their own: `{tests}`"
+                hint = f"`cep test {tests}`" if tests.is_file() else f"its tests are in another file: `{tests}`"
                 raise CepError(f"{path}: this is not a test file", hint=hint, code="option")
             files[path] = None
         else:
@@ -177,9 +177,9 @@ def parse_test_file(text: str, path: Path) -> RuleTestFile:
         root = read_yaml(text, str(path), wrong)
         says = root.known(FILE_KEYS, "a test file", wrong)
         if "program" not in says:
-            wrong.append(root.error("the test file names no program", "`program: rules.cep`"))
+            wrong.append(root.error("the test file names no program", "add `program: rules.cep`"))
         if "tests" not in says:
-            wrong.append(root.error("the test file has no tests", "`tests:` and a list"))
+            wrong.append(root.error("the test file has no tests", "add `tests:` and a list"))
         file = RuleTestFile(
             path,
             root,
@@ -218,15 +218,15 @@ def _test(file: RuleTestFile, place: Value, tolerance: float) -> RuleTest:
     with mistakes_together() as wrong:
         says = place.known(TEST_KEYS, "a test", wrong)
         if "name" not in says:
-            place.fail("the test has no name", "`- name: a warm fridge is reported`")
+            place.fail("the test has no name", "add a name: `- name: a warm fridge is reported`")
         name = says["name"].word("the name of the test")
         # After a mistake, the check may be there but misspelt.
         if not any(key in says and says[key].filled for key in CHECKS) and not wrong:
             listed = ", ".join(f"`{key}`" for key in CHECKS)
-            hint = f"say what comes out with one of {listed}"
+            hint = f"say what you expect with one of {listed}"
             wrong.append(says["name"].error(f"the test `{name}` checks nothing", hint))
         if "given" not in says and "input" not in says and not wrong:
-            hint = "`given:` with records by event, or `input:` with files"
+            hint = "add `given:` with records by event, or `input:` with files"
             wrong.append(says["name"].error(f"the test `{name}` has no records", hint))
         inputs = tuple(_mapping(says.get("given"), "records by event, e.g. `reading: |`", wrong).values())
         expect = list[Expectation]()
@@ -240,7 +240,9 @@ def _test(file: RuleTestFile, place: Value, tolerance: float) -> RuleTest:
         for wanted in expect:
             if wanted.type in excluded:
                 line = excluded[wanted.type].line
-                wrong.append(wanted.name.error(f"`{wanted.type}` is expected, and line {line} says there is none"))
+                wrong.append(
+                    wanted.name.error(f"`{wanted.type}` is expected here, but line {line} says that none occurs")
+                )
         held, held_types = _held(says["holds"], wrong) if "holds" in says else ([], [])
         alerts = list[AlertCheck]()
         with wrong.kept():
@@ -316,9 +318,9 @@ def _alert_checks(value: Value) -> list[AlertCheck]:
     with mistakes_together() as wrong:
         says = value.known(ALERT_KEYS, "a check of alerts", wrong)
         if "at" not in says:
-            value.fail("the check of alerts has no time", "`{at: 2024-05-01 08:45, firing: []}`")
+            value.fail("the check of alerts has no time", "add a time: `{at: 2024-05-01 08:45, firing: []}`")
         if len(says) == 1 and not wrong:
-            value.fail("the check of alerts checks nothing", "`firing: []`, or `resolved:` with alerts")
+            value.fail("the check of alerts checks nothing", "add `firing: []`, or `resolved:` with alerts")
         for state in ALERT_STATES:
             if state in says:
                 expected = _expectations(says[state], "hot: {room: attic}", wrong)
@@ -353,7 +355,7 @@ def _flag(value: Value) -> bool:
 
 def _tolerance(value: Value) -> float:
     if not isinstance(value.scalar, int | float) or isinstance(value.scalar, bool) or not 0 <= value.scalar < 1:
-        value.fail(f"expected a tolerance from 0 to 1, found {value.kind}", "`tolerance: 1e-6`")
+        value.fail(f"expected a tolerance from 0 to 1, found {value.kind}", "use a number like `tolerance: 1e-6`")
     return float(value.scalar)
 
 

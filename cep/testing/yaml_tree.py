@@ -128,12 +128,12 @@ def read_yaml(text: str, name: str, wrong: Mistakes) -> Value:
         mark = error.problem_mark or error.context_mark
         line, column = (1, 1) if mark is None else (mark.line + 1, mark.column + 1)
         message = f"this is not YAML: {error.problem or error.context}"
-        hint = "indent with blanks" if "\\t" in message else None
+        hint = "indent with blanks, not with tabs" if "\\t" in message else None
         raise CepError(message, source, Span(line, column, line, column + 1), hint, "test") from None
     except YAMLError as error:
         raise CepError(f"{name}: this is not YAML: {str(error).splitlines()[0]}", code="test") from None
     if node is None:
-        raise CepError(f"{name}: the file is empty", hint="it begins with `program: rules.cep`", code="test")
+        raise CepError(f"{name}: the file is empty", hint="begin it with `program: rules.cep`", code="test")
     return _value(node, source, wrong)
 
 
@@ -148,7 +148,7 @@ def _value(node: Node, source: Source, wrong: Mistakes) -> Value:
             text = name.word("a key")
             if text in entries:
                 hint = f"the first is in line {entries[text][0].line}"
-                wrong.append(name.error(f"the key `{text}` stands here twice", hint))
+                wrong.append(name.error(f"the key `{text}` is written twice", hint))
             else:
                 entries[text] = (name, content)
         return Value(source, span, mapping=entries)

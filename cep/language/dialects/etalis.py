@@ -337,14 +337,14 @@ class _Lowering:
                     hint = did_you_mean(name, positions) or _attributes(schema)
                     self.error(f"event `{atom.name}` has no attribute `{name}`", argument.span, hint)
                 elif name in bound_names:
-                    self.error(f"attribute `{name}` is given twice", argument.span)
+                    self.error(f"attribute `{name}` is written twice", argument.span)
                 else:
                     placed[positions[name]] = argument
                 bound_names.add(name)
             arguments = (*placed[: len(placed) - len(value)], *value) if fluent else tuple(placed)
         elif len(arguments) != len(schema.attributes):
             self.error(
-                f"event `{atom.name}` has {argument_count(len(schema.attributes))}, here {len(arguments)}",
+                f"event `{atom.name}` has {argument_count(len(schema.attributes))}, but {len(arguments)} here",
                 atom.span,
                 _attributes(schema) if schema.attributes else f"an event without attributes is written `{atom.name}`",
                 "arity",
@@ -407,7 +407,9 @@ class _Lowering:
                 f"`{name}` is an alert and a fluent", pattern.span, "rename one of them, because either could be meant"
             )
         elif alert and (pattern.value is not None or pattern.edge is not None):
-            self.error("an alert has no value", pattern.span, f"`INHIBITED BY {name}(..)`")
+            self.error(
+                "an alert has no value to compare", pattern.span, f"leave out the value: `INHIBITED BY {name}(..)`"
+            )
         elif alert:
             return alerts.get(name)  # None if its own statement has mistakes
         elif fluent and pattern.edge is None:

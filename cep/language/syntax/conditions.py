@@ -254,7 +254,7 @@ def _negated(cursor: Cursor) -> tuple[Condition, ...]:
         inside = _grouped(cursor)
         return _none(inside, cursor.span(first))
     if cursor.token.key == "NOT":
-        cursor.stop("`not` twice", "leave out both: they cancel")
+        cursor.stop("`not` is written twice", "leave out both: they cancel")
     if cursor.peek().kind == "graph" and cursor.token.kind in ("name", "variable"):
         _refuse_sparql(cursor, cursor.token)
     if cursor.token.kind != "name":
@@ -351,7 +351,7 @@ def _graph(cursor: Cursor, first: Token, negated: bool) -> Predicate:
     token = cursor.advance()
     cursor.height = 1
     if depth(token.text) > DEEPEST:
-        cursor.stop(f"more than {DEEPEST} levels of nesting", "several patterns, separated by `,`", token.span)
+        cursor.stop(f"more than {DEEPEST} levels of nesting", "write several patterns, separated by `,`", token.span)
     names = of_the_rule(token.text)
     graph = Graph(token.text, tuple(names), prefixes_of(token.text, cursor.prefixes), negated, token.span)
     variables = tuple(Variable(name, cursor.place(token.start + offset, len(name))) for name, offset in names.items())

@@ -367,7 +367,7 @@ DAMAGED = "damaged"
 def damaged() -> CepError:
     """Return the error for bytes that are not a snapshot, or that have changed since they were written."""
     return CepError(
-        "this is not a snapshot, or a damaged one", hint="bring it back from a copy, or begin anew", code=DAMAGED
+        "this is not a snapshot, or it is damaged", hint="restore it from a copy, or start without it", code=DAMAGED
     )
 
 

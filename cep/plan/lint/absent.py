@@ -53,8 +53,8 @@ class _WatchedRule:
         binding = " and ".join(f"`{text}`" for text in beside) or "stands beside it"
         binding += " bind" if len(beside) > 1 else " binds" if beside else ""
         name = variable.name
-        message = f"this is not the `{name}` of the rest of the rule: what is absent joins with what {binding}"
-        hint = f"`_` or another name if any value will do; if it is to be the same, `{name}` has to be bound there too"
+        message = f"this is not the `{name}` of the rest of the rule: the absent part joins only with what {binding}"
+        hint = f"use `_` or another name if any value will do; for the same value, bind `{name}` there, too"
         return Warning(message, self.source, variable.span, hint, "absent")
 
 

@@ -16,10 +16,10 @@ def empty(rules: Rules, tables: Mapping[str, pl.DataFrame]) -> list[Warning]:
     known = {statement.name for statement in rules.statics}.union(tables)
     return [
         Warning(
-            f"`{name}` is declared, and nothing gives its facts: a condition on it is false, `not {name}` true",
+            f"`{name}` is declared, but has no facts: a condition on it is false, `not {name}` is true",
             rules.source,
             declared.span,
-            f"write some, `{name}(...).`, or give a table: `--facts {name}=FILE`",
+            f"add some, `{name}(...).`, or name a table: `--facts {name}=FILE`",
             "empty",
         )
         for name, declared in rules.declared.items()
@@ -39,7 +39,7 @@ def by_order(rules: Rules, tables: Mapping[str, pl.DataFrame]) -> list[Warning]:
         taken = ", ".join(
             f"`{column}` is `{attribute}`" for attribute, column in pairs if column.strip().lower() != attribute
         )
-        message = f"the columns of the table of `{name}` are taken by their order: {taken}"
-        hint = "columns of the attributes' names are taken by these, in any order"
+        message = f"the columns of the table of `{name}` are matched by their order: {taken}"
+        hint = "columns that have the names of the attributes are matched by name, in any order"
         remarks.append(Warning(message, rules.source, declared.span, hint, "columns"))
     return remarks

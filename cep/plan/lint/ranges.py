@@ -129,7 +129,7 @@ class Searcher:
         if pattern.within is not None:
             longest = write_duration(pattern.within)
             high = _Limit(
-                pattern.within, False, f": WITHIN {longest} bounds it", "a longer WITHIN, or a shorter duration"
+                pattern.within, False, f": WITHIN {longest} bounds it", "use a longer WITHIN, or a shorter duration"
             )
         inner = pattern.decider()
         shortest, event = inner.shortest(), inner.properties().event
@@ -146,8 +146,8 @@ def _limit(bound: int | float | None, attribute: Attribute, event: str) -> _Limi
     if bound is None:
         return None
     written = range_of(attribute.type, attribute.low, attribute.high)
-    why = f": `{attribute.name}` of `{author_name(event)}` is declared in {written}, and what is outside is refused"
-    return _Limit(bound, False, why, "another bound here, or a wider range in the declaration")
+    why = f": `{attribute.name}` of `{author_name(event)}` is declared in {written}, and other values are refused"
+    return _Limit(bound, False, why, "use another bound here, or a wider range in the declaration")
 
 
 def both(left: Ranges, right: Ranges) -> Ranges:
@@ -168,7 +168,7 @@ def _read(condition: Condition) -> tuple[str, _Range] | None:
     kind, number = value
     if name == "duration()" and kind == "number":
         kind, number = "duration", number * SECOND
-    hint = "what holds for one or the other stands in parentheses: `(X < 1 or X > 3)`"
+    hint = "if either may hold, use `or` in parentheses: `(X < 1 or X > 3)`"
     limit = _Limit(number, operator in ("<", ">"), condition.span, hint)
     return name, _Range(
         kind, limit if operator in (">", ">=", "=") else None, limit if operator in ("<", "<=", "=") else None

@@ -38,10 +38,10 @@ def _strangers(rules: Rules) -> list[Warning]:
         close = [name for name in near.candidates(event) if _slip(event, name, ends=True)]
         if event in statics:
             message = f"`{event}` is a static predicate; in a pattern it is an event of that name"
-            hint = f"what is always so stands in the WHERE: `... WHERE {event}(...)`"
+            hint = f"put a static predicate in the WHERE: `... WHERE {event}(...)`"
         elif close:
             message = f"`{event}` is neither declared nor derived"
-            hint = f"did you mean `{close[0]}`? an event that is really called so is best declared"
+            hint = f"did you mean `{close[0]}`? if not, declare the event"
         else:
             continue
         remarks[event] = Warning(message, rules.source, atom.span, hint, "stranger")
@@ -60,8 +60,8 @@ def _slips(rules: Rules, rule: Rule) -> list[Warning]:
     for variable in once:
         close = [name for name in near.candidates(variable.name) if _slip(variable.name, name)]
         if close and not (times[close[0]] == 1 and place[variable.name] < place[close[0]]):
-            message = f"`{variable.name}` stands here only, and is nearly `{close[0]}`"
-            hint = f"`{close[0]}` if it is the same, `_` for what does not matter"
+            message = f"`{variable.name}` is used only here, and looks like `{close[0]}`"
+            hint = f"use `{close[0]}` if it is the same, `_` if any value will do"
             remarks.append(Warning(message, rules.source, variable.span, hint, "slip"))
     return remarks
 
@@ -172,8 +172,8 @@ def _unstarted(rules: Rules) -> list[Warning]:
             if name not in reported:
                 reported.add(name)
                 todo += needed_by.get(name, ())
-        hint = f"a rule that starts it, without `{rule.event}`; or `event {rule.event}(...)` where it is read as well"
-        message = f"`{rule.event}` can never occur: it takes one to make one"
+        hint = f"add a rule without `{rule.event}` that starts it, or `event {rule.event}(...)` if it is read as well"
+        message = f"`{rule.event}` can never occur: each one needs an earlier one"
         remarks[rule.event] = Warning(message, rules.source, rule.head_span, hint, "unstarted")
     return list(remarks.values())
 

@@ -68,7 +68,7 @@ def _apart(condition: Predicate, times: Counter[str], source: Source) -> Iterato
     others = [name for name in times if name not in inside and "'" not in name]
     slips = [(local, meant) for local in inside if (meant := _capital(local, others, shared))]
     for local, meant in slips:
-        message = f"`?{local}` is known in these braces only: it is not the rule's `{meant}`"
+        message = f"`?{local}` is known only in these braces: it is not the rule's `{meant}`"
         hint = f"write `?{meant}` if it is the same"
         yield Warning(message, source, condition.span, hint, "apart")
     if slips or shared or not inside:

@@ -25,7 +25,7 @@ from cep.rules.terms import (
 
 ASKED = {"near": ("near(Lat, Long, Radius, Feature, Metres)", 5)}
 """The predicates that background knowledge answers: an example, and the number of arguments."""
-EVERY = "what is used outside the parentheses is bound by each alternative, or elsewhere: `{0} = ...`"
+EVERY = "bind it in each alternative, or outside of the parentheses: `{0} = ...`"
 
 
 class Arrangeable(Protocol):
@@ -212,7 +212,7 @@ def _misnamed(condition: Condition, relations: Mapping[str, Arrangeable], source
     name, count = condition.name, len(condition.arguments)
     if name not in relations and name in FUNCTIONS:
         hint = f"compare it with something: `{name}(...) = ...`"
-        yield CepError(f"`{name}` gives a value, it is not a condition", source, condition.span, hint, "type")
+        yield CepError(f"`{name}` returns a value, so it is not a condition", source, condition.span, hint, "type")
     elif name not in relations:
         define = f"define it, `{name}(...) :- ...`, or give its facts: `{name}(1, 2).`, `--facts {name}=FILE`"
         hint = did_you_mean(name, sorted({*relations, *TESTS, *ASKED})) or define
@@ -223,12 +223,12 @@ def _misnamed(condition: Condition, relations: Mapping[str, Arrangeable], source
                     f"`{name}` has {arity} arguments, not {count}", source, condition.span, f"`{written}`", "arity"
                 )
                 return
-            hint = f"`{name}` asks background knowledge: name the files that hold it, `--knowledge places.ttl`"
+            hint = f"`{name}` reads background knowledge: name the files with it, `--knowledge places.ttl`"
         yield CepError(f"unknown predicate `{name}`", source, condition.span, hint, "unknown")
     elif relations[name].arity != count:
         arity = relations[name].arity
         noun = "argument" if arity == 1 else "arguments"
-        more = "`_` stands for an argument that does not matter" if count < arity else None
+        more = "use `_` for an argument that does not matter" if count < arity else None
         if name in ASKED and ASKED[name][1] == arity:
             more = f"`{ASKED[name][0]}`"
         yield CepError(f"`{name}` has {arity} {noun}, not {count}", source, condition.span, more, "arity")

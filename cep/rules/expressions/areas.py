@@ -57,11 +57,11 @@ def read_all(texts: Sequence[str]) -> tuple[Shapes, dict[int, WrongArea]]:
     for i, system in enumerate(systems):
         if system and not LONG_FIRST.fullmatch(system) and not LAT_FIRST.fullmatch(system):
             hint = "WGS84 is: CRS84, longitude first, which may be left out, or EPSG:4326, latitude first"
-            wrong[i] = WrongArea(f"<{system}> is not a coordinate system that is known here", hint)
+            wrong[i] = WrongArea(f"<{system}> is not a supported coordinate system", hint)
     if lat_first:
         shapes[lat_first] = shapely.transform(shapes[lat_first], lambda points: points[:, ::-1])
     for i in np.flatnonzero(~np.isin(shapely.get_type_id(shapes), (-1, *_KINDS))).tolist():
-        wrong[i] = WrongArea(f"a {shapes[i].geom_type} is not an area that is known here", _EXAMPLE)
+        wrong[i] = WrongArea(f"a {shapes[i].geom_type} is not a supported area", _EXAMPLE)
     points, owner = shapely.get_coordinates(shapes, return_index=True)
     _refuse_points(points, owner, wrong)
     shapes[list(wrong)] = None
@@ -93,12 +93,12 @@ def _parsed(texts: list[str]) -> tuple[Shapes, dict[int, WrongArea]]:
 
 def _refuse_points(points: Floats, owner: Ints, wrong: dict[int, WrongArea]) -> None:
     for i in owner[~np.isfinite(points).all(axis=1)].tolist():
-        wrong.setdefault(i, WrongArea("a coordinate is no number"))
+        wrong.setdefault(i, WrongArea("a coordinate is not a number"))
     for i in owner[np.abs(points[:, 1]) > 90.0].tolist():
-        hint = f"{_EXAMPLE}; the other way round after `<http://www.opengis.net/def/crs/EPSG/0/4326>`"
-        wrong.setdefault(i, WrongArea("a latitude lies beyond 90 degrees", hint))
+        hint = f"{_EXAMPLE}; latitude comes first only after `<http://www.opengis.net/def/crs/EPSG/0/4326>`"
+        wrong.setdefault(i, WrongArea("this latitude is beyond 90 degrees", hint))
     for i in owner[np.abs(points[:, 0]) > _FARTHEST].tolist():
-        wrong.setdefault(i, WrongArea("a longitude lies beyond 720 degrees", "a place has one from -180 to 180"))
+        wrong.setdefault(i, WrongArea("this longitude is beyond 720 degrees", "use longitudes from -180 to 180"))
 
 
 def _invalid(shape: Shape) -> WrongArea | None:
@@ -142,8 +142,8 @@ def _polygon(ring: Shape) -> Shape:
     if turned:  # the ring surrounds the pole of its hemisphere, so the area contains this pole
         lats = points[:, 1]
         if lats.min() < 0 < lats.max():
-            hint = "write which by going along it: `..., 180 -90, -180 -90, ...`"
-            raise WrongArea("a ring round the earth crosses the equator, so that it may hold either pole", hint)
+            hint = "add points along the border of the map at the pole that is meant: `..., 180 -90, -180 -90, ...`"
+            raise WrongArea("a ring round the earth crosses the equator, so it may contain either pole", hint)
         pole = 90.0 if lats.max() > 0 else -90.0
         points = np.concatenate([points, [(points[-1, 0], pole), (points[0, 0], pole), points[0]]])
     polygon = shapely.Polygon(points)

@@ -149,8 +149,8 @@ class _Checker:
         """Check an expression in the place of a condition."""
         if isinstance(expression, Call) and expression.function not in (*COMPARISONS, "or", "and", "not", *FUNCTIONS):
             raise self.error(
-                f"`{expression.function}` is not a test that may stand here", expression.span,
-                "a static predicate stands in the WHERE itself: `(linked(X, Y), Z = 1 or not linked(X, Y), Z = 2)`",
+                f"`{expression.function}` is not a test that can be used here", expression.span,
+                "put a static predicate directly in the WHERE: `(linked(X, Y), Z = 1 or not linked(X, Y), Z = 2)`",
             )  # fmt: skip
         typed = self.expression(expression)
         if typed.type != "bool":
@@ -173,7 +173,10 @@ class _Checker:
             joined = common_type(common, operand.type)
             if joined is None:
                 hint = "`string(...)` makes a text of a value" if "string" in (common, operand.type) else None
-                message = f"`{call.function}` gives one type of value: {a(common)}, or {self.kind(value, operand)}"
+                message = (
+                    f"`{call.function}` can only have results of one type, "
+                    f"not {a(common)} and {self.kind(value, operand)}"
+                )
                 raise self.error(message, value.span, hint)
             common = joined
         operands: list[Typed] = []
@@ -193,16 +196,18 @@ class _Checker:
                     if abs(value) < 10**300 else None,
                 )  # fmt: skip
             if not math.isfinite(value):
-                raise self.error("a number is finite", constant.span)
+                raise self.error("a number must be finite", constant.span)
         return TypedConstant(value, constant.type)
 
     def of_the_pattern(self, call: Call) -> Typed:
         name = f"{call.function}()"
         if call.arguments:
-            raise self.error(f"`{name}` takes no arguments", call.span, f"it is that of the whole pattern: `{name}`")
+            raise self.error(
+                f"`{name}` takes no arguments", call.span, f"leave them out: `{name}` is about the whole pattern"
+            )
         if name not in self.types:
             raise self.error(
-                f"`{name}` stands only in a WHERE of a pattern, whose interval it is", call.span,
+                f"`{name}` can be used only in a WHERE, where it is about the interval of the pattern", call.span,
                 "bind it there: `WHERE T = end()`, and use `T` here", "unsafe",
             )  # fmt: skip
         return TypedVariable(name, self.types[name])
@@ -252,8 +257,8 @@ class _Checker:
             return TypedCall(name, values, common)
         if name == "iri" and typed[0].type not in ("string", "iri", "any"):
             kind = self.kind(call.arguments[0], typed[0])
-            hint = '`iri("http://example.org/", X)` puts it behind a text'
-            raise self.error(f"an IRI begins with a text, not with {kind}", call.arguments[0].span, hint)
+            hint = 'use `iri("http://example.org/", X)`, which appends it to a text'
+            raise self.error(f"an IRI must begin with a text, not with {kind}", call.arguments[0].span, hint)
         arguments = tuple(
             self.argument(name, kind, expression, argument)
             for kind, expression, argument in zip(takes, call.arguments, typed)
@@ -342,10 +347,10 @@ class _Checker:
             hint = comparison_hint(comparison, left.type, right.type)
             raise self.error(f"`{operator}` cannot compare {kinds}", comparison.span, hint)
         if common == "bool" and operator not in ("=", "!="):
-            raise self.error("true and false are not less or greater", comparison.span, "compare with `=` or `!=`")
+            raise self.error("true and false have no order", comparison.span, "compare with `=` or `!=`")
         if common == "iri" and operator not in ("=", "!="):
             hint = "`=` and `!=` compare IRIs; `string(...)` gives their texts"
-            raise self.error("IRIs are not less or greater", comparison.span, hint)
+            raise self.error("IRIs have no order", comparison.span, hint)
         if {left.type, right.type} == {"int", "float"}:
             for constant, other in ((left, right), (right, left)):
                 if isinstance(constant, TypedConstant) and other.type == "int" and float(constant.value).is_integer():

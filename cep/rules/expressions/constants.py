@@ -34,13 +34,13 @@ def constant_mistakes(name: str, arguments: tuple[Typed, ...]) -> Iterator[Argum
     values = [argument.value if isinstance(argument, TypedConstant) else None for argument in arguments]
     for place, example in WRITTEN.get(name, {}).items():
         if place < len(arguments) and values[place] is None:
-            yield place, f"`{name}` takes this argument as it is written, not as a value", f"e.g. {example}", "type"
+            yield place, f"`{name}` needs a constant as this argument, not a computed value", f"e.g. {example}", "type"
             return
     if name in ("matches", "extract") and values[1] is not None:
         yield from _regex(name, str(values[1]), values[2] if len(values) > 2 else None)
     elif name == "split":
         if values[1] == "":
-            yield 1, "nothing separates the parts", 'e.g. `split(S, ",", 1)`', "type"
+            yield 1, "the separator is empty", 'e.g. `split(S, ",", 1)`', "type"
         if values[2] == 0:
             yield 2, "parts are counted from 1", "the last is -1, the one before it -2", "type"
     elif name == "format":
@@ -90,7 +90,7 @@ def _template(template: str, arguments: tuple[Typed, ...]) -> Iterator[ArgumentM
             continue
         number += 1
         if field or conversion:
-            yield 0, f"`{{{field}}}` names a value, and values go in order", hint, "type"
+            yield 0, f"`{{{field}}}` names a value, but values are used in their order", hint, "type"
             return
         if number < len(arguments):
             type = arguments[number].type
@@ -107,7 +107,12 @@ def _template(template: str, arguments: tuple[Typed, ...]) -> Iterator[ArgumentM
     count = len(arguments) - 1
     if number != count:
         noun = "value" if number == 1 else "values"
-        yield 0, f"the text has places for {number} {noun}, {count} {'is' if count == 1 else 'are'} given", hint, "type"
+        yield (
+            0,
+            f"the text has places for {number} {noun}, but {count} {'follows' if count == 1 else 'follow'}",
+            hint,
+            "type",
+        )
 
 
 def _calendar(name: str, values: Sequence[object]) -> Iterator[ArgumentMistake]:

@@ -144,12 +144,12 @@ def mistakes(source: str | None, target: str | None) -> Iterator[tuple[int, str,
         if iri is not None and unit_of(iri) is None:
             meant = nearest_unit(iri)
             hint = f"did you mean `{meant}`? {UNIT_IRIS}" if meant else UNIT_IRIS
-            yield place, f"`{shown(iri)}` is not a unit that is known here", hint
+            yield place, f"`{shown(iri)}` is not a known unit", hint
     a, b = (None if iri is None else unit_of(iri) for iri in (source, target))
     if source and target and a and b and a.kind != b.kind:
         others = [f"`unit:{name}`" for name, unit in UNITS.items() if unit.kind == a.kind and unit is not a][:3]
-        message = f"`{shown(source)}` measures {spaced(a.kind)}, and `{shown(target)}` {spaced(b.kind)}"
-        yield 2, message, f"what measures {spaced(a.kind)} as well: {', '.join(others)}"
+        message = f"`{shown(source)}` measures {spaced(a.kind)}, but `{shown(target)}` measures {spaced(b.kind)}"
+        yield 2, message, f"other units of {spaced(a.kind)}: {', '.join(others)}"
 
 
 def spaced(kind: str) -> str:

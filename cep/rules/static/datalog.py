@@ -144,13 +144,13 @@ class Closing:
     def other_arity(self, rule: StaticRule) -> CepError:
         arity, argument_count = self.arity[rule.name], len(rule.arguments)
         noun = "argument" if arity == 1 else "arguments"
-        message = f"`{rule.name}` has {arity} {noun} elsewhere, here it has {argument_count}"
-        return self.error(message, rule.span, "one predicate has one number of arguments", "arity")
+        message = f"`{rule.name}` has {arity} {noun} elsewhere, but {argument_count} here"
+        return self.error(message, rule.span, "a predicate has the same number of arguments everywhere", "arity")
 
     def not_a_fact(self, rule: StaticRule, variable: Variable) -> CepError:
         name = variable.name
-        hint = f"a rule binds it: `{rule.name}({name}) :- ...`; a name in lower case is a constant"
-        return self.error(f"a fact has no variables, `{name}` is one", variable.span, hint, "unsafe")
+        hint = f"bind it in a rule: `{rule.name}({name}) :- ...`; a name in lower case is a constant"
+        return self.error(f"a fact cannot have variables, and `{name}` is one", variable.span, hint, "unsafe")
 
     def run(self) -> Statics:
         if self.errors:
@@ -178,7 +178,7 @@ class Closing:
         )
         negated = next(predicate for _, predicate in cycle if predicate.negated)
         message = f"`{names[0]}` depends on its own absence (not stratified): `{names[0]}` needs {path}"
-        return self.error(message, negated.span, "what stands under `not` must be decided before", "stratified")
+        return self.error(message, negated.span, "a predicate under `not` must not depend on this rule", "stratified")
 
     # --- one predicate, or several that depend on each other
 
@@ -208,8 +208,8 @@ class Closing:
         free = [variable for variable in head if variable.name not in known]
         if recursive and free:
             name = free[0].name
-            message = f"`{rule.name}` is recursive, and `{name}` of its head is not bound by its body"
-            hint = f"a predicate that lists the values binds it: `... :- value({name}), ...`"
+            message = f"`{rule.name}` is recursive, so its body must bind `{name}` of its head"
+            hint = f"bind it with a predicate that lists the values: `... :- value({name}), ...`"
             raise self.error(message, free[0].span, hint, "unsafe")
         return not free
 
@@ -224,8 +224,8 @@ class Closing:
             rules = [StaticRule(name, arguments, (Predicate(listed, arguments),)), *rules]
         called = RulePredicate(name, rules, self.relations, self.pool, self.source)
         if called.depth > DEEPEST:
-            message = f"`{name}` is called, and calls others {DEEPEST} deep"
-            hint = "facts, or a predicate that lists the values, in the body of one of them make it a table"
+            message = f"`{name}` depends on more than {DEEPEST} levels of other predicates"
+            hint = "use facts, or a predicate that lists the values, in the body of one of them"
             raise self.error(message, rules[0].span, hint, "deep")
         self.relations[name] = called
         called.probe(dict.fromkeys(range(called.arity), "any"), ())  # reports its mistakes, even if it is never called

@@ -139,8 +139,8 @@ class Fixpoint:
         rule = (makers or self.rules)[0]
         names = " and ".join(f"`{name}`" for name in self.tables)
         much = f"{rows} rows" if rows > self.closing.max_rows else f"{number - 1} rounds"
-        message = f"the rules of {names} do not come to an end: stopped after {much}"
-        hint = "each round makes new values; a condition bounds them: `..., X < 1000`" if makers else None
+        message = f"the rules of {names} do not end: they were stopped after {much}"
+        hint = "each round makes new values; add a condition that bounds them: `..., X < 1000`" if makers else None
         return self.closing.error(message, rule.span, hint, "endless")
 
 

@@ -86,5 +86,5 @@ def _ticks(text: str, format: TimeFormat) -> int:
         return ticks
     utc_ticks, exists = zone(format.zone).utc(np.array([ticks]), format.later)
     if not exists[0]:
-        raise ValueError(f"is skipped by the clocks of {format.zone}")
+        raise ValueError(f"does not exist in {format.zone}: its clocks skip it")
     return int(utc_ticks[0])

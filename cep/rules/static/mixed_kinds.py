@@ -36,9 +36,7 @@ def mingled(
         row = int(np.flatnonzero(kinds == order[-1])[0])
         beside = _beside(graph, i, row, types, columns, pool)
         message = f"`?{graph.variables[i]}` is {listed}: {_shown(column[row : row + 1], pool)}{beside}"
-        hint = (
-            "values of two kinds are never equal, and neither is less: such an answer is silent where they are compared"
-        )
+        hint = "values of two kinds are never equal or less: a comparison of them is never true"
         warnings.append(Warning(message, source, graph.span, hint, "mingled"))
     return warnings
 

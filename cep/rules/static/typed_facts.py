@@ -87,7 +87,7 @@ class DeclaredFacts:
         """Return the error for an argument of another type."""
         attribute = self.declaration.attributes[place]
         name = f"`{attribute.name}` of `{self.declaration.name}`"
-        message = f"{name} is declared {a(attribute.type)}, here it is {a(type)}"
+        message = f"{name} is declared {a(attribute.type)}, but here it is {a(type)}"
         hint = f"it is `{self.declaration}`"
         if attribute.type in TICKS and isinstance(argument, Constant) and type == "string":
             hint = f'a time of day is written `time("{argument.value}")`' if is_clock(str(argument.value)) else hint
@@ -112,7 +112,7 @@ class DeclaredFacts:
             if len(kinds) > 1:
                 name = self.declaration.attributes[i].name
                 here, other = ("time of day", "point in time")[:: 1 if type == "duration" else -1]
-                message = f"`{name}` of `{self.declaration.name}` is a {other} elsewhere, here it is a {here}"
+                message = f"`{name}` of `{self.declaration.name}` is a {other} elsewhere, but a {here} here"
                 hint = 'a time of day is `time("22:00")`, a point in time `2013-02-08T22:00:00Z`'
                 self.error(message, argument.span, hint)
                 return
@@ -157,13 +157,13 @@ class DeclaredFacts:
                 f"by their order `{column}` would be `{names[table.columns.index(column)]}`: the columns are "
                 + ", ".join(f"`{column}`" for column in table.columns),
                 self.declaration.span,
-                "call the columns as the attributes, or the attributes as the columns",
+                "use the same names for the columns and the attributes",
             )
             return None
         self.error(
-            f"`{self.declaration.name}` has {len(names)} attributes, its table {table.width} columns: "
+            f"`{self.declaration.name}` has {len(names)} attributes, but its table has {table.width} columns: "
             + ", ".join(f"`{name}`" for name in table.columns),
-            self.declaration.span, "columns of the attributes' names are taken, whatever else there is",
+            self.declaration.span, "use the names of the attributes for columns; other columns are then ignored",
         )  # fmt: skip
         return None
 
@@ -176,7 +176,7 @@ class DeclaredFacts:
         if missing.any() and not attribute.optional:
             row = missing.arg_max()
             message = f"row {(row or 0) + 1} of {what} has no `{attribute.name}`"
-            self.error(message, attribute.span, f"`{attribute.name}: {attribute.type}?` lets it be missing")
+            self.error(message, attribute.span, f"`{attribute.name}: {attribute.type}?` allows it to be missing")
             return series
         if series.dtype.is_nested():
             message = f"`{attribute.name}` of {what} holds lists or structs, not values"
@@ -190,9 +190,9 @@ class DeclaredFacts:
             message = f"`{attribute.name}` in row {row + 1} of {what} is not a {attribute.type}: `{series[row]}`"
             hint = _WRITTEN.get(attribute.type)
             if attribute.type in ("int", "float") and "," in str(series[row]):
-                hint = 'decimal commas are declared: `FORMAT csv(separator: ";", decimal: ",")` behind the declaration'
+                hint = 'declare decimal commas: `FORMAT csv(separator: ";", decimal: ",")` behind the declaration'
             if attribute.type in TICKS and attribute.format is not None:
-                hint = f"its FORMAT is said: `{attribute}`"
+                hint = f"its declared FORMAT is `{attribute}`"
             self.error(message, attribute.span, hint)
         return series if converted_series is None else converted_series
 

@@ -9,8 +9,8 @@ _OPERATORS = {
     **dict.fromkeys(("eventually", "finally", "future", "f"), "`Diamondplus[0,2]`"),
     **dict.fromkeys(("historically", "box", "h"), "`Boxminus[0,2]`"),
     **dict.fromkeys(("globally", "always", "g"), "`Boxplus[0,2]`"),
-    **dict.fromkeys(("next", "x"), "`Diamondplus[1,1]`, one tick on"),
-    **dict.fromkeys(("previous", "prev", "yesterday", "y"), "`Diamondminus[1,1]`, one tick back"),
+    **dict.fromkeys(("next", "x"), "`Diamondplus[1,1]` is one tick later"),
+    **dict.fromkeys(("previous", "prev", "yesterday", "y"), "`Diamondminus[1,1]` is one tick earlier"),
     **dict.fromkeys(("release", "trigger", "triggered"), "the operators are `Since`, `Until`, boxes and diamonds"),
     "since": "`Since[0,2]`",
     "until": "`Until[0,2]`",
@@ -21,15 +21,15 @@ _OPERATORS = {
     "boxplus": "`Boxplus[0,2]`",
 }
 _BETWEEN = {
-    **dict.fromkeys((";", "|", "or", "OR", "\u2228"), "a rule for each of the two"),
-    **dict.fromkeys(("and", "AND", "&", "\u2227"), "`,` between the atoms"),
+    **dict.fromkeys((";", "|", "or", "OR", "\u2228"), "write a rule for each of the two"),
+    **dict.fromkeys(("and", "AND", "&", "\u2227"), "put `,` between the atoms"),
     **dict.fromkeys(
         ("=", "<", ">", "!", "\\", "is", "+", "*", "/"),
-        "nothing is compared or calculated here: a predicate of which facts say for what it is so; or "
+        "DatalogMTL does not compare or calculate: use a predicate with a fact for each case; or "
         "`cep convert` prints the program in our own language, which has WHERE",
     ),
-    "@": "times stand at facts; in a rule an operator says when: `Diamondminus[3,3]B(X)`",
-    "not": "`not` stands before an atom with its operators: `not Boxminus[0,1]B(X)`",
+    "@": "only facts have times; in a rule use an operator: `Diamondminus[3,3]B(X)`",
+    "not": "put `not` before the atom and its operators: `not Boxminus[0,1]B(X)`",
 }
 
 
@@ -37,7 +37,7 @@ def instead(token: DatalogMtlToken, before: DatalogMtlToken) -> str | None:
     """Suggest what to write instead of the unexpected token `token`, which follows `before`. Return None without a
     suggestion."""
     if token is before and token.text in ("!", "-", "\u00ac"):
-        return "`not B(X)`"
+        return "negation is written `not B(X)`"
     if token.text in _BETWEEN and token.kind != "string":
         return _BETWEEN[token.text]
     for word in (token, before):

@@ -131,8 +131,8 @@ class _ProgramReader:
             cursor.advance()
         head_span = cursor.span(begin)
         if cursor.token.text == "@":
-            cursor.stop("a fact is no rule", cursor.token.span,
-                        "facts have a file of their own: `cep run p.dmtl --input in.facts`")  # fmt: skip
+            cursor.stop("expected a rule, found a fact", cursor.token.span,
+                        "put facts in a file of their own: `cep run p.dmtl --input in.facts`")  # fmt: skip
         if not cursor.accept(":-", "<-"):
             if cursor.token.text in BINARY:
                 cursor.stop(f"a head cannot contain `{cursor.token.text}`", cursor.token.span, RULE)
@@ -140,7 +140,10 @@ class _ProgramReader:
         body = self.conjunction(cursor, cursor.token)
         cursor.accept(".")
         if cursor.token.kind != "end":
-            hint = instead(cursor.token, cursor.previous) or "one rule a line; a line that begins with a blank goes on"
+            hint = (
+                instead(cursor.token, cursor.previous)
+                or "write one rule per line; a line that begins with a blank continues the rule above"
+            )
             cursor.fail("`,` or the end of the rule", hint)
         span = cursor.span(first)
         if isinstance(body, Truth):
@@ -160,7 +163,7 @@ class _ProgramReader:
             boxes = []
         for argument in head.arguments:
             if isinstance(argument, Variable) and argument.name not in bound_names:
-                hint = "each variable of the head stands in an atom of the body that is not negated"
+                hint = "each variable of the head must be in an atom of the body that is not negated"
                 cursor.stop(f"`{argument.name}` has no value: the body does not bind it", argument.span, hint)
         self.name(head)
         self.rules.append(ast.WhileRule(head.name, head.arguments, None, tuple(boxes), body, span, head_span))
@@ -168,8 +171,8 @@ class _ProgramReader:
     def box(self, cursor: DatalogMtlCursor) -> list[ast.Box]:
         word = cursor.advance()
         if word.text.startswith("Diamond") or word.text == "SOMETIME":
-            cursor.stop(f"a head cannot contain `{word.text}`", word.span, "`Boxplus[0,3]` or `Boxminus[0,3]`, which "
-                        "hold at all times so far on or back")  # fmt: skip
+            cursor.stop(f"a head cannot contain `{word.text}`", word.span, "use `Boxplus[0,3]` or `Boxminus[0,3]`: "
+                        "they mean all times up to 3 later or earlier")  # fmt: skip
         operators = self.operators(cursor, word)
         return [ast.Box(operator, within) for operator, within in operators]
 
@@ -179,11 +182,17 @@ class _ProgramReader:
         `own`: the reader created the name, so it may be a reserved one.
         """
         if not own and (name in WORDS or (name.startswith(BOTTOM) and name[len(BOTTOM) :].isdigit())):
-            raise CepError(f"`{name}` names no predicate", self.source, span, ATOM, "syntax")
+            raise CepError(
+                f"`{name}` is a reserved word, not the name of a predicate", self.source, span, ATOM, "syntax"
+            )
         known = self.arities.setdefault(name, (len(arguments), span))
         if known[0] != len(arguments):
-            message = f"`{name}` has {known[0]} arguments at {known[1].line}:{known[1].column}, here {len(arguments)}"
-            raise CepError(message, self.source, span, "a predicate has one number of arguments", "arity")
+            message = (
+                f"`{name}` has {known[0]} arguments at {known[1].line}:{known[1].column}, but {len(arguments)} here"
+            )
+            raise CepError(
+                message, self.source, span, "a predicate has the same number of arguments everywhere", "arity"
+            )
 
     def name(self, head: FormulaAtom) -> None:
         """Name a predicate's attributes after the variables of its first head."""
@@ -229,12 +238,12 @@ class _ProgramReader:
             within = self.within(cursor, word, False)
             right = self.prefixed(cursor)
             if isinstance(right, Truth) and right.holds and within.bounds[0] == "(":
-                cursor.stop(f"`{word.text}` with Top at an open distance does not run", cursor.span(first),
-                            f"a closed one: `A {word.text}[1,2] Top`, which asks for A over a time of 1")  # fmt: skip
+                cursor.stop(f"`{word.text}` with Top and an open interval is not supported", cursor.span(first),
+                            f"use a closed one: `A {word.text}[1,2] Top`, so that A holds for a time of 1")  # fmt: skip
             left = _binary(BINARY[word.text], left, right, within, cursor.span(first))
             if cursor.token.text in BINARY:
-                hint = f"parentheses: `(A {word.text}[0,1]B) {cursor.token.text}[0,1]C`"
-                message = f"`{cursor.token.text}` beside `{word.text}` does not say which of the two comes first"
+                hint = f"use parentheses: `(A {word.text}[0,1]B) {cursor.token.text}[0,1]C`"
+                message = f"`{cursor.token.text}` beside `{word.text}` does not say which of the two applies first"
                 cursor.stop(message, cursor.token.span, hint)
         return left
 
@@ -298,7 +307,9 @@ class _ProgramReader:
         cursor.advance()
         text = read_string(token.text) if token.kind == "string" else token.text
         if cursor.token.text == "(":
-            cursor.stop(f"`{token.text}(..)` is a term with arguments, and DatalogMTL has none", token.span, ATOM)
+            cursor.stop(
+                f"`{token.text}(..)` is a term with arguments, which DatalogMTL does not have", token.span, ATOM
+            )
         return Constant(text, "string", token.span)
 
     # --- how far an operator reaches ---
@@ -339,8 +350,8 @@ class _ProgramReader:
         low = bound(cursor, self.tick)
         if not signed and (low is None or low < 0 or first.text == "-"):
             name = "" if word is None else word.text
-            cursor.stop(f"`{name}` does not reach to this", cursor.span(first),
-                        "a number from 0 on; SOMETIME and ALWAYS have signs: `SOMETIME[-2,-1]`")  # fmt: skip
+            cursor.stop(f"`{name}` cannot have this distance", cursor.span(first),
+                        "use a number from 0 on; only SOMETIME and ALWAYS have signs: `SOMETIME[-2,-1]`")  # fmt: skip
         negative = first.text == "-"
         high, last = low, first
         single = cursor.token.text in ("]", ")")
@@ -355,12 +366,12 @@ class _ProgramReader:
         span = cursor.span(opening)
         bounds = opening.text + closing.text
         if (low is None and not negative) or (high is None and last.text == "-"):
-            cursor.stop("nothing lies in this interval", span, WITHIN)
+            cursor.stop("this interval is empty", span, WITHIN)
         if low is not None and high is not None:
             if low > high:
                 cursor.stop("the interval ends before it begins", span, f"put the smaller number first; {WITHIN}")
             if low == high and bounds != "[]":
-                cursor.stop("nothing lies in this interval", span, "one distance alone is `[2,2]`")
+                cursor.stop("this interval is empty", span, "a single distance is written `[2,2]`")
         return low, high, bounds
 
 

@@ -57,7 +57,7 @@ def _kept(program: LarsProgram, source: Source) -> Iterator[Warning]:
         elif isinstance(window, TupleWindow) and window.by:
             values = " and ".join(f"`{by}`" for by in window.by)
             message = f"`{text}` never expires: the last {window.atoms} atoms of each {values} are kept for ever"
-            yield Warning(message, source, literal.span, "this does no harm where there are few of them", "kept")
+            yield Warning(message, source, literal.span, "this does no harm if there are only a few", "kept")
 
 
 def _windows(program: LarsProgram, source: Source) -> Iterator[Warning]:
@@ -65,12 +65,12 @@ def _windows(program: LarsProgram, source: Source) -> Iterator[Warning]:
     for literal in _literals(program):
         name, window = literal.atom.predicate, literal.window
         if isinstance(window, TimeWindow) and window.ticks == 0 and window.step == 1 and literal.modality != AT:
-            yield Warning("this window holds the present tick alone", source, window.span,
-                          f"`{name}` says the same; `[1]` holds the tick before, too", "window")  # fmt: skip
+            yield Warning("this window contains only the present tick", source, window.span,
+                          f"`{name}` means the same; `[1]` also contains the tick before", "window")  # fmt: skip
         if name in inputs and (window is not None or literal.modality == AT):
             truth = "always" if literal.negated else "never"
-            message = f"`{name}` is given by facts, which are in no window: this is {truth} true"
-            yield Warning(message, source, literal.span, f"without a window: `{name}`", "window")
+            message = f"`{name}` is defined by facts, and windows contain no facts: this is {truth} true"
+            yield Warning(message, source, literal.span, f"leave out the window: `{name}`", "window")
 
 
 def _names(program: LarsProgram, source: Source) -> Iterator[Warning]:
@@ -87,9 +87,9 @@ def _names(program: LarsProgram, source: Source) -> Iterator[Warning]:
         mark = COMPARED.get(name) or CALCULATED.get(name)
         if mark is not None and len(literal.atom.arguments) in (2, 3):
             hint = f"`18 {mark} V`" if name in COMPARED else f"`Z = X {mark} Y`"
-            yield Warning(f"`{name}` comes in: it compares nothing", source, literal.span, hint, "name")
+            yield Warning(f"`{name}` is read from the input: it does not compare", source, literal.span, hint, "name")
         elif near := nearest(name, known, SURE):
-            message = f"`{name}` comes in, as no rule derives it"
+            message = f"`{name}` is read from the input, because no rule derives it"
             yield Warning(message, source, literal.span, f"did you mean `{near}`?", "name")
 
 
@@ -101,12 +101,12 @@ def _ahead(program: LarsProgram, source: Source) -> Iterator[Warning]:
         for rule in component.rules:
             if rule.at is not None and _moves(rule, rule.at) and not _bounded(rule, rule.at):
                 assert rule.head is not None, "what is put somewhere is a head"
-                message = f"`{rule.head.predicate}` may be put ever further ahead: it depends on itself"
-                hint = "a bound ends it: `b at S :- b at T, S = T + 1, S < 100.`"
+                message = f"`{rule.head.predicate}` may be derived for ever later ticks: it depends on itself"
+                hint = "add a bound: `b at S :- b at T, S = T + 1, S < 100.`"
                 yield Warning(message, source, rule.head.span, hint, "ahead")
             elif rule.head is not None and any(_grows(rule, argument, component) for argument in rule.head.arguments):
                 message = f"`{rule.head.predicate}` may be derived with ever new values: it depends on itself"
-                hint = "a bound ends it: `b(X + 1) :- b(X), X < 100.`"
+                hint = "add a bound: `b(X + 1) :- b(X), X < 100.`"
                 yield Warning(message, source, rule.head.span, hint, "ahead")
 
 

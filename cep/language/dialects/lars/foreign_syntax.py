@@ -5,13 +5,13 @@ from __future__ import annotations
 from cep.language.dialects.lars.tokens import LarsCursor
 
 _MARKS = {
-    ";": "`,` stands between conditions; write two rules for `or`",
-    "|": "a head is one atom; a choice is two rules: `a :- not b.` and `b :- not a.`",
+    ";": "separate conditions with `,`; write two rules for `or`",
+    "|": "a head is one atom; write a choice as two rules: `a :- not b.` and `b :- not a.`",
     "&": "conditions are separated by `,`",
     "&&": "conditions are separated by `,`",
-    "!": "`not a` is what is not so, `X != Y` what differs",
-    "->": "the arrow is `:-`, and what follows from the body stands before it",
-    ":": "conditions are separated by `,`; a conditional literal is a rule of its own",
+    "!": "use `not a` for negation, and `X != Y` for different values",
+    "->": "the arrow is `:-`, with the head before it and the body after it",
+    ":": "conditions are separated by `,`; put a conditional literal in a rule of its own",
 }
 _WORDS = {
     **dict.fromkeys(("and", "AND"), "conditions are separated by `,`"),
@@ -19,16 +19,16 @@ _WORDS = {
     **dict.fromkeys(("if", "IF"), "the arrow is `:-`"),
     **dict.fromkeys(("is", "IS"), "`S = T + 1`"),
     **dict.fromkeys(("WHERE", "where"), "conditions are separated by `,`: `alpha(V) [10 sec], 18 <= V`"),
-    **dict.fromkeys(("during", "within", "WITHIN", "since", "over"), "a window is `a in [10 sec]`"),
-    **dict.fromkeys(("NOT", "Not"), "`not`, in small letters"),
-    **dict.fromkeys(("AT", "At"), "`at`, in small letters"),
-    **dict.fromkeys(("IN", "In"), "`in`, in small letters"),
+    **dict.fromkeys(("during", "within", "WITHIN", "since", "over"), "a window is written `a in [10 sec]`"),
+    **dict.fromkeys(("NOT", "Not"), "write `not` in lower case"),
+    **dict.fromkeys(("AT", "At"), "write `at` in lower case"),
+    **dict.fromkeys(("IN", "In"), "write `in` in lower case"),
     **dict.fromkeys(("ALWAYS", "Always", "box"), "`a always in [10]`"),
     "diamond": "`a in [10]`",
-    "SEQ": "a `.cep` program has sequences; here ticks are compared: `a at T in [9], b at S in [9], T < S`",
+    "SEQ": "only `.cep` programs have sequences; compare ticks instead: `a at T in [9], b at S in [9], T < S`",
 }
 COMPARED = {"=>": ">=", "=<": "<=", "<>": "!=", ":=": "=", "is": "=", "!": "!=", "equals": "=", "~": "="}
-COMPARISON = "a comparison is `18 <= V`, `S = T + 1` or `X != Y`; predicates begin with a lower-case letter"
+COMPARISON = "a comparison is written `18 <= V`, `S = T + 1` or `X != Y`; predicates begin with a lower-case letter"
 
 
 def behind_element(cursor: LarsCursor, missing: bool = False) -> str | None:
@@ -41,7 +41,7 @@ def behind_element(cursor: LarsCursor, missing: bool = False) -> str | None:
     if token.text in _WORDS:
         return _WORDS[token.text]
     if token.kind == "mark" and token.text == "@":
-        return "a tick stands behind the atom: `a at T in [10]`"
+        return "put the tick after the atom: `a at T in [10]`"
     if token.kind == "declaration" or cursor.on_new_line():
         return f"a rule ends with `.`; is it missing before `{token.text.split()[0] if token.text else ''}`?"
     if token.text in (")", "]", "}"):
@@ -61,13 +61,13 @@ def head_hint(cursor: LarsCursor) -> str | None:
     """Return a hint for the token after a head that is not an arrow."""
     token = cursor.token
     if token.text == ",":
-        return "a rule has one head; what is derived with it has a rule of its own"
+        return "a rule has one head; write a rule for each head"
     if token.text in (";", "|"):
         return _MARKS["|"]
     if token.text in ("<", "<=", "=", ":=", ":"):
         return "the arrow is `:-`"
     if cursor.previous.text == "import":
-        return "nothing is imported: the windows are `[10 sec]`, `[5 min] step 1 min` and `[3 #]`"
+        return "imports are not supported; the windows are `[10 sec]`, `[5 min] step 1 min` and `[3 #]`"
     return behind_element(cursor)
 
 
@@ -75,13 +75,13 @@ def statement_hint(cursor: LarsCursor) -> str | None:
     """Return a hint for a token that cannot begin a statement."""
     token = cursor.token
     if token.text == "@":
-        return "a tick stands behind the head: `high at T :- ...`"
+        return "put the tick after the head: `high at T :- ...`"
     if token.text == "#":
-        return "there are no directives here; `event`, `fact` and `PREFIX` declare"
+        return "directives are not supported; declare with `event`, `fact` and `PREFIX`"
     if token.text == "-":
-        return "there is no second negation: `not a`, in a body"
+        return "there is only one negation: `not a`, in a body"
     if token.kind in ("graph", "brace"):
-        return "a choice is two rules: `a :- not b.` and `b :- not a.`"
+        return "write a choice as two rules: `a :- not b.` and `b :- not a.`"
     if token.text == "." and cursor.at > 0:
         return "one `.` ends a rule"
     return None

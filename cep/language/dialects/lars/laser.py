@@ -81,7 +81,7 @@ def _skip_rule(cursor: LarsCursor, _: int) -> None:
 def _rule(cursor: LarsCursor) -> LarsRule:
     first = cursor.token
     if cursor.sees(*WINDOWS, *ASKED):
-        cursor.stop(f"a head has no `{cursor.token.text}`", "`h(X)`, or `@(T, h(X))` at another tick")
+        cursor.stop(f"a head cannot contain `{cursor.token.text}`", "a head is `h(X)`, or `@(T, h(X))` at another tick")
     instant, head = _at(cursor) if cursor.sees("@") else (None, _atom(cursor))
     body: list[BodyLiteral] = []
     if cursor.accept(":-"):
@@ -90,7 +90,7 @@ def _rule(cursor: LarsCursor) -> LarsRule:
             body.append(_formula(cursor))
     span = cursor.span(first)
     if not cursor.accept(".") and cursor.token.kind != "end" and not cursor.on_new_line():
-        hint = "there is one rule a line, without quotation marks"
+        hint = "write one rule per line, without quotation marks"
         if cursor.sees("or", "|", ";"):
             hint = "write two rules for `or`"
         cursor.fail("`and` or the end of the rule", hint if body else RULE)
@@ -102,11 +102,14 @@ def _atom(cursor: LarsCursor) -> LarsAtom:
     if token.kind == "variable":
         cursor.fail("an atom", f"predicates begin with a lower-case letter: `{token.text.lower()}`")
     if token.kind == "quoted":
-        cursor.stop("a predicate has no quotation marks", "its name has letters, digits and `_`")
+        cursor.stop("a predicate has no quotation marks", "use only letters, digits and `_` in its name")
     if token.kind != "name":
         cursor.fail("an atom", RULE)
     if token.text in (*WINDOWS, *ASKED) and cursor.peek().text == "(":
-        cursor.stop(f"`{token.text}` stands in no other", f"a window holds what is asked, that holds an atom: {RULE}")
+        cursor.stop(
+            f"`{token.text}` cannot be inside another window or operator",
+            f"put an operator in a window, and an atom in the operator: {RULE}",
+        )
     cursor.advance()
     return LarsAtom(token.text, arguments(cursor), cursor.span(token))
 
@@ -118,7 +121,7 @@ def _at(cursor: LarsCursor) -> tuple[Expression, LarsAtom]:
     instant = tick_of(cursor)
     cursor.expect(",", "`@(T, p(X))`")
     if cursor.sees("not"):
-        cursor.stop("`@` of what is not", "`not(@(T, p(X)))`: that it is not so at T, where T has a value elsewhere")
+        cursor.stop("`@` cannot contain `not`", "put `not` outside, `not(@(T, p(X)))`, and bind T in another condition")
     atom = _atom(cursor)
     cursor.expect(")", "`@(T, p(X))`")
     return instant, atom
@@ -132,7 +135,7 @@ def _formula(cursor: LarsCursor) -> BodyLiteral:
     if cursor.sees("not"):
         inner = _denied(cursor, _formula)
         if not isinstance(inner, LarsLiteral):
-            cursor.stop("`not` takes an atom, in a window or not", "the opposite of COMP(<, X, 3) is COMP(>=, X, 3)",
+            cursor.stop("`not` needs an atom or a window", "the opposite of COMP(<, X, 3) is COMP(>=, X, 3)",
                         cursor.span(first))  # fmt: skip
         return replace(inner, negated=not inner.negated, span=cursor.span(first))
     if cursor.sees(*WINDOWS) and cursor.peek().text == "(":
@@ -148,7 +151,7 @@ def _denied(cursor: LarsCursor, reader: Callable[[LarsCursor], F]) -> F:
     cursor.expect("not")
     cursor.depth += 1
     if cursor.depth > 100:
-        cursor.stop("more than 100 levels of nesting", "`not` of `not` is nothing")
+        cursor.stop("more than 100 levels of nesting", "remove each `not` of a `not`: they cancel")
     opened = cursor.accept("(")
     inner = reader(cursor)
     if opened:
@@ -170,7 +173,7 @@ def _asked(cursor: LarsCursor) -> LarsLiteral:
         cursor.expect("(")
         inner = _asked(cursor)
         if inner.modality != NOW:
-            cursor.stop("an atom takes one operator", "`diamond(p(X))`, `box(p(X))` or `@(T, p(X))`")
+            cursor.stop("an atom can have only one operator", "`diamond(p(X))`, `box(p(X))` or `@(T, p(X))`")
         cursor.expect(")", "`diamond(p(X))`")
         if inner.negated:
             modality = EVERY if modality == SOME else SOME
@@ -192,16 +195,16 @@ def _windowed(cursor: LarsCursor) -> LarsLiteral:
     window: Window
     if ahead is not None and ahead.text != "0":
         span = cursor.place(ahead.start, ahead.end)
-        cursor.stop("a window reaches ahead", f"later atoms are not known yet; {hint}", span)
+        cursor.stop("this window looks ahead", f"later atoms are not known yet; {hint}", span)
     if timed:
         ticks = before_now(cursor, whole_ticks(cursor, size, hint), size)
         window = TimeWindow(ticks, 1 if step is None else whole_ticks(cursor, step, hint))
         if window.step < 1:
-            cursor.stop("a step has at least one tick", TIME_WIN, cursor.span(first))
+            cursor.stop("a step must have at least one tick", TIME_WIN, cursor.span(first))
     else:
         window = TupleWindow(count(cursor, size, hint))
         if step is not None and step.text != "1":
-            cursor.stop("a window of tuples has no step", TUPLE_WIN, cursor.place(step.start, step.end))
+            cursor.stop("a window of tuples cannot have a step", TUPLE_WIN, cursor.place(step.start, step.end))
     asked = cursor.token
     if cursor.sees(*WINDOWS):
         cursor.stop("a window in a window", "write a rule of its own for the inner one")

@@ -162,7 +162,7 @@ def declared_by(cursor: LarsCursor) -> ast.Statement:
     else:
         statement = declaration(own) if word.startswith("EVENT") else fact_declaration(own)
     if own.token.kind != "end":
-        own.fail("the end of the statement", "a blank stands behind its `.`")
+        own.fail("the end of the statement", "put a blank after its `.`")
     return statement
 
 
@@ -189,7 +189,7 @@ _BEHIND_ATOMS = ("at", "in", "always")
 
 def _head(cursor: LarsCursor) -> tuple[LarsAtom, Expression | None]:
     if cursor.sees("not"):
-        cursor.stop("a head is not negated", f"a constraint is a rule without a head: `:- a, b.`; {RULE}")
+        cursor.stop("a head cannot be negated", f"a constraint is a rule without a head: `:- a, b.`; {RULE}")
     first, after = cursor.token, cursor.peek()
     two_words = first.kind in ("name", "variable") and after.kind == "name" and after.text not in _BEHIND_ATOMS
     if two_words and (word := nearest(first.text, ("event", "fact", "prefix"), SURE)):
@@ -197,7 +197,7 @@ def _head(cursor: LarsCursor) -> tuple[LarsAtom, Expression | None]:
     head = atom(cursor, statement_hint(cursor) or RULE)
     instant = tick_of(cursor) if cursor.accept("at") else None
     if cursor.sees("in", "always", "["):
-        cursor.stop("a head has no window", "`high at T :- alpha(V) at T in [10 sec].`: windows stand in the body")
+        cursor.stop("a head cannot have a window", "`high at T :- alpha(V) at T in [10 sec].`: put windows in the body")
     return head, instant
 
 
@@ -227,13 +227,13 @@ def element(cursor: LarsCursor) -> BodyLiteral:
     first = cursor.token
     negated = cursor.accept("not")
     if cursor.sees("not"):
-        cursor.stop("`not` twice", "leave out both: they cancel")
+        cursor.stop("`not` is written twice", "leave out both: they cancel")
     if cursor.token.kind == "graph":
         return _graph(cursor, first, negated)
     if cursor.token.kind == "name" and not _compared(cursor):
         return _literal(cursor, first, negated)
     if negated:
-        cursor.fail("an atom or a graph pattern", "`not` takes an atom; the opposite of `X < 3` is `X >= 3`")
+        cursor.fail("an atom or a graph pattern", "`not` needs an atom; the opposite of `X < 3` is `X >= 3`")
     if cursor.token.kind in ("end", "brace", "open", "unclosed") or cursor.sees(".", ",", ")", "]"):
         cursor.fail("an atom or a comparison", behind_element(cursor, missing=True) or ATOM)
     return comparison(cursor, first)
@@ -254,7 +254,7 @@ def comparison(cursor: LarsCursor, first: LarsToken) -> Comparison:
     if cursor.token.kind == "mark" and cursor.token.text in COMPARISONS:
         left_text, other = print_expression(left), print_expression(right)
         hint = f"`{left_text} {operator.text} {other}, {other} {cursor.token.text} ..`"
-        cursor.stop("one comparison at a time", hint)
+        cursor.stop("a condition can have only one comparison", hint)
     return Comparison(COMPARISONS[operator.text], left, right, cursor.span(first))
 
 
@@ -277,14 +277,16 @@ def _literal(cursor: LarsCursor, first: LarsToken, negated: bool) -> LarsLiteral
     elif inside or modality == EVERY:
         cursor.fail("a window", WINDOW)
     if modality != NOW and cursor.sees("at", "always", "in", "["):
-        cursor.fail("`,` or `.`", f"an atom takes one operator: {PLACES}")
+        cursor.fail("`,` or `.`", f"an atom can have only one operator: {PLACES}")
     return LarsLiteral(predicate_atom, modality, instant, asked, negated, cursor.span(first))
 
 
 def _negated_behind(cursor: LarsCursor, negated: bool) -> bool:
     """Read the `not` after an atom."""
     if negated:
-        cursor.stop("`not` twice", "it stands before the atom or behind it: `not a in [5]`, `a not in [5]`")
+        cursor.stop(
+            "`not` is written twice", "put it before the atom or after it, not both: `not a in [5]`, `a not in [5]`"
+        )
     cursor.advance()
     return True
 
@@ -293,6 +295,6 @@ def _graph(cursor: LarsCursor, first: LarsToken, negated: bool) -> Graph:
     token = cursor.advance()
     if depth(token.text) > DEEPEST:
         span = cursor.place(token.start, token.end)
-        cursor.stop(f"more than {DEEPEST} levels of nesting", "several patterns, separated by `,`", span)
+        cursor.stop(f"more than {DEEPEST} levels of nesting", "write several patterns, separated by `,`", span)
     names = tuple(of_the_rule(token.text))
     return Graph(token.text, names, (), negated, cursor.span(first))

@@ -151,23 +151,27 @@ class _RuleChecker:
             for variable in variables_of(literal.at):
                 if variable is literal.at and (variable.name == "_" or not literal.negated):
                     continue
-                why = "`not` asks about known ticks" if variable is literal.at else "arithmetic does not bind it"
+                why = "`not` needs a known tick" if variable is literal.at else "arithmetic does not bind it"
                 self.use(variable, f"{why}: {BINDS.format(variable.name)}")
         if isinstance(window, TupleWindow):
             self.tuple_window(atom, window)
         elif isinstance(window, TimeWindow) and (window.ticks < 0 or window.step < 1):
-            self.error("a window reaches back, its length has no sign", window.span, "`[10]`", "window")
+            self.error("a window always looks back, so its length has no sign", window.span, "`[10]`", "window")
         elif isinstance(window, TimeWindow) and max(window.ticks, window.step) > self.farthest:
-            hint = f"the longest has {self.farthest} ticks, which is all of time: `[inf]`"
-            self.error("this window is longer than time is", window.span, hint, "window")
+            hint = f"the longest window has {self.farthest} ticks; for all of time use `[inf]`"
+            self.error("this window is too long", window.span, hint, "window")
 
     def tuple_window(self, atom: LarsAtom, window: TupleWindow) -> None:
         if atom.predicate in self.derived:
-            hint = f"a window of time, `{atom.predicate} [10]`; or the window in the rules of `{atom.predicate}`"
-            message = f"`{atom.predicate}` is derived, and a window of tuples holds input only"
+            hint = (
+                f"use a window of time, `{atom.predicate} [10]`; or put the window in the rules of `{atom.predicate}`"
+            )
+            message = f"`{atom.predicate}` is derived, and a window of tuples can contain only input"
             self.error(message, window.span, hint, "window")
         if window.atoms < 1:
-            self.error("a window of tuples has at least one atom", window.span, "`[1 #]`", "window")
+            self.error(
+                "a window of tuples must contain at least one atom", window.span, "the shortest is `[1 #]`", "window"
+            )
         names = [argument.name for argument in atom.arguments if isinstance(argument, Variable)]
         for name in window.by or ():
             if name not in names:
@@ -185,12 +189,12 @@ class _RuleChecker:
             return
         if term.type != "int":
             text = print_argument(term)
-            hint = "`a at 5`, or a time, `a at 2013-02-08T18:00:00Z`"
+            hint = "a tick is a number, `a at 5`, or a time, `a at 2013-02-08T18:00:00Z`"
             if term.type == "string" and text.isidentifier():
                 hint = f"a variable begins with a capital letter: `{text[0].upper()}{text[1:]}`; {hint}"
             self.error(f"`{text}` is not a tick", term.span, hint, "type")
         elif isinstance(term.value, int) and abs(term.value) > self.farthest:
-            self.error("this tick is beyond the end of time", term.span, f"the last tick is {self.farthest}", "type")
+            self.error("this tick is too large", term.span, f"the last tick is {self.farthest}", "type")
 
 
 def _defined(comparison: Comparison) -> list[str]:
@@ -258,18 +262,20 @@ def _misfits(program: LarsProgram, source: Source) -> Iterator[CepError]:
         name, arity = atom.predicate, len(atom.arguments)
         first = arities.setdefault(name, (arity, atom.span))
         if first[0] != arity:
-            message = f"`{name}` has {_arguments(first[0])} at {source.spot(first[1])}, here {arity}"
-            yield CepError(message, source, atom.span, "a predicate has one number of arguments", "arity")
+            message = f"`{name}` has {_arguments(first[0])} at {source.spot(first[1])}, but {arity} here"
+            yield CepError(
+                message, source, atom.span, "a predicate has the same number of arguments everywhere", "arity"
+            )
         if literal is None and name in complained:
             continue
         if literal is None and name in derived and (name in declared or name in fact_tables):
             complained.add(name)
             what = "an input event" if name in declared else "a fact"
-            hint = f"give the derived atom another name, `{name}_derived`, or remove the declaration"
+            hint = f"use another name for the derived atom, `{name}_derived`, or remove the declaration"
             yield CepError(f"`{name}` is declared as {what}, and derived here", source, atom.span, hint, "predicate")
         elif literal is not None and name in derived and name in facts and literal.window is not None:
-            hint = f"give the facts another name, and add a rule: `{name} :- {name}_always.`"
-            message = f"`{name}` is derived and given by facts, which are in no window"
+            hint = f"use another name for the facts, and add a rule: `{name} :- {name}_always.`"
+            message = f"`{name}` is derived by rules and defined by facts, and windows contain no facts"
             yield CepError(message, source, literal.span, hint, "predicate")
         elif literal is not None and declared and name not in known:
             hint = did_you_mean(name, known) or f"declare input events: `event {name}(...).`"

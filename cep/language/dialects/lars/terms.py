@@ -162,7 +162,9 @@ def _grown(cursor: LarsCursor, call: Call, operator: LarsToken) -> Call:
     height = 1 + max(cursor.heights.get(id(argument), (1, argument))[0] for argument in call.arguments)
     if height > HIGHEST:
         where = cursor.place(operator.start, operator.end)
-        cursor.stop(f"more than {HIGHEST} operators on one another", "give a part a comparison of its own", where)
+        cursor.stop(
+            f"more than {HIGHEST} operators on one another", "put a part of it in a comparison of its own", where
+        )
     cursor.heights[id(call)] = (height, call)
     return call
 

@@ -64,7 +64,11 @@ def window(cursor: LarsCursor) -> Window:
         cursor.advance()
         step = duration(cursor, token)
         if step < 1:
-            cursor.stop("a step has at least one tick", "`[10] step 5`", cursor.span(token))
+            cursor.stop(
+                "a step must have at least one tick",
+                "a window with a step is written `[10] step 5`",
+                cursor.span(token),
+            )
     elif cursor.sees("by"):
         cursor.stop("`by` partitions a window of tuples", "`p(X, Y) [5 #] by X`")
     return TimeWindow(size, step, cursor.span(opening))
@@ -73,15 +77,15 @@ def window(cursor: LarsCursor) -> Window:
 def before_now(cursor: LarsCursor, ticks: int, token: LarsToken) -> int:
     """Return the number of ticks before now that a window covers."""
     if cursor.counted and not ticks:
-        hint = "with `--window n` the present tick alone is `[1]`"
-        cursor.stop("this window has no tick", hint, cursor.place(token.start, token.end))
+        hint = "with `--window n`, the shortest window is `[1]`, the present tick"
+        cursor.stop("this window contains no tick", hint, cursor.place(token.start, token.end))
     return ticks - cursor.counted
 
 
 def _refuse_no_number(cursor: LarsCursor) -> None:
     token = cursor.token
     if token.text == "-":
-        cursor.stop("a window reaches back, its length has no sign", WINDOW)
+        cursor.stop("a window always looks back, so its length has no sign", WINDOW)
     if token.kind == "variable":
         cursor.stop(f"the length of a window is a number, found `{token.text}`", WINDOW)
     if token.kind != "number":
@@ -105,7 +109,7 @@ def duration(cursor: LarsCursor, token: LarsToken) -> int:
     exact = cursor.value(read_ticks, token, token.text, UNITS[unit.text])
     if exact % tick:
         wanted = write_duration(tick)
-        hint = f"a multiple of it, or a finer tick: `--tick {_finer(exact, tick)}`"
+        hint = f"use a multiple of the tick, or a finer tick: `--tick {_finer(exact, tick)}`"
         cursor.stop(f"`{token.text} {unit.text}` is not a whole number of ticks of {wanted}", hint, cursor.span(token))
     return exact // tick
 
@@ -122,7 +126,11 @@ def whole_ticks(cursor: LarsCursor, token: LarsToken, hint: str = WINDOW) -> int
     """Read the text of a number token as whole ticks."""
     span = cursor.place(token.start, token.end)
     if not token.text.isdigit():
-        cursor.stop(f"`{token.text}` is not a whole number of ticks", f"{hint}; a finer tick: `--tick 100ms`", span)
+        cursor.stop(
+            f"`{token.text}` is not a whole number of ticks",
+            f"{hint}; for shorter ones use a finer tick: `--tick 100ms`",
+            span,
+        )
     ticks = int(token.text) if len(token.text) < 20 else LARGEST
     refuse_too_long(cursor, ticks, span)
     return ticks
@@ -130,8 +138,8 @@ def whole_ticks(cursor: LarsCursor, token: LarsToken, hint: str = WINDOW) -> int
 
 def refuse_too_long(cursor: LarsCursor, ticks: int, span: Span) -> None:
     if ticks > longest(cursor.tick):
-        hint = f"the longest has {longest(cursor.tick)} ticks, which is all of time: `[inf]`"
-        cursor.stop("this window is longer than time is", hint, span)
+        hint = f"the longest window has {longest(cursor.tick)} ticks; for all of time use `[inf]`"
+        cursor.stop("this window is too long", hint, span)
 
 
 def count(cursor: LarsCursor, token: LarsToken, hint: str = "`p(X) [3 #]`") -> int:
@@ -139,7 +147,7 @@ def count(cursor: LarsCursor, token: LarsToken, hint: str = "`p(X) [3 #]`") -> i
     span = cursor.place(token.start, token.end)
     atoms = cursor.value(read_number, token, token.text)
     if not isinstance(atoms, int) or not 1 <= atoms <= MOST_ATOMS:
-        cursor.stop(f"a window of tuples has from 1 to {MOST_ATOMS} atoms, found `{token.text}`", hint, span)
+        cursor.stop(f"a window of tuples contains 1 to {MOST_ATOMS} atoms, found `{token.text}`", hint, span)
     return atoms
 
 
@@ -147,7 +155,10 @@ def _by(cursor: LarsCursor) -> tuple[str, ...] | None:
     """Read `by X, Y`. The list ends before a variable that begins a comparison."""
     if not cursor.accept("by"):
         if cursor.sees("step"):
-            cursor.stop("a window of tuples has no step", "`p(X) [3 #]`, or a window of time: `p(X) [10] step 5`")
+            cursor.stop(
+                "a window of tuples cannot have a step",
+                "leave out the step, `p(X) [3 #]`, or use a window of time: `p(X) [10] step 5`",
+            )
         return None
     names: list[str] = []
     while True:

@@ -70,8 +70,8 @@ class ConditionConverter:
             if clause.time is not None and condition.name not in ("happensAt", "holdsAt", "\\+"):
                 time = term_variables(clause.time)
                 if set(time) & set(term_variables(condition)):
-                    raise refused(self.source, "the time of an event is not a value here", condition.span,
-                                  "how long something holds is said by `fi` and `intDurGreater`")  # fmt: skip
+                    raise refused(self.source, "the time of an event cannot be used as a value", condition.span,
+                                  "use `fi` or `intDurGreater` for how long something holds")  # fmt: skip
             if condition.name == "happensAt":
                 timed(self.source, condition, clause.time)
                 event = self.event(condition.arguments[0], used, clause)
@@ -88,15 +88,15 @@ class ConditionConverter:
                 timed(self.source, inner, clause.time)
                 conditions.append(self.holds(inner, negated, used))
             elif inner.name == "holdsFor":
-                raise refused(self.source, "`holdsFor` defines fluents, and asks nothing at one time", condition.span,
-                              "`holdsAt(F=V, T)`")  # fmt: skip
+                raise refused(self.source, "`holdsFor` cannot be a condition of a rule about one time", condition.span,
+                              "use `holdsAt(F=V, T)`")  # fmt: skip
             else:
                 conditions += self.timeless(condition, used)
             if not negated:
                 bound.update(term_variables(condition))
         if pattern is None:
-            raise refused(self.source, "nothing happens in this rule", clause.head_span,
-                          "the first condition is an event: `happensAt(gap_start(V), T)`")  # fmt: skip
+            raise refused(self.source, "this rule has no event", clause.head_span,
+                          "the first condition must be an event: `happensAt(gap_start(V), T)`")  # fmt: skip
         bound.difference_update(term_variables(clause.time) if clause.time is not None else ())
         return Body(pattern, tuple(conditions), frozenset(bound))
 
@@ -172,7 +172,7 @@ class ConditionConverter:
         for argument in arguments:
             if isinstance(argument, Var) and argument.name not in bound:
                 raise refused(self.source, f"`{argument.name}` has no value: the body does not bind it", argument.span,
-                              "each variable of the head stands in the body, too")  # fmt: skip
+                              "each variable of the head must also be in the body")  # fmt: skip
         return StaticRule(name, self.types.arguments(name, arguments), conditions, rule.span)
 
     def timeless(self, term: Term, used: Sequence[str]) -> list[Condition]:
@@ -183,7 +183,7 @@ class ConditionConverter:
         assert isinstance(inner, Compound), "what is none was refused"
         name, arguments = inner.name, inner.arguments
         if name in ("happensAt", "holdsAt", "holdsFor"):
-            raise refused(self.source, f"a rule without a time has no `{name}`", inner.span)
+            raise refused(self.source, f"a rule without a time cannot have `{name}`", inner.span)
         if name == "grounding":
             return self.grounding(inner, negated)
         if name in ("member", "memberchk") and isinstance(arguments[1], Many):
@@ -200,7 +200,7 @@ class ConditionConverter:
         fluent_value = fluent(self.source, asked)
         name, arguments = flat(self.source, fluent_value.term)
         if not self.known.grounded(name):
-            raise refused(self.source, f"`{name}` has no grounding", term.span, "`grounding(F=V) :- ..`")
+            raise refused(self.source, f"`{name}` has no grounding", term.span, "add `grounding(F=V) :- ..`")
         values = self.types.arguments(name, (*arguments, fluent_value.value))
         return [Predicate(self.known.ground(name), values, negated, term.span)]
 
@@ -216,7 +216,7 @@ class ConditionConverter:
 
     def comparison(self, term: Compound, negated: bool) -> Condition:
         if any(isinstance(argument, Many) for argument in term.arguments):
-            raise refused(self.source, "lists are not compared here", term.span)
+            raise refused(self.source, "lists cannot be compared", term.span)
         operator = COMPARISONS[term.name]
         if negated:
             operator = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}[operator]

@@ -115,8 +115,8 @@ def sorted_clauses(source: Source, tick: int, parameters: Parameters | None = No
         if isinstance(clause, Compound) and clause.name == ":-" and len(clause.arguments) == 1:
             for conjunct in conjuncts(clause.arguments[0]):  # a directive: `:- dynamic f/1.`
                 if _loads(conjunct):
-                    hint = "all clauses in one file: `cat rules.prolog facts.prolog > all.prolog`"
-                    description.error("this loads another file, which is not read", conjunct.span, hint, "dialect")
+                    hint = "put all clauses in one file: `cat rules.prolog facts.prolog > all.prolog`"
+                    description.error("a description cannot load another file", conjunct.span, hint, "dialect")
             continue
         head = clause
         bodies: list[list[Term]] = [[]]
@@ -124,7 +124,7 @@ def sorted_clauses(source: Source, tick: int, parameters: Parameters | None = No
             head = clause.arguments[0]
             bodies = alternatives(conjuncts(clause.arguments[1]))
         if not isinstance(head, Compound) or head.quoted:
-            description.error("a clause has a predicate as its head", head.span, RULE)
+            description.error("the head of a clause must be a predicate", head.span, RULE)
             continue
         for body in bodies:
             number += 1
@@ -162,7 +162,7 @@ def _sort(description: EventDescription, head: Compound, body: tuple[Term, ...],
         case "happensAt", 2:
             event = arguments[0]
             if not isinstance(event, Compound):
-                raise refused(description.source, "an event has a name", event.span, RULE)
+                raise refused(description.source, "an event must have a name", event.span, RULE)
             description.clauses.append(Clause("happens", None, event, arguments[1], body, span, own, number))
         case "grounding", 1:
             (what,) = arguments
@@ -182,19 +182,24 @@ def _sort(description: EventDescription, head: Compound, body: tuple[Term, ...],
         case (("collectIntervals" | "buildFromPoints" | "points"), 1):
             description.inputs.append(fluent(description.source, arguments[0]))
         case _ if name in HEADS:
-            hint = RULE if name != "holdsAt" else "`holdsFor(F=V, I) :- ..` defines it, `initiatedAt` begins it"
+            hint = (
+                RULE if name != "holdsAt" else "define it with `holdsFor(F=V, I) :- ..`, or begin it with `initiatedAt`"
+            )
             if len(arguments) == 4:
-                hint = "this is what RTEC compiles; the description itself has `initiatedAt(F=V, T)`"
+                hint = "this is output of RTEC's compiler; use the description itself, with `initiatedAt(F=V, T)`"
             raise refused(
-                description.source, f"`{name}` with {len(arguments)} arguments heads no clause here", own, hint
+                description.source,
+                f"`{name}` with {len(arguments)} arguments cannot be the head of a clause",
+                own,
+                hint,
             )
         case _ if name in DECLARATIONS and len(arguments) == DECLARATIONS[name]:
             return
         case _ if name in COMPILED:
-            hint = "this is what RTEC compiles; the description itself has `initiatedAt(F=V, T)`"
-            raise refused(description.source, f"`{name}` heads no clause here", own, hint)
+            hint = "this is output of RTEC's compiler; use the description itself, with `initiatedAt(F=V, T)`"
+            raise refused(description.source, f"`{name}` cannot be the head of a clause", own, hint)
         case _ if name in ("=", "\\+", "->", "-->"):
-            raise refused(description.source, f"`{name}` heads no clause", own, RULE)
+            raise refused(description.source, f"`{name}` cannot be the head of a clause", own, RULE)
         case _:
             description.atemporal.append(AtemporalRule(head, body, span, number))
 
@@ -202,11 +207,11 @@ def _sort(description: EventDescription, head: Compound, body: tuple[Term, ...],
 def fluent(source: Source, term: Term) -> FluentValuePair:
     """Return the term `F=V` as a fluent with its value. Raises CepError."""
     if not (isinstance(term, Compound) and term.name == "=" and len(term.arguments) == 2):
-        hint = "a fluent has a value: `moving(V)=true`, `location(P)=home`"
-        raise refused(source, "a fluent and its value were expected", term.span, hint)
+        hint = "a fluent is written with its value: `moving(V)=true`, `location(P)=home`"
+        raise refused(source, "expected a fluent and its value", term.span, hint)
     left, value = term.arguments
     if not isinstance(left, Compound) or left.quoted:
-        raise refused(source, "a fluent has a name", left.span, "`moving(V)=true`")
+        raise refused(source, "a fluent must have a name", left.span, "`moving(V)=true`")
     return FluentValuePair(left, value, term.span)
 
 
@@ -234,8 +239,8 @@ def timed(source: Source, term: Compound, time: Term | None) -> None:
     """Refuse a condition whose time differs from the head's. Raises CepError."""
     asked_time = term.arguments[1]
     if not isinstance(asked_time, Var) or not isinstance(time, Var) or asked_time.name != time.name:
-        raise refused(source, f"`{term.name}` asks of another time than the head", asked_time.span,
-                      "all conditions are about the one time of the head: `happensAt(.., T)`")  # fmt: skip
+        raise refused(source, f"`{term.name}` is about another time than the head", asked_time.span,
+                      "all conditions must have the time of the head: `happensAt(.., T)`")  # fmt: skip
 
 
 def names_of(arguments: Sequence[Term]) -> list[str | None]:

@@ -41,7 +41,7 @@ class HoldsForConverter:
         head = (*arguments, clause.fluent.value)
         if not isinstance(clause.time, Var):
             time_span = clause.head_span if clause.time is None else clause.time.span
-            raise refused(self.source, "`holdsFor` has a variable for the intervals", time_span, RULE)
+            raise refused(self.source, "`holdsFor` needs a variable for the intervals", time_span, RULE)
         used = [term_variable for part in clause.body for term_variable in term_variables(part)] + [
             n for t in head for n in term_variables(t)
         ]
@@ -51,7 +51,7 @@ class HoldsForConverter:
             assert isinstance(goal, Compound), "what is none was refused"
             self.step(clause, name, goal, lists, conditions, used)
         if clause.time.name not in lists:
-            raise refused(self.source, f"nothing says what `{clause.time.name}` is", clause.head_span, RULE)
+            raise refused(self.source, f"no condition of the body defines `{clause.time.name}`", clause.head_span, RULE)
         formula = lists[clause.time.name]
         *key_terms, value = self.types.arguments(name, head)
         asked = set(formula_variables(formula)) | {n for part in clause.body for n in self.atemporal_names(part)}
@@ -73,7 +73,7 @@ class HoldsForConverter:
         if not self.known.grounded(name):
             shown = loose.name if isinstance(loose, Var) else "_"
             raise refused(self.source, f"`{shown}` has no value: the body does not bind it", loose.span,
-                          f"`grounding({name}(..)=..) :- ..` says which there are")  # fmt: skip
+                          f"add `grounding({name}(..)=..) :- ..`, which lists its values")  # fmt: skip
         return Predicate(self.known.ground(name), self.types.arguments(name, tuple(head)), False, clause.head_span)
 
     def step(
@@ -105,9 +105,9 @@ class HoldsForConverter:
         else:
             for term_variable in term_variables(term):
                 if term_variable in lists:
-                    hint = f"those that do: {', '.join(CONSTRUCTS)}"
+                    hint = f"supported are {', '.join(CONSTRUCTS)}"
                     hint = FOREIGN["allen"] if term.name in ALLEN and len(arguments) == 4 else hint
-                    raise refused(self.source, f"`{term.name}` does not run on intervals here", span, hint)
+                    raise refused(self.source, f"`{term.name}` is not supported on intervals", span, hint)
             conditions += self.conditions.timeless(term, used)
 
     def emptiness(self, term: Compound, lists: Mapping[str, Formula]) -> bool:
@@ -124,14 +124,16 @@ class HoldsForConverter:
             return False
         if (inner.name[0] == "\\") != negated:
             return True
-        raise refused(self.source, "that something never holds is not known before the end", term.span,
-                      "`complement_all`, or `relative_complement_all`, of the times when it does not hold")  # fmt: skip
+        raise refused(self.source, "it is known only at the end of the input that something never holds", term.span,
+                      "use `complement_all`, or `relative_complement_all`, for when it does not hold")  # fmt: skip
 
     def put(self, lists: dict[str, Formula], place: Term, formula: Formula) -> None:
         if not isinstance(place, Var):
-            raise refused(self.source, "a variable for the intervals was expected", place.span, RULE)
+            raise refused(self.source, "expected a variable for the intervals", place.span, RULE)
         if place.name in lists:
-            raise refused(self.source, f"`{place.name}` names other intervals already", place.span, "another name")
+            raise refused(
+                self.source, f"`{place.name}` is already the name of other intervals", place.span, "use another name"
+            )
         lists[place.name] = formula
 
     def constructed(self, clause: Clause, name: str, term: Compound, lists: Mapping[str, Formula]) -> Formula:
@@ -141,7 +143,9 @@ class HoldsForConverter:
             return lasting(self.get(of.intervals, lists), of.operator, length, span)
         listed = term.arguments[0] if term.name != "relative_complement_all" else term.arguments[1]
         if not isinstance(listed, Many) or not listed.items:
-            raise refused(self.source, f"`{term.name}` takes a list of intervals", listed.span, "`[I1, I2]`")
+            raise refused(
+                self.source, f"`{term.name}` needs a list of intervals", listed.span, "a list is written `[I1, I2]`"
+            )
         parts = [self.get(item, lists) for item in listed.items]
         match term.name:
             case "union_all":
@@ -163,8 +167,8 @@ class HoldsForConverter:
     def get(self, term: Term, lists: Mapping[str, Formula]) -> Formula:
         if not isinstance(term, Var) or term.name not in lists:
             shown = f"`{term.name}`" if isinstance(term, Var) else "this"
-            raise refused(self.source, f"{shown} is not known as intervals here", term.span,
-                          "`holdsFor(F=V, I1)` before it says what it is")  # fmt: skip
+            raise refused(self.source, f"no condition before this one defines the intervals {shown}", term.span,
+                          "put `holdsFor(F=V, I1)` before it")  # fmt: skip
         return lists[term.name]
 
     def union(self, clause: Clause, name: str, parts: Sequence[Formula], span: Span) -> Formula:
@@ -202,8 +206,8 @@ class HoldsForConverter:
             if cycle is not None:
                 way = " -> ".join(f"`{fluent_name}`" for fluent_name in cycle)
                 span = self.needs[cycle[-2]][cycle[-1]]
-                errors.append(CepError(f"holdsFor defines a fluent by itself: {way}", self.source, span,
-                              "fluents of `initiatedAt` may ask each other in a cycle", "recursion"))  # fmt: skip
+                errors.append(CepError(f"holdsFor defines a fluent through itself: {way}", self.source, span,
+                              "use `initiatedAt`, which may depend on itself", "recursion"))  # fmt: skip
 
     def _round(self, name: str, path: list[str], seen: set[str]) -> list[str] | None:
         if name in path:

@@ -184,7 +184,7 @@ class _DescriptionReader:
             held = own if value is None else Variable("_", last.span)
             asked.append(Comparison("=", Call(name, key_terms, clause.head_span), held, clause.head_span))
         elif loose:
-            hint = f"`grounding({clause.fluent.term.name}(..)=..) :- ..` says which there are"
+            hint = f"add `grounding({clause.fluent.term.name}(..)=..) :- ..`, which lists its values"
             raise refused(
                 self.source, f"`{loose[0].name}` has no value: the body does not bind it", loose[0].span, hint
             )
@@ -214,7 +214,7 @@ class _DescriptionReader:
         loose = [term for term in terms if isinstance(term, Var) and term.name not in bound]
         if loose:
             if not self.known.grounded(name):
-                hint = f"`grounding({clause.fluent.term.name}(..)=..) :- ..` says which there are"
+                hint = f"add `grounding({clause.fluent.term.name}(..)=..) :- ..`, which lists its values"
                 raise refused(self.source, f"`{loose[0].name}` has no value", loose[0].span, hint)
             terms, named = self.named(terms, tuple(key_terms))
             key_terms = list(named)
@@ -230,14 +230,14 @@ class _DescriptionReader:
         other, following = self.fluent(deadline.after)
         span = deadline.span
         if name != other or terms[:-1] != following[:-1]:
-            hint = "`fi(quote(M)=true, quote(M)=false, 5)`: the same fluent with another value"
-            raise refused(self.source, "what follows is another fluent", deadline.after.span, hint)
+            hint = "use the same fluent with another value: `fi(quote(M)=true, quote(M)=false, 5)`"
+            raise refused(self.source, "a deadline cannot begin another fluent", deadline.after.span, hint)
         if name in self.known.defined:
-            raise refused(self.source, f"`{name}` is defined by holdsFor, and has no deadline", span)
+            raise refused(self.source, f"`{name}` is defined by holdsFor, and cannot have a deadline", span)
         loose = [term.name for term in terms[:-1] if isinstance(term, Var)]
         if len(set(loose)) != len(terms) - 1 or any(isinstance(term, Var) for term in (terms[-1], following[-1])):
-            hint = "`fi(quote(M,C)=true, quote(M,C)=false, 5)`: variables as arguments, constants as values"
-            raise refused(self.source, "a deadline here is that of all of a fluent with one value", span, hint)
+            hint = "use variables as arguments and constants as values: `fi(quote(M,C)=true, quote(M,C)=false, 5)`"
+            raise refused(self.source, "a deadline must apply to all arguments of a fluent, for one value", span, hint)
         length = self.known.number(deadline.length, deadline.body)
         renewed = any(
             flat(self.source, pair.term)[0] == name and (isinstance(pair.value, Var) or pair.value == terms[-1])

@@ -30,27 +30,27 @@ FORMS = {
 EDGES = {"start": "BEGIN", "end": "END"}
 _CONVERTED = "`cep convert` prints the description in our own language, and there"
 _COUNTED = f"{_CONVERTED} `count(M, N) WHILE voted(V, M) = aye AGGREGATE N = count() BY M.` counts what holds"
-_CHANGED = "what changes with time is a fluent: `initiatedAt`, `terminatedAt`"
+_CHANGED = "use a fluent for what changes with time: `initiatedAt`, `terminatedAt`"
 _SHOWN = "leave it out: `cep run` writes what holds"
-_TERMS = "facts with an argument for each part: `limit(kind, 5).`"
+_TERMS = "use facts with an argument for each part: `limit(kind, 5).`"
 FOREIGN = {
     "findall": f"`{FINDALL}`; {_COUNTED}",
     **dict.fromkeys(("setof", "bagof", "length", "aggregate_all", "sum_list", "max_list", "min_list"), _COUNTED),
-    "forall": "two negations: `\\+ f(X)`, and a rule that says when there is an X for which it is not so",
+    "forall": "use two negations: `\\+ f(X)`, and a rule for f with the condition negated",
     **dict.fromkeys(("assert", "assertz", "asserta", "retract", "nb_getval", "nb_setval"), _CHANGED),
     **dict.fromkeys(("format", "write", "writeln", "nl"), _SHOWN),
-    "!": "rules have no order here: conditions of which one alone is true",
-    "fail": "a rule that says when it is so, and no other",
-    "->": "two rules, one for each case",
-    "not": "`\\+ holdsAt(moving(V)=true, T)`",
+    "!": "rules have no order here: write conditions of which only one can be true",
+    "fail": "leave this rule out: what no rule derives is false",
+    "->": "write two rules, one for each case",
+    "not": "use `\\+ holdsAt(moving(V)=true, T)`",
     "allen": f"{_CONVERTED} `a(X) DURING b(X)`, `MEETS`, `OVERLAPS` relate complete intervals, in an event rule",
-    "startI": "`start(F=V)`",
-    "initiatedAt": "when it begins: `happensAt(start(F=V), T)`; or an event that a rule gives, which both ask",
-    "terminatedAt": "when it ends: `happensAt(end(F=V), T)`; or an event that a rule gives, which both ask",
-    "call": "the condition itself",
+    "startI": "use `start(F=V)`",
+    "initiatedAt": "use `happensAt(start(F=V), T)` for its beginning; or derive an event that both rules use",
+    "terminatedAt": "use `happensAt(end(F=V), T)` for its end; or derive an event that both rules use",
+    "call": "write the condition itself",
     **dict.fromkeys(("nth0", "nth1", "append", "maplist", "=..", "sort", "last"), _TERMS),
-    "@<": "`<` of numbers, `\\=` of all else",
-    "@>": "`>` of numbers, `\\=` of all else",
+    "@<": "use `<` for numbers, `\\=` for all other values",
+    "@>": "use `>` for numbers, `\\=` for all other values",
 }
 """Unsupported predicates of Prolog and RTEC, and what to write instead."""
 ALLEN = "before", "meets", "starts", "finishes", "during", "overlaps", "equal"
@@ -88,18 +88,18 @@ class Signatures:
             inner = arg.name if isinstance(arg, Compound) and arg.arguments else ""
             shape = "a term" if inner else "a value"
             if self.terms.setdefault((term.name, len(term.arguments), nth), shape) != shape:
-                raise refused(self.source, f"`{term.name}` has {shape} as its argument here, elsewhere not", arg.span,
-                              f"one form everywhere: `{term.name}(pay(X))`, or `{term.name}(pay, X)`")  # fmt: skip
+                raise refused(self.source, f"`{term.name}` has {shape} as argument here, but not elsewhere", arg.span,
+                              f"use one form everywhere: `{term.name}(pay(X))`, or `{term.name}(pay, X)`")  # fmt: skip
         name, arguments = flat(self.source, term)
         arguments = arguments if value is None else (*arguments, value)
         if self.kinds.setdefault(name, kind) != kind:
-            message = f"`{name}` is {_a(self.kinds[name])} elsewhere, here {_a(kind)}"
-            raise refused(self.source, message, term.span, "each has a name of its own")
+            message = f"`{name}` is {_a(self.kinds[name])} elsewhere, but {_a(kind)} here"
+            raise refused(self.source, message, term.span, "use a different name for each")
         if self.arities.setdefault(name, len(arguments)) != len(arguments):
             less = 1 if kind == FLUENT else 0
             message = f"`{name}` has {self.arities[name] - less} arguments elsewhere, but {len(arguments) - less} here"
             raise refused(
-                self.source, message, term.span, "one number of arguments; another needs another name", "arity"
+                self.source, message, term.span, "use the same number of arguments everywhere, or another name", "arity"
             )
         self.places.setdefault(name, term.span)
         attribute_names = names_of(arguments)
@@ -143,8 +143,8 @@ class Signatures:
                 if isinstance(own, Number)
             ]
         if len(values) != 1:
-            hint = "a number, or a variable that one fact of this text gives: `thresholds(gap, R)`"
-            raise refused(self.source, "how long this lasts is not known", term.span, hint)
+            hint = "use a number, or a variable that a single fact of this text binds: `thresholds(gap, R)`"
+            raise refused(self.source, "the length of this deadline is not known", term.span, hint)
         return values[0]
 
 
@@ -185,8 +185,8 @@ def signatures(description: EventDescription, types: Types) -> Signatures:
             collecting.number += 1
             collecting.used(FLUENT, fluent_input.term, fluent_input.value)
     for name in collected.defined & collected.simple:
-        description.error(f"`{name}` is begun by events and defined by holdsFor", collected.places[name],
-                          "one of the two: another fluent, and a union of both", "dialect")  # fmt: skip
+        description.error(f"`{name}` is defined both by events and by holdsFor", collected.places[name],
+                          "use one of the two; or a second fluent, and a union of both", "dialect")  # fmt: skip
     for name, kind in collected.kinds.items():
         if (kind == EVENT and name not in collected.derived) or (
             kind == FLUENT and name not in collected.defined | collected.simple
@@ -247,12 +247,12 @@ class _Collecting:
             case "happensAt", 2:
                 event = arguments[0]
                 if not isinstance(event, Compound):
-                    raise refused(self.source, "an event has a name", event.span)
+                    raise refused(self.source, "an event must have a name", event.span)
                 if event.name in EDGES and len(event.arguments) == 1:
                     pair = fluent(self.source, event.arguments[0])
                     self.used(FLUENT, pair.term, pair.value)
                 elif event.name == "startI":
-                    raise refused(self.source, "`startI` does not run here", event.span, "`start(F=V)`")
+                    raise refused(self.source, "`startI` is not supported", event.span, "use `start(F=V)`")
                 else:
                     self.used(EVENT, event)
             case (("holdsAt" | "holdsFor"), 2):
@@ -271,10 +271,12 @@ class _Collecting:
                     return
                 self.compared(name, arguments)
             case name, _ if name in FORMS:
-                raise refused(self.source, f"`{name}` is not written so", term.span, f"`{FORMS[name]}`")
+                raise refused(
+                    self.source, f"this is not how `{name}` is written", term.span, f"its form is `{FORMS[name]}`"
+                )
             case name, _ if name in FOREIGN or name == ";" or name == ",":
-                hint = "each condition by itself: `\\+ holdsAt(..), \\+ holdsAt(..)`"
-                raise refused(self.source, f"`{name}` does not run here", term.span, FOREIGN.get(name, hint))
+                hint = "negate each condition by itself: `\\+ holdsAt(..), \\+ holdsAt(..)`"
+                raise refused(self.source, f"`{name}` is not supported", term.span, FOREIGN.get(name, hint))
             case _:
                 self.used(PREDICATE, term)
 

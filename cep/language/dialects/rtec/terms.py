@@ -106,7 +106,7 @@ def clauses(source: Source, tick: int, parameters: Parameters | None = None) -> 
         reading = _Reading(source, [*tokens[position:stop], tokens[stop]])
         try:
             if tokens[stop].kind == "end":
-                reading.stop("the clause does not end", tokens[position].span, "a `.` stands behind each clause")
+                reading.stop("this clause has no end", tokens[position].span, "end each clause with `.`")
             if stop > position:
                 yield reading.clause()
         except CepError as error:
@@ -218,7 +218,7 @@ class _Reading:
             case _:
                 self.at -= 1
                 if token.kind == "bad":
-                    self.stop(f"`{token.text}` is nothing that Prolog has", token.span)
+                    self.stop(f"`{token.text}` is not valid in Prolog", token.span)
                 self.fail("a term")
         if token.text == "(":
             height = self.depth
@@ -264,9 +264,7 @@ class _Reading:
                 self.take()
                 items.append(self.term(999))
         if self.token.text == "|":
-            self.stop(
-                "a list with a tail does not run here", self.token.span, "a list says all its members: `[I1, I2]`"
-            )
+            self.stop("a list with a tail is not supported", self.token.span, "list all members: `[I1, I2]`")
         closing = self.close("]", opening)
         return Many(tuple(items), opening.span.to(closing.span))
 

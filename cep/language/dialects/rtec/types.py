@@ -68,7 +68,7 @@ class Types:
         if not isinstance(term, Compound) or not term.arguments:
             key = self.key(term, clause)
             if isinstance(term, Compound):
-                hint = "numbers and variables"
+                hint = "arithmetic has only numbers and variables"
                 raise CepError(f"`{term.name}` is not a number", self.source, term.span, hint, "type")
             self.note(key, "reckoned", term.span)
             return key
@@ -85,8 +85,8 @@ class Types:
         if term.name in ARITHMETIC:
             return "neg" if len(term.arguments) == 1 and term.name == "-" else ARITHMETIC[term.name]
         if term.name not in FUNCTIONS:
-            hint = f"those that do: {', '.join((*ARITHMETIC, *FUNCTIONS))}"
-            raise CepError(f"`{term.name}/{len(term.arguments)}` does not run here", self.source, term.span, hint,
+            hint = f"supported are {', '.join((*ARITHMETIC, *FUNCTIONS))}"
+            raise CepError(f"`{term.name}/{len(term.arguments)}` is not supported", self.source, term.span, hint,
                            "dialect")  # fmt: skip
         return FUNCTIONS[term.name]
 
@@ -95,7 +95,7 @@ class Types:
         for index, term in enumerate(arguments):
             if isinstance(term, Many):
                 raise CepError(
-                    "a list is not a value here", self.source, term.span, "its members one by one", "dialect"
+                    "a list cannot be a value", self.source, term.span, "write its members one by one", "dialect"
                 )
             self.same(("argument", name, index), self.key(term, clause))
 
@@ -105,8 +105,8 @@ class Types:
         if "text" in known:
             if "reckoned" in known:
                 first = known["reckoned"]
-                message = f"this is a text, and at {first.line}:{first.column} the same is calculated with as a number"
-                raise CepError(message, self.source, known["text"], "a number in both places, or a text in both",
+                message = f"this is a text, but {first.line}:{first.column} uses it as a number"
+                raise CepError(message, self.source, known["text"], "use a number in both places, or a text in both",
                                "type")  # fmt: skip
             return "string"
         if "float" in known or ("reckoned" in known and ("input" in known or "int" not in known)):
@@ -129,13 +129,13 @@ class Types:
             case Compound():
                 inner = tuple(self.expression(argument, type) for argument in term.arguments)
                 return Call(self.function(term), inner, term.span)
-        raise CepError("a list is not a value here", self.source, term.span, None, "dialect")
+        raise CepError("a list cannot be a value", self.source, term.span, None, "dialect")
 
     def argument(self, name: str, index: int, term: Term) -> Expression:
         """Convert an argument of a predicate, event or fluent. Raises CepError."""
         if isinstance(term, Compound) and term.arguments:
-            raise CepError(f"`{term.name}(..)` is not a value here", self.source, term.span,
-                           "a variable, and the arithmetic beside it: `X is ..`", "dialect")  # fmt: skip
+            raise CepError(f"`{term.name}(..)` cannot be a value here", self.source, term.span,
+                           "use a variable, and put the arithmetic in a condition: `X is ..`", "dialect")  # fmt: skip
         return self.expression(term, self.type(("argument", name, index)))
 
     def arguments(self, name: str, terms: tuple[Term, ...]) -> tuple[Expression, ...]:

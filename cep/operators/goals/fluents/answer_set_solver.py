@@ -223,7 +223,7 @@ class Grounding:
         if len(answers) > limits.most:
             raise CepError(
                 f"there are more than {limits.most} answer streams at tick {self.now}",
-                hint="`--models 1` gives one of them; constraints, `:- a, b.`, leave fewer",
+                hint="use `--models 1` for one of them, or add constraints: `:- a, b.`",
                 code="answers",
             )
         return Found(tuple(sorted(answers, key=lambda answer: sorted(map(self.written, answer)))))
@@ -242,9 +242,9 @@ class _Calculations:
         calculation = self.grounding.rules.calculations[number.number]
         if self.count > self.grounding.limits.endless:
             self.failed = CepError(
-                "this rule goes on without end: it derives what it calculates from again",
+                "this rule never ends: it calculates new values from its own results",
                 span=calculation.span,
-                hint="bound it, as in `T < 100`",
+                hint="add a bound, as in `T < 100`",
                 code="endless",
             )
             raise self.failed
@@ -263,7 +263,7 @@ def required() -> Any:
         import clingo.backend
     except ImportError:
         raise CepError(
-            "negation goes in circles here, which takes a solver that is not installed",
+            "rules depend on each other through `not` here, which needs a solver that is not installed",
             hint=install_command("lars"),
             code="solver",
         ) from None
