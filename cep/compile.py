@@ -87,7 +87,7 @@ class CompileOptions:
         if self.models not in (None, 0, 1):
             raise CepError(
                 f"models: {self.models} is not 0 or 1",
-                hint="use 1 for the one nearest to the one before, or 0 for all",
+                hint="use 1 for the answer set nearest to the last one, or 0 for all answer sets",
                 code="option",
             )
         seconds = None if self.solve_limit is None else self.solve_limit / SECOND

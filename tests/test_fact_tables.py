@@ -60,11 +60,11 @@ def test_names_match_whatever_is_a_capital() -> None:
 def test_columns_of_other_names_are_taken_by_order_and_told() -> None:
     table = pl.DataFrame({"station": ["a"], "y": [47.25], "x": [8.5]})
     (warning,) = Engine.from_text(PROGRAM, facts={"gauge": table}).warnings
-    assert "taken by their order: `station` is `name`, `y` is `lat`, `x` is `lon`" in str(warning)
+    assert "matched by their order: `station` is `name`, `y` is `lat`, `x` is `lon`" in str(warning)
     assert Engine.from_text(PROGRAM, facts={"gauge": table.rename({"station": "name"})}).warnings
     with pytest.raises(CepError, match="has a column `lon`, but none for `name`") as caught:
         Engine.from_text(PROGRAM, facts={"gauge": pl.DataFrame({"station": ["a"], "lon": [8.5], "lat": [47.25]})})
-    assert "by their order `lon` would be `lat`" in str(caught.value)
+    assert "by the order of columns, `lon` would hold `lat`" in str(caught.value)
 
 
 @pytest.mark.parametrize("make", [partial(detect, PROGRAM, []), partial(Engine.from_text, PROGRAM)])

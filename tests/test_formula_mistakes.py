@@ -84,12 +84,12 @@ MISTAKES = [
     ),
     (
         "h(P) WHILE tick(P, X) AGGREGATE N = slope(X) BY P.",
-        "`slope` says how values change with time, and this is over",
+        "`slope` describes how values change over time, but this aggregate is over",
         "use a rule of events with a window: `.. AGGREGATE N = slope(X) OVER LAST 1 h`",
     ),
     (
         "h(P) WHILE tick(P, X) AGGREGATE N = ewma(X, 5 s).",
-        "`ewma` says how values change with time",
+        "`ewma` describes how values change over time",
         "ewma(X, 5 s) OVER",
     ),
     # themselves, and what is known late
@@ -111,7 +111,7 @@ MISTAKES = [
     ),
     ("h(P) WHILE on(P) LASTING >= 3 s. c(P) <- END OF h(P).", "is known only 3 s later", "HISTORICALLY[0, 3 s]"),
     ("HISTORICALLY[0, 2 s] h(P) WHILE on(P). c(P) <- h(P).", "is known only 2 s later", "`ONCE`"),
-    ("h(P) WHILE (trip(P) WITHIN 5 s). c(P) <- h(P).", "is known only 5 s later", "`trip` is known when it ends"),
+    ("h(P) WHILE (trip(P) WITHIN 5 s). c(P) <- h(P).", "is known only 5 s later", "`trip` is known only when it ends"),
     ("h(P) WHILE g(P). fluent g(p: string). g(P) WHILE EVENTUALLY[0, 2 s] on(P). c(P) <- h(P).", "2 s later", "`ONCE`"),
 ]
 

@@ -219,7 +219,10 @@ def test_where_things_are() -> None:
             "schema:latitude of <http://e/a>: `47° N` is not a number",
         ),
         (':a geo:asWKT "POINT(3 4" .', "geo:asWKT of <http://e/a>: this is not WKT: "),
-        (':a geo:asWKT "<http://x> POINT(3 4)" .', "geo:asWKT of <http://e/a>: <http://x> is not a coordinate system"),
+        (
+            ':a geo:asWKT "<http://x> POINT(3 4)" .',
+            "geo:asWKT of <http://e/a>: <http://x> is not a supported coordinate system",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_told_with_its_thing(turtle: str, message: str) -> None:

@@ -347,7 +347,7 @@ def test_many_rules_make_no_deep_recursion() -> None:
             "`staton_ok` is read from the input, because no rule derives it",
             "did you mean `station_ok`?",
         ),
-        ("a at T :- b at T in [3]. a at S :- a at T, S = T + 1.", "`a` may be put ever further ahead", "S < 100"),
+        ("a at T :- b at T in [3]. a at S :- a at T, S = T + 1.", "`a` may be derived for ever later ticks", "S < 100"),
     ],
 )
 def test_warnings(text: str, message: str, hint: str) -> None:

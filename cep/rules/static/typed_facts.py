@@ -154,7 +154,7 @@ class DeclaredFacts:
             lacking = next(name for name in names if by_name([name], table.columns) is None)
             self.error(
                 f"the table of `{self.declaration.name}` has a column `{column}`, but none for `{lacking}`; "
-                f"by their order `{column}` would be `{names[table.columns.index(column)]}`: the columns are "
+                f"by the order of columns, `{column}` would hold `{names[table.columns.index(column)]}`: they are "
                 + ", ".join(f"`{column}`" for column in table.columns),
                 self.declaration.span,
                 "use the same names for the columns and the attributes",
