@@ -76,11 +76,15 @@ MISTAKES = [
     ("h(P) WHILE tick(P, X) AGGREGATE N = count() BY X.", "`P` of the head has no value", ""),
     ("h(P) WHILE tick(P, X) AGGREGATE N = sum(Y) BY P.", "`Y` is not bound by the aggregated formula", ""),
     ("h(P) WHILE tick(P, X) AGGREGATE X = sum(X) BY P.", "`X` has a value already", "a new variable"),
-    ("h(P) WHILE tick(P, X) AGGREGATE N = last(X) BY P.", "`last` goes by the order of time", "`max(X)`, or `mode(X)`"),
+    (
+        "h(P) WHILE tick(P, X) AGGREGATE N = last(X) BY P.",
+        "`last` needs values in the order of time",
+        "`max(X)`, or `mode(X)`",
+    ),
     (
         "h(P) WHILE tick(P, X) AGGREGATE N = first(X) BY P.",
         "`first` goes by the order",
-        "`min(X)`, or `mode(X)`, the val",
+        "`min(X)`, or `mode(X)`, the most frequent val",
     ),
     (
         "h(P) WHILE tick(P, X) AGGREGATE N = slope(X) BY P.",
