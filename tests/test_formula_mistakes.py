@@ -83,7 +83,7 @@ MISTAKES = [
     ),
     (
         "h(P) WHILE tick(P, X) AGGREGATE N = first(X) BY P.",
-        "`first` goes by the order",
+        "`first` needs values in the order",
         "`min(X)`, or `mode(X)`, the most frequent val",
     ),
     (
