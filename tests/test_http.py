@@ -258,7 +258,7 @@ def test_this_machine_has_many_names() -> None:
         assert not public(own), own
     assert public("2a00:1450:4001::5efe:808:808")
     for link in ("::ffff:0:169.254.169.254", "2a00:1450::5efe:169.254.169.254"):
-        with pytest.raises(CepError, match="an address of this link"):
+        with pytest.raises(CepError, match="is a link-local address"):
             target(f"alertmanager+http://[{link}]:9093")
     for text in ("127.0.0.1:8000", "[::ffff:127.0.0.1]:8000", "[::ffff:0:7f00:1]", "127.0.0.1"):
         assert _host(text) == "127.0.0.1", text

@@ -164,7 +164,7 @@ class JsonReader:
         places = socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM)
         for address in dict.fromkeys(str(place[4][0]) for place in places):
             if not server.private and linked(address):
-                reason = f"{address} is an address of this link alone, or of a cloud's metadata"
+                reason = f"{address} is a link-local address, or the address of a cloud's metadata service"
                 raise HttpFailure(reason, "`?private=yes` allows it, if that is meant")
             try:
                 plain = socket.create_connection((address, server.port), WAIT)
