@@ -217,7 +217,7 @@ REFUSED_TARGETS = [
     ("hooks.example.org", "`hooks.example.org` is not an address"),
     ("https://example.org/x", "`https://` is not a kind of feed"),
     ("cloudevents://example.org/x", "`cloudevents://` is not a kind of feed"),
-    ("cloudevents+https:///x", "no host"),
+    ("cloudevents+https:///x", "the host is missing"),
     ("cloudevents+https://h:99999/x", "the host is missing, or the port"),
     ("cloudevents+https://h/x\r\nHost: y", "a space or a control character"),
     ("cloudevents+http://localhost:80/x", "is a private address"),

@@ -181,7 +181,7 @@ def test_a_fork_that_waits_for_a_lock_is_made_again(tmp_path: Path, monkeypatch:
     gate = Gate()
     assert QueryProcess().answer(work, gate, time.monotonic() + HOUR, 0, []) == 0 and made == 3
     monkeypatch.undo()
-    with pytest.raises(QueryRefused, match="longer"):
+    with pytest.raises(QueryRefused, match="time limit"):
         QueryProcess().answer(lambda: sum(iter(int, 1)), gate, time.monotonic() + 0.2, 0, [])
     with pytest.raises(QueryRefused, match="is nested too deeply"):
         QueryProcess().answer(lambda: os.kill(os.getpid(), signal.SIGKILL), gate, time.monotonic() + HOUR, 0, [])

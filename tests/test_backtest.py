@@ -504,7 +504,7 @@ def test_detections_come_later_by_the_lateness() -> None:
         ),
         ("--key=box --grid=Patience=1h..2h", "`--grid Patience=10min,20min,30min`"),
         ("--detect=warmin", "--detect: the program derives no `warmin`\nhint: did you mean `warming`?"),
-        ("--detect=constant", "--merge is missing: the rules of `constant` have no window\nhint: how far apart"),
+        ("--detect=constant", "--merge is missing: the rules of `constant` have no window\nhint: say how far apart"),
         ("--labels=none.csv", "--labels none.csv: no such file"),
         ("--labels=rules.cep", "`.cep` is not a format of labels"),
         ("--key=box --points=2 --grid=Hot", "--grid: 5 points are more than the limit of 2"),

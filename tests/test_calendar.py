@@ -166,7 +166,7 @@ def test_in_rules() -> None:
         ("extract(S, S) = S", "`extract` needs a constant as this argument", "pump"),
         ('split(S, "", 1) = "x"', "the separator is empty", "split(S"),
         ('split(S, ",", 0) = "x"', "parts are counted from 1", "-1"),
-        ('format("{} {}", S) = S', "the text has places for 2 values, 1 is given", "`{}`"),
+        ('format("{} {}", S) = S', "the text has places for 2 values, but 1 follows", "`{}`"),
         ('format("{x}", S) = S', "`{x}` names a value, but values are used in their order", "`{}`"),
         ('format("{:.1f}", S) = S', "`{:.1f}` is not a way to write a text", "decimals"),
         ('format("{", S) = S', "the braces of this text do not match", "a brace itself"),

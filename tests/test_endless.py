@@ -151,7 +151,7 @@ SURE = [
 @pytest.mark.parametrize("joined", [" AND a(X)", ""])
 def test_a_condition_that_may_not_end_a_cycle_is_a_warning(value: str, condition: str, joined: str) -> None:
     text = f"known(2).\n{START}it(S, {value}) <- it(S, N){joined} WHERE {condition}."
-    (warning,) = [each for each in Engine.from_text(text, types=TYPES).warnings if "surely" in each.message]
+    (warning,) = [each for each in Engine.from_text(text, types=TYPES).warnings if "may never end" in each.message]
     named = condition.removeprefix("M = N + 1, ")
     named = named[1:-1] if named.startswith("(") else named
     assert warning.message == (

@@ -429,7 +429,7 @@ def test_a_trusted_proxy_says_who_asks(desk: Desk) -> None:
         ("/silences", {"matchers": ['site=~"("'], "endsAt": at(9)}, 422, "is not a regular expression"),
         ("/silences", {"matchers": ["site=a"]}, 422, "`endsAt` is missing"),
         ("/silences", {"matchers": ["site=a"], "startsAt": at(9), "endsAt": at(8)}, 422, "before it starts"),
-        ("/silences", {"matchers": ["site=a"], "endsAt": at(-9)}, 422, "which is past"),
+        ("/silences", {"matchers": ["site=a"], "endsAt": at(-9)}, 422, "is in the past"),
         ("/silences", {"matchers": ["site=a"], "endsAt": "soon"}, 422, "endsAt: `soon`"),
         ("/silences", {"matchers": ["site=b"], "endsAt": at(9), "startAt": at(8)}, 422, "did you mean `startsAt`?"),
         ("/silences/preview", {"matchers": ["site=b"], "matcher": []}, 422, "did you mean `matchers`?"),

@@ -233,7 +233,7 @@ def test_the_list_of_silences(tmp_path: Path) -> None:
         form.locator("select[name=span]").select_option("until …")
         form.get_by_label("Until (UTC)").fill("2020-01-01T00:00")
         form.get_by_role("button", name="Silence", exact=True).click()
-        expect(form.get_by_role("alert")).to_contain_text("which is past")
+        expect(form.get_by_role("alert")).to_contain_text("is in the past")
         wrong.clear()  # the answers 422
         begin = datetime.now(UTC) + timedelta(days=3)
         form.get_by_label("From (UTC; empty: now)").fill(f"{begin:%Y-%m-%dT%H:%M}")

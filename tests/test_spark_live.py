@@ -148,7 +148,7 @@ def test_kept_messages_outlive_any_end(tmp_path: Path) -> None:
     known = tmp_path / "mail" / "known"
     known.write_bytes(known.read_bytes()[:-1])
     damaged = MessageLog(tmp_path / "mail")
-    with pytest.raises(CepError, match="known: it is damaged"):
+    with pytest.raises(CepError, match="known is damaged"):
         damaged.known()
     damaged.close()
 
