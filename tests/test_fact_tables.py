@@ -46,7 +46,7 @@ def test_other_marks_are_told_with_the_declaration_that_fits(tmp_path: Path) -> 
     assert "is separated by `;`, not by `,`" in result.stderr
     assert 'fact gauge(lon: ..., name: ..., lat: ...) FORMAT csv(separator: ";", decimal: ",").' in result.stderr
     result = run(tmp_path, PROGRAM, 'name,lat,lon\nZurich,"47,25","8,5"\n')
-    assert result.exit_code == 2 and "decimal commas are declared" in result.stderr
+    assert result.exit_code == 2 and "declare decimal commas" in result.stderr
     result = run(tmp_path, PROGRAM, "name,lat,name\na,1,2\n")
     assert result.exit_code == 2 and "two columns" in result.stderr
 

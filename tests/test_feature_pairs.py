@@ -26,7 +26,7 @@ def pair(one: str, other: str) -> Pair:
 
 
 REFUSED: dict[Pair, str] = {
-    pair("changes", "serve"): "either `changes`, which returns when fluents begin and end",
+    pair("changes", "serve"): "use either `changes`, which returns when fluents begin and end",
     pair("explain", "Spark"): "--explain does not work on Spark",
     pair("workers", "Spark"): "--workers has no effect on Spark",
     pair("workers", "serve"): "workers: remembering events for explanations needs one process",

@@ -89,7 +89,7 @@ def test_a_missing_column_is_one_clear_error(tmp_path: Path) -> None:
     path.write_text("\n1,2\n")
     assert "the first line is empty" in refusal([str(path)], TICKS)
     pl.DataFrame({"n": ["1"], "time": [1]}).write_parquet(tmp_path / "w.parquet")
-    assert "the column `n` holds String; int wants whole numbers" in refusal([f"{tmp_path}/w.parquet"], TICKS)
+    assert "the column `n` holds String; int needs whole numbers" in refusal([f"{tmp_path}/w.parquet"], TICKS)
 
 
 def test_text_that_is_not_utf8_says_what_makes_it_so(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "a column of another type": (
         PROGRAM,
         {"reading": READ.with_columns(gusts=pl.lit("many"))},
-        'data["reading"]: the column `gusts` holds String; int wants whole numbers\n'
+        'data["reading"]: the column `gusts` holds String; int needs whole numbers\n'
         "hint: declare the attribute as what its column holds, or convert the column",
     ),
     "no event said": (

@@ -87,7 +87,7 @@ def test_entities_are_refused_wherever_the_parser_takes_them(tmp_path: Path) -> 
     path = tmp_path / "known.rdf"
     for text in (ROOT.format("", declared + BODY.format("&l11;")), f"<!DOCTYPE r []>{declared}" + ROOT.format("", "")):
         path.write_text(text)
-        with pytest.raises(CepError, match="an entity may stand for"):
+        with pytest.raises(CepError, match="an entity may have"):
             Knowledge.load(path)
 
 

@@ -267,7 +267,7 @@ def test_standard_input_is_read() -> None:
     found = cep("infer", "-", "--event", "reading", input=lines)
     assert found.exit_code == 0 and "event reading(" in found.stdout and "v: int" in found.stdout
     unsaid = cep("infer", "-", input="t,v\n1,2\n")
-    assert unsaid.exit_code == 2 and "-: nothing says the format" in unsaid.stderr and "--format" in unsaid.stderr
+    assert unsaid.exit_code == 2 and "-: the format is not known" in unsaid.stderr and "--format" in unsaid.stderr
     table = cep("infer", "-", "--format", "csv", input="time,v\n2024-05-01,2\n")
     assert table.exit_code == 0 and "v: int" in table.stdout
 

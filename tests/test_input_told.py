@@ -33,7 +33,7 @@ def test_a_file_that_has_the_newest_first_is_told(options: tuple[str, ...]) -> N
     assert "decrease, but `FOLD order` needs" not in run(FOLDED + RULE, "a.csv", "\n".join(forth), *options).stderr
     told = run(FOLDED + RULE, "a.csv", "\n".join(back), *options).stderr
     assert "times of `r` in a.csv decrease, but `FOLD order` needs the oldest records first" in told
-    assert "of the 4 in the hour that comes twice" in told and "or use `FOLD earlier`" in told
+    assert "of the 4 times in the hour that comes twice" in told and "or use `FOLD earlier`" in told
 
 
 @pytest.mark.parametrize(

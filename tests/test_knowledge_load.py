@@ -184,5 +184,5 @@ def test_a_fingerprint_is_of_the_triples_and_the_reasoning() -> None:
 
 
 def test_a_kind_of_reasoning_that_there_is_not() -> None:
-    with pytest.raises(CepError, match=r"^`owl` is not a kind of reasoning$"):
+    with pytest.raises(CepError, match=r"^`owl` is not a kind of reasoning\nhint: did you mean `owlrl`\?$"):
         Knowledge.of([], "owl")

@@ -212,7 +212,7 @@ def test_its_own_later_record_makes_a_record_late() -> None:
     engine.push([event("a", 0), event("b", 0), event("a", DAY)])
     engine.push([event("b", MINUTE), event("a", MINUTE)])
     (dead,) = engine.take_dead()
-    assert dead.row == 1 and dead.reason.startswith("is late by 23 h 59 min") and "its `sensor`" in dead.reason
+    assert dead.row == 1 and dead.reason.startswith("is late by 23 h 59 min") and "same `sensor`" in dead.reason
 
 
 # --- where it is asked for ---

@@ -130,7 +130,7 @@ def test_each_event_comes_from_what_its_own_program_says(tmp_path: Path, seed: i
             told.append((name, own, micros(tree["start"]), micros(tree["end"]), frozenset(leaves(tree))))
         else:
             gone += 1
-            assert answer.status_code == 410 and "another program" in answer.text, answer.text
+            assert answer.status_code == 410 and "since this program took over" in answer.text, answer.text
     assert gone and len(told) == len(set(told))
     assert sorted(map(str, set(told) - expected)) == []
     assert len(told) + gone == len(expected)

@@ -194,7 +194,7 @@ def test_what_is_refused_is_a_dead_letter(tmp_path: Path, monkeypatch: pytest.Mo
         until(lambda: not outbox.statuses()[0].waiting, "all is sent")
         letters = outbox.dead(sender.name)
         assert [letter.entry.change for letter in letters] == [whole[1], whole[3]]
-        assert "422" in letters[0].reason and "500" in letters[1].reason and "it takes" in letters[1].reason
+        assert "422" in letters[0].reason and "500" in letters[1].reason and "it accepts" in letters[1].reason
         gone = [fields for text, fields in reported if "gave up on" in text]
         assert [(one["change"], one["alert"]) for one in gone] == [(w.id, w.alert) for w in (whole[1], whole[3])]
         assert "secret" not in sender.name + str(reported) and "/in" not in sender.name

@@ -77,7 +77,7 @@ def test_parquet_times_are_exact_or_refused(tmp_path: Path) -> None:
     assert reasons(pl.Series([Decimal("1714554000000.5")]), tmp_path) == [f"time: `1714554000000.5` {milliseconds}"]
     assert ends(pl.Series([Decimal("1360346400.1234565")])) == [1360346400_123456]
     assert ends(pl.Series(["2013-02-08T18:00:00+01:00", "12"])) == [1360342800_000000]
-    assert "time wants datetimes" in refusal_of_column(pl.Series([True]), tmp_path)
+    assert "time needs datetimes" in refusal_of_column(pl.Series([True]), tmp_path)
 
 
 def reasons(column: pl.Series, folder: Path) -> list[str]:

@@ -294,9 +294,9 @@ def test_a_tick_is_as_long_as_is_said() -> None:
             "1:50",
             "the time of an event cannot be used as a value",
         ),
-        ("holdsFor(a(X)=true, I) :- holdsFor(b(X)=true, I1), union_all([I1,I2], I).", "1:66", "`I2` is not known"),
+        ("holdsFor(a(X)=true, I) :- holdsFor(b(X)=true, I1), union_all([I1,I2], I).", "1:66", "the intervals `I2`"),
         ("holdsFor(a(X)=true, I) :- holdsFor(b(X)=true, I1).", "1:1", "no condition of the body defines `I`"),
-        ("holdsFor(a(X)=true, I) :- holdsFor(b(X)=true, I1), I1 = [], union_all([I1], I).", "1:52", "before the end"),
+        ("holdsFor(a(X)=true, I) :- holdsFor(b(X)=true, I1), I1 = [], union_all([I1], I).", "1:52", "only at the end"),
         (
             "holdsFor(a(X)=true, I) :- holdsFor(b(X)=true, I1), allen(meets, I1, I1, I).",
             "1:52",

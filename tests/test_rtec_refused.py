@@ -28,7 +28,7 @@ def test_directives_that_load_files_are_refused(directive: str) -> None:
     assert f"x.prolog:2:{25 if 'dynamic' in directive else 4}: a description cannot load another file" in text or (
         "2:18: a description cannot load" in text
     ), text
-    assert "hint: all clauses in one file" in text
+    assert "hint: put all clauses in one file" in text
 
 
 def test_directives_that_load_none_are_passed_over() -> None:

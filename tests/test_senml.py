@@ -168,7 +168,7 @@ def test_senml_a_record_that_is_wrong_does_not_harm_others(tmp_path: Path, recor
         ('[{"n":"a","v":1},{"n":"b","v":1,"x_":1}]', "the pack cannot be used: the field `x_` must be understood"),
         ('[{"n":"a","n":"b","v":1}]', "the key `n` appears twice"),
         ('[{"n":"a","v":1}', "bad JSON at character 17: expecting ',' or ']'"),
-        ('[{"n":"a","v":NaN}]', "`v` is a number, this is null"),
+        ('[{"n":"a","v":NaN}]', "`v` has to be a number, but it is null"),
         ('[{"n":"a","v":1}] x', "bad JSON at character 19: extra data"),
         ("7", "a document is a list of records or an object, but this is a number"),
     ],

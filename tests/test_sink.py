@@ -147,10 +147,10 @@ def _take(folder: SinkReader, alert_engine: Engine, service: Relay) -> int:
 
 def test_folders_that_are_none(tmp_path: Path) -> None:
     schemas = Engine.from_text(PROGRAM).outputs
-    with pytest.raises(CepError, match="is not there"):
+    with pytest.raises(CepError, match="does not exist"):
         SinkReader(str(tmp_path / "none"), schemas)
     (tmp_path / "part-0.parquet").write_text("")
-    with pytest.raises(CepError, match="there is no log of a sink, `_spark_metadata`"):
+    with pytest.raises(CepError, match="the folder has no log of output files, `_spark_metadata`"):
         SinkReader(str(tmp_path), schemas)
     sink = Sink(tmp_path / "other", {**schemas, "fire": schemas["pair"]}, "parquet")
     sink.batch({"fire": pl.DataFrame({"start": [1], "end": [1], "first": [1], "second": [2], "level": ["x"]})})

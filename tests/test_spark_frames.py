@@ -181,7 +181,7 @@ def test_columns_are_checked_when_the_plan_is_made() -> None:
         for wrong, said in {
             frame.drop("wind"): 'data["reading"]: reading needs a column `wind`',
             frame.withColumn("wind", frame.station): 'data["reading"]: the column `wind` holds String; float needs',
-            frame.withColumn("time", frame.wind > 3): 'data["reading"]: the column `time` holds Boolean; time wants',
+            frame.withColumn("time", frame.wind > 3): 'data["reading"]: the column `time` holds Boolean; time needs',
         }.items():
             with pytest.raises(CepError) as raised:
                 rules.detect({"reading": wrong}, order={"reading": "time"})
