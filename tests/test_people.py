@@ -136,7 +136,7 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CepError, match="no such file or directory"):
         read_people(tmp_path / "none")
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
-    with pytest.raises(CepError, match="not a text in UTF-8"):
+    with pytest.raises(CepError, match="not text in UTF-8"):
         read_people(tmp_path / "bytes")
 
 

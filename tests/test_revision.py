@@ -282,7 +282,7 @@ def test_an_id_stays_and_the_end_of_a_fluent_is_no_part_of_it() -> None:
 def test_options_that_do_not_go_together_are_refused() -> None:
     with pytest.raises(ValueError, match="`final` needs `revise`"):
         Engine.from_text(READINGS, final=True)
-    with pytest.raises(CepError, match="is 1 or -1"):
+    with pytest.raises(CepError, match="must be 1 or -1"):
         pushed(Engine.from_text(READINGS, revise=1), reading(10, "a", 1, 31.0), change=2)
     snapshot = Engine.from_text(READINGS, revise=1).snapshot()
     plain = READINGS.replace(" KEY sensor, seq", "")

@@ -147,7 +147,7 @@ def test_what_runs_by_no_key_is_refused() -> None:
         engine.replace([("k",)], engine.snapshot())
     later = Engine.from_text(PROGRAM_BY_KEY)
     later.push(keyed(0, 5))
-    with pytest.raises(CepError, match="another time"):
+    with pytest.raises(CepError, match="another watermark"):
         later.replace([("k",)], state)
     assert not later.broken
 
