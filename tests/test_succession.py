@@ -454,5 +454,5 @@ def test_a_snapshot_with_a_former_program_is_of_its_own_program() -> None:
     blob = run.engine.snapshot()
     other = Successor(program(first.text), options)
     assert not other.goes_on(blob)
-    with pytest.raises(CepError, match="of another program"):
+    with pytest.raises(CepError, match="belongs to another program"):
         other.go_on_with(blob, lambda texts: other)

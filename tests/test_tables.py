@@ -210,5 +210,5 @@ def test_what_fails_leaves_the_table_as_it_is() -> None:
 def test_names() -> None:
     assert table_name("iceberg:c/a.b.t?append=x") == TableName("iceberg", "c/a.b.t", "x")
     assert table_name("delta:s3://b//t?compact=9") == TableName("delta", "s3://b/t", None, 9)
-    with pytest.raises(CepError, match="no table"):
+    with pytest.raises(CepError, match="the name of the table"):
         table_name("iceberg:c/t")

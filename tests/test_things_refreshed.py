@@ -404,7 +404,7 @@ def test_a_service_that_fails_is_asked_again_and_what_is_known_stays(served: Thi
     first, second = follower.followed(coming())
     assert not first.knowledge and b"gauge 1" in second.knowledge
     assert [gone for _, gone in told] == [True, False]
-    assert "cannot be fetched: the server answers 503 Service Unavailable: be right back; the known ones" in told[0][0]
+    assert "the server answers 503 Service Unavailable: be right back; semcep keeps the known ones" in told[0][0]
 
 
 @pytest.mark.parametrize(
@@ -425,7 +425,7 @@ def test_a_service_that_fails_is_asked_again_and_what_is_known_stays(served: Thi
         (
             ["--input", "level=levels.jsonl", "-k", "PLACE/Datastreams(7)"],
             "this is the address of one entity",
-            "leave it out",
+            "leave the entity out",
         ),
         (
             ["--input", "level=in", "--on", "spark", "--output", "out", "--checkpoint", "c", "-k", "PLACE"],

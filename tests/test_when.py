@@ -300,8 +300,8 @@ def test_formats_that_say_the_event_themselves_refuse_it(tmp_path: Path) -> None
     program = tmp_path / "p.cep"
     program.write_text("event e(x: float) WHEN y = 1.\nf(X) <- e(X).\n")
     for name, text, message in [
-        ("a.lp", "e x=1 1\n", "the measurement of an InfluxDB line decides"),
-        ("a.nt", "", "WHEN tests records, but RDF holds observations"),
+        ("a.lp", "e x=1 1\n", "the measurement of a line decides"),
+        ("a.nt", "", "WHEN tests fields of records, but observations in RDF have no fields"),
     ]:
         (tmp_path / name).write_text(text)
         assert message in run("run", str(program), "--input", f"e={tmp_path / name}").stderr
@@ -324,7 +324,7 @@ def test_a_path_that_no_record_has_is_told(tmp_path: Path, monkeypatch: pytest.M
         ('event e(h: string) WHEN h = "a" FORMAT influx.', "decides which event it is"),
         (
             "event e(u: string FROM <http://x/u>) AS <http://x/y> WHEN u EXISTS.",
-            "WHEN tests records, but RDF holds observations",
+            "WHEN tests fields of records, but observations in RDF have no fields",
         ),
     ],
 )

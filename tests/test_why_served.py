@@ -111,7 +111,7 @@ def test_what_has_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert "took longer than 0 s" in refused(f"/why/{id}", 503)
         assert "took longer than 0 s" in refused("/why-not?event=hot(grz)&at=2024-05-01", 503)
         with one.turn:
-            assert "at work" in refused(f"/why/{id}", 503)
+            assert "is busy" in refused(f"/why/{id}", 503)
         one.questions.check_limit = why.TimeLimit(10.0)
 
         assert one.engine.history is not None

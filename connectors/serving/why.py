@@ -289,7 +289,8 @@ def router(questions: Questions | None) -> APIRouter:
         try:
             before = None if back is None else of_duration(back)
         except ValueError:
-            return PlainTextResponse(f"back: `{back}` is not a duration: `90 min`, `PT90M`\n", 400, _NO_STORE)
+            text = f"back: `{back}` is not a valid duration; use e.g. `90 min`, `PT90M`\n"
+            return PlainTextResponse(text, 400, _NO_STORE)
         return await answered(request, format, lambda ask: ask.why_not(event, at, before), _REFUSALS)
 
     return routes
