@@ -407,7 +407,7 @@ class _Search:
         return replace(rows, until=last).taken(np.flatnonzero(keep))
 
     def _copied(self, number: int) -> bool:
-        """Return True if every bucket has the occurrences of a node, and another bucket lists them."""
+        """Return True if a node's occurrences are in every bucket, so that another bucket lists them."""
         event, parts = self.rendering.properties[number].event, self.plan.nodes[number].parts
         return event in self.copied if event is not None else bool(parts) and all(map(self._copied, parts))
 

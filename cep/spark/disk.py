@@ -1,8 +1,8 @@
 """Files of a checkpoint and of a sink: their fixed names, atomic writes, and the lock.
 
 A file exists completely or not at all, even after a power failure: its content is on disk before it gets its name. Most
-names are not synced, because files that refer to a file are written after it, and a journaling file system keeps this
-order. A name is synced if anything outside this file system depends on it.
+directory entries are not synced: a file is written before the files that refer to it, and a journaling file system
+keeps this order. An entry is synced if anything outside this file system depends on it.
 
 A checkpoint is locked by one run at a time, because a second run would remove the unfinished work of the first.
 """

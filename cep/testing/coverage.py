@@ -56,7 +56,7 @@ class CoverageItem:
 
 @dataclass(frozen=True, slots=True)
 class _Probe:
-    """The copies of a rule that show whether a part was tried, by name.
+    """The names of the copies of a rule that together show whether a part of it was tried.
 
     `whole` is the rule as written, `without` lacks the part. For a condition, `alone` keeps no other condition, and
     `none` keeps no condition at all. None: the copy would not be a valid program.

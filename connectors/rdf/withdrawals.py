@@ -150,7 +150,7 @@ class Withdrawals:
             yield ox.Quad(event, _BY, self._activity(event, "withdrawn", revision), graph)
 
     def _kept(self, subject: ox.NamedNode, own: list[ox.Quad], revision: StoreRevision) -> Iterator[ox.Quad]:
-        """Yield the triples of a withdrawn subject in the graph of the revision, with the time of the withdrawal."""
+        """Yield the triples of a withdrawn subject, copied into the graph of the revision, with the time."""
         graph = ox.NamedNode(self._vocabulary.revision(revision.name))
         for quad in own:
             yield ox.Quad(quad.subject, quad.predicate, quad.object, graph)

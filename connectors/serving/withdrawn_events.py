@@ -87,7 +87,8 @@ class WithdrawnEvents:
 
 
 def subjects(tables: Mapping[str, Any], column: Callable[[str], str | None]) -> Iterator[str]:
-    """Yield the subjects in tables, without duplicates. `column` returns the subject's column of an event."""
+    """Yield the subjects in tables, without duplicates. `column` returns the name of the column
+    with the subject of an event, or None if the event has none."""
     values = {
         str(value)
         for name, table in tables.items()

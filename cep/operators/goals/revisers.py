@@ -94,7 +94,7 @@ def in_time(goal: Goal) -> bool:
 
 
 def project_reviser(goal: Project) -> Reviser | None:
-    """Return the reviser of an event, or None with lineage. If the output is a bag, derivations need not be counted."""
+    """Return the reviser of an event, or None if the goal records lineage. In a bag, derivations are not counted."""
     if goal.lineage is not None:
         return None
     return RuleReviser() if goal.bag else SetReviser(goal)

@@ -54,10 +54,11 @@ class StateTable:
     """One table of an operator's state. Without `keyed`, `beside`, `owner` or `counted`, its rows belong to every key.
 
     - `width`: the number of columns.
-    - `keyed`: the inputs whose keys the rows have. If there is a `tag`, that column holds the index of the input.
+    - `keyed`: for each input, where the key is in a row. If there is a `tag`, that column says of which input a row is.
     - `beside`: row i belongs to row i of that table.
-    - `owner`: a column of `refers` with the number of the row in another table that owns this row.
-    - `counted`: each row of another table owns as many consecutive rows as that column says.
+    - `owner`: the column with the number of the row that owns this row, in the table that `refers` names for it.
+    - `counted`: a table and a column of it. Each row of that table owns as many consecutive rows of this table as the
+      column says.
     - `refers`: columns that hold row numbers of a table, each with the least valid number. Negative means no row.
     - `distinct`: no two rows are equal.
     - `dictionary`: rows are unique, and exist only because other tables refer to them.

@@ -29,7 +29,8 @@ class FileSinkOptions:
     """The options of the sink.
 
     - `folder`: the folder of the files. `format`: jsonl or parquet.
-    - `schemas`: the written events. `merged`: those of which several buckets may derive identical occurrences.
+    - `schemas`: the written events. `merged`: the events whose identical occurrences, derived in several buckets, are
+      merged before they are written.
     - `keep`: the span of event time for which files are kept, in microseconds; None: forever.
     - `passing`: the reader removes files.
     - `checkpoint`: the folder of the checkpoint, if there is one. `holder`: the run that holds it. `spark`: the
