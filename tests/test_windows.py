@@ -197,7 +197,7 @@ def test_results_are_the_same_to_the_last_bit_however_the_input_is_cut(window: s
 @pytest.mark.parametrize("window", ["LAST 20 s", "LAST 5 EVENTS", "LAST 40 EVENTS"])
 @pytest.mark.parametrize("numbers", [(0.1, 20.37, -3.5e6), (0.1, 1e12, -1e12, 0.75), (1, 2**40, 2**62, -(2**62))])
 def test_sums_of_sliding_windows_are_exact(window: str, numbers: tuple[float, ...]) -> None:
-    """Whether a value can be subtracted or not, and whether starts ascend or not."""
+    """The results are exact for values that can be subtracted and others, and for ascending starts and others."""
     random, kind = Random(11), type(numbers[-1]).__name__
     events, time = list[Event](), 0
     for number in range(400):

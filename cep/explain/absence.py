@@ -1,7 +1,7 @@
 """Explain why an event was not derived: for each rule that could derive it, the closest attempt and its failure.
 
 The rule's head is unified with the requested event. Its body is matched with the occurrences up to the requested time.
-Of all attempts, the closest is returned (see `_nearness`).
+The explanation describes the attempt that came closest (see `_nearness`).
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ FANOUT = 2 if CHECKED else 32
 PASSED, FITTING, SEARCHES = (1, 0, 0) if CHECKED else (64, 3, 8)
 """Thresholds for building a tree. A search without a tree wastes rows: those that do not match, less FITTING per match.
 
-Where many rows match, the chain itself is faster. The tree is built if a search wastes more than PASSED, and all
+The chain itself is faster if many rows match. The tree is built once a search has wasted more than PASSED, and all
 searches together more than SEARCHES times as much.
 """
 MOST = 2**63 - 1
