@@ -159,7 +159,7 @@ def _check_tested(cursor: Cursor, name: str, clauses: Clauses, sources: Sequence
         cursor.stop("the measurement of an InfluxDB line decides which event it is", hint, cursor.span(first))
     if any(source is not None and source.startswith("<") for source in sources):
         hint = f"its class decides which observations are such events: `event {name}(...) AS <class>`"
-        cursor.stop("WHEN tests records, but RDF holds observations", hint, cursor.span(first))
+        cursor.stop("WHEN tests fields of records, but observations in RDF have no fields", hint, cursor.span(first))
 
 
 def _time(cursor: Cursor, sources: list[tuple[str, Token]]) -> tuple[str | None, list[str], str | None, str | None]:
