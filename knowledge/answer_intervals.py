@@ -41,7 +41,7 @@ class Stretch:
     - `rest`: the knowledge with the triples that exist throughout.
     - `after`: the knowledge after the changes.
     - `spans`: the changing triples with their valid times, as written.
-    - `seen`: the changing triples with their valid times, as patterns see them.
+    - `seen`: the same with canonical objects, as in `Knowledge.seen`.
     """
 
     whole: Knowledge
@@ -53,8 +53,8 @@ class Stretch:
     def answers(
         self, patterns: Mapping[str, Graph | algebra.Triples], keys: Mapping[str, Any], pool: Pool
     ) -> dict[str, Spanned] | None:
-        """Return the answers to patterns, each with its valid time; None if there are too many. `keys`: the key of each
-        pattern's table."""
+        """Return the answers to patterns by name, each with its valid time; None if there are too many. `keys`: the key
+        of each pattern's table in `Knowledge.tables`, by name."""
         answers_by_name: dict[str, Spanned] = {}
         terms = self.after.terms
         for name, pattern in patterns.items():
@@ -72,7 +72,7 @@ class Stretch:
         return answers_by_name
 
     def triples(self, fixed: Sequence[int | None]) -> ValidTimeRows:
-        """Return the triples with these terms, with their valid times. The columns are the positions that are None in
+        """Return the triples with these ids (None: any), with their valid times. The result has one column per None in
         `fixed`."""
         wanted = [i for i, id in enumerate(fixed) if id is None]
         if NONE in fixed:
@@ -128,7 +128,8 @@ class Stretch:
         return concat_rows([lasting, ValidTimeRows(tuple(named[name] for name in names), rows.since, rows.until)])
 
     def _while_there(self, rows: ValidTimeRows, triples: TripleColumns) -> ValidTimeRows:
-        """Restrict each row to the times at which the triple of that row exists too."""
+        """Restrict the valid time of each row to the times at which its triple exists. `triples`: one triple per
+        row."""
         groups, begins, counts = self._groups
         _, start, stop = groups.ranges(*triples)
         changing = stop > start
@@ -154,8 +155,8 @@ class Stretch:
 def stretch(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> Stretch | None:
     """Collect changes, given in order of time. Return None if they must be applied one by one.
 
-    This is so if anything is inferred from a changing triple, if a changing triple defines a place, or if all triples
-    together would be inconsistent.
+    This is necessary if anything is inferred from a changing triple, if a changing triple defines a place, or if all
+    triples together would be inconsistent.
     """
     spans, lines = _spans(before, changes)
     if not spans.rows:
@@ -182,8 +183,10 @@ def stretch(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> Stretch 
 
 
 def _spans(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> tuple[ValidTimeRows, frozenset[str]]:
-    """Return the triples that changes add or remove, in any graph, with the times at which they are asserted; and all
-    these quads in N-Quads."""
+    """Return the triples that changes add or remove in any graph, with the times at which they are asserted.
+
+    Return also the same triples as lines of N-Quads, without the names of graphs.
+    """
     read = [(time, Change.read(blob)) for time, blob in changes]
     sides = [sorted(side) for _, edit in read for side in (edit.removed, edit.added)]
     every = list(dict.fromkeys(line for side in sides for line in side))
@@ -223,7 +226,7 @@ def _spans(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> tuple[Val
 
 
 def _among(columns: Sequence[Ints], rows: int, others: ValidTimeRows) -> NDArray[np.bool_]:
-    """Return a mask of the rows that are also among others."""
+    """Return a mask of the rows that are in `others`. `rows`: the number of rows."""
     known = KeySet(max(1, len(columns)))
     known.insert(words(others.columns, others.rows))
     is_member: NDArray[np.bool_] = known.find(words(columns, rows)) >= 0

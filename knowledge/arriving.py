@@ -1,8 +1,8 @@
 """Changes of knowledge that arrive as N-Quads, line by line in order of time. Expired changes are dropped.
 
-The statements of one graph arrive together: its times, then its triples. They end where another graph begins. A time
-without triples announces that nothing earlier will arrive. The end of a graph's validity may arrive later than its
-triples, in further statements.
+The statements of one graph arrive together: its times, then its triples. A graph is complete when a statement of
+another graph arrives, or when the stream is silent. A time without triples announces that nothing earlier will arrive.
+The end of a graph's validity may arrive later than its triples, in further statements.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The part of the knowledge that shapes can refer to, as an rdflib graph. Of millions of triples, it may be a few
-thousand."""
+"""The part of the knowledge that shapes can refer to, as an rdflib graph. It may have a few thousand triples
+when the knowledge has millions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _ANYTHING = (SH.sparql, SH.closed, SH.target, SH.rule, SH.select, SH.ask, SH.js)
 def data_graph(terms: Terms, triples: TripleSet, shapes: Graph) -> Graph:
     """Return the triples that the shapes can refer to; all triples if some shape may refer to any.
 
-    These are the targets of shapes, everything on paths from them, and the classes of all these.
+    These are the triples on paths from the targets of shapes, the types of all nodes on the paths, and all
+    rdfs:subClassOf triples.
     """
     if any(word in shapes.predicates() for word in _ANYTHING):
         return rdflib_graph(terms, [triples.columns])

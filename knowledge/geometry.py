@@ -97,8 +97,11 @@ class Geometries:
 
     @cached_property
     def _areas(self) -> tuple[Ints, Ints]:
-        """The things with a shape, sorted, and the row of each shape: first rows of `_shapes`, then rows of
-        `_points`."""
+        """The things with a shape, in ascending order, each with the row of its shape.
+
+        Rows are numbered through `_shapes`, and then through `_points`. A thing with several shapes appears several
+        times.
+        """
         own = pl.concat([self._shapes.select("thing"), self._points.select("thing")]).with_row_index("row")
         linked = self._links.join(own, left_on="place", right_on="thing")
         every = pl.concat([own.select("thing", "row"), linked.select("thing", "row")]).unique().sort("thing", "row")
@@ -120,7 +123,7 @@ class Geometries:
     def _points(self) -> pl.DataFrame:
         """The points of things, in columns thing, lat, long.
 
-        Each latitude of a thing is combined with each of its longitudes; pairs written together are added.
+        Each latitude of a thing is combined with each of its longitudes. Literals that contain both numbers are added.
         """
         return pl.concat([*(self._both(*pair) for pair in NUMBERS), self._pairs_of_numbers()]).unique(
             maintain_order=True
@@ -200,7 +203,7 @@ def _together(shapes: list[Any]) -> Any:
 class Features:
     """Things at points: their IRIs, sorted as texts, and their points, grouped by IRI.
 
-    `of`: the index in `iris` for each point, ascending.
+    `of`: for each point, the index of its thing in `iris`; ascending.
     """
 
     iris: pl.Series
@@ -221,7 +224,7 @@ class Features:
 class Near:
     """`near(Lat, Long, Radius, Feature, Metres)`: things at most Radius metres from a point, with their distance.
 
-    Metres is the distance to the nearest point of the feature. The features for one call are sorted by IRI.
+    Metres is the distance to the nearest point of the feature. The result of a call is sorted by the features' IRIs.
     """
 
     name = "near"

@@ -151,7 +151,7 @@ class Knowledge(KnowledgeSource):
         return known[2]
 
     def _followed(self, graph: Graph, source: Source) -> Refreshed | None:
-        """Return the answers to a pattern that does not consist of triples alone, as a table that can follow changes;
+        """Return the answers to a pattern that does not consist of triples alone, as a table that later changes update;
         None if there is no such table."""
         key = _key(graph)
         if key not in self._refreshed and graph.variables and (of := locality(graph.text, dict(graph.prefixes))):
@@ -168,10 +168,10 @@ class Knowledge(KnowledgeSource):
         return self.store(ordered=not words.isdisjoint(_OPEN))
 
     def by_difference(self, graph: Graph) -> bool:
-        """Return True if the table of a pattern can be updated by the difference that a change makes.
+        """Return True if a change can update the pattern's table, so that the pattern need not be evaluated again.
 
-        Either the pattern consists of triples (`cep.knowledge.query.pattern_tables`), or each of its answers depends on
-        few triples (`cep.knowledge.query.locality`).
+        This requires that the pattern consists of triples (`cep.knowledge.query.pattern_tables`), or that each of its
+        answers depends on few triples (`cep.knowledge.query.locality`).
         """
         prefixes = dict(graph.prefixes)
         return basic(graph.text, prefixes) is not None or bool(graph.variables and locality(graph.text, prefixes))
@@ -295,7 +295,8 @@ class Knowledge(KnowledgeSource):
         return forked
 
     def forget(self, always: bool = False) -> None:
-        """Drop unused terms that arrived with changes, when there are twice as many terms as after the last time."""
+        """Drop unused terms that arrived with changes, once the number of terms has doubled since the last time.
+        `always`: drop them now."""
         if self.loaded is not None and (always or len(self.terms) > self._many):
             forget(self)
             self._many = 2 * max(len(self.terms), FEW)
@@ -309,8 +310,8 @@ class Knowledge(KnowledgeSource):
         closure: Closure | None,
         tables: Mapping[_Asked, PatternTable | None],
     ) -> None:
-        """Switch to another dictionary. `triples`: the asserted triples, the closed triples, and the triples that
-        patterns see."""
+        """Switch to another dictionary. `triples`: the asserted triples, their closure, and the closure as patterns see
+        it (`seen`)."""
         self.terms, self.canonical, self.graphs, self.closure = terms, canonical, dict(graphs), closure
         self.asserted, self.closed, self._asked = triples
         self.tables, self._answers, self._last = dict(tables), {}, None
@@ -425,7 +426,7 @@ class Knowledge(KnowledgeSource):
         return self._asked
 
     def constant_id(self, constant: ConstantTerm) -> int:
-        """Return the id of a constant in a pattern among the triples `seen`."""
+        """Return the id that a constant of a pattern has in the triples `seen`."""
         return self.canonical.find(constant.text, constant.datatype, constant.language)
 
 

@@ -92,7 +92,7 @@ class BlankNodeLabels:
         self._file = {}
 
     def renamed(self, labels: Iterable[str]) -> dict[str, str]:
-        """Return the new labels of the present file, after adding those for `labels` in this order."""
+        """Add `labels` of the present file, in this order. Return the new label of each label of the file so far."""
         for label in labels:
             if label not in self._file:
                 self._file[label] = self._new() if label in self._taken or GENERATED.fullmatch(label) else label

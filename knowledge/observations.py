@@ -29,7 +29,7 @@ class ObservedTerm:
 
 @dataclass(frozen=True, slots=True)
 class NodeShape:
-    """The properties to read for nodes of a class. A node that has the first property of `key` counts too."""
+    """The properties to read for nodes of the class `type`, or for nodes with the first property of `key`."""
 
     type: str
     key: PropertyPath

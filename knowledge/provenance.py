@@ -42,8 +42,8 @@ class Provenance:
         """Return the triples behind one answer.
 
         `pattern`: a graph pattern with values for some variables, or `triple(S, P, O)` with values by position (`0`,
-        `1`, `2`). If several answers match, take the first. Return none if a triple cannot be distinguished from
-        others. `then`: the knowledge at that time, if it has changed since.
+        `1`, `2`). If several answers match, take the first. Return no triples if none of the first MOST_SOLUTIONS
+        candidates matches. `then`: the knowledge at the time of the answer, if it has changed since.
         """
         self.knowledge = then if isinstance(then, Knowledge) else self.loaded
         if isinstance(pattern, Graph):

@@ -42,8 +42,8 @@ _NUMBER = re.compile(r"[+-]?(\d+(\.\d+)?|\.\d+)")
 class ValidationResult:
     """A node that violates a shape: the node, the path from it, the values there (if any), and the requirement.
 
-    `warning`: it may be intended (sh:Warning and sh:Info). `place`: the file that describes the node, with the line if
-    known.
+    `warning`: the violation may be intended (sh:Warning and sh:Info). `place`: the file that describes the node, with
+    the line if known.
     """
 
     focus: str
@@ -63,8 +63,8 @@ class ValidationResult:
 def validate(data: Knowledge | Graph, shapes: Path = STATIONS) -> list[ValidationResult]:
     """Return the violations of the shapes in knowledge (with inferences) or a graph, sorted by node, path and reason.
 
-    Only nodes that the shapes target are checked. A station takes about a millisecond, and places take no time. Raise
-    CepError if the file contains no shapes, or terms that SHACL does not define.
+    Only the targets of shapes are checked. A station takes about a millisecond; places are not checked and take no
+    time. Raise CepError if the file contains no shapes, or terms that SHACL does not define.
     """
     rules = _read(shapes)
     graph = data if isinstance(data, Graph) else data_graph(data.terms, data.closed, rules)
@@ -180,7 +180,8 @@ def _problems(report: Graph, data: Graph, shapes: Graph) -> list[ValidationResul
 
 
 def _reason(result: Node, report: Graph, shapes: Graph, data: Graph) -> str:
-    """Return the message of the shape or its query, or else the violated parameter, and why a comparison fails."""
+    """Return the message of the shape or of its query. Without one, name the violated parameter, and say why values
+    cannot be compared."""
     shape, component = report.value(result, SH.sourceShape), report.value(result, SH.sourceConstraintComponent)
     query = report.value(result, SH.sourceConstraint)
     if shape is None or any(shapes.value(node, SH.message) is not None for node in (shape, query)):

@@ -61,7 +61,7 @@ def solve(
     start: Bindings = ONE,
     most: int = 2**62,
 ) -> Bindings:
-    """Return the distinct bindings of the wanted variables for which all patterns are in the triples.
+    """Return the distinct bindings of the wanted variables with which all patterns match triples.
 
     `start`: bindings of some variables. Raise TooLarge instead of building a table of more than `most` cells.
     """

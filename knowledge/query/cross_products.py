@@ -40,8 +40,8 @@ class GroupPattern:
     """A group of a pattern: the pattern itself, or one in braces inside it.
 
     `links`: parts of the surrounding groups that are joined with it row by row, so that they connect its parts.
-    `within`: the names of the graphs that it queries. `tests`: the group is only a test of each row. `cut`: only some
-    of its answers are wanted.
+    `within`: the graph names of the GRAPH clauses that contain it. `tests`: the group is only a test of each row.
+    `cut`: a LIMIT may drop some of its answers.
     """
 
     elements: tuple[GroupElement, ...]

@@ -19,8 +19,8 @@ from cep.runtime.knowledge_source import Answers, Fixed
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A change: the tables of patterns before it, by pattern, and the removed and added triples, including inferred
-    ones."""
+    """A change of the knowledge: the tables that patterns had before, and the triples that it removed and added,
+    including inferred ones."""
 
     tables: Mapping[Any, PatternTable | Refreshed | None]
     gone: TripleSet

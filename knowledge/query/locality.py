@@ -43,7 +43,7 @@ class Locality:
 def locality(text: str, prefixes: Mapping[str, str]) -> Locality | None:
     """Return the triples on which the answers of a valid pattern depend; None if they may depend on all.
 
-    They may depend on all for a path, GRAPH, a subquery, or triples that share no always bound variable.
+    The result is None for a path, GRAPH, a subquery, or triples that share no variable that is always bound.
     """
     try:
         for key in _candidates(text, prefixes):
@@ -70,7 +70,7 @@ class _NotJoined(Exception):
 class _Way:
     """The triple patterns around a block, for one choice of alternatives in preceding UNIONs.
 
-    Variables that are not visible have names that a pattern cannot use.
+    Variables that are not `visible` to the block are renamed to names that no pattern contains.
     """
 
     patterns: tuple[Slots, ...]
@@ -111,8 +111,8 @@ class _Blocks:
     def group(self, text: str, ways: list[_Way], outside: frozenset[str]) -> tuple[list[_Way], frozenset[str]]:
         """Add the blocks of a group in braces, for each way that leads to it.
 
-        Return the ways behind the group, and the variables that it always binds. `outside`: variables around the group
-        that its FILTERs see.
+        Return the ways to whatever follows the group, and the variables that the group always binds. `outside`:
+        variables around the group that its FILTERs see.
         """
         bound: frozenset[str] = frozenset()
         parts, position = elements(text), 0

@@ -138,7 +138,8 @@ def touching(
     most: int,
     last: int = 1 << 30,
 ) -> Bindings:
-    """Return the bindings for which all patterns are in `triples`, and one of the first `last` patterns is in `few`."""
+    """Return the bindings with which all patterns match in `triples`, and one of the first `last` patterns matches in
+    `few`."""
     parts: list[Bindings] = []
     for i, pattern in enumerate(patterns) if len(few) else ():
         fits = np.full(len(few), i < last)

@@ -164,7 +164,8 @@ class Refreshed:
 
 
 def refreshed(of: Locality, wanted: tuple[str, ...], terms: Terms, columns: Sequence[Ints]) -> Refreshed:
-    """Build the table from the columns `names(of, wanted)` of distinct rows, and the dictionary of their terms."""
+    """Build the table of a pattern from distinct rows. `columns`: the variables `names(of, wanted)`, as ids in
+    `terms`."""
     named = dict(zip(names(of, wanted), columns))
     by_key, values = (_sorted([named[name] for name in order]) for order in (named, columns_by_value(of, wanted)))
     return Refreshed(of, wanted, terms, len(terms), by_key, values)

@@ -31,7 +31,7 @@ _DEPTHS: dict[ox.RdfFormat, type[Depth]] = {
 
 
 def guarded(file: Any, name: str, format: ox.RdfFormat) -> io.BufferedReader:
-    """Return a file that raises CepError when bytes that are refused would be read."""
+    """Return a file that raises CepError before the parser reads bytes that would break it."""
     return io.BufferedReader(_GuardedFile(file, name, format), _BLOCK)
 
 

@@ -24,7 +24,7 @@ def stored(literals: Sequence[ox.Literal]) -> list[ox.Literal]:
 def engine_values(term: Term) -> tuple[Value, ...]:
     """Return the engine's values for a term (see `Terms.columns`).
 
-    A time or duration is in microseconds, or in seconds among values of other kinds.
+    A time or duration has two: in microseconds, and in seconds, as in a column of mixed types.
     """
     terms, pool = Terms(), Pool()
     (type,), (column,) = terms.columns([terms.ids([term])], pool)

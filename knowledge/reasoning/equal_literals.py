@@ -31,8 +31,10 @@ def literal_values(terms: Terms, asserted: PredicateRelations) -> PredicateRelat
 def more_values(
     terms: Terms, facts: PredicateRelations, asserted: PredicateRelations, more: PredicateRelations
 ) -> PredicateRelations:
-    """Return the pairs to add to `facts` for more asserted triples. `asserted`: all asserted triples, including
-    these."""
+    """Return the pairs (literal, representative) to add to `facts` when the triples `more` are asserted.
+
+    `asserted`: all asserted triples, including `more`.
+    """
     literals = _literals(terms, more)
     standing = standing_for(terms, literals)
     other = standing[standing != literals]
@@ -44,7 +46,10 @@ def more_values(
 def lost_values(
     terms: Terms, facts: PredicateRelations, asserted: PredicateRelations, less: PredicateRelations
 ) -> PredicateRelations:
-    """Return the pairs to remove from `facts` with some triples. `asserted`: the asserted triples without these."""
+    """Return the pairs (literal, representative) to remove from `facts` when the triples `less` are no longer asserted.
+
+    `asserted`: the remaining asserted triples.
+    """
     values = facts[VALUE].pairs
     literals = _literals(terms, less) if len(values) else values
     gone = literals[~np.isin(literals, _used(asserted, literals))]
@@ -60,7 +65,7 @@ def _literals(terms: Terms, facts: PredicateRelations) -> Ints:
 
 
 def _used(facts: PredicateRelations, literals: Ints) -> Ints:
-    """Return the literals, of the few given ones, that are the object of some triple."""
+    """Return those of a few literals that are the object of some triple."""
     is_used = np.zeros(len(literals), dtype=np.bool_)
     for predicate in facts if len(literals) else ():
         within = facts[predicate].backward

@@ -102,7 +102,8 @@ def rules_of_lists(
 
 
 def _agreeing(i: int, p: int, forms: bool) -> list[RuleAtom]:
-    """Return atoms for the condition that two things agree in a property. `forms`: their values may differ in form."""
+    """Return atoms for the condition that two things agree in a property. `forms`: literals agree if their values are
+    equal, even if they are written differently."""
     if not forms:
         return [RuleAtom("?x", p, f"?z{i}"), RuleAtom("?y", p, f"?z{i}")]
     value = [RuleAtom(f"?z{i}", VALUE, f"?v{i}"), RuleAtom(f"?w{i}", VALUE, f"?v{i}")]

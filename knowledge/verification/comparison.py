@@ -59,8 +59,8 @@ Side = Either["semcep", "owlrl"]
 class ClosureComparison:
     """Counts of triples: those in both closures and, for each known difference, those in one closure only.
 
-    `unexplained`: the triples in one closure only that no known difference explains. `contradictions`: those that only
-    one closure finds, with its name.
+    `unexplained`: the triples in one closure only that no known difference explains. `contradictions`: the side whose
+    closure found one that the other did not, and its text.
     """
 
     both: int
@@ -121,7 +121,7 @@ def _key(triple: Triple) -> tuple[str, ...]:
 
 
 class _Once:
-    """The closure by a corrected rule set, computed at first use."""
+    """The closure by one of owlrl's rule sets, which may be corrected. It is computed at first use."""
 
     def __init__(self, rules: type[Any], triples: set[Triple]) -> None:
         self._rules, self._asserted = rules, triples

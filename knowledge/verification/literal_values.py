@@ -1,4 +1,5 @@
-"""Values of literals by rdflib: which datatypes contain them, and which are equal. It shares no code with ours."""
+"""Values of literals by rdflib: which datatypes contain them, and which are equal. It shares no code with
+`cep.knowledge.reasoning`."""
 
 from __future__ import annotations
 
