@@ -77,7 +77,8 @@ def alerting(
 ) -> tuple[Alerting, list[CepError]]:
     """Lower an alert on the event `atom`. Return it with its mistakes.
 
-    The head of the rule has the event's arguments, then the other variables that the alert uses, then the place.
+    The head of the rule has the event's arguments, then the other variables that the alert uses, then the alert's
+    position on the map.
     """
     lowered, errors = _alerting(statement, atom, conditions, event, source, False)
     if statement.duration is None:
@@ -282,8 +283,11 @@ def _binds(condition: Condition) -> bool:
 
 
 class _AlertReader:
-    """A reader of the variables that an alert uses. `used`: each variable with its first span; `known`: their
-    columns."""
+    """A reader of the variables that an alert uses.
+
+    `known`: the column of each variable that the event or a condition binds. `used`: the first span of each variable
+    that the alert uses.
+    """
 
     def __init__(self, statement: AlertStatement, known: Mapping[str, str], source: Source) -> None:
         self.statement = statement
@@ -304,7 +308,7 @@ class _AlertReader:
         return self.known.get(name, name)
 
     def template(self, constant: Constant | None) -> Template:
-        """Split a text such as `Blizzard at {S}` into pieces and columns; `{{` and `}}` stand for braces."""
+        """Split a text such as `Blizzard at {S}` into literal pieces and columns. `{{` and `}}` stand for braces."""
         if constant is None:
             return ()
         text = str(constant.value)

@@ -1,4 +1,4 @@
-"""Check for occurrences of fluents (their beginnings and ends) that depend on themselves. They are refused."""
+"""Check that refuses fluents whose beginnings or ends depend on themselves."""
 
 from __future__ import annotations
 

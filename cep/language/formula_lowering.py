@@ -34,8 +34,9 @@ class FormulaLowering:
     def of_rule(self, formula: Formula, keep: Names, cycle: Names, now: Names, late: int, lagging: bool) -> Pattern:
         """Lower the formula of a rule whose results have a delay of `late` microseconds.
 
-        `cycle`: the fluents that depend on the rule's fluent and on which it depends. `now`: those of them that depend
-        on each other at the same time. On a `lagging` cycle, which has NOT or AGGREGATE, they may be fewer.
+        `cycle`: the fluents that depend on the rule's fluent and on which it depends. `now`: the fluents of the cycle
+        that depend on each other at the same time. These are all of them, unless the cycle is `lagging`: it has NOT or
+        AGGREGATE.
         """
         self.cycle, self.now, self.late, self.lagging = cycle, now, late, lagging
         return self.lowered(formula, keep, keep)

@@ -15,7 +15,7 @@ HeadMistake = tuple[str, Span, str]
 
 
 def head_mistakes(rule: ast.EventRule, attributes: Sequence[str], declared: bool) -> Iterator[HeadMistake]:
-    """Yield the mistakes in the attribute names of a head. `attributes`: those of its event."""
+    """Yield the mistakes in the attribute names of a head. `attributes`: the attributes of its event."""
     names = rule.names or ()
     where = "it is declared" if declared else "elsewhere it is"
     written = ", ".join(f"{name}: ..." for name in attributes)

@@ -33,7 +33,8 @@ Types = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """The statements of several files. `others`: those that are not LARS; `lars`: the LARS program, or None.
+    """The statements of several files. `others`: the statements of all dialects except LARS; `lars`: the LARS program,
+    or None.
 
     `untyped`: events that LARS reads, other rules derive, and no file declares.
     """

@@ -21,7 +21,7 @@ from cep.rules.terms import Expression
 class AskedEvent:
     """An event in a question: its name, its arguments and optional argument names, and the value of a fluent.
 
-    `at`: the question is about an atom at a tick; `tick`: that tick, or None for any.
+    `at`: the question is about an atom at a tick. `tick`: the tick, or None for any tick.
     """
 
     name: str

@@ -160,8 +160,8 @@ def together(
 ) -> Together:
     """Read several files, whose texts are concatenated. Raises CepError with all mistakes.
 
-    `parameters`: those of the program. `recovery`: collects mistakes, and already contains those in the statements of
-    parameters.
+    `parameters`: the parameters of the program. `recovery`: a collector of mistakes, which already contains the
+    mistakes in the statements of parameters.
     """
     from cep.language.link import Together
 
@@ -221,8 +221,8 @@ def read(
     """Read the statements of a program. Raises CepError with all mistakes.
 
     `tick`: the length of one time unit in a dialect, in microseconds (None: a second). `answer_sets`: options of LARS's
-    solver. `parameters`: those of the program. `recovery`: collects mistakes, and already contains those in the
-    statements of parameters.
+    solver. `parameters`: the parameters of the program. `recovery`: a collector of mistakes, which already contains the
+    mistakes in the statements of parameters.
     """
     language = dialect_of(name, dialect)
     if answer_sets is not None and language not in LARS:

@@ -1,4 +1,4 @@
-"""The static predicates of a program: those that its conditions use, and those that it declares."""
+"""The static predicates that the conditions of a program use, and those that it declares."""
 
 from __future__ import annotations
 

@@ -32,8 +32,9 @@ from cep.rules.terms import (
 class Component:
     """Conditions of one WHERE that are linked by variables and must be decided together.
 
-    `variables`: those that the pattern binds. `timed`: the conditions use the times of the pattern. `binds`: they bind
-    further variables. `late`: the delay in microseconds of a formula whose conditions query the knowledge.
+    `variables`: the variables that the pattern binds. `timed`: the conditions use the times of the pattern. `binds`:
+    the further variables that the conditions bind. `late`: the delay in microseconds of a formula whose conditions
+    query the knowledge.
     """
 
     conditions: tuple[Condition, ...]

@@ -36,8 +36,8 @@ class SplitFailure:
 class Copartitioned:
     """The result of `copartition`: which rules can run together in buckets.
 
-    `failures`: why each other rule cannot. `places`: the key columns of each derived event, `nodes`: those of each
-    node. `leaves`: the inputs that each derived event depends on.
+    `failures`: why each other rule cannot. `places`: the key columns of each derived event. `nodes`: the key columns of
+    each node. `leaves`: the inputs that each derived event depends on.
     """
 
     rules: tuple[int, ...]
@@ -179,7 +179,7 @@ class _Copartitioning:
         return frozenset({self.held[event]}) if event in self.held else frozenset()
 
     def carried(self, rule: int, place: frozenset[int]) -> frozenset[int]:
-        """Return the positions of the arguments with which a rule's head passes on key columns unchanged."""
+        """Return the positions of the arguments of a rule's head that copy a key column unchanged."""
         shown = [_column(argument) for argument in self.plan.arguments[rule]]
         return frozenset(position for position, column in enumerate(shown) if column in place)
 
@@ -256,8 +256,8 @@ class _Copartitioning:
         return frozenset(column for column in columns if column is not None)
 
     def either(self, number: int, places: Sequence[KeyColumns]) -> KeyColumns | SplitFailure:
-        """Return the key columns of a node that passes on the occurrences of all parts. Such a column contains the key
-        of every part."""
+        """Return the key columns of a node that passes on the occurrences of all its parts: columns that contain the
+        key of each part."""
         if any(place is EVERYWHERE for place in places):
             return SplitFailure(number, f"the sides of {self.text(number)} are not kept apart alike")
         types = self.dependencies.plan.types(number)
@@ -300,8 +300,8 @@ class _Copartitioning:
     def kept_apart(self, number: int) -> bool:
         """Return True if the node may combine a part that is partitioned by key with one that is in every bucket.
 
-        Some goal must then join, compare or group the partitioned inputs by an argument. Otherwise nothing shows which
-        of the two parts is the large one.
+        This requires that some goal joins, compares or groups the partitioned inputs by an argument. Otherwise nothing
+        shows which of the two parts is the large one.
         """
         left, other = self.plan.nodes[number].parts[:2]
         inputs = self.below[left] | self.below[other]

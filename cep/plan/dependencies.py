@@ -101,8 +101,11 @@ class Dependencies:
         return pairs
 
     def forbidden(self, number: int) -> list[tuple[PartColumn, int]]:
-        """Return the columns of the negated part that are compared with the node's columns, in pairs of comparable
-        types."""
+        """Return the columns of the negated part that are compared with a column of the node, each paired with this
+        column.
+
+        Only pairs of comparable types are returned.
+        """
         properties = self.properties[number]
         places = []
         for place, column in properties.forbids:

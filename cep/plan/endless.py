@@ -85,8 +85,10 @@ class EndlessCycle:
 
 
 def endless(groups: Sequence[Group], nodes: Sequence[Node], heads: Sequence[Head]) -> list[EndlessCycle]:
-    """Return the cycles that never end once they begin at an instant, and those that their conditions perhaps do not
-    end."""
+    """Return the cycles that, once they begin at an instant, never end there.
+
+    This includes cycles whose conditions test the growing values but perhaps do not bound them.
+    """
     return [
         growing
         for group in groups

@@ -18,9 +18,9 @@ from cep.plan.plan import Plan
 class EqualRecords:
     """The treatment of equal records in a plan.
 
-    `several`: events that may have equal occurrences. `numbered`: those of them whose numbers are used. `passing`:
-    heads, by number, that pass the numbers on. `once`: nodes, by number, that need only one of several equal
-    occurrences, each with a flag per part: True if the part may have equal occurrences.
+    `several`: events that may have equal occurrences. `numbered`: the events among them whose numbers are used.
+    `passing`: heads, by number, that pass the numbers on. `once`: nodes, by number, that need only one of several equal
+    occurrences. Each of these has a flag per part: True if the part may have equal occurrences.
     """
 
     several: frozenset[str]

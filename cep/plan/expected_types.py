@@ -29,9 +29,9 @@ _PASSED_ON = ("first", "last", "mode", "min", "max", "sum")  # aggregates of the
 def wanted(rules: Rules, types: Mapping[ArgumentPosition, str | None]) -> dict[ArgumentPosition, str]:
     """Infer the types of the argument positions that are None in `types`, because their columns hold no values.
 
-    The type comes from the declared attributes that heads compute from the column, also through static rules and
-    undeclared events. It is float if only a policy ranks by the column. Positions without a type, or with several types
-    other than int and float, are left out: they stay `any`.
+    If the column's values reach a declared attribute, possibly through static rules and undeclared events, it has the
+    type of that attribute. It is float if its only use is that a policy ranks by it. Positions without a type, or with
+    several types other than int and float, are left out: they stay `any`.
     """
     wants = _Wants(rules, types)
     for rule in rules.rules:

@@ -198,7 +198,8 @@ class _Listing:
             title = ""
 
     def knowledge(self) -> None:
-        """List the queries to the knowledge: the number of answers, the columns, and how they follow changes."""
+        """List the queries to the knowledge, each with its number of answers, its columns, and how it follows
+        changes."""
         title = "knowledge"
         for name, asked in self.plan.rules.asked.items():
             text = on_one_line(asked.text, longest=LONGEST) if isinstance(asked, Graph) else name

@@ -189,7 +189,7 @@ class Node(WithProperties[NodeProperties]):
         return False
 
     def going_on(self) -> str | None:
-        """Return what to write if an occurrence of the negated part that merely continues must be excluded too."""
+        """Return what the author must write to exclude also an occurrence of the negated part that merely continues."""
         return None
 
     def after(self, texts: Sequence[str]) -> str | None:
@@ -222,7 +222,7 @@ class Node(WithProperties[NodeProperties]):
     def memory(self, types: Sequence[str]) -> int | None:
         """Return how long after its end, in microseconds, a row can still affect results. None if there is no limit.
 
-        The limit must hold whatever the earlier results were. `types`: those of the node's columns.
+        The limit must hold whatever the earlier results were. `types`: the types of the node's columns.
         """
         return None
 
@@ -232,7 +232,8 @@ class Node(WithProperties[NodeProperties]):
         return None
 
     def by_order(self, types: Sequence[str]) -> bool:
-        """Return True if results depend on the order of simultaneous occurrences. `types`: those of its columns."""
+        """Return True if results depend on the order of simultaneous occurrences. `types`: the types of the node's
+        columns."""
         return False
 
     def refused(self, parts: Sequence[bool]) -> tuple[str, str] | None:
@@ -240,7 +241,8 @@ class Node(WithProperties[NodeProperties]):
         return None
 
     def unbounded(self) -> tuple[str, str] | None:
-        """Explain that it keeps something for ever, and what to write instead. None if its horizon decides that."""
+        """Explain that it keeps something for ever, and what to write instead. None: its horizon shows whether it
+        forgets."""
         return None
 
     def known_at_end(self) -> tuple[str, str] | None:

@@ -110,7 +110,8 @@ class AnswerSetTables:
     An input row has the number of its relation, then values. `asked_types`: the types of the columns of values.
     `asked`: for each relation, the places of its values among these columns. An output row has four parts:
 
-    - a number: twice that of its predicate, plus one for an atom at a tick; or `COUNTED` for the count of answer sets
+    - a number: 2 p for an atom of predicate p, 2 p + 1 for its atom at a tick, or `COUNTED` for the count of answer
+      sets
     - the tick, or the count
     - the number of the answer set, from 1, if all are wanted
     - the values, with `given_types` and `given` as for input rows

@@ -152,7 +152,7 @@ class Parameter:
 
 
 class Parameters:
-    """The parameters of a program by name. `used`: those that its rules use."""
+    """The parameters of a program by name. `used`: the parameters that its rules use."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Parameter] = {}

@@ -45,7 +45,7 @@ class Notation:
     """The notation of expressions in a language.
 
     `marks`: spellings of operators that differ. `reserved`: words, in capitals, that need quotes as strings. `around`:
-    the text that may be before and after a mark without parentheses.
+    for some marks, patterns of the operands that need no parentheses before and after the mark.
     """
 
     marks: Mapping[str, str]

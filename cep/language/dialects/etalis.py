@@ -68,9 +68,9 @@ def lower(
 ) -> Rules:
     """Lower a program.
 
-    `policy` is the default consumption policy, instead of unrestricted. `types`: argument types of undeclared input
-    events, where known. `tables`: predicates whose rows come from outside the program. The result's `errors` contain
-    the mistakes; rules with mistakes are omitted.
+    `policy`: the consumption policy of patterns that name none; None: unrestricted. `types`: argument types of
+    undeclared input events, where known. `tables`: predicates whose rows come from outside the program. The result's
+    `errors` contain the mistakes; rules with mistakes are omitted.
     """
     return _Lowering(program, types, tables).lowered(policy or UNRESTRICTED)
 

@@ -68,7 +68,7 @@ _DURATIONS = {
 
 @dataclass(slots=True)
 class _Clauses:
-    """The clauses read so far. `spans`: those of the words that begin them."""
+    """The clauses read so far. `spans`: the span of the word that begins each clause."""
 
     spans: dict[str, Span] = field(default_factory=dict)
     conditions: tuple[Condition, ...] = ()

@@ -220,7 +220,8 @@ def _comparison(cursor: Cursor) -> str | None:
 
 
 def _refuse_reversed(cursor: Cursor, left: Expression, low: Expression, high: Expression, span: Span) -> None:
-    """Refuse `between` if its first constant is greater than the second, also for times of day over midnight."""
+    """Refuse `between` if its first constant is greater than the second. Times of day across midnight are refused,
+    too."""
     ends = (_constant(low), _constant(high))
     if ends[0] is None or ends[1] is None or ends[0][0] != ends[1][0] or ends[0][1] <= ends[1][1]:
         return

@@ -23,7 +23,7 @@ _CONSTANTS = ("PARAM", "PREFIX")
 class SyntaxErrors(CepErrors):
     """The mistakes of statements that cannot be read.
 
-    `tree`: the other statements. `names`: those that the statements with mistakes declare.
+    `tree`: the other statements. `names`: the names that the statements with mistakes declare.
     """
 
     def __init__(self, errors: list[CepError], tree: SyntaxTree, names: frozenset[str]) -> None:
@@ -35,7 +35,8 @@ class SyntaxErrors(CepErrors):
 class Recovery:
     """The mistakes so far.
 
-    `names`: those that the statements with mistakes declare. `skipped`: the lines and columns at which they begin.
+    `names`: the names that the statements with mistakes declare. `skipped`: the lines and columns at which these
+    statements begin.
     """
 
     def __init__(self) -> None:

@@ -57,7 +57,7 @@ Step = Callable[[BoundRows], None]
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The variables that are still needed: those in conditions from index `since` on, and `kept`.
+    """The variables that are still needed: the variables of conditions from index `since` on, and those in `kept`.
 
     `last`: the index of the last condition that uses each variable.
     """
@@ -85,7 +85,7 @@ class Argument:
     """An argument with a known value.
 
     `given`: its value as written. `fitted`: its value in the type of the relation's column, missing if the relation
-    cannot contain it. `given` is None if both are missing in the same rows.
+    cannot contain it. `given` is None if it is missing in the same rows as `fitted`.
     """
 
     given: Evaluation | None

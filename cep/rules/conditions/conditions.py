@@ -145,8 +145,8 @@ class _Builder:
         return tuple(self.steps)
 
     def add(self, condition: Condition, needed: Live, live: Live, keep: bool) -> None:
-        """Add the step for a condition. `needed`: the variables that it or later ones use; `live`: those that later
-        ones use."""
+        """Add the step for a condition. `needed`: the variables that this or a later condition uses; `live`: the
+        variables that a later condition uses."""
         if isinstance(condition, Comparison):
             bound = binding(condition, self.types)
             if bound:

@@ -289,7 +289,8 @@ TEXTS_OF: dict[str, Callable[[int], str | None]] = {
     "duration": string_of_duration,
     "bool": string_of_bool,
 }
-"""Functions that convert a value to text, for types in which the value alone does not show its type."""
+"""Functions that convert a value to text, for types whose values are stored as plain numbers: times, durations and
+bools."""
 
 
 def _formatted(types: tuple[str, ...]) -> Callable[..., str | None]:

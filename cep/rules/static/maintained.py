@@ -50,8 +50,8 @@ class Maintained:
     ) -> None:
         """Compute all tables. Raises CepError if the rules do not terminate.
 
-        `known_relations`: the relations that the rules use besides their own predicates. `tables`: those of them that
-        change.
+        `known_relations`: the relations that the rules use besides their own predicates. `tables`: the relations among
+        them whose rows may change.
         """
         rules = [alternative for rule in rules for alternative in without_alternatives(rule)]
         self.rules, self.facts, self.pool, self.source = rules, facts, pool, source

@@ -55,7 +55,7 @@ class FactDeclaration:
 class DeclaredFacts:
     """The facts and the table of one declared predicate, checked against the declaration.
 
-    `types`: those of the columns. `table`: the converted table. `errors`: the mismatches.
+    `types`: the types of the columns. `table`: the converted table. `errors`: the mismatches.
     """
 
     def __init__(

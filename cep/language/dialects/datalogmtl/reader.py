@@ -39,7 +39,8 @@ OPERATORS = {
     "Boxplus": "ALWAYS",
 }
 SIGNED = {"SOMETIME": ("ONCE", "EVENTUALLY"), "ALWAYS": ("HISTORICALLY", "ALWAYS")}
-"""Our operators for the past and the future, for each of MeTeoR's operators. The signs of its interval select one."""
+"""For each of MeTeoR's operators, our operators for the past and for the future. The signs of the interval decide which
+applies."""
 NEGATIONS = ("not", "~", "\\+")
 BINARY = {"Since": "SINCE", "Until": "UNTIL"}
 WORDS = (*OPERATORS, *SIGNED, *BINARY, "Top", "Bottom")
@@ -315,7 +316,8 @@ class _ProgramReader:
     # --- how far an operator reaches ---
 
     def operators(self, cursor: DatalogMtlCursor, word: DatalogMtlToken) -> list[tuple[str, MetricInterval]]:
-        """Return our operators for one of MeTeoR's: two if its interval reaches both back and ahead."""
+        """Translate one of MeTeoR's operators to ours. Return two of ours if its interval reaches both back and
+        ahead."""
         if word.text in OPERATORS:
             return [(OPERATORS[word.text], self.within(cursor, word, False))]
         low, high, bounds = self.interval(cursor, True)

@@ -29,8 +29,10 @@ def counted(program: LarsProgram) -> list[str]:
 
 
 def comes_in(program: LarsProgram) -> list[str]:
-    """Return the predicates of bodies that nothing derives or declares. If the program declares events, return an empty
-    list."""
+    """Return the undeclared input: predicates that bodies use, but no rule, fact or declaration defines.
+
+    If the program declares events, return an empty list.
+    """
     if any(isinstance(declaration, EventDeclaration) for declaration in program.declarations):
         return []
     facts = {rule.head.predicate for rule in program.rules if rule.is_fact and rule.head is not None}

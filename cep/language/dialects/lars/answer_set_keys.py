@@ -22,7 +22,8 @@ Places = Mapping[str, int]
 class KeyedRule:
     """A rule, reduced to its head and its literals over derived predicates.
 
-    `inputs`: the variables of each of its input relations, by the relation's number; `denied`: the negated relations.
+    `inputs`: the variables of each input relation of the rule, by the relation's number. `denied`: the numbers of
+    negated relations.
     """
 
     head: LarsAtom | None
@@ -40,7 +41,10 @@ class KeyedRule:
         return first if all(name == first for name in others) else None
 
     def bound(self, names: Sequence[str]) -> bool:
-        """Return True if derived atoms, and inputs that are partitioned by `names`, together bind all of `names`."""
+        """Return True if the body binds all of `names`.
+
+        Only positive literals count: derived atoms outside □, and inputs that contain all of `names`.
+        """
         dealt = [known for number, known in self.inputs.items() if number not in self.denied and set(names) <= {*known}]
         derived = [literal.atom for literal in self.asked if not literal.negated and literal.modality != EVERY]
         known = {name for names in dealt for name in names}
@@ -58,7 +62,7 @@ def keys_of(rules: Sequence[KeyedRule], predicates: Sequence[str], inputs: int) 
 
 
 def _singles(rules: Sequence[KeyedRule], predicates: Sequence[str]) -> Iterator[Places]:
-    """Yield a key for each suitable column of the first predicate: the key columns of all predicates."""
+    """Yield the key columns of all predicates, once for each column that can be the first predicate's key column."""
     arity = {atom.predicate: len(atom.arguments) for rule in rules for atom in rule.atoms}
     for column in range(arity.get(predicates[0], 0)):
         places = _spread(rules, {predicates[0]: column})

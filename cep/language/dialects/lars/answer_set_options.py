@@ -9,9 +9,9 @@ from dataclasses import dataclass
 class AnswerSetOptions:
     """Options of the solver.
 
-    `models`: 1 returns only the answer stream nearest to that of the tick before; other numbers return all. `seconds`:
-    the time limit of a search (None: unlimited). `first`: the tick at which the stream begins unless earlier input
-    arrives.
+    `models`: 1 returns only the answer stream nearest to the answer stream of the tick before; any other number returns
+    all. `seconds`: the time limit of a search (None: unlimited). `first`: the tick at which the stream begins unless
+    earlier input arrives.
     """
 
     models: int = 1

@@ -1,9 +1,11 @@
 """Translation of LARS rules that depend on a cycle through negation into the text of an answer set program.
 
 The parts of a body that do not depend on such a cycle become rules of their own. Their heads, for instance `asks.3`,
-are the solver's input. LARS is defined by the FLP reduct, the solver by another one. Both agree here, because every
-windowed literal (◇, □, @) is monotone in the derived atoms, and `not` negates it as a whole. Therefore such a literal
-becomes an atom of its own, `w3`, with a rule (Faber, Leone, Pfeifer, 2004).
+are the solver's input.
+
+LARS uses the FLP reduct; the solver uses another one. Both have the same result here, because every windowed literal
+(◇, □, @) is monotone in the derived atoms, and `not` negates it as a whole (Faber, Leone, Pfeifer, 2004). So such a
+literal can become an atom of its own, `w3`, with a rule.
 """
 
 from __future__ import annotations
@@ -235,7 +237,7 @@ class _RuleText:
         return None
 
     def _calls_apart(self, positive: list[BodyLiteral], known: set[str]) -> tuple[list[BodyLiteral], list[Comparison]]:
-        """Replace calculations by fresh variables if the literals do not bind the variables in them.
+        """Replace a calculation by a fresh variable unless the literals bind all variables in it.
 
         Return the literals, and the equations of the fresh variables.
         """

@@ -29,9 +29,9 @@ def bound(element: BodyLiteral) -> list[str]:
 
 
 def assigned(compared: Iterable[Comparison], known: set[str]) -> list[Comparison]:
-    """Order comparisons. One that binds a variable comes after those that bind the variables it needs.
+    """Put comparisons that bind a variable first, each after those that bind the variables it needs.
 
-    The variables that they bind are added to `known`.
+    Add the bound variables to `known`.
     """
     waiting = list(compared)
     ordered: list[Comparison] = []

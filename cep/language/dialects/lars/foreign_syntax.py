@@ -32,7 +32,8 @@ COMPARISON = "a comparison is written `18 <= V`, `S = T + 1` or `X != Y`; predic
 
 
 def behind_element(cursor: LarsCursor, missing: bool = False) -> str | None:
-    """Return a hint for the unexpected token after a condition. `missing`: a condition should stand here."""
+    """Return a hint for an unexpected token. `missing`: the token stands in place of a condition; otherwise it follows
+    one."""
     token = cursor.token
     if missing and cursor.previous.text == ",":
         return "something is missing after the `,`, or there is one `,` too many"

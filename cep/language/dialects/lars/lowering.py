@@ -1,9 +1,9 @@
 """Lowering of LARS programs to defined fluents, which hold while an atom is true at the evaluation tick.
 
-Time is evaluation time: tick k is an interval of it (`cep.core.evaluation_ticks`). For a derived predicate `b`, the
-fluent `b` holds while `b` is true now. The fluent `b at` has one more column, a tick, and holds while `b` is true at
-that tick. A literal with a window over input holds for the ticks whose window contains the atom. Rules join these;
-`not` subtracts.
+Each tick is an interval of time (`cep.core.evaluation_ticks`). For a derived predicate `b`, the fluent `b` holds while
+`b` is true now. The fluent `b at` has one more column, a tick, and holds while `b` is true at that tick. A literal with
+a window over input holds during the ticks whose window contains the atom. A rule becomes a join of such fluents; `not`
+subtracts one.
 """
 
 from __future__ import annotations
@@ -277,9 +277,10 @@ def joined(parts: Sequence[Formula], conditions: Sequence[Condition], span: Span
 
 
 def condition_is_ready(condition: Condition, known: set[str], last: bool) -> bool:
-    """Return True if all variables of a comparison are known, or it calculates the only unknown one.
+    """Return True if a condition can be added to the formulas joined so far.
 
-    Other conditions are ready if `last`: all formulas have been joined.
+    A comparison needs known variables, except for one that it calculates. Other conditions wait until all formulas are
+    joined (`last`).
     """
     if not isinstance(condition, Comparison):
         return last

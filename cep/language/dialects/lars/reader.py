@@ -104,7 +104,7 @@ def statements(
 
 
 def whole(cursor: LarsCursor, rules: list[LarsRule], declared: list[ast.Statement]) -> LarsProgram:
-    """Return the program of these statements. Every graph pattern knows all the program's prefixes."""
+    """Return the program of these statements. Its graph patterns may use all prefixes of the program."""
 
     def seeing(element: BodyLiteral) -> BodyLiteral:
         if not isinstance(element, Graph):

@@ -149,7 +149,11 @@ class Relations:
         return formula, conditions
 
     def _at(self, literal: LarsLiteral) -> tuple[Variable | None, list[Condition]]:
-        """Return the variable for the tick of AT: the written one unless it is also an argument, else a fresh one."""
+        """Return a variable for the tick of AT, and the conditions that set it.
+
+        It is the variable that the program writes, unless that is also an argument of the atom. Otherwise it is a fresh
+        one.
+        """
         if literal.modality != AT:
             return None, []
         assert literal.at is not None, "AT has a tick"
@@ -249,7 +253,8 @@ class Relations:
     def _every_tuple(self, literal: LarsLiteral, window: TupleWindow) -> Formula:
         """Return the formula for □ over a window of tuples.
 
-        The atom holds now, and it occurs in the window as often as there are ticks since the window's oldest atom.
+        It requires that the atom holds now, and that the window contains it as often as there are ticks since the
+        window's oldest atom.
         """
         span = literal.span
         own, number, oldest, first = (self.fresh(name) for name in ("tick", "number", "oldest", "first"))

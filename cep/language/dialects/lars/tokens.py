@@ -54,7 +54,7 @@ _REMAINDER = re.compile(
     r"%[ \t]*(?:\(|(?:[0-9]+(?:\.[0-9]+)?|[A-Z_]\w*)[ \t]*(?:[-+*/%^,.)<>=!\[:]|(?:not[ \t]+)?in[ \t]*\[|$))",
     re.MULTILINE,
 )
-"""A pattern for the text from a `%` on that is the remainder operator, not a comment."""
+"""A pattern that matches from a `%` on if the `%` is the remainder operator, not the beginning of a comment."""
 _COMMENT = re.compile(rf"[%#][^{_BREAKS}]*+")
 _HEAD = r"at\s+[-A-Z0-9_]|at\s*\((?!\s*(?:\)|[^\W\d]\w*\s*:(?!-)))"  # `event at T :- ...` is a rule, not a declaration
 _DECLARATION = re.compile(

@@ -1,7 +1,7 @@
 """Events for `happensAt(end(F=V), T)` where F=V depends on the rule's own head.
 
-F=V ends at T if it holds until T and something terminates it at T, or initiates another value. The fluent's own
-occurrence may not lie on a cycle. This event may, because its conditions look strictly back. A deadline cannot be
+F=V ends at T if it holds until T, and at T something terminates it or initiates another value. The end of the fluent
+itself may not be used on a cycle. The event may, because its conditions look strictly back. A deadline cannot be
 expressed as such an event, so fluents with a deadline are left unchanged.
 """
 
@@ -72,7 +72,7 @@ class CircularEnds:
         return head in seen
 
     def helpers(self, rules: Sequence[ast.Statement]) -> list[ast.EventRule]:
-        """Return the rules that derive these events, from all rules that initiate or terminate the fluents."""
+        """Return the rules for the replacement events, given all rules that initiate or terminate the fluents."""
         helpers = []
         for rule in rules:
             if not isinstance(rule, ast.FluentRule) or rule.name not in self.used or rule.body is None:

@@ -32,7 +32,7 @@ HEADS = (
     "maxDuration",
     "maxDurationUE",
 )
-"""Predicates that can be the head of a clause about time, each with one number of arguments."""
+"""Predicates that can be the head of a clause about time. Each has a fixed number of arguments."""
 COMPILED = "holdsForSDFluent", "happensAtEv", "happensAtIE", "holdsForProcessedSimpleFluent"
 
 

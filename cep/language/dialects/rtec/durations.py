@@ -17,7 +17,8 @@ _OPPOSITE = {">": "<", ">=": "=<", "<": ">", "=<": ">="}
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """A selection of the `intervals` whose duration compares with `length` ticks by `>`, `>=`, `<` or `=<`."""
+    """A selection from a list of `intervals`: those whose duration is `>`, `>=`, `<` or `=<` (the `operator`) `length`
+    ticks."""
 
     intervals: Term
     operator: str
@@ -62,7 +63,8 @@ def _found(pair: Term, goals: list[Term]) -> Durations | None:
 
 
 def lasting(formula: Formula, operator: str, length: int, span: Span) -> Formula:
-    """Return a formula that holds in the intervals of `formula` whose duration compares with `length` microseconds."""
+    """Return a formula that holds in those intervals of `formula` whose duration is `>`, `>=`, `<` or `=<` `length`
+    microseconds."""
     if operator in (">", ">="):
         return LastingFormula(formula, length, operator == ">", span)
     return And((formula, LastingFormula(formula, length, operator == "=<", span)), (False, True), span)

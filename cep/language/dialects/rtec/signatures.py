@@ -62,8 +62,8 @@ class Signatures:
     """The signatures of a description.
 
     `kinds`: event, fluent or predicate, by name; `names`: attribute names. `derived`: events in heads of rules;
-    `defined`: fluents of `holdsFor`; `simple`: fluents that are initiated. `groundings`: bodies by fluent; `facts`: by
-    predicate.
+    `defined`: fluents of `holdsFor`; `simple`: fluents that are initiated. `groundings`: the bodies of grounding
+    clauses, by fluent; `facts`: the arguments of facts, by predicate.
     """
 
     source: Source
@@ -111,7 +111,7 @@ class Signatures:
 
     @staticmethod
     def ground(name: str) -> str:
-        """Return the name of the predicate for the arguments and values of a fluent."""
+        """Return the name of the predicate that lists the possible arguments and values of a fluent (its grounding)."""
         return f"grounding_{name}"
 
     def grounded(self, name: str) -> bool:
