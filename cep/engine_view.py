@@ -238,7 +238,7 @@ class EngineView:
         for group in self.plan.groups:
             nodes = [unit for unit in group.units if isinstance(unit, int)]
             own = [self.plan.nodes[unit] for unit in nodes]
-            settles = group.recursive and any(node.properties().settles for node in own)
+            settles = group.recursive and any(node.settles() for node in own)
             if settles and any(node.timed() for node in own):
                 numbers.update(nodes)
         return frozenset(numbers)
@@ -253,7 +253,7 @@ class EngineView:
         for group in self.plan.groups:
             nodes = [unit for unit in group.units if isinstance(unit, int)]
             own = {unit: self.plan.nodes[unit].properties() for unit in nodes}
-            if not group.recursive or not any(node.settles for node in own.values()):
+            if not group.recursive or not any(self.plan.nodes[unit].settles() for unit in nodes):
                 continue
             for unit, node in own.items():
                 whole = node.kind == "formula" and (node.negated is not None or node.needs_instant is not None)

@@ -1,17 +1,19 @@
-"""Each operator that remembers rows is in the programs that the tests of state, buckets and features run."""
+"""Each operator that remembers rows is in the programs that the tests of state, buckets and features run. Passes ask
+few facts about operators."""
 
 from __future__ import annotations
 
 import inspect
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from importlib import import_module
 from pkgutil import iter_modules
 from random import Random
 
 import cep.operators
 from cep.compile import compile
-from cep.plan.node import Node
+from cep.plan.node import Node, NodeProperties
 from tests.feature_programs import LANGUAGE, feature_case
 from tests.lars_maker import Maker, program_text
 from tests.state_programs import PROGRAM
@@ -58,3 +60,14 @@ def test_each_operator_that_remembers_is_tried() -> None:
     """A new operator needs a rule in `tests/state_programs.py` and in `tests/feature_programs.py`."""
     remembering = {type(node).__name__ for node in nodes() if node.properties().remembers}
     assert remembering == {kind.__name__ for kind in operators()} - MEMORYLESS
+
+
+def test_passes_ask_few_facts_and_no_flag_of_one_operator() -> None:
+    """A flag that a single operator sets is a method of that operator."""
+    setting: dict[str, set[str]] = {fact.name: set() for fact in fields(NodeProperties) if fact.default is False}
+    for node in nodes():
+        for name in setting:
+            if getattr(node.properties(), name):
+                setting[name].add(type(node).__name__)
+    assert len(fields(NodeProperties)) <= 28
+    assert [name for name, operators_of in setting.items() if len(operators_of) < 2] == []

@@ -288,7 +288,10 @@ class Extent(_Counted):
     late: int
 
     def describe(self) -> NodeProperties:
-        return replace(counted("a fluent", range(self.width), self.width), settles=True)
+        return counted("a fluent", range(self.width), self.width)
+
+    def settles(self) -> bool:
+        return True
 
     def instants(self, parts: Sequence[bool]) -> bool:
         return False

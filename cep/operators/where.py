@@ -186,7 +186,6 @@ class Select(Node):
             remembers=self.kind is not None,
             shows=(*(((0, column),) for column in range(self.width)), *(() for _ in self.binds)),
             conditions=self.conditions,
-            binds=self.binds,
             completes=(0,),
             within=self.within,
             guessed=True,
@@ -196,6 +195,9 @@ class Select(Node):
             uncounted=(0,),
             constituents=(0,),
         )
+
+    def answered(self) -> tuple[str, ...]:
+        return self.binds
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         return inference.answers(number, self.child, self.conditions, self.binds)

@@ -42,7 +42,7 @@ def lagging(units: Sequence[PlanUnit], nodes: Sequence[Node], needs: Needs) -> L
     """
 
     asked = {unit: nodes[unit].properties() for unit in units if isinstance(unit, int)}
-    if not any(of.settles for of in asked.values()):
+    if not any(nodes[unit].settles() for unit in asked):
         return None
     after: set[PlanUnit] = {unit for unit, of in asked.items() if of.delay == JUST_AFTER}
     back: set[PlanUnit] = set()

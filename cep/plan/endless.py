@@ -93,7 +93,7 @@ def endless(groups: Sequence[Group], nodes: Sequence[Node], heads: Sequence[Head
         growing
         for group in groups
         for part, rounds in group.slices
-        if rounds and not any(nodes[unit].properties().settles for unit in part if isinstance(unit, int))
+        if rounds and not any(nodes[unit].settles() for unit in part if isinstance(unit, int))
         for cycle in _lasting(part, nodes, heads)
         if (growing := _growing(cycle, nodes, heads)) is not None
     ]
@@ -194,7 +194,8 @@ def _columns(flow: Flow, unit: int, nodes: Sequence[Node], cycle: Collection[Pla
     elsewhere = {
         part_column for pair in own.equal for part_column in pair if any(parts[part] not in cycle for part, _ in pair)
     }
-    width = len(own.shows) - len(own.binds)
+    answered = nodes[unit].answered()
+    width = len(own.shows) - len(answered)
     for column, places in enumerate(own.shows):
         if own.event is not None:
             flow.setdefault((unit, column), {})[own.event, nodes[unit].takes()[column]] = Step.SAME
@@ -202,7 +203,7 @@ def _columns(flow: Flow, unit: int, nodes: Sequence[Node], cycle: Collection[Pla
             if parts[part] in cycle and (part, below) not in elsewhere:
                 flow.setdefault((unit, column), {})[parts[part], below] = Step.SAME
         if column >= width:
-            flow.setdefault((unit, column), {})[_slot(unit, own.binds[column - width])] = Step.SAME
+            flow.setdefault((unit, column), {})[_slot(unit, answered[column - width])] = Step.SAME
     for name, (_, value) in _definitions(own.conditions).items():
         _add(flow, _slot(unit, name), unit, _used(value))
 

@@ -169,7 +169,7 @@ class _Listing:
 
     def way(self, group: Group, events: Sequence[str]) -> str:
         """Describe how a recursion is evaluated."""
-        if any(isinstance(unit, int) and self.plan.nodes[unit].properties().settles for unit in group.units):
+        if any(isinstance(unit, int) and self.plan.nodes[unit].settles() for unit in group.units):
             return "from watermark to watermark, in rounds of intervals until nothing is new"
         if any(rounds for _, rounds in group.slices):
             return "instant by instant, inside each in rounds until nothing is new"

@@ -69,7 +69,6 @@ class NodeProperties:
     groups: the places to group by; the bucket may only depend on columns that contain one of these
     by: these places are written after BY in the program
     conditions: the conditions that the node tests, over its columns
-    binds: the columns that the conditions bind
 
     Time:
 
@@ -89,7 +88,6 @@ class NodeProperties:
     selects: results are occurrences of its part, unchanged
     distinct: no result occurs twice
     guessed: the goal can undo speculative steps, at a cost proportional to the state that they changed
-    settles: results are the extents of a fluent's formulas, so that cycles of formulas pass through this node
     keeps_equal: parts whose equal occurrences have separate results, each with the number of its occurrence
     uncounted: parts whose equal occurrences produce only equal results, so that their number matters only if somebody
         counts the results
@@ -108,7 +106,6 @@ class NodeProperties:
     groups: tuple[PartColumn, ...] = ()
     by: bool = False
     conditions: tuple[Condition, ...] = ()
-    binds: tuple[str, ...] = ()
     earlier: tuple[int, ...] = ()
     completes: tuple[int, ...] = ()
     waits: tuple[int, ...] = ()
@@ -119,7 +116,6 @@ class NodeProperties:
     multiplies: bool = False
     needs_instant: str | None = None
     selects: bool = False
-    settles: bool = False
     delay: int = 0
     distinct: bool = False
     guessed: bool = False
@@ -164,6 +160,15 @@ class Node(WithProperties[NodeProperties]):
 
     def picks(self) -> bool:
         """Return True if it passes on only some occurrences of its event."""
+        return False
+
+    def answered(self) -> tuple[str, ...]:
+        """Return the variables that its conditions bind, which are its last columns."""
+        return ()
+
+    def settles(self) -> bool:
+        """Return True if its results are the extent of a fluent that formulas define: a cycle with it is a cycle of
+        formulas."""
         return False
 
     def asked_first(self) -> bool:

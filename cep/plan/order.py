@@ -63,7 +63,7 @@ def order(
             continue
         inside = set(component)
         slices = []
-        formulas = any(nodes[unit].properties().settles for unit in component if isinstance(unit, int))
+        formulas = any(nodes[unit].settles() for unit in component if isinstance(unit, int))
         for part in components(component, lambda u: [n for n in needs_now(u) if n in inside]):  # noqa: B023
             rounds = len(part) > 1 or part[0] in needs_now(part[0])
             slices.append((tuple(part), rounds))

@@ -47,7 +47,7 @@ class CycleBuilder:
         lags = lagging(group.units, self.plan.nodes, reads)
         if lags is not None:
             return self._lagged(group, lags, singles, before)
-        if not any(self._asks(unit).settles for unit in group.units):
+        if not any(self._settles(unit) for unit in group.units):
             return self._instants(group, singles)
         asked = {other for unit in singles for other in reads(unit) if other not in singles}
         return Whole(self._formulas(singles, {unit: _held(before[unit]) for unit in asked}), self.widths)
@@ -55,6 +55,9 @@ class CycleBuilder:
     def _asks(self, unit: PlanUnit) -> NodeProperties:
         """Return the properties of a unit's node. An event has no node and gets default properties."""
         return _EVENT if isinstance(unit, str) else self.plan.nodes[unit].properties()
+
+    def _settles(self, unit: PlanUnit) -> bool:
+        return isinstance(unit, int) and self.plan.nodes[unit].settles()
 
     def _instants(self, group: Group, singles: Mapping[PlanUnit, SingleGoal]) -> Instants:
         place = {unit: number for number, (units, _) in enumerate(group.slices) for unit in units}
@@ -99,7 +102,7 @@ class CycleBuilder:
         back = [singles[unit] for unit in lags.back]
         fluents = FluentsOfCycle(
             [single.goal for unit, single in singles.items() if self._asks(unit).kind != "formula"],
-            [cast(InRounds, single.goal) for unit, single in singles.items() if self._asks(unit).settles],
+            [cast(InRounds, single.goal) for unit, single in singles.items() if self._settles(unit)],
             next(wholes_of_formulas(group.units, self.plan.nodes, lambda unit: singles[unit].reads), None) is not None,
             outside,
         )
@@ -108,7 +111,7 @@ class CycleBuilder:
         return Lagged(CycleGoals(parts, later, back, lag), self.widths, fluents)
 
     def _formulas(self, singles: Mapping[PlanUnit, SingleGoal], outside: Mapping[PlanUnit, Held]) -> IntervalRounds:
-        settling = frozenset(unit for unit in singles if self._asks(unit).settles)
+        settling = frozenset(unit for unit in singles if self._settles(unit))
         sequence = components(list(singles), lambda unit: [n for n in singles[unit].reads if n not in settling])
         inside = [number for number, head in enumerate(self.plan.heads) if head.event in singles]
         own = [number for number in inside if self.plan.rules.rules[number].span != NOWHERE]
