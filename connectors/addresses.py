@@ -158,7 +158,8 @@ def bare(text: str) -> str:
 
 
 def _kind(scheme: str) -> str:
-    """Return the kind of address of a scheme, such as "kafka" for `kafkas`. An unknown scheme loses its final `s`."""
+    """Return the kind of address that a scheme stands for, such as "kafka" for `kafkas`. For an unknown scheme, return
+    it without a final `s`."""
     kind = scheme.removesuffix("s")
     return {"sensorthings+mqtt": "mqtt", "sensorthings+http": "sensorthings"}.get(kind, kind)
 

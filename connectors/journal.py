@@ -193,7 +193,8 @@ class Journal:
         return self._point
 
     def save(self, blob: bytes, point: JournalMark | None = None, handover: Handover | None = None) -> None:
-        """Replace the snapshot by one that includes the journal up to the latest mark, by default all of it.
+        """Replace the snapshot by `blob`, which includes the journal up to `point` (the latest mark), by default all of
+        it.
 
         Later batches stay in the journal. `handover`: the snapshot belongs to a new program that continues here; both
         are stored in one step. Raises CepError if the snapshot cannot be written.

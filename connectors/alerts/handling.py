@@ -203,10 +203,9 @@ class Handling:
         return {**self._silences, **self._windows}
 
     def _turned(self, told: AlertChange, silenced: list[str], by: str = "", comment: str = "") -> AlertChange:
-        """Return the change of an open alert that `silenced` now hides or, if it is empty, that is no longer hidden.
+        """Return the `silenced` change of an open alert or, if `silenced` is empty, its `unsilenced` change.
 
-        The author of the change is the author of the first silence or, if there is none, the person who ended the last
-        one.
+        The author is the author of the first silence or, without silences, the person `by` who ended the last one.
         """
         if not silenced:
             return self._next(told, "unsilenced", by or MACHINE, comment, silenced=[])
@@ -265,7 +264,10 @@ class Handling:
         return followed
 
     def _told(self, change: AlertChange, before: AlertChange | None, silenced: list[str]) -> AlertChange:
-        """Return a change of a round as it is published after the change `before` of the same alert."""
+        """Return a round's change of an alert in its published form.
+
+        `before`: the previous change of the same alert, or None. `silenced`: the silences that hide the alert.
+        """
         sent = change.sent if before is None else before.sent
         if before is None and sent is not None and (change.inhibited or silenced):
             sent = None
@@ -427,7 +429,7 @@ class Handling:
         return told
 
     def _next(self, told: AlertChange, action: Action, by: str, comment: str, **more: Any) -> AlertChange:
-        """Return the change of an alert that an action makes between two rounds. `told`: the last published change of
+        """Return the change that an action makes to an alert between two rounds. `told`: the last published change of
         the alert."""
         state: AlertState = "updated" if told.state in ("firing", "escalated", "inhibited") else told.state
         change = replace(

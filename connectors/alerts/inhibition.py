@@ -85,7 +85,7 @@ class Inhibition:
         return change.name, tuple(change.key.get(column) for _, column in equal)
 
     def remember(self, change: AlertChange) -> None:
-        """Note the published form of a change."""
+        """Remember the last published change of an alert that others can inhibit."""
         if change.name not in self._inhibitors:
             return
         if change.state == "resolved":
@@ -96,7 +96,8 @@ class Inhibition:
             self._open.setdefault(self._place(change), set()).add(change.slot)
 
     def _tell(self, change: AlertChange, more: Counter[str]) -> AlertChange:
-        """Return a change as it is published. `more`: the number of changes added before it, by alert."""
+        """Return a round's change of an alert in its published form. `more`: the number of changes added before it, by
+        alert."""
         if change.name not in self._inhibitors:
             return change
         before = self._told.get(change.slot)

@@ -255,8 +255,10 @@ class AlertLifecycle:
         return changes
 
     def go_on(self, told: Sequence[AlertChange]) -> list[AlertChange]:
-        """Continue from the changes of the last `take` in the form in which they were published. `told`: these changes,
-        possibly with others in between."""
+        """Replace the open alerts by their published form, and return the published changes with the current `holding`.
+
+        `told`: the published changes of the last `take`, possibly with others in between.
+        """
         last = {change.slot: place for place, change in enumerate(told)}
         return [self._told(change) if last[change.slot] == place else change for place, change in enumerate(told)]
 
@@ -269,12 +271,15 @@ class AlertLifecycle:
 
     @property
     def fewer(self) -> list[AlertChange]:
-        """Return the last change of each open alert for which the last `take` ended some intervals but not all. Such an
-        end makes no new change."""
+        """The last change of each open alert for which the last `take` ended some intervals but not all.
+
+        No new change reports the end of these intervals.
+        """
         return [self.live[slot] for slot in sorted(self._fewer & self.live.keys())]
 
     def told_of(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[tuple[int, pl.DataFrame, bool]]:
-        """Yield the tables of alerts as `(index of the alert, table, True if its rows are intervals that end)`."""
+        """Yield the tables of alerts as `(index of the alert, table, over)`. `over`: the rows are intervals that have
+        ended."""
         for number, alert in enumerate(self.alerts):
             if (table := tables.get(alert.table)) is not None and table.height:
                 yield number, table, False
@@ -326,8 +331,8 @@ class AlertLifecycle:
         return BEGINNING
 
     def occurrences(self, number: int, table: pl.DataFrame, over: bool = False) -> list[AlertOccurrence]:
-        """Return the new occurrences of an alert. `over`: they are intervals that end. For an alert on a fluent, the
-        text of an occurrence contains only the fluent's arguments."""
+        """Return the new occurrences of an alert. `over`: the rows are intervals that have ended. For an alert on a
+        fluent, the text of an occurrence contains only the fluent's arguments."""
         alert = self.alerts[number]
         if alert.ends is None:
             texts = occurrence_texts(table, self.schemas[alert.table])
@@ -471,7 +476,7 @@ class AlertLifecycle:
         return change
 
     def adopt(self, change: AlertChange) -> None:
-        """Adopt a change that was published between two rounds."""
+        """Continue an open alert from a change that was published between two rounds."""
         mine = self.live.get(change.slot)
         if mine is not None and mine.alert == change.alert:
             self._on(replace(change, holding=mine.holding))

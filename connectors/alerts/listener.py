@@ -71,7 +71,7 @@ class AlertListener:
         return self.lifecycle.alerts
 
     def adopt(self, change: AlertChange) -> None:
-        """Adopt a change that was published between two rounds."""
+        """Continue an open alert from a change that was published between two rounds."""
         if self.revised is not None:
             self.revised.adopt(change)
         elif (open_now := self.lifecycle.live.get(change.slot)) is not None and open_now.alert == change.alert:

@@ -241,7 +241,7 @@ def _straight(quoted: re.Match[str]) -> str:
 
 def _times(event: Any, now: datetime) -> int:
     """Return an upper bound of the number of windows of an event around the time `now`. Raises CepError if this is too
-    many, or if the event recurs too often between its beginning and then."""
+    many, or if the event has recurred too often since its beginning."""
     rules = event.get("RRULE", [])
     most = 1
     for rule in rules if isinstance(rules, list) else [rules]:

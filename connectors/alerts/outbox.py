@@ -124,8 +124,10 @@ class Outbox:
     def _begin(
         self, fingerprints: Mapping[str, str], kept: Collection[str] = (), gone: Collection[str] = ()
     ) -> list[AlertChange]:
-        """Return the open alerts that go on, and withdraw the others. `kept`: slots that certainly go on. `gone`: slots
-        that certainly do not."""
+        """Return the open alerts that go on, and withdraw the others.
+
+        `kept`: slots whose alerts go on in any case. `gone`: slots whose alerts are withdrawn in any case.
+        """
         before = json.loads(self._meta("meant") or "{}")
         live: list[AlertChange] = []
         over: list[AlertChange] = []
@@ -262,7 +264,10 @@ class Outbox:
             self._base.execute("insert or replace into hidden (slot, body, hash) values (?1, ?2, hashed(?1, ?2))", row)
 
     def _prune(self) -> None:
-        """Remove all but the newest changes once they exceed their limit by a tenth, if all receivers have them."""
+        """Remove old changes once their number exceeds the limit by a tenth.
+
+        Changes that receivers still lack, and the last changes of open alerts, are kept.
+        """
         if self.last - self.first < self._keep * 1.1:
             return
         marks = ", ".join("?" * len(self._served))

@@ -73,8 +73,8 @@ class AlertKey:
 class _Turn:
     """The work of a round.
 
-    `anew`: the keys to process; True for those to be recomputed. `come` and `gone`: the occurrences added and removed
-    on disk. `heirs`: the alerts that replace withdrawn ones.
+    `anew`: the keys to process; True if a key must be recomputed. `come` and `gone`: the occurrences to add to and to
+    remove from the disk. `heirs`: the alerts that replace withdrawn ones.
     """
 
     anew: dict[str, bool] = field(default_factory=dict)
@@ -152,7 +152,7 @@ class RevisedLifecycle:
             self._write(changes, turn, {*turn.anew, *settled, *(change.slot for change in changes)}, place, actions)
 
     def adopt(self, change: AlertChange) -> None:
-        """Adopt a change that was published between two rounds."""
+        """Continue an open alert from a change that was published between two rounds."""
         key = self._keys.get(change.slot)
         if key is None:
             return

@@ -41,7 +41,7 @@ class PointReader:
     """A reader of blocks of lines of one input.
 
     `default`: the event assigned to the input, or None. `bound`: the user assigned it, so lines of other events are
-    unreadable. Unless its declaration names a measurement, any measurement that is not another event's is accepted.
+    unreadable. If its declaration names no measurement, every measurement that belongs to no other event is accepted.
     """
 
     def __init__(self, schemas: Mapping[str, Schema], default: str | None, bound: bool) -> None:

@@ -328,7 +328,7 @@ class LineReader:
         good: NDArray[np.bool_],
         paths: EventPaths | None,
     ) -> tuple[NDArray[np.int64], Any, NDArray[np.bool_]]:
-        """Drop the lines that certainly fail WHEN. Return the other lines, with their cells and their `good`.
+        """Drop the lines that certainly fail WHEN. Return the other lines, with their cells and their part of `good`.
 
         The test uses only values at the top level or, if the paths lead into a list, all values outside of its
         elements.
@@ -346,7 +346,11 @@ class LineReader:
         return lines[kept], [cells[:, kept] for cells in matrix], good[kept]
 
     def _settle(self, types: NDArray[np.int32]) -> None:
-        """Give lines without a type the default type. Mark lines with an unknown type as ODD."""
+        """Give lines without a type the default type. Mark lines without a readable event as ODD.
+
+        If the user bound the input to an event, lines of unknown types belong to this event, and lines of another event
+        are ODD.
+        """
         names = [schema.name for schema in self._names.schemas]
         if self._tested:  # a line may be an event with WHEN
             for number, schema in enumerate(self._names.schemas):
@@ -386,8 +390,9 @@ class LineReader:
 class _LineRows:
     """Events of one type in a block of lines.
 
-    `lines` contain `counts` events each. `odd`: lines that must be read one by one. For each event: `row` is its line,
-    `place` its number in the line, `good` is True if its cells can be read as columns.
+    `lines`: the lines with these events. `counts`: the number of events in each of them. `odd`: lines that must be read
+    one by one. For each event: `row` is its line, `place` its number in the line, `good` is True if its cells can be
+    read as columns.
     """
 
     schema: Schema
@@ -439,8 +444,8 @@ def with_envelope(
 ) -> Cells:
     """Fill the cells that a record lacks with values of the message around it.
 
-    Clear `good` for records that must be read one by one: the message has no value for the cell, or other records of
-    the block have their own.
+    Clear `good` for records that must be read one by one, because the message has no value for a cell, or other records
+    of the block have values of their own.
     """
     data = [cells.buffer.tobytes()]
     size = len(data[0])

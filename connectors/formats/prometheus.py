@@ -60,7 +60,10 @@ def as_point(schema: Schema) -> Schema:
 
 
 class SampleReader(PointReader):
-    """A reader of blocks of lines of samples. It only counts samples of metrics that the program does not read."""
+    """A reader of blocks of lines of samples.
+
+    Samples of metrics that the program does not read are only counted, unless a schema is `strict`.
+    """
 
     def __init__(self, schemas: Mapping[str, Schema], default: str | None, bound: bool) -> None:
         """Raise CepError as `PointReader` does."""

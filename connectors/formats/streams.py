@@ -255,7 +255,8 @@ def whole_lines(
     """Yield blocks of whole lines: (bytes, position of the first byte, length).
 
     `length` is 0, or the length of a line of more than `longest` bytes; then the bytes are only its beginning. The last
-    line may lack its line end. Empty bytes mean that the stream is silent. `begun`: the bytes that were read before.
+    line may lack its line end. Empty bytes mean that the stream is silent. `begun`: the number of bytes that were read
+    before.
     """
     rest = b""
     position = begun

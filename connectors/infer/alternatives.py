@@ -154,7 +154,7 @@ def _fields(records: Records, flat: Records, keys: Sequence[str]) -> dict[str, l
     """Find a key whose objects each have exactly one of several fields, such as `temp` or `state` in `payload`. Return
     the rows by field; empty if there is no such key.
 
-    Of fields that always appear together, only the first counts.
+    If fields always appear together, only the first one counts.
     """
     for key in keys:
         if sum(isinstance(record.get(key), dict) for record in records) < len(records) - allowed(len(records)):

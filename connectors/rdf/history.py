@@ -34,7 +34,7 @@ class StoreListener:
     `keep`: the microseconds for which an event is kept after its end; None: for ever. Time is measured by the
     watermark, and events are removed when their minute is over.
 
-    `readings`: input records are stored too. `again`: everything derived before this start will be derived again.
+    `readings`: input records are stored too. `again`: this run derives everything again that earlier runs derived.
     `keep_history`: withdrawn events are kept, each revision in its own graph.
     """
 

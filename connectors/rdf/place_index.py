@@ -106,8 +106,8 @@ class PlaceIndex:
     def _pairs(
         self, way: tuple[str, str], origins: _Origins, short: DistanceLimit
     ) -> Sequence[tuple[tuple[str, ...], str]] | None:
-        """Return pairs of points and things that may be near each other; None if they are too many, or one has no
-        name."""
+        """Return pairs of points and things that may be near each other; None if they are too many, or a thing is a
+        blank node."""
         self.read()
         places = self._places.get(way)
         if places is None or any(abs(long) > _MOST_LONGITUDE for _, (_, long) in origins.points):

@@ -33,7 +33,7 @@ class Selective:
     events: int
 
     def written(self, query: QueryParts) -> str:
-        """Return the query with this start. It is unchanged if a value has no name, or the start is not a variable."""
+        """Return the query with this start. It is unchanged if a value or the start is a blank node."""
         named = self.start.startswith("?") and not any(isinstance(value, ox.BlankNode) for value in self.values)
         return query.among(self.start, map(str, self.values)) if named else query.text
 

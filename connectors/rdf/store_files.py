@@ -30,7 +30,7 @@ _NOTES = 5_000  # after this many notes, rewrite the file with valid ones
 _REMOVED = b""  # the key of the note with the number of removed quads
 
 Note: TypeAlias = tuple[int, str, str]
-"""The hash of a file's first bytes: their number, the hash, and the boot of the machine for which it is certain.
+"""The hash of a file's first bytes: their number, the hash, and the boot of the machine during which it is valid.
 
 An empty text means any boot.
 """
@@ -184,7 +184,7 @@ def _parts(file: BinaryIO, place: int, number: int) -> Iterator[tuple[int, int]]
 def _boot() -> str:
     """Return an identifier of the machine's boot.
 
-    Data that a process wrote to a log survives the end of the process, but not the end of the machine.
+    Data that a process wrote to a log survives the end of the process, but perhaps not a crash of the machine.
     """
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

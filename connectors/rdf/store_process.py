@@ -126,7 +126,7 @@ class StoreProcess:
         return future
 
     def derive(self, rules: str, meanings: Mapping[str, str], again: bool) -> None:
-        """Call EventStore.derive, in order with `add`."""
+        """Call EventStore.derive after all earlier additions."""
         self._command("derive", rules.encode(), dict(meanings), again)
 
     def add(self, text: str) -> Future[None]:
@@ -151,7 +151,7 @@ class StoreProcess:
         return future
 
     def revise(self, revision: StoreRevision) -> Future[None]:
-        """Call EventStore.revise, in order with `add`."""
+        """Call EventStore.revise after all earlier additions."""
         return self._written("revise", revision, len(revision.text))
 
     def revised(self) -> tuple[str, int] | None:
@@ -160,7 +160,7 @@ class StoreProcess:
         return place
 
     def learn(self, gone: bytes, come: bytes) -> Future[None]:
-        """Call EventStore.learn, in order with `add`."""
+        """Call EventStore.learn after all earlier additions."""
         return self._command("learn", gone, come)
 
     def forget(self, until: str) -> Future[None]:
@@ -169,7 +169,7 @@ class StoreProcess:
         return self._forgotten
 
     def settle(self) -> None:
-        """Call EventStore.settle, in order with `add`."""
+        """Call EventStore.settle after all earlier additions."""
         self._command("settle")
 
     def hours(self, since: str = "", until: str = "~", client: str = "") -> Future[list[str]]:

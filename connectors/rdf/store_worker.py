@@ -157,7 +157,7 @@ class _Worker:
             self._reply(number, kind, value)
 
     def _write(self) -> None:
-        """Write all texts that wait before the next revision at once; if none does, write that revision. Then remove
+        """Write all texts that wait before the next revision at once or, if there are none, the revision. Then remove
         some expired events.
 
         The more was written, the more events are removed.

@@ -85,8 +85,10 @@ class Alertmanager:
 
 
 def former(change: AlertChange) -> list[AlertChange]:
-    """Return the end of the same alert with each other possible severity, because Alertmanager regards these as other
-    alerts."""
+    """Return changes that end the alert under each of its other severities.
+
+    For Alertmanager, the same alert with another severity is another alert.
+    """
     others = sorted({*change.severities} - {change.severity})
     return [replace(change, severity=severity, state="resolved") for severity in others]
 

@@ -2,8 +2,8 @@
 Cancel at its end.
 
 The time of a message is the wall-clock time when its change was added to the outbox, so it does not depend on the
-request. Receivers expire messages by the clock, too. The alert lasts some time after its last occurrence, in event
-time; the message expires when this time has passed since the time of the message.
+request. Receivers also expire messages by the wall clock. In event time, an alert lasts for some time after its last
+occurrence; its message expires as long after the message's own time.
 """
 
 from __future__ import annotations

@@ -368,8 +368,8 @@ class Sender:
     def _told_of(self, sent: int, unsent: Mapping[str, int]) -> list[OutboxEntry]:
         """Return, for each open alert, the last change that the receiver was sent.
 
-        The receiver has all entries up to `sent`, except for those in `unsent`, which has the first missing revision of
-        an alert.
+        `sent`: the receiver has all entries up to this number, except those in `unsent`. `unsent`: by alert, the first
+        revision that it lacks.
         """
         entries: list[OutboxEntry] = []
         for latest in self.outbox.live():

@@ -93,7 +93,8 @@ class OrderedIntervals:
     """The intervals of one event in one input, block by block, for `FOLD order`.
 
     If possible, an interval begins at the end of the preceding one, and has an equal length. Otherwise the order of
-    records decides about its start, as about a time. An end that is written as a clock time lies after its start.
+    records decides which pass its start is in, as for single times. An end that is written as a clock time lies after
+    its start.
     """
 
     def __init__(self, name: str) -> None:
