@@ -1,7 +1,7 @@
 """Append-only logs on disk. An entry is read as written, or reported as damaged.
 
 The last entry may be torn, because the process or the machine stopped while writing it. Nothing depends on it yet, so
-it is cut off before the next one is added. Any other difference is damage, and nothing is cut off.
+it is cut off before the next one is added. Other damage is only reported, and nothing is cut off.
 
 Entries are byte records, each with its own hash, or lines of JSON, each with a hash of all lines up to it
 (`cep.core.checksum`).
@@ -75,10 +75,9 @@ class AppendLog(ABC, Generic[Logged]):
         return self.read_at(self.places[first], self.places[beyond], first, beyond) if first < beyond else []
 
     def read_at(self, start: int, stop: int, first: int, beyond: int) -> list[Logged]:
-        """Return the entries from `first` to before `beyond`, which lie between two byte offsets. Any process may have
-        added them.
+        """Return the entries from `first` to before `beyond`, which are in the bytes from `start` to before `stop`.
 
-        Raises Broken as `read` does.
+        This process need not have read or added them. Raises Broken as `read` does.
         """
         with self.path.open("rb") as file:
             file.seek(start)
@@ -103,11 +102,12 @@ class AppendLog(ABC, Generic[Logged]):
     def _decoded(self, file: BinaryIO, number: int, new: bool) -> Iterator[tuple[Logged, int]]:
         """Yield entries and their lengths in bytes, from the file's position up to a torn entry.
 
-        `number`: that of the first entry. `new`: they are read for the first time. Raises Broken if one is damaged.
+        `number`: the number of the first entry. `new`: True if these entries have not been read before. Raises Broken
+        if one is damaged.
         """
 
     def _write(self, pieces: Sequence[bytes], sync: bool) -> None:
-        """Write entries after those already read. A torn entry is cut off."""
+        """Write entries after those read or added so far, over a torn entry. `sync`: wait until they are on disk."""
         try:
             if self._file is None:
                 self._file = self._opened()

@@ -74,7 +74,7 @@ def content(blob: BytesLike, of: bytes = b"") -> memoryview:
 
 
 def name(blob: BytesLike) -> bytes:
-    """Return the hash that identifies bytes: the one in sealed bytes, or a hash of any others."""
+    """Return a hash that identifies these bytes: the stored hash if they are sealed, otherwise a new one."""
     return bytes(blob[len(MARK) : HEAD]) if is_sealed(blob) else digest(blob)
 
 

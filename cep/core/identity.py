@@ -27,7 +27,8 @@ FEW = 16
 """The number of rows below which each row is written and hashed by itself."""
 
 _KINDS = {"float": (FLOAT, NAN), "bool": (BOOL, MISSING)}
-"""The kind of these types' values, and the value for missing. All other types are whole numbers."""
+"""The kind of column for values of these types, and the number that means a missing value. Values of other types are
+whole numbers."""
 
 _ESCAPED = r"[^ !#-\[\]-~]"
 """A pattern for characters that ASCII JSON escapes."""
@@ -36,9 +37,9 @@ _ESCAPED = r"[^ !#-\[\]-~]"
 def identified(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.DataFrame:
     """Add the column `@id` to derived occurrences: 32 hexadecimal digits.
 
-    It is a hash of the event's meaning (`Engine.meanings`), its name, start, end (not for fluents), arguments, and the
-    number of equal occurrences before it. The column `@number` contains that number and is removed. Without it, the
-    table must contain all equal occurrences.
+    It is a hash of the event's meaning (`Engine.meanings`), its name, start, end (except for fluents), arguments, and
+    the number of equal occurrences before it. That number is read from the column `@number`, which is removed. Without
+    this column, the table must contain all equal occurrences.
     """
     ids = identities(table, schema, meaning)
     if NUMBER in table.columns:
@@ -80,7 +81,7 @@ def identities(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.Series:
 
 
 class TableIdentities:
-    """Identities for rows of engine tables (`cep.core.relation`) of one event, and for frames made of them."""
+    """Identities for the rows of engine tables (`cep.core.relation`) of one event."""
 
     def __init__(self, schema: Schema, meaning: str) -> None:
         self.schema, self.meaning = schema, meaning
@@ -102,7 +103,7 @@ class TableIdentities:
         self._rows = not changes and all(attribute.type != "any" for attribute in schema.attributes)
 
     def of(self, table: Table, frame: pl.DataFrame) -> pl.Series:
-        """Return the identities of occurrences. `frame`: the same rows as a frame."""
+        """Return the identities of the occurrences in `table`. `frame` contains the same rows."""
         if rows(table) < FEW or not self._rows:
             return identities(frame, self.schema, self.meaning)
         columns = self._columns.identities(contiguous(table), [frame[name] for name in self._texts])

@@ -26,8 +26,8 @@ _ENDING = 2.0  # seconds to wait at the end until the last lines are written
 class Log(Protocol):
     """A function that writes a message.
 
-    `event`: a short name of the message; `fields`: its values; `text`: a sentence for people, or None if a display
-    shows it.
+    `event`: a short name of the message. `fields`: its values. `text`: a sentence for people, or None if a display
+    already shows it.
     """
 
     def __call__(self, event: str, text: str | None, level: Level = "info", /, **fields: object) -> None: ...

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 class AnswerSetFormula(OverOne):
     """The answer sets of rules at each tick.
 
-    `asks`: the variables of the input, which `formula` binds: the number of a fact's predicate, then its values.
-    `names`: the variables of the output: the number of a predicate, a tick, the number of the answer set, then values.
-    `every`: output all answer sets. `seconds`: the time limit of a search.
+    `asks`: the variables of the input. `formula` binds them to the number of a fact's predicate, and to its values.
+    `names`: the variables of the output. Their values are the number of a predicate, a tick, the number of the answer
+    set, and further values. `every`: output all answer sets. `seconds`: the time limit of a search.
     """
 
     formula: Formula
@@ -107,7 +107,8 @@ class AnswerSetPattern(FormulaPattern):
 
 @dataclass(frozen=True, slots=True)
 class AnswerSets(FormulaNode):
-    """The node of `AnswerSetFormula`. Output columns: as `AnswerSetTables` says, then the kind of change.
+    """The node of `AnswerSetFormula`. Output columns: those of an output row of `AnswerSetTables`, then the kind of
+    change.
 
     `take`: the input columns that form a fact. `late`: the delay in microseconds after which the input is known.
     """

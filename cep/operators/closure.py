@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Closure(OverOne):
-    """The formula with one bound added to each of its intervals: the beginning or the end, as `edge` says.
+    """A formula whose intervals include one end point that they lacked: the beginning or the end, as `edge` says.
 
-    It has no syntax of its own. `MetricFormula.tied` creates it for formulas that hold from just after a time.
+    `MetricFormula.tied` creates it for formulas that hold from just after a time.
     """
 
     formula: Formula

@@ -168,9 +168,9 @@ class ConjunctionPattern(Pattern):
 class Conjunction(FormulaNode):
     """The node of a conjunction: pairs of tuples of two formulas that hold together, joined on `key`.
 
-    `negated`: left tuples that hold while no right tuple with their key does. `left_kind`, `right_kind`: the columns
-    with the kind of change. Output columns: the other `width` columns of the left, those of the right in `take`, then
-    the kind of change.
+    `negated`: the results are instead left tuples, which hold while no right tuple with their key does. `left_kind`,
+    `right_kind`: the columns with the kind of change. Output columns: the other `width` columns of the left, those of
+    the right in `take`, then the kind of change.
     """
 
     left: int

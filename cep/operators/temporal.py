@@ -128,11 +128,11 @@ class MetricFormula(OverSeveral):
         return [(f"only the left of {self.operator} has `{name}`", self.span, f"use `{name}` on its right, too")]
 
     def shifted(self, through: Callable[[Formula], bool]) -> Formula:
-        """Rewrite `p SINCE[a, b] q`, if only q is on the cycle, so that it reads the state of the cycle only `a`
-        earlier.
+        """Rewrite `p SINCE[a, b] q`, if q uses the cycle and p does not. The result reads the state of the cycle only
+        `a` before its own time.
 
-        The result requires two things: at the time `a` earlier, q or both p and `p SINCE[0, b - a] q`; and p since
-        then.
+        The result holds at t if p holds from t - a to t, both excluded, and one of two formulas holds at t - a: q, or p
+        AND `p SINCE[0, b - a] q`.
         """
         within, right = self.within, self.parts[-1]
         if self.row.ahead or self.row.inputs == 1 or not within.low or through(self.parts[0]) or not through(right):

@@ -171,7 +171,8 @@ def _sliced(parts: EngineParts, piece: TimeSlice) -> dict[str, encode.Admitted]:
 
 
 def admitted_events(parts: EngineParts, batch: Iterable[Event]) -> tuple[dict[str, encode.Admitted], int]:
-    """Admit events that are Python values. Return them by event name, and the position after the last one."""
+    """Admit events that are Python values. Return them by event name, and the input position that follows the last
+    one."""
     by_type: dict[str, list[tuple[int, Event]]] = {}
     for place, event in enumerate(batch):
         by_type.setdefault(event.type, []).append((place, event))

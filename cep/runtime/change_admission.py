@@ -88,10 +88,9 @@ def go_on(parts: EngineParts, watermark: int) -> dict[str, RowChanges]:
 
 
 def taken(parts: EngineParts, batch: EventBatch) -> tuple[dict[str, Pushed], int]:
-    """Convert a push to occurrences, by event; return them and the position after them. CepError: as for
-    `receive_changes`.
+    """Convert a push to occurrences, by event. Return them, and the input position that follows the last one.
 
-    Rows that do not fit become dead letters.
+    Rows that do not fit become dead letters. CepError: as for `receive_changes`.
     """
     if not isinstance(batch, Mapping):
         admitted, position = admitted_events(parts, batch)

@@ -163,7 +163,7 @@ def next_due(goals: Iterable[Goal]) -> int:
 
 
 class Whole(Cycle):
-    """A cycle that feeds all rows back with the same time, so that a step is one piece."""
+    """A cycle that feeds rows back only without a delay, so that a step is one piece."""
 
     def __init__(self, rounds: IntervalRounds, widths: Mapping[PlanUnit, int]) -> None:
         super().__init__(CycleGoals([rounds]), widths)

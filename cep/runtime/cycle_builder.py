@@ -28,7 +28,7 @@ class CycleBuilder:
     """Builds the cycles of one plan.
 
     `single` makes the goal of a unit. `limit` is the maximum number of rows that a recursion may derive in a step.
-    `guesses` allows long runs of instants to be processed by guessing.
+    `guesses` allows cycles to guess the rows of several instants at once (`cep.runtime.instants`).
     """
 
     plan: Plan

@@ -129,7 +129,7 @@ def _times(name: str, times: NDArray[np.int64], infinite: int, late: int) -> pl.
 
 
 def table_frame(table: Table, schema: Schema, pool: Pool, cells: Cells | None = None) -> pl.DataFrame:
-    """Convert one table of occurrences, possibly a part of several, to a frame."""
+    """Convert one table of occurrences to a frame. `cells`: columns that it shares with other small tables."""
     cells = cells or Cells([table])
     columns = []
     for row, name in ((START, "start"), (END, "end")):

@@ -1,7 +1,7 @@
 """Cycles in which every loop has a delay, so that a piece depends only on times before it.
 
-A piece is no longer than the smallest delay. It ends before anything begins just after an event or a deadline. Pieces
-in which nothing is due are skipped.
+A piece is no longer than the smallest delay. It also ends at the next event or deadline, before the changes that take
+effect just after that instant. Pieces in which nothing is due are skipped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cep.runtime.machine_part import SingleGoal
 MOST = 100
 """The number of rounds after which a recursion at the end of the input counts as endless.
 
-Only consecutive rounds count, in which all results begin after the latest time of the input.
+Only consecutive rounds count whose results all begin after the latest time of the input.
 """
 
 
@@ -199,8 +199,7 @@ class IntervalRounds:
 
 
 class HeldOutside:
-    """The tuples of a goal outside the cycle. That goal is already at the end of the step before the first piece
-    runs."""
+    """The tuples of a goal outside the cycle. That goal has processed the whole step before the first piece runs."""
 
     def __init__(self, goal: Goal) -> None:
         self.goal = cast(InRounds, goal)
@@ -282,8 +281,8 @@ class Lagged(Cycle):
         return True
 
     def _next(self, frontier: Frontier, due: int) -> tuple[Frontier, Frontier]:
-        """Return the start and end of the next piece. Nothing happens before the start, and delayed inputs are known to
-        the end."""
+        """Return the start and the end of the next piece. Nothing happens before its start, and delayed inputs are
+        known up to its end."""
         if not self.begun and (due >= END_OF_TIME or due > frontier.watermark):
             return frontier, frontier
         start = self.here

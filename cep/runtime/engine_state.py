@@ -206,9 +206,10 @@ def take_on_segments(
 
 
 def _codes(parts: EngineParts, header: Mapping[str, Any], batches: list[pa.RecordBatch]) -> Translation | None:
-    """Load the values of a snapshot. Return the translation of its pool codes to codes of this engine; None: no change.
+    """Load the values of a snapshot. Return the translation of its pool codes to codes of this engine; None: they are
+    the same.
 
-    The codes are the same in the first engine of a compiled program. A second engine added its constants to the pool in
+    They are the same in the first engine of a compiled program. A later engine has added its constants to the pool in
     another order.
     """
     if not header["values"]:

@@ -220,7 +220,8 @@ class Instants(Cycle):
         seen: dict[PlanUnit, tuple[list[Table], Checkpoint]],
         frontier: Frontier,
     ) -> bool:
-        """Run each goal whose inputs differ from those it has `seen`. Return True if the output of any goal changed."""
+        """Run each goal whose inputs differ from those of its last run, which are in `seen`. Return True if any output
+        changed."""
         changed = False
         for single in self.singles:
             goal, tables = single.goal, single.taken(inputs, guessed)

@@ -307,7 +307,8 @@ class Machine:
             goal.restore(batch)
 
     def named(self, names: Mapping[PlanUnit, str]) -> dict[PlanUnit, str]:
-        """Return the names of goals, given those of units. A recursion in a kernel has a goal of its own."""
+        """Return the names of goals, given those of units. They differ for a recursion in a kernel, which has a goal of
+        its own."""
         return {**names, **{unit: name for part in self.parts for unit, name in part.goal_names(names).items()}}
 
     def carry(

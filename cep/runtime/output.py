@@ -62,7 +62,7 @@ _CHANGES = np.zeros(KINDS, np.bool_)
 _BEGINS[BEGINNINGS] = _CLOSED[[BEGINS_AT, ENDS]] = 1
 _CHANGES[[*BEGINNINGS, ENDS, ENDS_AT]] = True
 _WORDS, _HALVES = ("ends", "begins"), (")", "]", "(", "[")
-"""The words for a change that is an end or a beginning, and the brackets of an interval that a change determines.
+"""`_WORDS` are the words for a change, by whether it is a beginning. `_HALVES` are the brackets that changes determine.
 
 The bracket depends on whether the change is a beginning and whether its time belongs to the interval.
 """
@@ -235,8 +235,8 @@ class EngineOutput:
     ) -> Frames:
         """Return withdrawn rows and then added rows, with `@change` and `@id`.
 
-        - `meanings`: the fingerprints of events, for the `@id`. Without them nothing is ever withdrawn, and added rows
-          are returned unchanged.
+        - `meanings`: the fingerprints of events, for the `@id`. None: no rows are ever withdrawn, and added rows are
+          returned unchanged.
         - `lineage`: the columns of lineage. A row that is withdrawn and added with the same lineage is left out.
         - `holding`: a function that returns the current open intervals of fluents.
         """
@@ -290,7 +290,7 @@ class EngineOutput:
         meanings: Mapping[str, str],
         lineage: Origins | None,
     ) -> None:
-        """Add the open intervals that replace withdrawn complete ones, which have only lost their end."""
+        """Add the open intervals that replace withdrawn complete ones, if an interval has only lost its end."""
         withdrawn, added = both
         gone: dict[str, pl.Series] = {}
         for name, table in withdrawn.items():
@@ -327,7 +327,7 @@ class EngineOutput:
         """Return the output of a stage for other stages: rows with their order, and with `@change` if they may be
         withdrawn.
 
-        With `lineage`, unchanged rows are included as withdrawn and added.
+        With `lineage`, unchanged rows are output twice: as withdrawn rows and as added rows.
         """
         halves: dict[str, Frames] = {}
         for sign, part in ((-1, "going"), (1, "coming")):

@@ -102,7 +102,7 @@ class EngineParts:
 
 
 def coded(schemas: Mapping[str, Schema]) -> dict[str, list[int]]:
-    """Return the rows of each event's tables that hold pool codes."""
+    """Return, for each event, the rows of its tables' matrices that hold pool codes."""
     return {
         name: [FIRST + i for i, a in enumerate(schema.attributes) if a.type in CODED]
         for name, schema in schemas.items()

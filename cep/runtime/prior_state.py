@@ -131,8 +131,8 @@ def _waiting(runs: Mapping[str, int], parts: Sequence[pa.RecordBatch]) -> dict[s
 def rules_with(
     plan: Plan, names: Mapping[PlanUnit, str], rules: Collection[int] | None = None
 ) -> dict[str, frozenset[str]]:
-    """Return the rules with state, each with the names of its goals with state. `rules`: only rules of these
-    numbers."""
+    """Return the rules with state, each with the names of its goals with state. `rules`: the numbers of the rules to
+    consider; None: all."""
     goals_by_rule: dict[str, frozenset[str]] = {}
     for number, nodes in enumerate(Dependencies(plan).nodes):
         goals = {names[n] for n in nodes if plan.nodes[n].properties().remembers or plan.nodes[n].once()}

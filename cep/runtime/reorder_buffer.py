@@ -107,13 +107,13 @@ class ReorderBuffer:
         return sum(rows(table) for tables in self.waiting.values() for table in tables)
 
     def codes(self, coded: dict[str, list[int]]) -> list[NDArray[np.int64]]:
-        """Return the waiting pool codes. `coded`: the rows of each event's tables that hold codes."""
+        """Return the waiting pool codes. `coded`: for each event, the rows of its tables' matrices that hold codes."""
         return [table[row] for name, tables in self.waiting.items() for table in tables for row in coded.get(name, ())]
 
     def fits(self, heights: Mapping[str, int]) -> None:
         """Raise CepError unless the waiting tables belong to known events.
 
-        `heights`: the number of rows of each event's tables.
+        `heights`: the number of rows that the matrix of each event's tables has.
         """
         for name, tables in self.waiting.items():
             demand(all(table.ndim == 2 and len(table) == heights.get(name) for table in tables))

@@ -17,7 +17,7 @@ READING = 0
 
 
 class Counted(Protocol):
-    """An engine, as far as a report needs it."""
+    """The attributes and methods of an engine that a report uses."""
 
     @property
     def watermark(self) -> int:
@@ -40,8 +40,8 @@ class Counted(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """A report of a stage and bucket. Numbers count since its last report, except `rows` and `bytes`, the current
-    state.
+    """A report of a stage and bucket. `rows` and `bytes` describe the current state. All other numbers are counted
+    since the last report.
 
     - `read`: input events, by type. `latest`: the last end among them. `place`: the file and line of that record.
     - `dead`: dead letters, by code. `late`: the late ones among them, by type. `unread`: unreadable files, with
@@ -52,10 +52,11 @@ class Report:
     - `counts`: the goals that did something or hold something.
     - `revised`: the counts of revision, if output may be withdrawn. `withdrawn`: the withdrawn output, by type.
     - `remarks`: what looks wrong with an input.
-    - `lacking`: by event, the attributes that no record has, with the likely place of the value.
+    - `lacking`: by event, the attributes that no record has, each with the place in the records where its value
+      probably is.
     - `keys`: the keys that had many of the distributed rows.
 
-    Times are in microseconds. None: there is none yet, or the input has ended.
+    Times are in microseconds. A time is None before the first one is known, and after the end of the input.
     """
 
     stage: int = READING

@@ -14,8 +14,8 @@ from cep.plan.order import PlanUnit
 class Count:
     """The counts of one unit of a plan.
 
-    `made`: the rows of output since the last time, and `time` the nanoseconds spent. `rows` and `bytes`: the waiting
-    rows. The time of a recursion is counted at the first of its nodes.
+    `made` and `time`: its output rows, and the nanoseconds spent, since the last count. `rows` and `bytes`: the number
+    and the size of its waiting rows. The time of a recursion is counted at the first of its nodes.
     """
 
     unit: PlanUnit
@@ -86,15 +86,13 @@ REASONS = {  # the codes of dead letters in words, unless the code itself is a w
 class RunStats:
     """Counts of one run.
 
-    - `records`: all records read. `dead`: dead letters by reason, including files that could not be read to the
-      end.
-    - `derived`: derived events by type. `written`: those of them that were requested; None: all.
+    - `records`: all records read. `dead`: dead letters by reason, including files that could not be read to the end.
+    - `derived`: derived events by type. `written`: the requested ones among them; None: all.
     - `unseen`: input events of which no record was read. `seen`: events of which there were tables.
     - `batches`: finished batches. `with_records`: the files with records. `empty`: the files without.
-    - `no_records`: how many dead letters are files or remainders of files. `unmatched`: records that are not
-      events.
+    - `no_records`: how many dead letters are files or remainders of files. `unmatched`: records that are not events.
     - `merged`: records that were dropped because they equal others.
-    - `twice`: by time zone, the ambiguous times of a clock change for which no FOLD was given.
+    - `twice`: by time zone, the number of times that local clocks showed twice, and for which no FOLD was given.
     - `remarks`: what else looks wrong with the input.
     - `revision`: the counts of revision. None: output is never withdrawn.
     - `busy`: seconds spent on batches, without waiting for them.

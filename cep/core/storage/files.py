@@ -236,7 +236,8 @@ def _filesystem(kind: str, place: str, process: int) -> Any:
 
 
 def _azure() -> dict[str, str]:
-    """Return the account and the server in environment variables."""
+    """Return pyarrow's settings for Azure from environment variables: credentials, and the server if it is not
+    Azure's."""
     variables = {"account_key": "AZURE_STORAGE_ACCOUNT_KEY", "sas_token": "AZURE_STORAGE_SAS_TOKEN"}
     known = {name: os.environ[variable] for name, variable in variables.items() if os.environ.get(variable)}
     if (server := stores.endpoint()) is not None:

@@ -94,7 +94,10 @@ def in_time(goal: Goal) -> bool:
 
 
 def project_reviser(goal: Project) -> Reviser | None:
-    """Return the reviser of an event, or None if the goal records lineage. In a bag, derivations are not counted."""
+    """Return the reviser of an event, or None if the goal records lineage.
+
+    If the event's output is a bag, the reviser need not count derivations.
+    """
     if goal.lineage is not None:
         return None
     return RuleReviser() if goal.bag else SetReviser(goal)

@@ -13,7 +13,7 @@ from cep.operators.goals.contract import Ints
 
 
 def put(runs: list[Table], table: Table, key: int) -> None:
-    """Add rows to runs that are sorted by their row `key`, in place."""
+    """Add occurrences to runs, in place. Each run is sorted by its matrix row `key`."""
     if not table.shape[1]:
         return
     runs.append(_sorted(table, key))

@@ -78,7 +78,7 @@ class Incremental:
         self.spent = 0
         """The cost of rerunning keys so far."""
         self.used = 0
-        """The watermark at which rows from before the latest instant last arrived late."""
+        """The watermark when rows last arrived late. Late rows of the latest instant do not count."""
         self.pending: list[tuple[str, RowChanges]] = []
         """Changes of the output that the stretches do not include yet."""
         self.waiting = self.netted = 0
@@ -373,7 +373,7 @@ def _told_apart(plan: Plan, machine: Machine, sets: Set[PlanUnit]) -> dict[str, 
 
 
 def _come(late: RowChanges | None, inputs: Table | None) -> Table:
-    """Return the changes of an input event, late and in order, as a table of changes."""
+    """Return one table of changes for an input event: its late changes, and the rows that arrived in order."""
     if late is None:
         assert inputs is not None, "something comes of it"
         return contiguous(inputs)
@@ -415,7 +415,8 @@ def _regions(plan: Plan, machine: Machine) -> list[tuple[list[int], bool]]:
 
 
 def _read_as_sets(machine: Machine, regions: Iterable[tuple[list[int], bool]]) -> set[PlanUnit]:
-    """Return the units that regions write or read, in which the number of equal occurrences matters."""
+    """Return the units that regions write or read, directly or through other nodes. They must output each occurrence
+    once."""
     set_units, waiting = set[PlanUnit](), list[PlanUnit]()
     reads = {unit: part.takes.units for part in machine.parts for unit in part.gives}
     for numbers, alone in regions:

@@ -102,7 +102,7 @@ class Revision:
         return max(self.watermark, buffer.moving - self.window.behind)
 
     def known(self, event: str, table: Table, words: Sequence[int]) -> Table:
-        """Return the known rows of an input event that equal a row of a table. `words`: the table rows to compare."""
+        """Return the known rows of an input event that equal a row of a table. `words`: the matrix rows to compare."""
         wanted = contiguous(table[:, np.argsort(table[END], kind="stable")])
         windows = (window for window in self._taken(event) if rows(wanted) and window.last >= wanted[END, 0])
         return np.concatenate([self._none(event), *(window.same(wanted, words) for window in windows)], axis=1)
@@ -248,8 +248,8 @@ class Revision:
     # --- state ---
 
     def coded(self, places: Mapping[str, Sequence[int]]) -> list[Ints]:
-        """Return the pool codes in the rows of the window. `places`: the rows of each event's tables that hold
-        codes."""
+        """Return the pool codes in the rows of the window. `places`: for each event, the rows of its tables' matrices
+        that hold codes."""
         return [table[place] for event, table in self._tables() for place in places.get(event, ())]
 
     def codes(self, places: Mapping[str, Sequence[int]]) -> list[Ints]:

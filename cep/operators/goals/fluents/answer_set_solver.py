@@ -346,7 +346,7 @@ class AnswerSetSolver:
     def solve(self, facts: frozenset[Fact], last: frozenset[Derived], first: int, now: int, every: bool) -> Found:
         """Return the answer set nearest to `last`, or all if `every`, at tick `now` of a stream that began at `first`.
 
-        Raises CepError if there are more than the limit allows, or the rules are endless.
+        Raises CepError if there are more answer sets than the limit allows, or the rules are endless.
         """
         if not self.rules.clocked:
             self._learn(facts)

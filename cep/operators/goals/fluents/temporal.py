@@ -134,7 +134,7 @@ class TemporalGoal(NumberedState, InRounds):
         """The tuples that an input has lost, as a mask for each input."""
         self.stopped = np.zeros(count, np.bool_)
         self.known = np.zeros(count, np.bool_)
-        """The tuples whose intervals from before the stretch were added to the grown ones."""
+        """The tuples whose intervals from before the stretch are among the grown ones."""
 
     def shrink(self, inputs: Sequence[Table]) -> Table:
         """Return the results that possibly end, because of time alone or because an input loses a tuple."""

@@ -242,7 +242,7 @@ class JoinGoal(StoredState, Untimed):
         return slots
 
     def _latest(self, left: Table, right: Table) -> tuple[Table, Ints]:
-        """Return the pairs of policy `recent` as a table, and the names of both sides if there is lineage.
+        """Return the pairs of policy `recent` as a table, and the handles of both sides if there is lineage.
 
         This uses a simpler kernel, with room for all results at once.
         """
@@ -273,7 +273,7 @@ class JoinGoal(StoredState, Untimed):
         return here[other_key.index(column)]
 
     def _assembled(self, pairs: Ints, right: Table, sorts: bool) -> tuple[Table, Ints]:
-        """Return the pairs as a table, and the names of both sides if there is lineage. `sorts`: sort them by
+        """Return the pairs as a table, and the handles of both sides if there is lineage. `sorts`: sort them by
         arrival."""
         n = len(pairs)
         table = np.empty((FIRST + len(self.take_left) + len(self.take_right), n), np.int64)
@@ -287,7 +287,7 @@ class JoinGoal(StoredState, Untimed):
         return table, names
 
     def _picked(self, table: Table, names: Ints, index: Ints) -> tuple[Table, Ints]:
-        """Return the rows at `index`, and their names if there is lineage."""
+        """Return the rows at `index`, and their handles if there is lineage."""
         return take(table, index), names if self.lineage is None else take(names, index)
 
     def _consumed(self, pairs: Ints, right: Table) -> Ints:
