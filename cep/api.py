@@ -169,7 +169,7 @@ class Engine:
         workers: int | None = None,
         **options: Unpack[DataProgramKeywords],
     ) -> Engine:
-        """Create an engine for one or several program files. The options are those of `from_text`.
+        """Create an engine for one or several program files. The options are the same as for `from_text`.
 
         Messages quote the name of the file, unless `name` is given.
         """

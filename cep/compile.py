@@ -53,10 +53,10 @@ class CompileOptions:
 
     `alerts`: also derive the occurrences of ALERT statements, which are output as separate tables (`cep.rules.alert`).
 
-    `dialect`: by default that of the file's suffix. `tick`: the length of a dialect's time unit in microseconds.
-    `models`: if a LARS program has several answer streams, return the one nearest to that of the tick before (1), or
-    all (0). `solve_limit`: the time limit of the solver in microseconds. `first`: the tick at which a stream of LARS
-    begins unless earlier input arrives.
+    `dialect`: by default, the dialect of the file's suffix. `tick`: the length of a dialect's time unit in
+    microseconds. `models`: if a LARS program has several answer streams, return the one nearest to the answer stream of
+    the tick before (1), or all (0). `solve_limit`: the time limit of the solver in microseconds. `first`: the tick at
+    which a stream of LARS begins unless earlier input arrives.
 
     `files`: the names of the text's files, each with its first line. `params`: values of parameters.
 
@@ -182,7 +182,7 @@ class Binding:
 class CompiledProgram:
     """A compiled program, which any number of engines can run.
 
-    `plan`: the plan of all rules. `rules`: the lowered rules, with their warnings and those of alerts. `alerts`: the
+    `plan`: the plan of all rules. `rules`: the lowered rules, with the warnings about rules and alerts. `alerts`: the
     ALERT statements whose occurrences are derived. `fingerprint`: identifies the program and everything else on which
     its state depends. `written`: information about its text.
     """
@@ -198,7 +198,8 @@ class CompiledProgram:
     _first: Binding | None
 
     def bind(self) -> Binding:
-        """Return the contents of static predicates for one engine. The first call reuses those of the compilation."""
+        """Return the contents of static predicates for one engine. The first call reuses the contents that the
+        compilation has computed."""
         first, self._first = self._first, None
         return first or _bound(self._statics, self.facts, self.knowledge)
 
@@ -262,7 +263,7 @@ class ReadProgram:
 
     @property
     def predicates(self) -> frozenset[str]:
-        """The static predicates whose facts may come from outside: those that are used or declared."""
+        """The static predicates that are used or declared. Their facts may come from outside."""
         return frozenset(predicates_of(self.tree)) | declarations_of(self.tree).keys()
 
     def compiled(self, options: CompileOptions) -> CompiledProgram:
@@ -332,7 +333,7 @@ def declared_facts(
 
 
 class _PartlyChecked(CepErrors):
-    """The mistakes of a program. `first`: those that prevented further checks."""
+    """The mistakes of a program. `first`: the mistakes that prevented further checks."""
 
     def __init__(self, errors: list[CepError], first: Sequence[CepError]) -> None:
         super().__init__(errors)

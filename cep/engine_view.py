@@ -175,7 +175,7 @@ class EngineView:
 
     @property
     def shown(self) -> dict[str, Schema]:
-        """The events of its output; after a change of the program, also those of the former program."""
+        """The events of its output. After a change of the program, they include the events of the former program."""
         return self.outputs
 
     @property
@@ -294,8 +294,8 @@ class EngineView:
         return partial_matches(self.plan, self._machine.goals_by_unit(), self.pool, self.watermark, event, key, limit)
 
     def ranked_matches(self, event: str, key: Key, limit: int, part: StagePart) -> RankedMatches:
-        """Return the partial matches in an engine of a stage, to be merged with those of other engines. The arguments
-        are not checked."""
+        """Return the partial matches in an engine of one stage. The caller merges the results of all stages. The
+        arguments are not checked."""
         goals = self._machine.goals_by_unit()
         return ranked_matches(self.plan, goals, self.pool, self.watermark, event, key, limit, part)
 

@@ -82,8 +82,8 @@ def answers(
         stream: (tick, atoms) in order. Atoms are text, `p(1)`.
         facts: Atoms that are true at all ticks.
         first: The tick at which the stream begins, unless its first atoms are earlier. None: with its first atoms.
-        last: The last tick to evaluate, by default that of the last atoms.
-        models: 1 returns the answer stream nearest to that of the tick before, n at most n in sorted order, 0 all.
+        last: The last tick to evaluate, by default the tick of the last atoms.
+        models: 1 returns the answer stream nearest to the previous tick's, n at most n in sorted order, 0 all.
         window: The number of ticks in a window of n ticks, `n+1` or `n`.
         tick: The length of a tick, for windows with units, `[2 sec]`.
         dialect: `lars` for the syntax of Ticker, `laser` for rule strings of Laser. None: the one that the text is in.

@@ -1,6 +1,6 @@
 """A program that took over from a former one under `--revise`.
 
-The former program still corrects its own results until they are final. The results of both appear as those of one
+The former program still corrects its own results until they are final. The results of both appear as the results of one
 program:
 
     ended at or before `since`: the former program          ended later: this one
@@ -118,7 +118,7 @@ class Successor(Engine):
     `former`: that program, as long as its results may still change, then None. `texts`: its texts, by file. The former
     program reports what ends at or before `since`, this one what ends later. This program alone reports the fluents and
     alerts that mean the same in both; other fluents are cut. For a new alert on a fluent, it reports all rows of the
-    window. Rows without an end at or before `since` begin the alert at `since`.
+    window. A row that has not ended by `since` begins the alert at `since`.
     """
 
     def __init__(self, program: CompiledProgram, options: EngineOptions) -> None:
@@ -137,9 +137,9 @@ class Successor(Engine):
     ) -> Frames:
         """Take over from an engine at its watermark, and return the changes of results that follow at once.
 
-        This engine already has the former one's state (`PriorState`). `cuts`: the times at which fluents begin that
-        earlier changes of the program have cut. `holding`: the rows of new alerts on fluents that hold at the beginning
-        of the window.
+        This engine already has the former one's state (`PriorState`). `cuts`: the fluents that earlier changes of the
+        program have cut, each with the time at which it begins. `holding`: the rows of new alerts on fluents that hold
+        at the beginning of the window.
         """
         self._cut(cuts)
         held, run = _as_told(self, super().held_now()), super()._run(former.watermark)
@@ -267,7 +267,7 @@ class Successor(Engine):
     # --- state ---
 
     def snapshot(self) -> bytes:
-        """Return the whole state, including that of the former program."""
+        """Return the whole state, including the state of the former program."""
         own = super().snapshot()
         begun = {name: cut.left(self.stable) for name, cut in self._begun.items()}
         if self.former is None and not any(begun.values()):

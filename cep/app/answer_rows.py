@@ -23,9 +23,9 @@ _SINCE, _UNTIL, _TURN = "@since", "@until", "@turn"
 class AnswerRows:
     """A converter from changes of fluents to rows of answers. Events pass through unchanged.
 
-    `schemas`: those of the fluents and events. `mode`: ALL or NEW. `every`: when to write answers; None: at every tick.
-    `tick`: its length in microseconds. `outputs`: the schemas of the answers, which are instants. Raises CepError if
-    `every` is invalid.
+    `schemas`: the schemas of the fluents and events. `mode`: ALL or NEW. `every`: when to write answers; None: at every
+    tick. `tick`: the length of a tick in microseconds. `outputs`: the schemas of the answers, which are instants.
+    Raises CepError if `every` is invalid.
     """
 
     def __init__(self, schemas: Mapping[str, Schema], mode: str, every: str | None, tick: int) -> None:

@@ -220,7 +220,7 @@ for command in (fetch, stats, query, explain, verify):
 def validate_knowledge(known: Knowledge | None, shapes: Sequence[Path] | None, files: Sequence[str] = ()) -> bool:
     """Return True if the knowledge in `files` conforms to the shapes. Print all violations and warnings.
 
-    Without `shapes`, those of weather stations apply.
+    Without `shapes`, the shapes of weather stations apply.
     """
     if known is None:
         raise CepError("--shapes: there is no --knowledge", hint="`--knowledge stations.ttl`", code="option")

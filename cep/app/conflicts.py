@@ -40,7 +40,7 @@ READ: Mapping[str, str] = {
     "sparql": "the query",
     "labels": "the file of labels",
 }
-"""The parameters that name input, and how messages call that input."""
+"""The parameters that name input, each with the name of that input in messages."""
 WRITTEN: Mapping[str, str] = {
     "output": "--output",
     "dead_letter": "--dead-letter",
@@ -147,7 +147,7 @@ class OutputGuard:
                     raise refuse(f"{inner}: `{written}` lies in the folder of {outer}, `{folder}`", _HINT)
 
     def _is(self, wanted: tuple[int, int]) -> str | None:
-        """Return what messages call the input that is this file or folder, or None if it is not an input."""
+        """Return the name in messages of the input that is this file or folder, or None if no input is."""
         for what, path in self._read:
             if _identity(path) == wanted:
                 return what

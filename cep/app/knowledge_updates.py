@@ -36,7 +36,7 @@ tables."""
 TOGETHER = 1024
 """The number of changes to apply ahead of time if the engine takes all of them at once."""
 LARGE = 1 << 24
-"""The size in bytes from which on an N-Quads file is read as a stream."""
+"""The least size in bytes of an N-Quads file that is read as a stream."""
 PIECE = 1 << 16
 """The number of bytes of a stream that are read at a time."""
 

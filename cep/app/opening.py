@@ -77,7 +77,7 @@ class ProgramSource:
         parameters: ParameterOptions | None = None,
         texts: Mapping[Path, str] | None = None,
     ) -> ProgramSource:
-        """Read the rules only, without facts and knowledge. The parameters are those of `read`."""
+        """Read the rules only, without facts and knowledge. The parameters have the same meaning as in `read`."""
         return cls.of([(str(path), _text(path, texts or {})) for path in rules], dialect, policy, parameters)
 
     @classmethod

@@ -240,7 +240,7 @@ class ProgramThread(threading.Thread):
     def fail(self, error: BaseException) -> None:
         """End the program because of an error; any thread may call this. Only the first error is logged.
 
-        It decides if a restart may help: after a full disk, or if the error has the code `failed`.
+        A restart may help (`may_pass`) after a full disk, or if the error has the code `failed`.
         """
         if self.error is not None:
             return

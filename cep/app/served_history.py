@@ -42,8 +42,8 @@ def downloaded(
 ) -> LocalInputs:
     """Download the records of servers into `folder`, and return the inputs with these files in place of servers.
 
-    `schemas`: those of the events that the program reads. Raises CepError if a server does not answer, or an event's
-    records cannot be downloaded.
+    `schemas`: the schemas of the events that the program reads. Raises CepError if a server does not answer, or an
+    event's records cannot be downloaded.
     """
     specs: list[str] = []
     named: dict[str, str] = {}

@@ -59,8 +59,8 @@ MESSAGES = 500_000
 class JobRequest:
     """A request for a Spark job, made from the options and rules.
 
-    `wanted`: the events to write. `checkpoint`: its folder. `settings`: those of the Spark session. `mirror`: keeps
-    copies of checkpoint and output, if these are at addresses.
+    `wanted`: the events to write. `checkpoint`: the folder of the checkpoint. `settings`: the settings of the Spark
+    session. `mirror`: keeps copies of checkpoint and output, if these are at addresses.
     """
 
     options: RunOptions
@@ -303,8 +303,8 @@ def warm(spark: SparkSession, request: JobRequest, query: Job) -> None:
 
 
 def _tell_lacking(options: RunOptions, engine: Engine, start: StartingPoint, seen: str, why: str) -> None:
-    """Warn of new rules that may lack results. `seen`: a text about the input that they have or have not seen. `why`:
-    the reason, appended to the warning."""
+    """Warn of new rules that may lack results. `seen`: a text for the warning that says which earlier input the rules
+    have read. `why`: a reason, appended to the warning."""
     if not (lacking := start.lacking(engine)):
         return
     until = {rule: "for good" if time is None else f"until {iso(time)}" for rule, time in lacking.items()}

@@ -192,7 +192,7 @@ def warnings_of(program: Engine | CompiledProgram, rules: str, facts: Collection
 
 
 def undeclared(inputs: Mapping[str, Schema]) -> list[str]:
-    """Return a note for each undeclared input event that lists the attributes of its records."""
+    """Return a note for each undeclared input event. The note lists the attributes of the event's records."""
     notes = []
     for name, schema in inputs.items():
         if schema.attributes and not schema.declared:
@@ -204,7 +204,7 @@ def undeclared(inputs: Mapping[str, Schema]) -> list[str]:
 
 
 def warn(warnings: Sequence[Warning], rules: Sequence[Path], log: Log = plain) -> None:
-    """Log the first line of up to three warnings before a run, except those of unbounded state."""
+    """Log the first line of up to three warnings before a run. Warnings of unbounded state are left out."""
     from cep.runtime.run_stats import count
 
     likely = [warning for warning in warnings if warning.code != "unbounded"]

@@ -76,8 +76,8 @@ class BacktestResult:
 
     @property
     def judged(self) -> list[Figures]:
-        """The figures that decide the choice: those before the holdout, or those of the whole history if there is
-        none."""
+        """The figures that decide the choice. They cover the history before the holdout, or all of it without a
+        holdout."""
         return [part.whole if part.before is None else part.before for part in self.parts]
 
 

@@ -1,4 +1,4 @@
-"""Compare two sets of occurrences of one event: those that appeared, are gone, or moved.
+"""Compare two sets of occurrences of one event: which have appeared, are gone, or have moved.
 
 An occurrence *moved* if one with the same key overlaps it and has other times or values. Moved occurrences are matched
 one to one, by the largest overlap, then by the earliest start. All other occurrences that only one side has count as
@@ -169,7 +169,7 @@ def compared_event(
     """Return an event for comparison.
 
     Its key consists of the attributes in `asked`, or else the key of an alert on the event, or else its strings and
-    IRIs. The alerts are those of the two programs.
+    IRIs. `old_alerts`, `new_alerts`: the alerts of the two programs.
     """
     sides = [(schema, alerts) for schema, alerts in ((new, new_alerts), (old, old_alerts)) if schema is not None]
     first = sides[0][0]

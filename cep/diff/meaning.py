@@ -80,8 +80,8 @@ class Reached:
 class ProgramDiff:
     """The difference between two programs.
 
-    `parameters`: those with different values, as (name, old, new); None: the parameter does not exist. `affected`: the
-    tables of events and fluents whose results may change.
+    `parameters`: the parameters with different values, as (name, old, new); None: the parameter does not exist.
+    `affected`: the tables of events and fluents whose results may change.
     """
 
     parameters: tuple[tuple[str, str | None, str | None], ...] = ()

@@ -47,8 +47,8 @@ def _type_of(name: str, rule: Rule, schemas: Mapping[str, Schema]) -> str | None
 
 
 def _type_given(name: str, place: int, rule: Rule, schemas: Mapping[str, Schema]) -> str | None:
-    """Return the type of a variable that a condition binds, which is that of the event's attribute. None: it is not
-    known."""
+    """Return the type of a head's variable that a condition binds. It is the type of the event's attribute; None:
+    unknown."""
     if any(name == result.variable for part in patterns(rule.body) for result in part.properties().results):
         return None
     type = schemas[rule.event].attributes[place].type

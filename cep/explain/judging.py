@@ -75,8 +75,8 @@ class Fact:
 
 
 SupportingTriples = Callable[[Graph | Fixed, Mapping[str, Value], KnowledgeSource | None], list[Fact]]
-"""Returns the triples on which an answer of a graph pattern depends. Its last argument is the knowledge at the time of
-the answer; None: the initial knowledge."""
+"""A function that returns the triples on which an answer of a graph pattern depends. Its last argument is the knowledge
+at the time of the answer; None: the initial knowledge."""
 
 
 @dataclass(frozen=True, slots=True)

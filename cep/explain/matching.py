@@ -18,7 +18,7 @@ from cep.plan.pattern import Pattern
 from cep.rules.terms import AggregateResult, Condition, Constant, Variable, condition_variables
 
 Find = Callable[[str, Mapping[int, Value]], Sequence[Occurrence]]
-"""Returns the occurrences of an event with given arguments, sorted by (end, start)."""
+"""A function that returns the occurrences of an event with given arguments, sorted by (end, start)."""
 
 HeldAt = Callable[[str, Mapping[int, Value], int], Sequence[Occurrence]]
 

@@ -98,9 +98,9 @@ class DerivationNode:
     """An occurrence, the rule that derived it with its variables, and its constituents.
 
     `rule` is None for an input record, and if the constituents are no longer remembered. `also`: the other rules that
-    derived the same. `chain`: the earlier occurrences of the same event that the occurrence continues, latest first.
-    `again`: it appears earlier in the tree, with its constituents. `left_out`: the number of constituents that are not
-    in the tree.
+    derived the same occurrence. `chain`: the earlier occurrences of the same event that the occurrence continues,
+    latest first. `again`: it appears earlier in the tree, with its constituents. `left_out`: the number of constituents
+    that are not in the tree.
 
     For a fluent, `began` and `ended` contain the reasons. `deadline`: the time in microseconds at which it ends if
     nothing else happens. `formulas`: the formulas that define it and hold in its interval. `answer`: the rule that

@@ -33,8 +33,8 @@ class InputChange:
     """A `record` that was late, corrected or withdrawn.
 
     `at`: the latest time in the input when this happened, in microseconds. `by`: the number of the input record that
-    caused it. `now`: the record after a correction. `of`: the number of changes at the same time; if there are several,
-    this is the first, and any of them may be the cause.
+    caused it. `now`: the record after a correction. `of`: the number of changes at the same time. If there are several,
+    this is the first; any of them may be the cause.
     """
 
     kind: Literal["late", "withdrawn", "corrected"]

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 Members = Callable[[Sequence[int]], Iterable[tuple[slice, int | None, int]]]
-"""Yields the windows of a group that have a result, given the ends of its occurrences in order.
+"""A function that yields the windows of a group that have a result, given the ends of its occurrences in order.
 
-Each window is given by its members, its start (None: the start of the first member), and its end.
+Each window has its members, its start (None: the start of the first member), and its end.
 """
 
 

@@ -1,4 +1,4 @@
-"""Connect the parts of a server: those that store the results of the program, and the routes that answer from them."""
+"""Connect the parts of a server that store the results of the program with the routes that answer from them."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Answers:
 
 
 class ServerParts:
-    """The parts of a server: those that stay when the program changes, and the `answers` of the current program.
+    """All parts of a server: the parts that stay when the program changes, and the `answers` of the current program.
 
     `app` answers requests. `run` is the program, not started yet. `outbox` stores the changes of alerts, whose sender
     is `origin`. The knowledge is already in the store after construction. Raises CepError if a part cannot be started.

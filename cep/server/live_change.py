@@ -114,8 +114,8 @@ class LiveProgram:
         ]
 
     def _overriding(self, engine: Engine) -> list[str]:
-        """Return warnings about values on the command line that a program does not declare, or that override its
-        own."""
+        """Return a warning for each parameter on the command line that the program lacks, or for which it has another
+        value."""
         parameters = engine.written.parameters.by_name
         warnings = []
         for name in self._options.parameters.values:
@@ -442,8 +442,8 @@ class LiveProgram:
         return {**self._listed(version), "same": False, "parameters": self._parameters(after), **taken}
 
     def _ended(self, after: Engine) -> dict[str, pl.DataFrame]:
-        """Return the intervals that end at the watermark: those of fluents that the new program lacks or defines
-        differently."""
+        """Return the intervals of fluents that the new program lacks or defines differently. They end at the
+        watermark."""
         before = self._program.engine
         old, new, time = before.meanings(), after.meanings(), before.watermark
         return {

@@ -54,7 +54,8 @@ class ServedProgram:
 
     `folder`: the state folder of the server. `journal`: the journal of the program, or None. `meant`: the fingerprints
     of its events in the folder of --state, or None. `version`: the version that runs, among `versions` (None: versions
-    are not kept). `since`: the time until which an earlier program of this server run derived an event, by event.
+    are not kept). `since`: for each event that an earlier program of this server run derived, the time until which it
+    did.
     """
 
     text: str
@@ -203,7 +204,7 @@ def _read_for(
     """Return the events that are read from the input.
 
     They include the events of programs that may take over: the shadow, and the files if another version runs instead of
-    them. With --revise, they also include those of the former program.
+    them. With --revise, they also include the events that the former program reads.
     """
     if not options.changeable or options.place.on_spark:
         return engine.inputs

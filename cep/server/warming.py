@@ -71,8 +71,8 @@ def _keys(table: pl.DataFrame | None, arguments: tuple[str, ...]) -> Iterator[tu
 
 @dataclass(frozen=True, slots=True)
 class Warmed:
-    """The result of processing earlier input: the state of the engine, the time from which on it has processed all its
-    input (None: there was no such input), and the open intervals of alerts on fluents."""
+    """The result of processing earlier input: the `state` of the engine, and the `open` intervals of alerts on fluents.
+    `since`: the engine has processed all input from this time on; None: there was no such input."""
 
     state: bytes
     since: int | None

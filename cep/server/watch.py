@@ -1,4 +1,5 @@
-"""Watch files that a server reads again when they change: those of its program (`--watch`), and the file of tokens."""
+"""Watch the files that a server reads again when they change: the files of its program (`--watch`), and the file of
+tokens."""
 
 from __future__ import annotations
 

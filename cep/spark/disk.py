@@ -68,7 +68,7 @@ PROBES = (".room-", "..room-")
 being written."""
 
 BACK = "restore the whole folders of --output and --checkpoint from a copy, or start anew with others"
-"""The hint for files that are damaged or missing, or do not belong to the same time as the others."""
+"""The hint for files that are damaged, missing, or from another time than the other files."""
 
 _PROBE = bytes(1 << 12)
 _ONE_RUN = "only one run at a time can use a checkpoint"

@@ -1,5 +1,5 @@
-"""A program as one Spark plan over static DataFrames: rows become blocks, and each stage steps the groups of its
-buckets.
+"""A program as one Spark plan over static DataFrames. Rows become blocks, which are grouped by bucket. Each stage steps
+its buckets.
 
 Nothing runs before a result is used. All operations exist in Spark Connect.
 """
@@ -128,7 +128,7 @@ def parted(program: ShippedProgram, blocks: DataFrame) -> tuple[dict[str, DataFr
 
 
 def columns_of(schema: Schema) -> StructType:
-    """Return the columns of a derived event, which are those of the Parquet files of a run."""
+    """Return the columns of a derived event. They are the same as in the Parquet files of a run."""
     return from_arrow_schema(ParquetLayout({schema.name: schema}).schema, prefer_timestamp_ntz=True)
 
 

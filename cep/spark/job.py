@@ -42,9 +42,9 @@ class Job:
 
     - `lateness`: how far out of order records may arrive. None: no record is late before the end of the input.
     - `limit`: the maximum number of files in a micro-batch. `most`: the approximate number of messages of each live
-      input.
-    - `closing`: the input ends with its files. `input_format`: the format of files. `format`: that of output, jsonl
-      or parquet.
+      input in a micro-batch.
+    - `closing`: the input ends with its files. `input_format`: the format of files. `format`: the format of output,
+      jsonl or parquet.
     - `dead_letters`: a folder. The names of its files begin with `mark`.
     - `every`: the time between two searches for more input.
     - `idle`: the time without input after which the watermark advances by the clock.

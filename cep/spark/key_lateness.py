@@ -112,7 +112,7 @@ class LateKeys:
         self._until = np.array([until for _, until in late_words], np.int64)
 
     def until(self, event: str, table: pl.DataFrame, stable: int) -> Ints:
-        """Return, for each row of an event, the time up to which rows of its key are late: `stable` or later."""
+        """Return, for each row of an event, the time up to which rows of its key are late. It is at least `stable`."""
         ends = np.full(table.height, stable)
         if self._clocks is not None:
             words = self._clocks.words(event, {event: table}, np.arange(table.height))

@@ -58,11 +58,11 @@ class ProgramOptions:
 class ShippedProgram:
     """A program text, divided into stages. Each stage runs in one engine, or in `buckets` engines.
 
-    - `schemas`: the schemas of all tables. `inputs`, `outputs`: those of input events and of written events.
+    - `schemas`: the schemas of all tables. `inputs`, `outputs`: the schemas of input events and of written events.
     - `written`: the names under which tables are written.
     - `records`: the tables of records of the input fluents.
     - `meanings`: the fingerprint of each event, which determines the `@id` of its rows.
-    - `program`: the fingerprint of all of this.
+    - `program`: identifies the program and everything on which its state depends.
     - `ticking`: the stages with results at certain times without input.
     - `unending`: the stages with recursion that continues to the latest time in the input.
     - `beginning`: the stages in which something begins with the first event.
@@ -198,7 +198,7 @@ class PlannedRules:
     """The rules of a query.
 
     `engine`: an engine of the whole program, for checks. `program`: the program from which workers make their engines.
-    `lateness`: that of the watermark, in microseconds; None: no record is late before the end of the input.
+    `lateness`: the lateness of the watermark, in microseconds; None: no record is late before the end of the input.
     """
 
     engine: Engine

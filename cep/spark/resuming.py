@@ -29,7 +29,7 @@ BUCKETS = 16
 
 
 def bucket_count(checkpoint: Path, asked: int | None, cores: int | None) -> int:
-    """Return the number of buckets: the requested number, that of the checkpoint, or else the number of `cores`.
+    """Return the number of buckets: the requested number, else the checkpoint's number, else the number of `cores`.
 
     CepError: the checkpoint is damaged.
     """
@@ -143,7 +143,7 @@ def _unsplit(program: ShippedProgram) -> list[str]:
 def _settle(now: ShippedProgram, was: checkpoints.CheckpointInfo, states: Path, versions: Mapping[str, int]) -> None:
     """Convert logs that a killed run left to whole states, by running the program of the checkpoint.
 
-    CepError: that program had other facts or knowledge than this one.
+    CepError: the checkpoint's program had other facts or knowledge than this one.
     """
     if some := logged(states, versions):
         program = _earlier(now, was)

@@ -51,7 +51,8 @@ class Rules:
     """A program that can run over DataFrames of a session."""
 
     def __init__(self, program: CompiledProgram, text: str, name: str, options: CompileOptions) -> None:
-        """Set up rules. `text`: the source of the program. `name`: its name. `options`: those of its compilation."""
+        """Set up rules. `text`: the source of the program. `name`: its name. `options`: the options with which it was
+        compiled."""
         self._program, self._text, self._name, self._options = program, text, name, options
 
     @classmethod
@@ -64,8 +65,8 @@ class Rules:
     ) -> Rules:
         """Read rules from one file or several. `facts`: {predicate: table of any library}.
 
-        `knowledge`, `params`, `policy` and the other options are those of `cep.compile.compile`. CepError: the program
-        or an option is invalid.
+        `knowledge`, `params`, `policy` and the other options are the same as for `cep.compile.compile`. CepError: the
+        program or an option is invalid.
         """
         paths = [Path(file_name) for file_name in ([path] if isinstance(path, str | Path) else path)]
         text, name = program_text(paths[0] if len(paths) == 1 else paths)

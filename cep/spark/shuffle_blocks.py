@@ -38,7 +38,8 @@ TIME = -1
 """The `stage` of blocks that only move the watermark."""
 
 END = 1 << 61
-"""The time (microseconds) of the end of the input. It exceeds that of any event by more than any lateness."""
+"""The time (microseconds) of the end of the input. It is later than the time of any event, by more than any
+lateness."""
 
 CHANGE = "#change"
 """The `event` of blocks with changes of the knowledge; no event has such a name."""
@@ -103,8 +104,8 @@ class WorldRows:
 class Stepped:
     """The result of stepping a bucket.
 
-    `version`: that of the new state. `call`: the watermark (milliseconds) at which to step again even without input;
-    None: not needed. `blocks`: for later stages and the driver. `world`: rows for the sink.
+    `version`: the version of the new state. `call`: the watermark (milliseconds) at which to step again even without
+    input; None: not needed. `blocks`: for later stages and the driver. `world`: rows for the sink.
     """
 
     version: int

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cep.spark.task_affinity import Slots
 
 Sent: TypeAlias = "tuple[int, bytes | TaskFound]"
-"""A value for the task of a number: pickled blocks, or results that are passed on to the driver."""
+"""The number of a task, and a value for it: pickled blocks, or results that are passed on to the driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ class ShuffledBatch:
         )
 
     def took(self, task: TaskFound) -> None:
-        """Add the results of a task to those of the micro-batch."""
+        """Add the results of a task to the results of the micro-batch."""
         output, stage = task.output, task.stage
         self.versions |= {state_name(stage, bucket): version for bucket, version in output.versions.items()}
         self.calls |= {state_name(stage, bucket): call for bucket, call in output.calls.items()}

@@ -94,7 +94,7 @@ class StageWork:
     - `times`: the format of written times (`cep.connectors.records.times`).
     - `stretch`: the span of time of the rows to write. `cuts`: the earliest start of intervals, by fluent.
     - `generation`: its number.
-    - `warms`: all earlier input comes in one micro-batch, and none of it is late.
+    - `warms`: the stage processes all earlier input in one micro-batch, and none of it is late.
     """
 
     program: ShippedProgram
@@ -137,7 +137,7 @@ class StageTask:
     def step(self, bucket: int, version: int, rows: Sequence[ShuffleBlock], watermark: int, batch: int) -> Stepped:
         """Step a bucket with its rows, up to the watermark (milliseconds; 0: there is none yet).
 
-        `version`: that of the bucket's state; 0: it has none. `batch`: the number of the micro-batch.
+        `version`: the version of the bucket's state; 0: it has none. `batch`: the number of the micro-batch.
         """
         engine = self.engine(bucket, version)
         begun = self.begun(engine) if not version and self.program.changes else {}
@@ -273,7 +273,9 @@ class StageTask:
     def revised(
         self, engine: Engine, bucket: int, before: RevisionStats | None, late: Mapping[str, int], withdrawn: int
     ) -> RevisionStats | None:
-        """Return the counts of a step's corrections, since `before` and `late`; None if there are none."""
+        """Return the statistics of the corrections in a step; None if the engine does not revise. `before`, `late`: the
+        engine's statistics and numbers of late rows before the step. `withdrawn`: the number of rows that the step
+        withdraws."""
         if before is None or engine.revision_stats is None:
             return None
         mine = [event for event in self.stage.outside if self.reports(event, bucket)]
@@ -431,7 +433,8 @@ def begin(engine: Engine, ends: Sequence[int], late: int) -> None:
 
 
 def together(derived_parts: Sequence[Mapping[str, pl.DataFrame]]) -> dict[str, pl.DataFrame]:
-    """Join an engine's results of several steps of one micro-batch: the later may withdraw what the earlier added."""
+    """Join an engine's results of several steps of one micro-batch. A later step may withdraw rows that an earlier one
+    added."""
     tables_by_event: dict[str, list[pl.DataFrame]] = {}
     for tables in derived_parts:
         for event, table in tables.items():

@@ -88,7 +88,7 @@ def streamed(
 class Buckets(StatefulProcessor):
     """The buckets of a stage. The state of each is the version and the snapshot of its engine.
 
-    A worker keeps engines, and continues with one if its version is that of the store.
+    A worker keeps engines. It continues with an engine if the store has the same version.
     """
 
     def __init__(self, packed: PackedProgram, number: int) -> None:

@@ -83,7 +83,7 @@ class Stream:
         Delta), or by the rows (e.g. with MERGE).
 
         The DataFrames exist until the next micro-batch. The output's attribute `dead` holds the rows that are not valid
-        events. The other arguments and errors are those of `start`.
+        events. The other arguments and errors are the same as for `start`.
         """
         place = _local(checkpoint, "checkpoint")
         letters = str(place / disk.DEAD)

@@ -53,7 +53,7 @@ class Slots:
 
     @property
     def count(self) -> int:
-        """The number of tasks, which is that of cores."""
+        """The number of tasks, which equals the number of cores."""
         return max(1, self._context.defaultParallelism)
 
     def run(self, rows: RDD[Any], step: Callable[[Sequence[int]], Step]) -> RDD[Any]:

@@ -52,8 +52,8 @@ class QueryWork:
         return kept_version(self.stages[0].run, stage, bucket)
 
     def states_of(self, stage: int) -> list[int]:
-        """Return the numbers under which a step of a stage stores states: its own, and that of its multiplicities if it
-        has any."""
+        """Return the numbers under which a step of a stage stores states: the stage's own, and another one for
+        multiplicities if it counts them."""
         count = len(self.stages)
         return [stage, count + stage] if 1 < stage <= count else [stage]
 
@@ -90,7 +90,7 @@ class BucketInput:
 class TaskInput:
     """A task of a micro-batch.
 
-    - `number`: that of the task. `batch`: that of the micro-batch.
+    - `number`: the number of the task. `batch`: the number of the micro-batch.
     - `stage`: the stage to step. 0: only write. One more than the last stage: add up multiplicities.
     - `buckets`: the buckets to step. `watermark`: where they step to, in milliseconds.
     - `writes`: the task writes the output. `world`: rows for the sink from earlier stages.
@@ -119,7 +119,7 @@ class TaskInput:
 class TaskOutput:
     """The output of the task of a `number`.
 
-    `versions`: those of the new states. `calls`: when buckets must step again. `handed`: the blocks to pass on.
+    `versions`: the versions of the new states. `calls`: when buckets must step again. `handed`: the blocks to pass on.
     `files`: the files written.
     """
 

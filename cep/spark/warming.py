@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Warmed:
-    """The earlier input that new rules have read: rows from `since` (microseconds; None: none) to the time of their
-    start.
+    """The earlier input that new rules have read: rows from `since` up to the time at which the rules start.
 
-    `gone`: files that no longer exist. `unread`: files that cannot be read, each with the reason.
+    `since`: in microseconds; None: no rows were read. `gone`: files that no longer exist. `unread`: files that cannot
+    be read, each with the reason.
     """
 
     since: int | None
@@ -60,7 +60,7 @@ class Warmed:
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """The rows to read: those that end from `since` to `until`, both included (microseconds; None: no limit).
+    """The rows to read: all that end from `since` to `until`, both included (microseconds; None: no limit).
 
     `events`: only these events; None: all. `ahead`: see `cep.spark.source.reading.in_time`.
     """

@@ -73,7 +73,7 @@ class Home:
         bringing(self.states, self._bring)
 
     def _moved(self, work: QueryWork) -> QueryWork:
-        """Return the work with these folders in place of those of the checkpoint."""
+        """Return the work with these folders in place of the checkpoint's folders."""
 
         def own(states: BucketStates) -> BucketStates:
             return replace(states, folder=str(self.states))
@@ -96,7 +96,7 @@ class Home:
     ) -> tuple[TaskFound, list[HandedBlock]]:
         """Run a task. Return the result for the driver, and the blocks for other tasks.
 
-        - `entries`: the files of the states of its buckets. `versions`: those of all buckets.
+        - `entries`: the files of the states of its buckets. `versions`: the versions of the states of all buckets.
         - `letters`: pieces of files of dead letters.
         - `number`: the manifest that will commit the result. `run`: the run of that manifest.
 

@@ -283,7 +283,7 @@ class Checker:
         return wanted
 
     def _alert_schema(self, name: str) -> Schema:
-        """Return the attributes of an alert: those of its table that the author named, and its texts."""
+        """Return the attributes of an alert: the named columns of its table, and its texts."""
         alert = next(alert for alert in self.prepared.program.alerts if alert.name == name)
         schema = self.engine.plan.schemas[alert.table]
         own = tuple(attribute for attribute in schema.attributes if not attribute.name.startswith("the "))

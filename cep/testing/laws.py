@@ -72,7 +72,7 @@ def broken(prepared: Prepared, plain: Outcome, laws: Sequence[Law], seeds: Seque
 
 
 def _difference(prepared: Prepared, plain: Outcome, records: Records, schedule: Schedule) -> tuple[str, ...] | None:
-    """Describe how the result of a schedule differs from that of the plain run; None if it does not."""
+    """Describe how the result of a schedule differs from the result of the plain run; None if it does not."""
     outcome = prepared.run(schedule, records)
     none: Counter[Row] = Counter()
     for name in sorted({*plain.rows, *outcome.rows}):

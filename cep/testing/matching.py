@@ -39,8 +39,8 @@ class Wanted:
     def distance(self, row: Row) -> tuple[int, int]:
         """Return the distance of a row from the expectation, as a pair for comparisons.
 
-        The first number counts wrong values; an attribute counts twice. The second is the total distance of the times,
-        in microseconds.
+        The first number counts wrong values: 2 for an attribute, 1 for a time. The second is the total distance of the
+        times, in microseconds.
         """
         differs = [place for place, value in self.values.items() if not equal(value, row[place], self.tolerance)]
         apart = sum(_apart(self.values[place], row[place]) for place in differs if place < 2)

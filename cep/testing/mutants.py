@@ -84,7 +84,7 @@ def try_mutants(file: RuleTestFile, programs: Programs) -> MutantReport:
 
 
 def _meaningful(read: ReadProgram, prepared: Prepared) -> Iterator[Mutant]:
-    """Yield the mutants that are valid programs and whose plan differs from that of the original."""
+    """Yield the mutants that are valid programs and whose plan differs from the original's plan."""
     options = replace(prepared.source.options, alerts=True)
     plan = prepared.program.plan
     for mutant in mutants_of(read, prepared.source.options):
@@ -146,7 +146,7 @@ def _told(prepared: Prepared, outcome: Outcome) -> list[AlertChange]:
 
 
 def mutants_of(read: ReadProgram, options: CompileOptions) -> Iterator[Mutant]:
-    """Yield the mutants of a program, those of its statements first, then those of its lowered rules."""
+    """Yield the mutants of a program: first changes of its statements, then changes of its lowered rules."""
     rules = lowered(read.tree, options)
     for place, statement in enumerate(read.tree.statements):
         for changed, span, change in statement_mutations(statement, read.parameters):

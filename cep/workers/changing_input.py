@@ -87,7 +87,7 @@ class ChangingInput:
         self._late |= first <= self._revision.watermark
 
     def step(self, watermark: int) -> Tables:
-        """Advance to a watermark, and return the new results, including those of late changes."""
+        """Advance to a watermark, and return the new results, including the results of late changes."""
         revision, rounds, buffer = self._revision, self._rounds, self._parts.buffer
         began, replayed = perf_counter_ns(), rounds.keys_replayed
         revision.watermark = buffer.watermark = max(watermark, revision.watermark)

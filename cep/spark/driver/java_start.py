@@ -65,8 +65,8 @@ _POLL = 0.1
 class JavaStart:
     """The parameters for the start of Java.
 
-    `environment`: variables for its process. `options`: options before those of the user. `written`: the archive that
-    Java writes when it ends; None: it writes none. `well`: the run has ended without an error.
+    `environment`: variables for its process. `options`: options that come before the user's options. `written`: the
+    archive that Java writes when it ends; None: it writes none. `well`: the run has ended without an error.
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class JavaStart:
 def java_start(java: Path | None, master: str, settings: Mapping[str, str], keep: bool = False) -> JavaStart:
     """Return the parameters for the start of Java with a master. OSError: nothing can be prepared.
 
-    `java`: the path of the program. `keep`: the run will end, so its classes may be kept.
+    `java`: the path of the program. `keep`: the run will end, so Java may save its classes for later runs.
     """
     installed = Path(pyspark.__file__).parent
     if not _alone(installed, master, settings):

@@ -35,7 +35,7 @@ NEEDED: Mapping[str, str] = {
     "spark.sql.adaptive.enabled": "false",
     "spark.speculation": "false",  # a task that runs twice would do its work twice
 }
-"""Required settings. With others, a query would be wrong or would not run."""
+"""Required settings. With other values, a query would be wrong or would not run."""
 
 CHOSEN: Mapping[str, str] = {
     "spark.ui.enabled": "false",
@@ -48,7 +48,7 @@ CHOSEN: Mapping[str, str] = {
     "spark.python.authenticate.socketTimeout": "60s",  # workers start slowly on a busy machine
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",  # else readers have own workers
 }
-"""Settings for a run on one machine. User options and those of spark-submit override them."""
+"""Settings for a run on one machine. Options of the user and of spark-submit override them."""
 
 TRIES = 4
 """The number of tries of a task on this machine, the same as on a cluster."""

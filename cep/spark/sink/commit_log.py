@@ -31,7 +31,7 @@ from cep.spark.disk import BACK, SINK_LOG, damaged_file, put, sync
 COMPACTED = 10
 """The initial number of micro-batches between compact entries."""
 WIDEST = 320
-"""The largest number of micro-batches between compact entries. A reader opens as many files."""
+"""The largest number of micro-batches between compact entries. A reader may have to open this many files."""
 LONG = 100
 """The number of lines per micro-batch in a compact entry at which the distance of compact entries is doubled."""
 
@@ -60,11 +60,10 @@ _TYPE = "type="
 class OutputFile:
     """A file of derived events.
 
-    - `size`: in bytes. `changed`: the time of change in milliseconds. `hash`: that of the content.
+    - `size`: in bytes. `changed`: the time of change in milliseconds. `hash`: the hash of the content.
     - `rows`: the number of rows by event; empty for a file that only has columns.
     - `latest`: the last end of its rows.
-    - `times`: the format of times, if they are counts of a unit other than seconds, which a reader could not
-      detect.
+    - `times`: the format of times, if they are counts of a unit other than seconds, which a reader could not detect.
     """
 
     path: str

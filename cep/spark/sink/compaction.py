@@ -24,7 +24,7 @@ from cep.spark.sink.commit_log import CommitLog, file_name
 def compact(folder: Path, format: str, schemas: Mapping[str, Schema], to: Path) -> None:
     """Write the net result of a changelog as `<event>.jsonl` or `<event>.parquet`, each file atomically.
 
-    `format`: that of the changelog's files. CepError: the result cannot be written, or a file of the changelog is
+    `format`: the format of the changelog's files. CepError: the result cannot be written, or a file of the changelog is
     missing.
     """
     files = [folder / file_name(line) for line in CommitLog(folder).lines()]

@@ -205,7 +205,7 @@ def forwarding(
 ) -> Iterator[Forwarding]:
     """Forward to the broker or table at this address during the block, beginning with the files of an earlier run.
 
-    `job`: the name of the checkpoint. `schemas`: those of the events. See `Forwarding` for the other arguments.
+    `job`: the name of the checkpoint. `schemas`: the schemas of the events. See `Forwarding` for the other arguments.
     CepError: as for `Forwarding.forward`.
     """
     to: Destination

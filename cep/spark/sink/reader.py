@@ -42,7 +42,8 @@ _ROWS = 1 << 17  # rows of Parquet that are read at once
 class SinkReader:
     """Reads the folder of a sink. Each batch that it yields is one micro-batch.
 
-    `schemas`: the derived events and fluents. `edges`: see `HeldFluents`. CepError: the folder is not that of a sink.
+    `schemas`: the derived events and fluents. `edges`: see `HeldFluents`. CepError: the folder does not belong to a
+    sink.
     """
 
     def __init__(self, path: str, schemas: Mapping[str, Schema], edges: Mapping[str, Schema] | None = None) -> None:
@@ -164,8 +165,8 @@ class SinkReader:
         return self._readers[times]
 
     def _reader(self, times: str | None) -> ReadsLines:
-        """Return a reader for lines with times in this format; None: ISO 8601 or seconds. CepError: the times count
-        ticks."""
+        """Return a reader for lines with times in this format; None: ISO 8601 or seconds. CepError: the times are
+        written in another unit, which cannot be read back."""
         if times is not None and times not in SHIFTS:
             message = f"{self.path}: its times count ticks of {times}, which cannot be read back"
             raise CepError(message, hint="use `--output-format parquet`, which has timestamps", code="input")

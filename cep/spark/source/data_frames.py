@@ -168,7 +168,7 @@ class RowReader(Protocol):
     ) -> Iterator[ShuffleBlock]:
         """Yield the rows of a task as blocks for the stages. CepError: they are not valid.
 
-        `dead_letters`: the path prefix of dead letters. `name`: that of their file, for rows without a better one.
+        `dead_letters`: the path prefix of dead letters. `name`: the name of their file, for rows without a better one.
         """
 
 
@@ -183,7 +183,7 @@ def provided(
     metric.
 
     `dead_letters`: the path prefix of dead letters. `handed`: the shared folder for blocks; None: there is none.
-    `first`: the number of the query's first micro-batch among those of all generations.
+    `first`: the number of the query's first micro-batch, counted through all generations.
     """
     carried = pickle.dumps(program.bare())
 
@@ -239,7 +239,7 @@ def joined(batches: Iterable[pa.RecordBatch], rows: int = ROWS) -> Iterator[pa.T
 
 
 def _placed(piece: Batch, orders: Ints, table: pa.Table, event: str) -> Batch:
-    """Return a batch whose lines are the orders of its rows. Dead letters contain their rows."""
+    """Return a batch with the order of each row in place of its line number. Its dead letters contain their rows."""
     (block,) = piece.blocks
     lines = np.arange(block.line, block.line + block.count) if block.lines is None else block.lines
     dead = [

@@ -44,15 +44,15 @@ class SparkSourceOptions:
 
     - `program`: pickled, so that a process that only plans need not load it. `ticking`: some of its stages need
       wake-ups.
-    - `schemas`: the input events. `specs`: the inputs (`cep.connectors.inputs`), relative to `folder`. `format`:
-      that of files.
+    - `schemas`: the input events. `specs`: the inputs (`cep.connectors.inputs`), relative to `folder`. `format`: the
+      format of files.
     - `journal`: the list of files. `limit`: the maximum number of files in a micro-batch.
     - `closing`: the input ends when all files are read.
     - `dead_letters`: the path prefix of dead letters.
-    - `live`: the live inputs, by their places among the specs. `most`: the approximate number of messages of each
-      in a micro-batch.
-    - `idle`: the time without input after which the watermark advances by the clock; None: never. `lateness`: that
-      of the watermark. Both are in microseconds.
+    - `live`: the live inputs, by their places among the specs. `most`: the approximate number of messages of each in
+      a micro-batch.
+    - `idle`: the time without input after which the watermark advances by the clock; None: never. `lateness`: the
+      lateness of the watermark. Both are in microseconds.
     - `updates`: the files with changes of the knowledge.
     - `generation`: the generation of the checkpoint.
     - `apart`: workers share no folder.

@@ -196,7 +196,7 @@ class FileList:
     def changed(self) -> list[tuple[str, str]]:
         """Return the paths of listed files that have changed since, with descriptions. CepError: the list is damaged.
 
-        A file is read once, so the result may lack what was added later.
+        A file is read only once, so the query's results may lack text that was added later.
         """
         count, changes = len(self), list[tuple[str, str]]()
         for entry in self.entries(max(0, count - CHECKED), count):

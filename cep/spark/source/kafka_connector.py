@@ -93,7 +93,8 @@ def options(address: Address, most: int | None) -> dict[str, str]:
     """Return the options of the connector: servers, login, start, and the approximate number of messages in a
     micro-batch.
 
-    `most`: that number, unless the address has `limit=`. CepError: a file does not exist, or an option is not valid.
+    `most`: the number of messages, unless the address has `limit=`. CepError: a file does not exist, or an option is
+    not valid.
     """
     if not address.path or "/" in address.path:
         raise address.refused("the address names no topic", f"e.g. `kafka://{address.servers}/readings`")

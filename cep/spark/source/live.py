@@ -64,7 +64,7 @@ class LiveInput(Protocol):
 def live_input(input: Input, number: int, folder: Path) -> LiveInput:
     """Return the live input for an address. It keeps its files in `folder`. CepError: the folder is of another input.
 
-    `number`: that of its first partition.
+    `number`: the number of its first partition.
     """
     address = input.address
     assert address is not None, "a live input has an address"

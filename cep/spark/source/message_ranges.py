@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class MessageRange(WorkItem):
-    """Messages of one input. `number`: that of the input and the partition, like that of a file."""
+    """Messages of one input. `number`: identifies the input and the partition, as the number of a file does."""
 
     def __init__(self, number: int, input: Input, first: int) -> None:
         super().__init__((number, first))

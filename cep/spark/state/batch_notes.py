@@ -32,11 +32,11 @@ CLOCKS = "clocks-"
 class BatchNote:
     """The note of a micro-batch.
 
-    - `versions`: those of the buckets' states, by names such as `1-0003`.
+    - `versions`: the versions of the buckets' states, by names such as `1-0003`.
     - `calls`: the watermark (milliseconds) at which a bucket must step even without input, for buckets that must.
     - `reports`: the reports, as lines of JSON.
-    - `watermark`, `reached`: for lateness by key, the watermark of the micro-batch, and the one that follows from
-      the clocks after it (milliseconds).
+    - `watermark`, `reached`: for lateness by key, the watermark of the micro-batch, and the one that follows from the
+      clocks after it (milliseconds).
     """
 
     versions: Mapping[str, int] = field(default_factory=dict)

@@ -120,8 +120,8 @@ class BucketStates:
     def _drop_old(self, bucket: int, oldest: int, kept: frozenset[str]) -> None:
         """Remove the versions before the oldest one to keep, unless it depends on them.
 
-        Also remove files of segments that later versions do not use; those of the newest are in `kept`. Versions are
-        removed from the oldest on, so that an interrupted removal is completed by the next one.
+        Also remove files of segments that later versions do not use. `kept`: the files that the newest version uses.
+        Versions are removed from the oldest on, so that an interrupted removal is completed by the next one.
         """
         place = log_place(self._path(bucket, oldest))
         last = first = oldest if place is None else min(oldest, place.whole)

@@ -106,7 +106,8 @@ def claim(
     unsplit: Callable[[], Sequence[str]] = tuple,
     settle: Callable[[CheckpointInfo, Path, Mapping[str, int]], None] = lambda *_: None,
 ) -> tuple[CheckpointInfo, Migration | None]:
-    """Make the checkpoint that of this program, or check that it is. Return its settings, and the migration if any.
+    """Assign the checkpoint to this program, or check that it belongs to it. Return its settings, and the migration if
+    any.
 
     A checkpoint in which nothing has begun belongs to no program. A change in the number of buckets needs no
     `--migrate`, except in a run that revises, because its earlier results would become final.

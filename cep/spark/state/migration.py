@@ -300,8 +300,9 @@ def next_generation(
 ) -> Generation:
     """Return the next generation, in which no stage continues an earlier one yet. Do not call this while a query runs.
 
-    `laid`, `buckets`, `output`: those of the current program. `lateness`: in microseconds. `settle`: writes whole
-    states. `by_key`: lateness is judged by key. CepError: the input has ended, or as for `settle`.
+    `laid`, `buckets`, `output`: the layout, the number of buckets and the output folder of the program before the
+    migration. `lateness`: in microseconds. `settle`: writes whole states. `by_key`: lateness is judged by key.
+    CepError: the input has ended, or as for `settle`.
     """
     spark = before.spark(checkpoint)
     spark_files.remove_spoilt(spark)
@@ -377,7 +378,7 @@ def _numbered(name: str, number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """The rules with state: those that continue (`on`), the new ones, and those that are gone."""
+    """The rules with state, in three groups: rules that continue (`on`), new rules, and rules that are gone."""
 
     on: tuple[str, ...]
     new: tuple[str, ...]

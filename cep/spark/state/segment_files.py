@@ -68,7 +68,7 @@ class Segments:
         return cls(folder, names, places, header["files"])
 
     def before(self, head: bytes) -> bytes:
-        """Return a state with these segments and this rest."""
+        """Return the bytes of a state: the places of these segments, followed by `head`, the rest of the state."""
         if not self.names:
             return head
         number = {file: position for position, file in enumerate(self.sizes)}
