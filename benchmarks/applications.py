@@ -74,7 +74,7 @@ def columns(**given: np.ndarray[Any, Any]) -> Columns:
 
 
 def motion(draws: Draws) -> np.ndarray[Any, Any]:
-    """Return random motions of the current minute."""
+    """Return random names of motions. Each minute has its own motions, as many as there are keys."""
     return named("m", draws.seconds // 60 * draws.keys + draws.random.integers(0, draws.keys, len(draws.seconds)))
 
 

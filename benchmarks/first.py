@@ -1,8 +1,7 @@
 """`python -m benchmarks.first`: the overhead of commands in CPU seconds, compared with a stated baseline.
 
-- A run over a CSV file before this user has compiled or cached anything (`first`), and again. In a third run, numba
-  compiles every kernel (`compiled`). It also does so in a version for which the package has no
-  compiled kernels.
+- A run over a CSV file before this user has compiled or cached anything (`first`), and a second run. In a third run,
+  numba compiles every kernel (`compiled`), as in an installation for which the package has no compiled kernels.
 - `cep check`, compared with a process that imports numba and polars.
 - 30,000 unreadable records of JSON Lines, all refused for the same reason, compared with as many good ones.
 """

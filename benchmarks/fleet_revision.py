@@ -4,7 +4,7 @@
 
 Two ways are compared, in rows per second of CPU time: `revise`, which corrects what late events change, and computing
 each window anew. The rows are synthetic, fifteen per vehicle and query. A random share of them is up to 3,000 s late,
-1,500 s on average. Rows that are later than the window are lost to both ways.
+1,500 s on average. Both ways ignore rows that are later than the window.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Measured:
     """The result for a number of vehicles, windows of `window` seconds, and `late` percent of late rows.
 
     `revised`, `anew`: rows per second with revision, and with each window computed anew. `withdrawn`, `keys_replayed`:
-    counters of the revision. `same`: both ways had the same final result; None: not compared, because rows were lost.
+    counters of the revision. `same`: both ways had the same final result; None: not compared, because rows were
+    ignored.
     """
 
     vehicles: int

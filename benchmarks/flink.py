@@ -1,7 +1,7 @@
 """`PYTHON benchmarks/flink.py`: the SEQ as MATCH_RECOGNIZE in Flink, run by a Python with `apache-flink`.
 
-Flink reads the events as text, because its package on PyPI cannot read Parquet, and discards the matches. It matches an
-`a` with the next `b` of its key only, so it finds fewer matches than the SEQ, which pairs an `a` with several.
+Flink reads the events as text, because its package on PyPI cannot read Parquet. It discards the matches. It matches an
+`a` only with the next `b` of its key, so it finds fewer matches than the SEQ, which pairs an `a` with several.
 """
 
 from __future__ import annotations

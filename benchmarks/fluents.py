@@ -182,7 +182,7 @@ def rows_of(events: Rows, found: Iterable[tuple[int, Spans]]) -> list[Row]:
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A formula over `p` and `q`, with DURATION for its range, and its loop."""
+    """A formula over `p` and `q`, in which DURATION stands for its range, and the Python loop to compare it with."""
 
     name: str
     text: str

@@ -1,7 +1,7 @@
 """LARS programs from Ticker (A1, A2, B1, B2) and Laser (diamond, join, box), and programs with many rules.
 
-Ticker's programs run tick by tick and many ticks at once. B is compared with clingo, which starts from scratch at each
-tick. Sources: Beck, Eiter, Folie, *Ticker* (2017), section 6; *Laser* (2017).
+Ticker's programs run twice: tick by tick, and with many ticks at once. B is compared with clingo, which starts from
+scratch at each tick. Sources: Beck, Eiter, Folie, *Ticker* (2017), section 6; *Laser* (2017).
 """
 
 from __future__ import annotations

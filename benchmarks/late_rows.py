@@ -3,7 +3,7 @@
     python -m benchmarks.late_rows [--keys 600 6000] [--late 5 40] [--rules seq unless average formula cycle ties all]
 
 Rows are spread evenly, with one push per sixteenth of the window. A share of them is late by up to the window. Results
-are CPU seconds per push with `revise`, and if the window is computed anew at each push.
+are CPU seconds per push, with `revise` and with computing the window anew at each push.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ FORMATS = (
 
 
 def write(folder: Path, rows: int) -> None:
-    """Write all files with the same values. Each time exists once in Zurich."""
+    """Write all files with the same values. Each local time in Zurich is unambiguous."""
     import polars as pl
 
     source = random.Random(13)

@@ -7,8 +7,8 @@ A micro-batch takes, in seconds of a core,
               + rows * (read + deal + hand * bytes + step + rule * (rules - 1) + write) + keeping the state
 
 Driver and workers have separate coefficients. A block is the rows of one event that one task sends to one bucket.
-Keeping the state writes the input of the micro-batch, or the whole state if that is smaller. It also writes the state
-whenever the input since the last time has reached its size.
+Keeping the state writes the input of a micro-batch to a log. Once the logged input is as large as the state, the whole
+state is written instead.
 
 The cost per row and byte is measured in the tasks themselves, in one process without Spark. The cost of Spark, of a
 task and of a block is measured in micro-batches of a cluster with one worker. All costs are CPU time, the least of

@@ -29,9 +29,10 @@ WARM = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A micro-batch: `events` of `keys` keys in `files`, half of them of each event, with rules and buckets.
+    """A micro-batch of `events` events, half `a` and half `b`, with `keys` keys, in `files` files. The program has
+    `rules` rules and runs in `buckets` buckets.
 
-    For each arriving event, about one event waits, in a WITHIN that contains four events per key.
+    A WITHIN contains about four events per key, so that about one partner waits for each event.
     """
 
     events: int
@@ -51,8 +52,8 @@ class Shape:
 
     @property
     def waiting(self) -> int:
-        """The number of events that wait in the state: half of the events in a WITHIN, which are a millisecond
-        apart."""
+        """The number of events `a` that wait in the state: half of the events in a WITHIN, which has one per
+        millisecond."""
         return self.load.within // 2
 
 

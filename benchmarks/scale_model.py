@@ -32,7 +32,7 @@ PROBES = (Shape(FEW), Shape(FEW, files=16), Shape(FEW, buckets=64), Shape(FEW, f
 GRID = tuple(Shape(160_000, files=files, buckets=buckets) for files in (2, 128) for buckets in (1, 128))
 """Micro-batches with so many files and buckets that the cost of blocks becomes visible.
 
-This cost is the additional cost of the last shape.
+This cost is what many files and many buckets cost together beyond what each of them costs alone.
 """
 WARMING, EACH, PASSES = 100, 10, 5
 """The number of micro-batches before the first load, of each load per pass, and the number of passes.
@@ -108,7 +108,8 @@ class Costs:
     def every(self, shape: Shape) -> int:
         """Return the number of micro-batches after which the state is written whole.
 
-        It is written when the input since the last time has reached its size.
+        It is written when the input since the last time is as large as the state, at the latest after LOGGED
+        micro-batches.
         """
         return min(LOGGED, int(self.kept(shape) / max(1.0, self.came(shape))) + 1)
 

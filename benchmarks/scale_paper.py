@@ -74,7 +74,7 @@ class Paper:
     def by_bytes(self, most: float) -> float:
         """Return the events per second for which `most` bytes per second suffice.
 
-        Rows that are passed on are written and read. The state is written.
+        The bytes of rows that are passed on count twice, because they are written and read. Writing the state is added.
         """
         return most / (2 * self.costs.row_bytes + self.costs.kept_bytes(self.shape(1e6)) / self.every / 1e6)
 

@@ -32,8 +32,8 @@ WITHIN, ROOMS, LARGE = 10_000_000, 100, 50_000
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A case. `push`: events per push. `each`: report the time per event rather than per push. `to_reach`:
-    microseconds."""
+    """A case. `push`: events per push. `each`: report the time per event rather than per push. `to_reach`: the target
+    in microseconds."""
 
     name: str
     rules: Sequence[Rule]
@@ -75,7 +75,7 @@ def _hot(count: int, equal: bool) -> list[Rule]:
 
 
 def one(number: int) -> str:
-    """Return the type of a rule, which is the same for all rules."""
+    """Return the event type that all rules of a case use."""
     return "reading"
 
 

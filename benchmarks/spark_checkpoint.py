@@ -108,7 +108,7 @@ KEYS, BATCHES = 100_000, 300
 def step_of(task: StageTask, program: ShippedProgram, since: int, ids: Ints, version: int) -> None:
     """Step a micro-batch with one record per key, half of each event, a millisecond apart.
 
-    The watermark advances to its beginning.
+    The watermark advances to the beginning of the micro-batch.
     """
     times = since + 1000 * np.arange(len(ids))
     tables = {

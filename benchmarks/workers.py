@@ -4,9 +4,10 @@ It measures CPU seconds of a steady run from files to files. The start is exclud
 output of a first file is written. In each of several turns, one process runs first and then two workers. The turn with
 the least time counts. The column of wall time has the least and the greatest speed-up.
 
-Two free cores are modelled. A run is at least as slow as half of its total CPU time, and as its busiest process. For
-its own process, the first thread and the other threads, which write Parquet, count separately. The first run compiles
-kernels and counts too. A million events are too few for two workers: use `--events 12000000`.
+Two free cores are modelled. A run takes at least half of its total CPU time, and at least the time of its busiest
+process. In the run's own process, the first thread and the other threads, which write Parquet, count separately. The
+first turn, which compiles kernels, counts like the others. A million events are too few for two workers: use
+`--events 12000000`.
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ def declared(types: dict[str, str], key: str = "int") -> str:
 
 
 def with_width(loop: Callable[[Rows, int], list[Row]], width: Callable[[int], int]) -> Callable[[int], Baseline]:
-    """Return a loop with its WITHIN, or another number, that depends on the number of keys."""
+    """Return a function from the number of keys to the loop, called with the WITHIN (or another number) for these
+    keys."""
     return lambda keys: lambda events: loop(events, width(keys))
 
 
@@ -39,7 +40,10 @@ def pairs(keys: int) -> int:
 
 
 def many(keys: int) -> int:
-    """Return the WITHIN with about a hundred candidates per event. A condition then leaves about one of them."""
+    """Return the WITHIN in microseconds with which `a SEQ b` has about a hundred candidates per event.
+
+    A condition then leaves about one of them.
+    """
     return 50 * pairs(keys)
 
 

@@ -78,7 +78,7 @@ def _say(ticks: int) -> str:
 
 
 class TimeJumps:
-    """Warnings about wrong clocks; each of the two is issued once.
+    """Warnings about wrong clocks. There are two, each of which is issued at most once.
 
     The first says that the latest time is more than a day ahead of the clock. The second says that records are late
     after the latest time has jumped by more than a day between two batches.

@@ -40,8 +40,8 @@ _NOTHING: dict[str, Any] = {
 class JournalMark:
     """A position in the journal. A snapshot that is saved later includes the batches before it.
 
-    `since`: the later batches, each as a head, the bytes of its tables, and the length of the silence it belongs to.
-    `latest`: the latest end of a record.
+    `since`: the later batches, each with its head, the bytes of its tables, and the length of the silence that it
+    reports, or 0. `latest`: the latest end of a record.
     """
 
     first: int
@@ -160,10 +160,9 @@ class Journal:
         self._passed = self._given
 
     def history(self, since: int, schemas: Mapping[str, Schema], from_time: int) -> Iterator[tuple[int, Batch]]:
-        """Yield the stored batches that were processed, each with the number of the next one.
+        """Yield the processed batches from number `since` on, each with the number that follows its own.
 
-        They begin after the batch `since`. Files whose records all end before `from_time` are left out. `schemas`: the
-        wanted events.
+        Files whose records all end before `from_time` are left out. `schemas`: the wanted events.
         """
         if self._input is None:
             return

@@ -21,7 +21,7 @@ DONE, FAILED = b"+", b"-"
 
 
 class Beside:
-    """A second process for work. If there is only one processor, there is none."""
+    """A second process for work. It is not started if there is only one processor."""
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None

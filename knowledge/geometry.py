@@ -264,7 +264,7 @@ class _GeometryCodes:
         return codes
 
     def features(self, codes: Ints) -> Ints:
-        """Return the features with these IRIs, -1 if there is none."""
+        """Return the index of the feature for each code of an IRI, -1 if there is no such feature."""
         if not len(self._iris):
             return np.full(len(codes), -1)
         distinct, which = np.unique(codes, return_inverse=True)

@@ -26,8 +26,8 @@ _OF, _BY = ox.NamedNode(SOSA + "hasFeatureOfInterest"), ox.NamedNode(SOSA + "mad
 def things_to_rdf(base: str, entities: Mapping[str, Sequence[Entity]]) -> str:
     """Return sorted N-Triples. `base`: the address of the service.
 
-    `entities`: its Things with their Locations, and its Datastreams and MultiDatastreams with their Thing, Sensor and
-    ObservedProperty or ObservedProperties.
+    `entities`: the Things, Datastreams and MultiDatastreams of the service. A Thing contains its Locations. A
+    Datastream or MultiDatastream contains its Thing, its Sensor, and its ObservedProperty or ObservedProperties.
     """
     triples: set[Triple] = set()
     for stream in entities.get("Datastreams", ()):

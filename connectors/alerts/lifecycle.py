@@ -48,9 +48,9 @@ class AlertChange:
     do not change it.
 
     State. `severities`: its possible severities, if there are several. `escalated`: the index of the current one.
-    `holding`: the intervals of a fluent that keep the alert open. `keeping`: True if none holds and the alert is kept
-    for a while. `withdrawn`: the alert ended because the program changed, although its reason may persist, or because
-    its reason was withdrawn. `note`: the reason for correcting an earlier change, or empty.
+    `holding`: the intervals of a fluent that keep the alert open. `keeping`: no such interval holds any more, but the
+    alert stays open for a while. `withdrawn`: the alert ended because the program changed, although its reason may
+    persist, or because its reason was withdrawn. `note`: the reason for correcting an earlier change, or empty.
 
     Receivers. `sent`: the first revision that receivers are sent, or None. `inhibited`: another alert inhibits it.
     `hidden`: it only inhibits others, and is never published. `repeat`: the time between reminders, or 0.

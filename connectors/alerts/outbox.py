@@ -178,8 +178,8 @@ class Outbox:
     ) -> None:
         """Add changes, like `add`, and store the state of keys (`revised_tables.write`) in the same transaction.
 
-        `marks`: the position of the last stored round, by the fingerprint of an alert. `actions`: the actions that
-        caused the last changes, one for each.
+        `marks`: the position of the last stored round, by the fingerprint of an alert. `actions`: actions to record. If
+        there are n of them, they caused the last n changes, one each.
         """
         with self._lock:
             first = self.last + 1 + sum(not change.hidden for change in changes) - len(actions)
@@ -410,7 +410,7 @@ class Outbox:
             return self._one("select cursor from receivers where name = ?", name) or 0
 
     def ahead(self, name: str) -> list[tuple[int, int]]:
-        """Return the entries after its cursor that a receiver has accepted, as ranges of numbers. Both ends are
+        """Return the entries that a receiver has accepted after its cursor, as ranges of numbers. Both ends are
         included."""
         return [(low, high) for low, high in json.loads(self._meta(f"ahead {name}") or "[]")]
 

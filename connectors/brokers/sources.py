@@ -22,7 +22,7 @@ class SourceLost(CepError):
 
 
 class SourceListener(Protocol):
-    """Receives notices about a source: its name, a text, and `lost` if the source is lost rather than back."""
+    """Receives notices about a source: its name and a text. `lost`: True if the source is lost, False if it is back."""
 
     def __call__(self, source: str, text: str, /, *, lost: bool) -> None: ...
 
@@ -35,8 +35,8 @@ class Sources:
     """The live inputs of a run, for any thread.
 
     `lost`: the reason of the loss, by name of a lost input. `awaited`: inputs that have not been available yet.
-    `lasting`: a connection that the other side closes is lost rather than ended, unless its address says otherwise, and
-    pipes count as live. `ahead`: the limits on times ahead of the clock.
+    `lasting`: pipes count as live, and a connection that the other side closes counts as lost rather than ended, unless
+    its address says otherwise. `ahead`: the limits on times ahead of the clock.
     """
 
     def __init__(self, tell: SourceListener = _in_silence, lasting: bool = False, ahead: AheadLimits = LIVE) -> None:

@@ -17,7 +17,8 @@ from cep.connectors.formats.streams import BOM, LONGEST, ByteStream, more_bytes
 from cep.connectors.records.batch import Block, DeadLetter, too_long
 
 LOOKED_AT = 1 << 20
-"""The bytes within which the first record must end. If it does not, its records are assumed to span several lines."""
+"""The bytes within which the first record must end. If it does not, the file's records are assumed to span several
+lines."""
 _BLANK = b" \t\r\n"
 
 _Parts = Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]

@@ -40,9 +40,9 @@ _Scan = Callable[[str, int], tuple[Any, int]]
 _scan: _Scan = decoder.scan_once  # type: ignore[attr-defined]
 """A function that parses the JSON value at a position, and returns it with its end."""
 _plain: _Scan = json.JSONDecoder(parse_float=Real).scan_once  # type: ignore[attr-defined]
-"""A variant of `_scan` for which a duplicate key keeps its last value.
+"""A variant of `_scan` that accepts duplicate keys and non-finite numbers, because the reader of lines reports them.
 
-The reader of lines reports duplicate keys and non-finite numbers.
+The last value of a duplicate key counts.
 """
 _space = re.compile(r"[ \t\n\r]*").match
 _Parts: TypeAlias = "Iterator[tuple[pl.DataFrame | None, list[DeadLetter], Block | None]]"

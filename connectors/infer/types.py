@@ -28,7 +28,7 @@ ABSENT = NOTHING | {"missing", "unknown", "unavailable", "m", "mm"}
 SHARE = 0.5
 """The minimum share of values that have the column's type, if the other values mean "missing"."""
 MOSTLY = 0.8
-"""The minimum share of numbers in a column of texts for which the user is told about them."""
+"""The minimum share of numbers for a column to count as mostly numeric."""
 _TRIED = 500
 """The number of texts from which candidate time formats are found."""
 FEW = 8

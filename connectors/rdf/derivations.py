@@ -23,8 +23,8 @@ class Derivations:
     """The derivations of one program in PROV.
 
     Rules are numbered as in `plan`. `meanings`: a fingerprint of each event's meaning (`Engine.meanings`). IRIs contain
-    these, so they do not change with other parts of the program. `written`: the events that the output describes. For a
-    constituent that is another event, only its class is stated.
+    these, so they do not change with other parts of the program. `written`: the events that the output describes.
+    Constituents that are other events are described only by their class.
     """
 
     plan: Plan

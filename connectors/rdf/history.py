@@ -76,8 +76,8 @@ class StoreListener:
     def begin(self, knowledge: Knowledge | None, before: StoreListener | None = None) -> None:
         """Replace knowledge and rules; events stay. From then on, the stored knowledge follows the engine's knowledge.
 
-        If everything is derived again, remove the events whose rules, or the knowledge in these, have changed: the new
-        rules may not derive them. `before`: the listener of the previous program, if it had the same knowledge.
+        If everything is derived again, remove the events whose rules have changed or use other knowledge, because the
+        new rules may not derive them. `before`: the listener of the previous program, if it had the same knowledge.
         """
         if before is None:
             filled, name = (ox.Store, "") if knowledge is None else (knowledge.store, knowledge.fingerprint)

@@ -63,8 +63,8 @@ class Order:
 class QueryParts:
     """The parts of a query that asks for times.
 
-    `stamps`, `ranges`: by variable. `order`: None if the query wants all rows. `links`: triples that hold for every row
-    and precede anything that reads bound variables. `filters`: the contents of each filter's brackets. `open`: the
+    `stamps`, `ranges`: by variable. `order`: None if the query wants all rows. `links`: the triples before any BIND,
+    OPTIONAL and MINUS, which hold for every row. `filters`: the contents of each filter's brackets. `open`: the
     position after the opening brace of its group. `star`: the position of the `*` that selects all variables.
     """
 

@@ -23,7 +23,7 @@ from cep.core.zones import zone
 Ints = NDArray[np.int64]
 _NEVER = 2**62
 _MOSTLY = 2 / 3
-"""The share of records that are earlier than the preceding record, from which on times count as descending."""
+"""If more than this share of the steps between records lead back in time, the times of an event count as descending."""
 
 
 @lru_cache(maxsize=64)
@@ -177,8 +177,8 @@ class OrderedIntervals:
         return settled
 
     def _length(self, ends: list[int], start: int, end: int, hour: int) -> int:
-        """Choose the end of an interval among the possible `ends`: with the length of the interval before, if one has
-        it."""
+        """Choose the end of an interval from the possible `ends`, preferably the one with the length of the previous
+        interval."""
         if len(ends) == 1:
             return ends[0]
         like = start + self._end - self._start

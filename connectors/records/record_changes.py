@@ -1,5 +1,5 @@
-"""Records that are added to and removed from the input of an engine that revises: the corrected input, not the
-pushes."""
+"""Changes to the input of an engine that revises: the records that were really added and removed, once corrections and
+withdrawals are resolved."""
 
 from __future__ import annotations
 

@@ -161,8 +161,8 @@ def router(
 
     @routes.get("/api/past", responses=route_responses("application/json", json=_OBJECT))
     def past(at: Annotated[int, Query(ge=-_FAR, le=_FAR)]) -> Response:
-        """Return the alerts at event time `at` (microseconds since 1970), and the events withdrawn since. `cut`: the
-        number of changes of alerts that were read, if there are older ones."""
+        """Return the alerts at event time `at` (microseconds since 1970), and the events withdrawn since. `cut`: null
+        or, if older changes of alerts were not searched, the number of searched changes."""
         entries, more = ([], False) if outbox is None else alerts_at(outbox, at)
         answer: dict[str, Any] = {"alerts": [document(entry.change, status) for entry in entries]}
         answer |= {"withdrawn": scene.withdrawn_since(at), "cut": LOOKED_AT if more else None}

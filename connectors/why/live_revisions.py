@@ -27,8 +27,8 @@ class LiveRevisions:
     """Follows the rounds of an engine with `remember` that revises results, to find the record behind each change.
 
     If a record of the round is in an event's lineage, it is the cause. Otherwise, for example if a new record made the
-    event absent, the cause is one of all records that arrived. `late` and `replaced`: the change of input to report, by
-    the number of the record that arrived.
+    event absent, the cause may be any record that arrived. `late` and `replaced`: the change of input to report, by the
+    number of the record that arrived.
     """
 
     def __init__(self, engine: Engine) -> None:

@@ -181,8 +181,8 @@ def _points(axes: Axes, area: Area, scene: Scene, places: pl.DataFrame) -> None:
 
 
 def _names(figure: Figure, axes: Axes, area: Area, scene: Scene) -> None:
-    """Draw the names of the stations, on the sides away from the others, then those of the most populous places where
-    there is room."""
+    """Draw the names of the stations, each on the side away from the others. Then draw the names of the most populous
+    places, where there is room."""
     frame = axes.get_window_extent()
     taken = [_around(axes, at, 13) for at in scene.stations.values()]
     middle = sum(long for _, long in scene.stations.values()) / len(scene.stations)

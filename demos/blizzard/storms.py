@@ -34,8 +34,8 @@ class Storm:
 def merge(warnings: pl.DataFrame, settling: pl.DataFrame, readings: pl.DataFrame) -> list[Storm]:
     """Return the storms, sorted by start, then station.
 
-    A chain of settling readings lasts at most six hours. A longer storm consists of several warnings, each beginning
-    within or at the end of the previous one.
+    A chain of readings (`settling`) lasts at most six hours. So a longer storm consists of several warnings, each of
+    which begins within or at the end of the previous one.
     """
     judged = settled(settling, readings)
     storms = [

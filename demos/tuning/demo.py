@@ -27,9 +27,9 @@ HERE = Path(__file__).parent
 PROGRAM = HERE / "tuning.cep"
 LIMIT = "precision >= 80%"
 BEFORE = "6h"
-"""How long before the first cancellations a warning may end and still count as correct."""
+"""The longest time by which a correct warning may end before the first cancellations."""
 DAYS = 7
-"""The load of warnings is reported as their number in so many days."""
+"""Numbers of warnings are reported per this many days."""
 HOUR = 3_600_000_000
 
 
@@ -55,7 +55,7 @@ class Tuning:
         return ", ".join(f"{a.parameter.name} {a.parameter.written(v)}" for a, v in zip(axes, values))
 
     def found(self, point: int) -> list[bool]:
-        """Run the program with the values of a point only. Return for each label whether a warning hits it."""
+        """Run the program with the values of one point. Return for each label whether a warning hits it."""
         values = {a.parameter.name: a.parameter.written(v) for a, v in zip(self.result.axes, self.result.points[point])}
         readings = pl.scan_csv(weather(), null_values=["NA"], infer_schema_length=None)
         warned = detect(PROGRAM, readings, params=values)["warning"]

@@ -49,8 +49,8 @@ class Gazetteer:
 
     `features`: one row per place. Its columns are iri, name, lat, long (degrees, WGS84), alt (metres), class (`S`),
     code (`AIRP`), country (ISO 3166) and population. A register may lack some columns and have others, see PROPERTIES.
-    Unknown values are null. Alternative names (`alternates`, in a dump) are only in the table: they have no language,
-    and there are more of them than of everything else.
+    Unknown values are null. Alternative names (`alternates`, in a dump) do not become triples, because they have no
+    language and outnumber everything else.
 
     `links`: iri, relation (`parentADM1`, ..., in GN), and the iri of the other place. `codes`: code (`S.AIRP`), name,
     comment.

@@ -52,7 +52,8 @@ _HIERARCHY = (Field("parent", "int", needed=True), Field("child", "int", needed=
 _CODES = (Field("code", needed=True), Field("name"), Field("comment"))
 
 COMPANIONS = ("admin1CodesASCII", "admin2Codes", "countryInfo", "hierarchy", "featureCodes_en", "readme")
-"""The names of a dump's companion files, without suffix. Most are read with it, and none is a dump itself."""
+"""The names of a dump's companion files, without suffix. Files with these names are not dumps; most of them are read
+together with one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Locality of a graph pattern: each answer depends only on triples reachable from the binding of one variable, its key.
 
 A pattern is split into blocks of triples, each with the surrounding triples that join it to the key. If every block is
-joined to the key, the answers for one key depend only on the triples that the blocks match from it. So a change
+joined to the key, the answers for one key depend only on the triples that the blocks reach from this key. So a change
 requires new answers only for the keys from which a changed triple is reachable.
 
 A group or a UNION is joined with its surroundings row by row, so any of their variables may join its blocks to the key.
