@@ -24,7 +24,7 @@ ID = "@id"
 """The column of identities."""
 
 FEW = 16
-"""The number of rows below which each row is written and hashed by itself."""
+"""Below this number of rows, each row is written and hashed by itself."""
 
 _KINDS = {"float": (FLOAT, NAN), "bool": (BOOL, MISSING)}
 """The kind of column for values of these types, and the number that means a missing value. Values of other types are
@@ -61,7 +61,7 @@ def told_apart(ids: pl.Series, numbers: NDArray[np.int64]) -> pl.Series:
 def identity(text: str, meaning: str, number: int) -> str:
     """Return the `@id` of one occurrence.
 
-    `text`: as in `occurrence_texts`. `number`: the number of equal occurrences before it.
+    `text`: the text that `occurrence_texts` returns for it. `number`: the number of equal occurrences before it.
     """
     (id,) = identity_hashes([text], meaning)
     return identity_hashes([_numbered(id, number)], "")[0] if number else id

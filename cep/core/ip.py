@@ -1,4 +1,4 @@
-"""IP addresses in canonical form. An IPv6 address may contain an IPv4 address in several ways."""
+"""IP addresses in canonical form, and the IPv4 addresses that IPv6 addresses may contain."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def _ahead(info: ZoneInfo, local: datetime) -> int:
 
 
 def _change(info: ZoneInfo, before: int, after: int, new: int) -> int:
-    """Return the instant, in microseconds since 1970, from which local time is `new` ahead, between two local dates."""
+    """Return the instant between two local dates from which on local time is `new` ahead of UTC, in microseconds."""
     begin = datetime.fromordinal(before - 1).replace(tzinfo=info)
 
     def changed(second: int) -> bool:

@@ -143,7 +143,7 @@ class Window(Pattern):
     def members_at(self, ends: Sequence[int]) -> Iterator[tuple[slice, int | None, int]]:
         """Yield the members of each window that has a result, for a group whose occurrences end at `ends` (ascending).
 
-        Each item is (slice of the occurrences, begin of the window, its end). A begin of None means that the window
+        Each item is (slice of the occurrences, beginning of the window, its end). If the beginning is None, the window
         begins with its first member.
         """
         over = self.over
@@ -169,8 +169,8 @@ class Window(Pattern):
 
 
 def _reach(duration: int | None, over: Over | None) -> int | None:
-    """Return how long an occurrence can stay in the window, in microseconds. A session counts from its latest
-    member."""
+    """Return how long an occurrence can stay in the window, in microseconds. For a session, this time counts from its
+    latest member."""
     if over is None:
         return duration
     if over.form == "every":

@@ -63,8 +63,8 @@ class GoalBuilder:
 
     @cached_property
     def unread(self) -> frozenset[int]:
-        """Return the nodes that only compute intervals of fluents which nobody reads. They exist only if the output
-        consists of changes."""
+        """Return the nodes that only compute intervals of fluents which nobody reads. There are such nodes only if the
+        output consists of changes."""
         plan = self.plan
         if not plan.changes or self.lineage is not None:
             return frozenset()

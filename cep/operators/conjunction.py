@@ -55,7 +55,7 @@ class And(OverSeveral):
     def spread(self) -> Formula:
         """Split each part such as `p(X, Y) SINCE q(X)` in two (`tied`), if another part binds Y.
 
-        The first of the two holds for those Y for which p holds, the second, `q(X)`, for any Y.
+        The first part holds for those Y for which p holds. The second part, `q(X)`, holds for any Y.
         """
         parts = [part.spread() for part in self.parts]
         for place, (part, no) in enumerate(zip(parts, self.negated, strict=True)):
@@ -185,7 +185,7 @@ class Conjunction(FormulaNode):
 
     @property
     def own(self) -> list[int]:
-        """Return the left's columns except the kind of change."""
+        """Return the left side's columns, without the kind of change."""
         return [column for column in range(self.width + 1) if column != self.left_kind]
 
     def describe(self) -> NodeProperties:

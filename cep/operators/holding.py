@@ -93,10 +93,11 @@ class HoldingPattern(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class Holding(Node):
-    """Occurrences of the left at whose end a fluent holds, one for each tuple of the fluent with the same key.
+    """Occurrences of the left side at whose end a fluent holds, one for each tuple of the fluent with the same key.
 
-    `negated`: the fluent does not hold. The right consists of the fluent's beginnings and ends, which its column `kind`
-    distinguishes. Columns of the output: the left's `width` columns, then those of the right at `take`.
+    `negated`: instead, occurrences at whose end no such tuple holds. The right side consists of the fluent's beginnings
+    and ends; its column `kind` distinguishes them. Output columns: the left side's `width` columns, then those of the
+    right side in `take`.
     """
 
     left: int

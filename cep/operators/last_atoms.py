@@ -162,9 +162,9 @@ class LastAtomsPattern(Pattern):
 class LastAtoms(FormulaNode):
     """The node of a window of tuples: a left occurrence holds while it is among the last `atoms` of the right.
 
-    The left occurrences are some of the right ones. `by`, `keys`: only right occurrences whose columns `by` equal the
-    left's columns `keys` count. `oldest`: hold only while it is the oldest in the window. Output columns: those of the
-    left in `take`, the tick if `numbered`, then the kind of change.
+    The left occurrences are some of the right ones. `by`, `keys`: count only right occurrences whose columns `by` equal
+    the columns `keys` of the left one. `oldest`: hold only while it is the oldest in the window. Output columns: those
+    of the left in `take`, the tick if `numbered`, then the kind of change.
     """
 
     left: int

@@ -91,7 +91,7 @@ class Loop:
         return {self.event: self.join}
 
     def goal_names(self, names: Mapping[PlanUnit, str]) -> Mapping[PlanUnit, str]:
-        """Name the event and the join after the chain."""
+        """Give the event and the join the name of the chain: that of the join, with a suffix."""
         return dict.fromkeys((self.event, self.join), f"{names[self.join]} chained")
 
     @property
@@ -125,8 +125,8 @@ def loop_of(builder: GoalBuilder, group: Group) -> Loop | None:
 def _chain_of(builder: GoalBuilder, event: str) -> tuple[LinearRecursion, int, int] | None:
     """Return the compiled form of a recursive event: the goal, the join node that it replaces, and the head's number.
 
-    None if there is none. The last rule must be `x(...) <- x(...) SEQ a(...) WHERE ...`, with key arguments unchanged
-    and arithmetic conditions and head. No other rule of the event may be recursive.
+    None if there is none. The last rule must be `x(...) <- x(...) SEQ a(...) WHERE ...`, and no other rule of the event
+    may be recursive. The rule must not change key arguments, and its conditions and head must be arithmetic.
     """
     plan = builder.plan
     mine = builder.heads[event]

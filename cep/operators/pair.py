@@ -245,7 +245,7 @@ class Join(Node):
         return comparisons
 
     def _side(self, expression: Expression) -> int | None:
-        """Return the side, 0 or 1, whose columns alone an expression reads, or None."""
+        """Return the only side, 0 or 1, whose columns an expression reads, or None."""
         names = expression_variables(expression)
         if not names or any(name[0] != "v" for name in names):
             return None

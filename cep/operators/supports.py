@@ -134,7 +134,7 @@ class ProjectionPattern(FormulaPattern):
     """The projection of a formula to some variables: holds while the formula holds for any values of the others.
 
     `late`: the delay in microseconds after which the formula is known. `delay`: how much later the output rows are
-    known. `closed`: "begin" or "end", the bounds that are added to each interval although the formula does not hold
+    known. `closed`: "begin" or "end", the end point that is added to each interval although the formula does not hold
     there.
     """
 

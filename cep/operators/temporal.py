@@ -192,7 +192,7 @@ class MetricFormula(OverSeveral):
         )
 
     def _ever(self, right: Formula) -> Formula:
-        """Return a formula that holds while a tuple of the right may affect the left."""
+        """Return a formula that holds while a tuple of the right operand may affect the left one."""
         whole = MetricInterval(0, self.within.high, "[" + self.within.bounds[1])
         return MetricFormula(self.row.same_way(DILATE).word, (right,), whole, right.span)
 

@@ -36,8 +36,8 @@ class Attempts:
 
     @property
     def states(self) -> list[Arrays] | None:
-        """The states of all goals at the point to which the last step can be undone, as new arrays. None if not
-        kept."""
+        """The states of all goals at the point to which the last step can be undone, as new arrays. None if they were
+        not kept."""
         if self._back is None or self._states is None:
             return None
         return [self._states[unit] for part in self.parts for unit, _ in part.goals_by_unit()]

@@ -1,5 +1,5 @@
-"""Cycles of goals that depend on each other. A cycle runs piece by piece of time. Each piece runs in rounds, until a
-round derives nothing new.
+"""Cycles of goals that depend on each other. A cycle runs one piece of time after the other. Each piece runs in rounds,
+until a round derives nothing new.
 
     step:  input between two watermarks -> output of every goal of the cycle
 

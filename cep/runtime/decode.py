@@ -33,7 +33,7 @@ def frames(
 ) -> dict[str, pl.DataFrame]:
     """Convert tables to frames with `start`, `end` and one column per attribute. Missing values become null.
 
-    `as_frame`: the conversion to use instead.
+    `as_frame`: another conversion, to be used instead.
     """
     if not derived:
         return {}
@@ -62,7 +62,7 @@ def frames(
 class Cells:
     """Shared columns for small tables. All integers are in one column and all floats in another one.
 
-    Creating a column for each row of a small table would take longer than the rest of the conversion.
+    Creating a column for each matrix row of a small table would take longer than the rest of the conversion.
     """
 
     SMALL = 1 << 10
@@ -77,7 +77,7 @@ class Cells:
             self._complete = MISSING not in self._words and not np.isnan(self._words.view(np.float64)).any()
 
     def column(self, name: str, table: Table, row: int, floats: bool = False) -> pl.Series | None:
-        """Return a row of a table as a column without missing values; None if there may be missing values."""
+        """Return a matrix row of a table as a column without missing values; None if there may be missing values."""
         start = self._starts.get(id(table))
         if start is None or not self._complete:
             return None

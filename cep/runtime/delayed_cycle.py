@@ -33,7 +33,7 @@ Only consecutive rounds count whose results all begin after the latest time of t
 class FormulaCycle:
     """A cycle of formulas.
 
-    - `settling`: the units that give the final changes of the cycle's fluents.
+    - `settling`: the units that output the final changes of the cycle's fluents.
     - `outside`: for each unit outside the cycle, a function from its changes in a stretch to its tuples in the stretch.
     - `negated`: the units that a NOT in the cycle reads.
     """
@@ -263,7 +263,8 @@ class Lagged(Cycle):
             self.given = {unit: tables[: counts[unit]] for unit, tables in self.given.items()}
 
     def _to(self, frontier: Frontier, most: int | None = None, rest: bool = True) -> bool:
-        """Run to a frontier, and take the `rest` of the input. Return False after more than `most` pieces."""
+        """Run to a frontier. With `rest`, also take the rest of the input. Return False after more than `most`
+        pieces."""
         pieces = 0
         while self.here is None or self.here.watermark < frontier.watermark or self.here.half:
             stops.between()

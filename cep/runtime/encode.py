@@ -58,7 +58,8 @@ class Admitted:
         return places + self.first if self.rows is None else self.rows[places]
 
     def divided(self, names: Sequence[str], heights: Sequence[int]) -> dict[str, Admitted]:
-        """Split the occurrences of concatenated tables. `names` and `heights`: those of the tables, in order."""
+        """Split the occurrences of concatenated tables. `names` and `heights`: the names and heights of these tables,
+        in order."""
         starts = np.cumsum([0, *heights])
         bounds = (starts if self.rows is None else np.searchsorted(self.rows, starts)).tolist()
         dead: list[list[RefusedRow]] = [[] for _ in names]

@@ -315,8 +315,8 @@ class StageHistory(OccurrenceHistory):
         super().add_derived({name: tables for name, tables in derived_tables.items() if name not in self.hidden})
 
     def hand(self, event: str, first: int, table: pl.DataFrame) -> None:
-        """Add rows from another stage, with handles from `first` on. They may bring their origins and numbers of equal
-        rows."""
+        """Add rows from another stage, with handles from `first` on. The table may have columns with their origins, and
+        with numbers of equal rows."""
         if NUMBER in table.columns:
             self.lineage.number(np.arange(first, first + table.height), table[NUMBER].to_numpy())
         if BECAUSE in table.columns:

@@ -5,8 +5,8 @@ first run through them as if no goal of the cycle had any output there. Then the
 previous pass, until it no longer changes.
 
 Because dependencies only go from one instant to a later one, there is one solution, and each pass makes at least one
-more instant right. So there are at most as many passes as instants. Usually there are only as many as the longest chain
-of effects is long. If there are too many, the attempt is undone and repeated with fewer instants.
+more instant right. So there are at most as many passes as instants. Usually their number is the length of the longest
+chain of effects. If there are too many, the attempt is undone and repeated with fewer instants.
 """
 
 from __future__ import annotations

@@ -545,8 +545,8 @@ class KnowledgeChanges(KnowledgePast):
 
     @contextmanager
     def as_they_come(self) -> Iterator[None]:
-        """Within the block, let queries use the rows that are valid at the end of each occurrence, across the changes
-        in `over`."""
+        """Within the block, let queries of the tables in `over` use the rows that are valid at the end of each
+        occurrence."""
         assert self.over is not None, "tables have times"
         for name, timed_table in self.over.items():
             self.known.tables[name].replace_timed(timed_table.columns, timed_table.since, timed_table.until)

@@ -74,7 +74,7 @@ class KnowledgeSource(ABC):
     @abstractmethod
     def by_difference(self, graph: Graph) -> bool:
         """Return True if, after a change, the source can find the added and removed answers of the pattern without
-        querying all."""
+        querying all answers."""
 
     @abstractmethod
     def difference(self, pattern: Graph | Triples, pool: Pool) -> tuple[Answers, Answers] | None:

@@ -106,7 +106,8 @@ class Machine:
     def _passed_on(self) -> dict[PlanUnit, PlanUnit]:
         """Return the units that only pass on the output of another unit, with that unit.
 
-        Their readers read that unit instead, so they need not run. Units that a cycle reads are excluded.
+        Readers of such a unit read the other one instead, so that it need not run. Units that a cycle reads are
+        excluded.
         """
         cycles = {
             other for group in self.plan.groups if group.recursive for u in group.units for other in self._reads(u)

@@ -22,21 +22,21 @@ class EngineOptions:
     - `lateness_by`: an attribute. Each of its values has a clock of its own, by which lateness is judged
       (`cep.runtime.key_clocks`). None: one clock for all input.
     - `explain`: add lineage to the output.
-    - `remember`: for `cep.explain`, keep everything that ended in the last `remember` microseconds, and its
-      lineage.
+    - `remember`: for `cep.explain`, keep everything that ended in the last `remember` microseconds, and its lineage.
     - `fast_recursion`: run linear recursion in a kernel of its own.
     - `max_derivations`: how many events a recursion may derive at one instant.
-    - `stage`: run only this stage of `cep.plan.partition`, counted from 1 (see `cep.runtime.buckets`). 0: run only
-      the ALERT statements, over derived events.
+    - `stage`: run only this stage of `cep.plan.partition`, counted from 1 (see `cep.runtime.buckets`). 0: run only the
+      ALERT statements, over derived events.
     - `before`: the state of another program. Goals with the same meaning continue from it.
-    - `changes`: output each beginning and end of a fluent when it becomes known, instead of intervals. The columns
-      are `@edge`, `time`, the attributes and `bounds`.
+    - `changes`: output each beginning and end of a fluent when it becomes known, instead of intervals. The columns are
+      `@edge`, `time`, the attributes and `bounds`.
     - `begins`: also output an interval without an end when it begins, unless it ends in the same step.
     - `until`: the time in microseconds up to which endless recursion runs at the end of the input. None: the latest
       time of the input.
-    - `start`: the same for recursion into the past. None: the first time of the input.
-    - `revise`: how far behind the watermark input may arrive, be corrected or withdrawn, in microseconds. Results
-      are output at once and corrected later (`cep.runtime.revision`). None: all output is final.
+    - `start`: the time in microseconds down to which endless recursion into the past runs. None: the first time of the
+      input.
+    - `revise`: how far behind the watermark input may arrive, be corrected or withdrawn, in microseconds. Results are
+      output at once and corrected later (`cep.runtime.revision`). None: all output is final.
     - `final`: under revision, output only final results, `revise` microseconds later.
     - `corrected`: the input is already corrected, so that KEYs are ignored.
 

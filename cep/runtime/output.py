@@ -62,16 +62,17 @@ _CHANGES = np.zeros(KINDS, np.bool_)
 _BEGINS[BEGINNINGS] = _CLOSED[[BEGINS_AT, ENDS]] = 1
 _CHANGES[[*BEGINNINGS, ENDS, ENDS_AT]] = True
 _WORDS, _HALVES = ("ends", "begins"), (")", "]", "(", "[")
-"""`_WORDS` are the words for a change, by whether it is a beginning. `_HALVES` are the brackets that changes determine.
+"""The words for an end and for a beginning, and the brackets of an interval that a change determines.
 
-The bracket depends on whether the change is a beginning and whether its time belongs to the interval.
+The brackets are indexed by 2 for a beginning, plus 1 if the time of the change belongs to the interval.
 """
 FEW_WORDS = 32
-"""The number of changes up to which their words are written one by one."""
+"""Up to this number of changes, their words are written one by one."""
 
 
 def as_changes(derived_frames: Frames, schemas: Mapping[str, Schema], outputs: Mapping[str, Schema]) -> Frames:
-    """Replace tables of beginnings and ends by the written changes of their fluents. Other tables stay as they are.
+    """Replace tables of beginnings and ends by changes in their written form (`changed`). Other tables stay as they
+    are.
 
     `derived_frames`: frames (see `cep.runtime.decode.frames`). `schemas`: the schemas of these tables. `outputs`: those
     of the output.

@@ -172,7 +172,7 @@ def ranked_matches(
 ) -> RankedMatches:
     """Return the partial matches of one engine, to be combined by `merged`. Call `check_asked` before.
 
-    `part`: the stage whose plan it is; None: the plan is that of a whole program.
+    `part`: the stage to which `plan` belongs; None: it is the plan of a whole program.
     """
     return _Search(plan, goals, pool, watermark, part).ranked(event, key, limit)
 

@@ -92,7 +92,7 @@ class RunStats:
     - `batches`: finished batches. `with_records`: the files with records. `empty`: the files without.
     - `no_records`: how many dead letters are files or remainders of files. `unmatched`: records that are not events.
     - `merged`: records that were dropped because they equal others.
-    - `twice`: by time zone, the number of times that local clocks showed twice, and for which no FOLD was given.
+    - `twice`: by time zone, how many local times were ambiguous because of a clock change, without a FOLD for them.
     - `remarks`: what else looks wrong with the input.
     - `revision`: the counts of revision. None: output is never withdrawn.
     - `busy`: seconds spent on batches, without waiting for them.

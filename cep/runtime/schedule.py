@@ -15,8 +15,8 @@ from cep.runtime.constant_index import ConstantIndex, constant_indexes
 from cep.runtime.machine_part import GivenTables, MachinePart, SingleGoal
 
 SPARE = 64
-"""The allowance for outdated due times. They are removed when all due times exceed twice the number of timed parts by
-more than this number."""
+"""The allowance for outdated due times. They are removed when the number of all due times exceeds twice the number of
+timed parts by more than this."""
 
 
 class Schedule:

@@ -79,7 +79,7 @@ def endpoint() -> tuple[str, str] | None:
 
 
 def of_emulator() -> dict[str, str]:
-    """Return settings for a server other than Google's. The library itself does not read their environment variable."""
+    """Return settings for a server other than Google's, from the environment variable STORAGE_EMULATOR_HOST."""
     emulator = os.environ.get("STORAGE_EMULATOR_HOST")
     if not emulator:
         return {}

@@ -4,8 +4,8 @@ A goal with a reviser (`cep.operators.goals.reviser`) processes changes. It keep
 must. Goals without a reviser run again for the keys that change (`cep.runtime.revision.region`).
 
 Incremental revision begins once the cost of rerunning keys exceeds that of reading the window. It starts from the
-oldest state and the input since. It ends if nothing has been late for the length of the window. The states of the
-window's stretches are only updated when somebody needs them (`settle`).
+oldest stored state and the input since then. It ends if nothing has been late for the length of the window. The states
+of the window's stretches are only updated when somebody needs them (`settle`).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from cep.runtime.revision.window_segment import FEWEST, Given, Stretch, extend, 
 from cep.runtime.schedule import Schedule
 
 A_ROW, A_PUSH = 64, 4096
-"""The least cost of a late row, and that of a push with late rows, if keys run again. The unit is a row of the
-window."""
+"""The least cost of rerunning keys, per late row and per push with late rows. The unit is the cost of reading one row
+of the window."""
 KNOWN = 1024
 """The allowance for known keys without rows. Incremental revision ends when the known keys exceed twice the number of
 rows by more than this number."""
@@ -118,7 +118,7 @@ class Incremental:
         return self.equal_until > since
 
     def look_at(self, records: Table) -> None:
-        """Search records that count separately for equal ones."""
+        """Search for equal records among records that count separately."""
         records = by_arrival(contiguous(records))
         if (before := equal_before(records)) is not None:
             self.equal_until = max(self.equal_until, int(records[END, before > 0].max()))
@@ -128,7 +128,8 @@ class Incremental:
         self.spent += A_PUSH + A_ROW * sum(rows(change.going) + rows(change.coming) for change in late.values())
 
     def begin(self, stretches: Sequence[Stretch], frontier: Frontier) -> None:
-        """Begin with the oldest state and the input since, up to a frontier. All stretches must be up to date."""
+        """Begin with the oldest stored state and the input since then, up to a frontier. All stretches must be up to
+        date."""
         first = stretches[0]
         since = frontier.until(first.since)
         machine, scratch = self.machine, self.build(self.plan)

@@ -59,8 +59,7 @@ def _parted(tables: Iterable[Table], end: int) -> tuple[list[Table], list[Table]
 def all_changes(
     plan: Plan, old: Mapping[str, Sequence[Table]], new: Mapping[str, Sequence[Table]]
 ) -> Iterator[tuple[str, RowChanges]]:
-    """Yield all rows before and after, by event. They include unchanged rows, because their lineage may have
-    changed."""
+    """Yield all old and new rows, by event. They include unchanged rows, because their lineage may have changed."""
     for event in sorted((old.keys() | new.keys()) & set(plan.derived)):
         none = empty(len(plan.schemas[event].attributes))
         change = RowChanges(*(concat([none, *tables_by_event.get(event, ())]) for tables_by_event in (old, new)))

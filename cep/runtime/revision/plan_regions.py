@@ -84,7 +84,7 @@ class PartsTogether(GoalByGoal):
 def regions_of(parts: Sequence[MachinePart], plan: Plan, ties: Ties, strays: Collection[int]) -> list[list[int]]:
     """Divide parts, by number, into regions. A region comes after those that it reads.
 
-    `strays`: parts that may output rows whose ends are before the step.
+    `strays`: parts that may output rows that end before the step begins.
     """
     maker = {unit: number for number, part in enumerate(parts) for unit in part.gives}
     reads = [[maker[unit] for unit in part.takes.units] for part in parts]

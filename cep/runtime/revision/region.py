@@ -96,12 +96,11 @@ It takes their states at the beginning of the stretch and returns those at its e
 class Region:
     """Goals that are rerun together, and their stored states.
 
-    - `own`: the goals with state. `places`: their positions among the goals of the whole program, in the same
-      order.
+    - `own`: the goals with state. `places`: their positions among the goals of the whole program, in the same order.
     - `sides`: the key columns of each of these goals.
     - `alone`: True if no other region shares a goal.
 
-    Keys are masks over their numbers; None stands for all keys.
+    Methods take `keys` as a mask over key numbers; None stands for all keys.
     """
 
     def __init__(
@@ -549,8 +548,8 @@ class RerunFromStretches(Rerun):
 class BoundedRerun(Rerun):
     """The rerun of a goal with bounded memory.
 
-    A key is run again from empty state, from `memory` before a change until `memory` after it. `base`: the goal's
-    state at the beginning of the rows that are kept.
+    A key is rerun from an empty state, over the time from `memory` before a change until `memory` after it. `base`: the
+    goal's state at the beginning of the rows that are kept.
     """
 
     def __init__(self, plan: Plan, part: PartsTogether, live: LiveGoals, pool: Pool, memory: int) -> None:

@@ -94,7 +94,7 @@ class Stretch:
         return self.inputs, self.given
 
     def ends(self, until: int, watermark: int, length: int, held: Callable[[], int], parts: int | None = None) -> bool:
-        """Return True if the next stretch begins at `until`, on the way to a watermark.
+        """Return True if the next stretch begins at `until`, while the machine advances to `watermark`.
 
         `length`: the length of the window. `held`: a function that counts the rows in goals. `parts`: the number of
         stretches per window (None: it depends on the input).
@@ -145,7 +145,7 @@ def window_of(held: Windows, event: str, arguments: int) -> RowWindow:
 
 
 def extend(tables_by_name: Given, more: Mapping[str, Iterable[Table]]) -> None:
-    """Append tables by event to others."""
+    """Append more tables to those in `tables_by_name`."""
     for name, tables in more.items():
         tables_by_name.setdefault(name, []).extend(tables)
 
@@ -193,5 +193,6 @@ class LatestInstant:
         self.end = None
 
     def is_short(self, changed: int, every: int) -> bool:
-        """Return True if it is cheaper to run the instant again. `changed` of its `every` rows have changed."""
+        """Return True if it is cheaper to rerun the whole instant than to process its changes. `changed` of its `every`
+        rows have changed."""
         return every <= max(SHORT, TIMES * changed)

@@ -38,7 +38,7 @@ MOST = 10_000
 ENDLESS = 100_000
 """The number of calculations after which the rules are considered endless."""
 RANKED = 30_000
-"""The number of atoms that the order of equally near answer sets can rank (clingo: 16 bits)."""
+"""The maximum number of atoms that can rank equally near answer sets, because clingo has 16 bits for ranks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,7 +184,7 @@ class TemporalGoal(NumberedState, InRounds):
         return table_of(fresh, self.tuples.known)
 
     def _going_on(self, keys: Ints) -> None:
-        """For each input, add the intervals of tuples that hold and are not lost to the grown intervals."""
+        """Extend the grown intervals of each input by those of tuples that hold and that the input has not lost."""
         keys = keys[keys < len(self.known)]
         keys = keys[~self.known[keys]]
         self.known[keys] = True

@@ -218,7 +218,7 @@ class WindowedAggregate(WindowState):
         return [GROUP + WORDS * k for k, kind in enumerate(self.spec.kinds) if kind in SORTED]
 
     def _relabel(self, k: int) -> None:
-        """Keep the labels of values in existing rows only. Their numbers change."""
+        """Assign new labels to the values in existing rows, and drop all other labels."""
         self.labels[k] = self.new_labels()
         self.labels[k].meet(self.store[: self.count, HEADER + CELLS * k + VALUE])
         self._rebuild()
