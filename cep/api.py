@@ -364,7 +364,7 @@ def _row(batch: Batch, refused: RefusedRow) -> RefusedRow:
 
 
 def _joined(tables: list[pl.DataFrame]) -> pl.DataFrame:
-    """Concatenate tables. A column with values of several types becomes one of Python objects."""
+    """Concatenate tables. A column with values of several types becomes a column of Python objects."""
     if len(tables) == 1:
         return tables[0]
     if all(table.schema == tables[0].schema for table in tables) and pl.Object not in tables[0].dtypes:

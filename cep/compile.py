@@ -81,7 +81,7 @@ class CompileOptions:
 
     @property
     def answer_sets(self) -> AnswerSetOptions | None:
-        """The options of the solver, or None if none are set. Raises CepError for a wrong one."""
+        """The options of the solver, or None if none are set. Raises CepError for a wrong option."""
         if self.models is None and self.solve_limit is None and self.first is None:
             return None
         if self.models not in (None, 0, 1):
@@ -130,7 +130,7 @@ COMPILED = frozenset(field.name for field in fields(CompileOptions))
 
 
 def divided(options: Mapping[str, Any]) -> tuple[CompileOptions, EngineOptions]:
-    """Split keyword arguments into options of `compile` and of an engine. Raises TypeError for an unknown one."""
+    """Split keyword arguments into options of `compile` and of an engine. Raises TypeError for an unknown option."""
     own = {name: value for name, value in options.items() if name in COMPILED}
     return CompileOptions(**own), EngineOptions(**{name: options[name] for name in options.keys() - own.keys()})
 
@@ -481,8 +481,8 @@ def _all(rules: Rules, known: ProgramKnowledge, error: CepError) -> list[CepErro
 
 
 def policy_choice(text: str | None, what: str = "policy") -> PolicyChoice | None:
-    """Return the policy with a name, or None without a name. Raises CepError for an unknown one. `what`: the option's
-    name."""
+    """Return the policy with a name, or None without a name. Raises CepError for an unknown policy. `what`: the
+    option's name."""
     if text is None:
         return None
     try:

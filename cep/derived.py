@@ -37,7 +37,7 @@ class Derived:
     """The events that a program derived: a sequence sorted by (end, start, type, arguments), and a table by name.
 
     `found["warning"]` is a polars table; `found.to_pandas()` and `found.to_arrow()` convert the only table, or a named
-    one. If there is only one, `found` itself is an Arrow stream, so `pl.DataFrame(found)` works.
+    table. If there is only one, `found` itself is an Arrow stream, so `pl.DataFrame(found)` works.
 
     A table has `start` and `end` (timestamps in microseconds, UTC, both included) and a column for each attribute, with
     null for missing values. It exists even if nothing was derived. Values of several kinds in one column are text. The
@@ -74,7 +74,8 @@ class Derived:
         return {name: _table(self._given.get(name), schema) for name, schema in self._schemas.items()}
 
     def to_polars(self, name: str | None = None) -> pl.DataFrame:
-        """Return the table of an event, by default of the only one. Raises CepError if there is none, or several."""
+        """Return the table of an event. Without a name, return the only table; raise CepError if there is none, or
+        several."""
         return self.tables[self._one(name)]
 
     def to_arrow(self, name: str | None = None) -> pa.Table:

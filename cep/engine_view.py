@@ -109,7 +109,7 @@ def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:
 
 def _window(options: EngineOptions) -> RevisionWindow:
     """Return the window in which records may revise earlier ones. Without `revise`, a record of an event with a KEY can
-    only replace one that is still in the reorder buffer.
+    only replace a record that is still in the reorder buffer.
 
     A row exactly `revise` older than the watermark is accepted. Final results end at least one microsecond before that.
     """
@@ -305,7 +305,7 @@ class EngineView:
         return self._buffer.watermark
 
     def take_merged(self) -> Counter[str]:
-        """Return how many records were equal to another one and merged with it since the last call, by event."""
+        """Return how many records were equal to another record and merged with it since the last call, by event."""
         return self._parts.take_merged()
 
     def follow_input(self, follow: Callable[[str, RowChanges], None]) -> None:

@@ -74,7 +74,7 @@ def answers(
 ) -> Iterator[tuple[int, list[frozenset[str]]]]:
     """Yield each tick with the answer streams of a program: the derived atoms without facts.
 
-    An atom that is true at the current tick is written `q(1)`, and one that is true at tick 3 `q(1)@3`. Raises
+    An atom that is true at the current tick is written `q(1)`, and an atom that is true at tick 3 `q(1)@3`. Raises
     CepError.
 
     Args:
@@ -86,7 +86,7 @@ def answers(
         models: 1 returns the answer stream nearest to the previous tick's, n at most n in sorted order, 0 all.
         window: The number of ticks in a window of n ticks, `n+1` or `n`.
         tick: The length of a tick, for windows with units, `[2 sec]`.
-        dialect: `lars` for the syntax of Ticker, `laser` for rule strings of Laser. None: the one that the text is in.
+        dialect: `lars` for the syntax of Ticker, `laser` for rule strings of Laser. None: the text decides.
     """
     for option, number in (("first", first), ("last", last), ("models", models)):
         if not (_is_number(number) or (number is None and option != "models")):
@@ -101,7 +101,7 @@ def answers(
 
 
 def _is_number(value: object) -> bool:
-    """Return True for whole numbers, including those of numpy."""
+    """Return True for whole numbers, including numpy's."""
     return isinstance(value, SupportsIndex) and not isinstance(value, bool)
 
 

@@ -1,4 +1,4 @@
-"""A program that took over from a former one under `--revise`.
+"""A program that took over from a former program under `--revise`.
 
 The former program still corrects its own results until they are final. The results of both appear as the results of one
 program:
@@ -30,7 +30,7 @@ from cep.runtime.output import Frames
 BOTH = " with the program before"
 """The suffix of a snapshot's program if the snapshot also has state for results of the former program."""
 FORMER = "former "
-"""Before the name of a table of an alert that only the former program has."""
+"""The prefix of the table name of an alert that only the former program has."""
 _NEVER = object()
 """A marker in place of the end of an interval that is not reported."""
 
@@ -39,9 +39,9 @@ _NEVER = object()
 class FluentCut:
     """A fluent that is cut at a time.
 
-    `ends`: True for a fluent of the former program, whose intervals end at the cut. Otherwise it is one of the new
-    program, whose intervals begin there. `straddling`: the intervals that continue beyond the cut, by the `@id` with
-    which they are reported. The values are the original `@id` and the original end.
+    `ends`: True for a fluent of the former program, whose intervals end at the cut. Otherwise it is a fluent of the new
+    program, whose intervals begin at the cut. `straddling`: the intervals that continue beyond the cut, by the `@id`
+    with which they are reported. The values are the original `@id` and the original end.
     """
 
     schema: Schema
@@ -115,10 +115,10 @@ def _row(table: pl.DataFrame, row: int, end: int | None, sign: int) -> pl.DataFr
 class Successor(Engine):
     """A program that took over from another one at the watermark `since`.
 
-    `former`: that program, as long as its results may still change, then None. `texts`: its texts, by file. The former
-    program reports what ends at or before `since`, this one what ends later. This program alone reports the fluents and
-    alerts that mean the same in both; other fluents are cut. For a new alert on a fluent, it reports all rows of the
-    window. A row that has not ended by `since` begins the alert at `since`.
+    `former`: the former program, as long as its results may still change, then None. `texts`: its texts, by file. The
+    former program reports what ends at or before `since`, and this program what ends later. This program alone reports
+    the fluents and alerts that mean the same in both; other fluents are cut. For a new alert on a fluent, it reports
+    all rows of the window. A row that has not ended by `since` begins the alert at `since`.
     """
 
     def __init__(self, program: CompiledProgram, options: EngineOptions) -> None:
@@ -196,7 +196,7 @@ class Successor(Engine):
         return {**({} if self.former is None else self.former.shown), **self.outputs}
 
     def held_now(self) -> dict[str, pl.DataFrame]:
-        """Return the open intervals of fluents. Those of cut fluents begin at the cut or later."""
+        """Return the open intervals of fluents. Intervals of cut fluents begin at the cut or later."""
         held = super().held_now()
         for name, cut in self._begun.items():
             if name in held:
@@ -231,8 +231,8 @@ class Successor(Engine):
             self.former.pass_by(tables)
 
     def take_dead(self) -> list[RefusedRow]:
-        """Return the rows refused since the last call. If both programs read an event, only this one's refusals
-        count."""
+        """Return the rows refused since the last call. If both programs read an event, only the refusals of this
+        program count."""
         dead, own = super().take_dead(), super().inputs
         return dead + [row for row in ([] if self.former is None else self.former.take_dead()) if row.type not in own]
 
@@ -337,7 +337,7 @@ def alerts_beside(engine: Engine, other: Engine) -> dict[str, Alert]:
 def cuts_between(former: Engine, engine: Engine, cuts: Mapping[str, int]) -> dict[str, int]:
     """Return the times at which fluents, and alerts on fluents, begin if an engine takes over from a former one.
 
-    `cuts`: the cuts of the former one. If it is empty, return only fluents and alerts that begin now.
+    `cuts`: the cuts of the former program. If it is empty, return only fluents and alerts that begin now.
     """
     old, new = former.meanings(), engine.meanings()
     fluents = (name for name, schema in engine.outputs.items() if schema.fluent is not None)

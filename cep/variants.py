@@ -51,7 +51,7 @@ def compiled_variants(
 ) -> Variants:
     """Compile a program once for each set of parameter values, as one merged program. Raises CepError.
 
-    `events`, `alerts`: the wanted ones. Everything that none of them needs is omitted.
+    `events`, `alerts`: the names of the wanted events and alerts. Everything that none of them needs is omitted.
     """
     programs = [
         ReadProgram.of(text, name, replace(options, params={**(options.params or {}), **param})) for param in params

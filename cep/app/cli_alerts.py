@@ -554,7 +554,8 @@ def _alerts(alerts: Sequence[dict[str, Any]], nothing: str) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[object]], nothing: str) -> str:
-    """Format a table that is WIDTH characters wide. The last column is cut; earlier ones only if they are very long."""
+    """Format a table that is WIDTH characters wide. The last column is cut; earlier columns only if they are very
+    long."""
     if not rows:
         return nothing
     texts = [[plain(cell) for cell in row] for row in rows]

@@ -81,7 +81,7 @@ def _bound(incomplete: str, suffixes: Collection[str]) -> list[str]:
 
 
 def _files(incomplete: str, suffixes: Collection[str]) -> list[str]:
-    """List folders, with a slash, and files with these suffixes; hidden ones only if a dot was typed."""
+    """List folders, with a slash, and files with these suffixes. Hidden files are listed only if a dot was typed."""
     head, start = os.path.split(incomplete)
     written = incomplete[: len(incomplete) - len(start)]
     try:

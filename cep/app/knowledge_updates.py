@@ -144,8 +144,8 @@ class KnowledgeUpdates:
         return dead
 
     def _apply_until(self, engine: Engine, reached: int) -> int | None:
-        """Apply changes up to a time, up to a limit on their number. Return the time of the last one, or None if no
-        more are due."""
+        """Apply changes up to a time, up to a limit on their number. Return the time of the last applied change, or
+        None if no more changes are due."""
         moments: list[list[Update]] = []
         most = self._most
         while len(moments) < most and self._due and self._due[0][0] <= reached:

@@ -77,7 +77,7 @@ class LarsCheck:
         return f"{name}({', '.join(types)})" if types else name
 
     def warnings(self, compiled: Sequence[Warning]) -> list[Warning]:
-        """Return the compiler's warnings and those that only apply to LARS."""
+        """Return the compiler's warnings, and the warnings that only apply to LARS."""
         from cep.language.dialects.lars.advice import advice
 
         known = {warning.span for warning in compiled}

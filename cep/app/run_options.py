@@ -139,7 +139,7 @@ class SinkOptions:
     def stretch(self, unit: Fraction | None) -> tuple[int | None, int | None]:
         """Return the times of --from and --until in microseconds; None means unbounded.
 
-        `unit`: the unit of bare numbers (see `read_instant`). Raises CepError if one is not a time.
+        `unit`: the unit of bare numbers (see `read_instant`). Raises CepError if an option is not a time.
         """
         since, until = (
             None if text is None else instant(text, option, unit)
@@ -236,7 +236,7 @@ class SparkOptions(PlaceOptions):
 
     @property
     def settings(self) -> dict[str, str]:
-        """Return the settings of the Spark session. Raises CepError if one is not valid."""
+        """Return the settings of the Spark session. Raises CepError if a setting is not valid."""
         return dict(_setting(setting) for setting in self.conf)
 
 

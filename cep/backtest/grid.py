@@ -23,7 +23,7 @@ MOST_POINTS = 10_000
 HIGHER = ("recall", "precision", "lead", "lead_worst", "quiet")
 LOWER = ("load", "load_busiest", "flapping")
 FIGURES = (*HIGHER, *LOWER)
-"""The figures that can decide the choice. Those in HIGHER are better when larger, those in LOWER when smaller."""
+"""The figures that can decide the choice. Figures in HIGHER are better when larger, figures in LOWER when smaller."""
 NAB = {"nab": "standard", "nab_low_fp": "low_fp", "nab_low_fn": "low_fn"}
 """The NAB scores that can decide the choice with `--score nab`, and their fields in `NabScores`. Larger is better."""
 _DURATIONS = ("lead", "lead_worst", "quiet")
@@ -239,7 +239,7 @@ def front(figures: Sequence[Figures], figure: str) -> list[int]:
 
 
 def at_edge(axes: Sequence[Axis], point: Sequence[Value]) -> list[str]:
-    """Return the names of the numeric parameters whose chosen value is the smallest or largest one tried."""
+    """Return the names of the numeric parameters whose chosen value is the smallest or largest value tried."""
     names = []
     for axis, value in zip(axes, point):
         if axis.parameter.type in (*NUMERIC, "time") and len(axis.values) > 2:

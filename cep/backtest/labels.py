@@ -35,7 +35,7 @@ def read_labels(
 
     `path`: a file, or `server:URL` for the verdicts on alerts of `detect`, read with the token in `token_file`. `keys`:
     the attributes of the key. A label whose key is empty or `null` applies to all keys. Raises CepError if the labels
-    cannot be read, or one is invalid.
+    cannot be read, or a label is invalid.
     """
     if isinstance(path, str) and path.startswith(SERVER):
         rows = _checked(path, server_rows(path, detect, token_file), keys)

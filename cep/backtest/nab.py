@@ -30,7 +30,8 @@ _FAR = 3.0
 
 @dataclass(frozen=True, slots=True)
 class NabScores:
-    """The scores by profile: the standard one, and those with higher costs of false positives or false negatives."""
+    """The scores by profile: the standard score, and the scores with higher costs of false positives or false
+    negatives."""
 
     standard: float
     low_fp: float

@@ -29,8 +29,8 @@ from cep.runtime.run_stats import RunStats
 class DerivedRun:
     """The results of a program: rows by event, fluent and alert table, and counters of the run.
 
-    `until`: the latest end of a record or of an occurrence behind an alert. `first_dead`: the place and reason of the
-    first dead letter.
+    `until`: the latest end of a record, or of an occurrence that raises an alert. `first_dead`: the place and reason of
+    the first dead letter.
     """
 
     rows: Mapping[str, Counter[Row]]

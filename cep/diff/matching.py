@@ -1,8 +1,8 @@
 """Compare two sets of occurrences of one event: which have appeared, are gone, or have moved.
 
-An occurrence *moved* if one with the same key overlaps it and has other times or values. Moved occurrences are matched
-one to one, by the largest overlap, then by the earliest start. All other occurrences that only one side has count as
-appeared or gone.
+An occurrence *moved* if the other side has an occurrence with the same key that overlaps it and has other times or
+values. Moved occurrences are matched one to one, by the largest overlap, then by the earliest start. All other
+occurrences that only one side has count as appeared or gone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WITHOUT = object()
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A difference between two runs: an occurrence that one of them lacks or that moved. `old`, `new`: the rows in each
+    """A difference between two runs: an occurrence that one run lacks or that moved. `old`, `new`: the rows in each
     run, with the attributes of its program, or None."""
 
     kind: Kind
@@ -147,8 +147,8 @@ def _named(row: Row, names: Sequence[str], columns: Iterable[str]) -> Row:
 
 
 def _left(rows: Iterable[Row], forms: Iterable[Row], same: Counter[Row]) -> list[Row]:
-    """Return the rows without those that both sides have. `forms`: each row as compared with the other side. `same`:
-    the number of equal rows on both sides, by form."""
+    """Return the rows that the other side lacks. `forms`: each row as compared with the other side. `same`: the number
+    of equal rows on both sides, by form."""
     taken, left = Counter(same), []
     for row, form in zip(rows, forms):
         if taken[form]:

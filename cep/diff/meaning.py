@@ -1,5 +1,4 @@
-"""Compare the meaning of two programs: their rules, declarations and alerts, and everything that depends on changed
-ones.
+"""Compare the meaning of two programs: their rules, declarations and alerts, and everything that depends on a change.
 
 Rules have the same meaning if their plans are equal: patterns, constants, conditions, policies and WITHIN, with events
 and predicates by name. So layout, names of variables and the order of rules do not matter. Types follow from

@@ -27,7 +27,7 @@ class Reason:
     """The reasons of a difference. `old`, `new`: the explanation by each program, or None if the program does not
     derive such events at all.
 
-    A program that derived the occurrence returns its tree. The other one explains why it did not (with the key
+    A program that derived the occurrence returns its tree. The other program explains why it did not (with the key
     `asked`).
     """
 
@@ -46,8 +46,8 @@ class Reasons:
     def of(self, difference: Difference) -> Reason:
         """Return the reasons of a difference.
 
-        For a moved occurrence, the new program explains the new one. The old program explains why it did not derive
-        that one.
+        For a moved occurrence, the new program explains the new occurrence. The old program explains why it did not
+        derive it.
         """
         name, row = difference.event, difference.row
         deriving, other = (self.old, self.new) if difference.new is None else (self.new, self.old)
@@ -92,9 +92,9 @@ def absent(explainer: Explainer, row: Row, schema: Schema, back: tuple[int, ...]
     """Return why a program did not derive a row of the other program, or None if it does not derive this event at all.
 
     `schema`: the row's schema in the other program. `back`: the time before the row's end in which its constituents
-    ended, for each depth. Earlier occurrences are only considered if those in this time do not yield a useful
-    explanation, because attempts with earlier ones may be closer but irrelevant. The explanation may say that the
-    occurrence `exists` with other times.
+    ended, for each depth. Earlier occurrences are considered only if this time yields no useful explanation. Attempts
+    with earlier occurrences may look closer, but be irrelevant. The explanation may say that the occurrence `exists`
+    with other times.
     """
     own = explainer.engine.outputs.get(schema.name)
     if own is None:

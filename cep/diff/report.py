@@ -184,7 +184,7 @@ def _side(
 
 
 def _there(explained: Explained, other: Explained | None, alike: bool) -> str:
-    """Describe how the occurrence in this program differs from the one in the `other` program."""
+    """Describe how the occurrence in this program differs from the occurrence in the `other` program."""
     if not alike:
         return "it is there, with other attributes"
     times = () if other is None else (other.get("start"), other.get("end"), other.get("bounds"))

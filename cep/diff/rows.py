@@ -24,7 +24,7 @@ _BESIDE = (CHANGE, ID, BECAUSE, CONSTITUENTS)
 
 
 class DerivedRows:
-    """The rows that the steps of an engine return, without those withdrawn later."""
+    """The rows that the steps of an engine return, without rows that are withdrawn later."""
 
     def __init__(self) -> None:
         self._counts: dict[str, Counter[Row]] = {}

@@ -63,7 +63,7 @@ class Understood:
 
 
 class Checker:
-    """A checker of programs. `knowledge`: files for every program, in addition to those that test files name."""
+    """A checker of programs. `knowledge`: files for every program, in addition to the files that test files name."""
 
     def __init__(self, knowledge: Sequence[str] = (), reasoning: str | None = None) -> None:
         self.knowledge = tuple(knowledge)
@@ -160,7 +160,7 @@ def _findings(error: CepError, setup: Setup) -> tuple[Finding, ...]:
 
 
 def _told(told: CepError | Warning, setup: Setup) -> Finding:
-    """Return an error or warning as a finding in its file. One without a position is placed at the start of the first
+    """Return an error or warning as a finding in its file. Without a position, it is placed at the start of the first
     file."""
     path, span = setup.files[0], told.span or NOWHERE
     if told.span is not None and told.source is not None:

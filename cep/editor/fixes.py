@@ -36,7 +36,7 @@ class Fix:
 
 
 def fixes(index: Index, finding: Finding, name: str, beside: Mapping[str, str]) -> list[Fix]:
-    """Return the changes that a hint proposes, except those that would not remove the error.
+    """Return the changes that a hint proposes, except changes that would not remove the error.
 
     `beside`: the texts of all files of the program by name, because they may declare parameters.
     """
@@ -104,7 +104,7 @@ def _wrong_word(index: Index, finding: Finding, instead: str, begin: int, end: i
 
 
 def _helps(text: str, fix: Fix, finding: Finding, name: str, beside: Mapping[str, str]) -> bool:
-    """Return False if the changed text still has the same error, or a new one before it."""
+    """Return False if the changed text still has the same error, or a new error before it."""
     changed = text[: fix.start] + fix.new + text[fix.end :]
     moved = fix.new.count("\n") - text[fix.start : fix.end].count("\n")
     known = set(_refused(text, name, beside))

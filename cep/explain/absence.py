@@ -172,7 +172,7 @@ def _policies(rule: Rule) -> list[PolicyChoice]:
 
 
 def _nearness(attempt: Attempt, failure: Failure, wanted: EventQuestion) -> tuple[int, ...]:
-    """Return a sort key for attempts that derive the requested arguments; the closest has the greatest.
+    """Return a sort key for attempts that derive the requested arguments; the closest attempt has the greatest key.
 
     It compares, in this order:
 

@@ -121,7 +121,8 @@ class _Deriving:
         )
 
     def rules(self, occurrence: Occurrence, only_own: bool = False) -> list[Rule]:
-        """Return the rules that may have derived an occurrence. `only_own`: only those known to have done so."""
+        """Return the rules that may have derived an occurrence. `only_own`: only rules that are known to have derived
+        it."""
         every = self.memory.engine.plan.rules.rules
         own_rules = [every[number] for number in self.memory.rules(occurrence)]
         return own_rules or ([] if only_own else [rule for rule in every if rule.event == occurrence.event])

@@ -26,7 +26,7 @@ from cep.plan.pattern import Pattern
 from cep.rules.terms import Constant
 
 DEEPEST = 3
-"""The depth to which missing fluents and events are explained by other missing ones."""
+"""The depth to which missing fluents and events are explained by other missing fluents and events."""
 SOME = 60
 """The greatest number of occurrences in the tree that explains why a fluent ended."""
 

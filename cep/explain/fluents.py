@@ -35,7 +35,7 @@ from cep.plan.goal_names import says_records
 from cep.plan.pattern import FluentDeadline
 
 SHOWN = 6
-"""The number of occurrences shown for one part of a formula: the first and the last ones."""
+"""The number of occurrences shown for one part of a formula. The first and the last occurrences are shown."""
 
 
 class Nodes(Protocol):

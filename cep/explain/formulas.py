@@ -156,7 +156,8 @@ class FormulaReader:
     def over(
         self, formula: Pattern, inner: Pattern, bound: BoundValues, when: Callable[[Intervals], Intervals]
     ) -> list[FormulaExtent]:
-        """Return the extents of an operator over one formula. `when` computes its times from those of `inner`."""
+        """Return the extents of an operator over one formula. `when` computes the operator's times from the times of
+        `inner`."""
         extents = [
             FormulaExtent(formula, e.bound, when_of(when(set_of(e.when))), ((e, False),))
             for e in self.extents(inner, bound)

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from cep.explain.refusal import Refusal
 
 NEAREST = 2
-"""The number of intervals of a formula that are reported, those closest to the time."""
+"""The number of intervals of a formula that are reported. The intervals closest to the time are chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
     """A part of a formula that is not met at `at` (a code of time of `cep.core.interval_sets`), by its `kind`:
 
-    - missing: the fluent or event `pattern` is absent. `before` and `after` are the closest ones, `ended` is the reason
-      of the last end, and `because` contains the reasons why rules did not begin or derive it.
+    - missing: the fluent or event `pattern` is absent. `before` and `after` are its closest occurrences, `ended` is
+      the reason of the last end, and `because` tells why rules did not begin or derive it.
     - held: it holds over `when`, but must not.
     - condition: the conditions `judged` are false.
     - never: it holds at no time from `since` to `until` (codes). `when` contains the closest intervals.

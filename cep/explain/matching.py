@@ -1,4 +1,4 @@
-"""Match a rule's pattern with a few occurrences: return complete matches, and for incomplete ones the reason.
+"""Match a rule's pattern with a few occurrences: return complete matches, and incomplete matches with the reason.
 
 This is a plain nested loop that follows the definitions of the language. It ignores consumption policies, so it returns
 more matches than the engine.
@@ -51,7 +51,8 @@ class Failure:
 
     For a value that another value becomes by a deadline:
 
-    - waits: `occurrence` has that other value, and becomes this one `at` a time, `by` this much after it began.
+    - waits: `occurrence` has that other value. It becomes this value at the time `at`, which is `by` this much after
+      it began.
     - stopped: the other value ended before its deadline.
     - endless: the other value holds from before all time, without a deadline.
     - unbegun: the other value never held with the arguments `given`.
@@ -83,7 +84,7 @@ class Attempt:
 
     @property
     def rank(self) -> tuple[int, int, int, int, int]:
-        """The sort key of attempts; the closest has the greatest.
+        """The sort key of attempts; the closest attempt has the greatest key.
 
         It compares the number of matched events, the stage reached, the number of conditions that hold, the time by
         which the attempt misses its limit (`Failure.by`), and its end.

@@ -79,7 +79,7 @@ class AnswerRefusal:
     - none: there is no answer stream at this tick.
 
     `parts`: the atoms that make its other literals true. `forbidden`: constraints that would be violated if the atom
-    were true and those in `against` were not.
+    were true and the atoms in `against` were not.
     """
 
     kind: str

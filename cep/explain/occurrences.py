@@ -82,7 +82,7 @@ class Memory:
         self, event: str, fixed: Mapping[int, Value], since: int, until: int, most: int | None = None
     ) -> list[Occurrence]:
         """Return the occurrences that end in [since, until] and have the arguments `fixed` (by position), sorted by
-        (end, start). `most`: only the latest ones."""
+        (end, start). `most`: return only the latest occurrences, at most this many."""
         if self.fluents.knows(event):
             occurrences = [row for row in self.fluents.rows(event, fixed) if since <= row.end <= until]
             return occurrences if most is None else occurrences[-most:]
@@ -158,7 +158,7 @@ class Memory:
         return table
 
     def decoded(self, event: str, table: Table, most: int | None) -> list[Occurrence]:
-        """Return rows as occurrences. `most`: only the latest ones."""
+        """Return rows as occurrences. `most`: return only the latest occurrences, at most this many."""
         if most is not None:
             table = table[:, max(0, table.shape[1] - most) :]
         attributes = self.schemas[event].attributes

@@ -215,8 +215,10 @@ class Reducts:
         return schema.attributes
 
     def _forbidden(self, rule: LarsRule, body: BodyReading, reading: TickReading) -> tuple[LarsRule, ...]:
-        """Return the constraints that would be violated if the rule's atom were true and the atoms in `body.against`,
-        which make its body false, were not."""
+        """Return the constraints that would be violated if the rule's atom were true.
+
+        The atoms in `body.against`, which make the rule's body false, are then assumed to be false.
+        """
         failed = body.failed
         if not (isinstance(failed, LarsLiteral) and failed.negated and failed.atom.predicate in self.solved):
             return ()

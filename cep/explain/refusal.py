@@ -20,9 +20,9 @@ class Refusal:
     """A rule that did not derive the event: the closest attempt and its failure.
 
     `since`: the earliest time of the occurrences considered. If the attempt lacks an event, `before` is the latest such
-    event up to the requested time, `after` is the first later one, and `because` explains why the rules for it derived
-    none. If it lacks a fluent, `ended` is why the fluent last ended. `gaps`: the parts of a formula that are not met at
-    the code of time `at` (`cep.core.interval_sets`).
+    event up to the requested time, and `after` is the first later event. `because` then explains why no rule derived
+    the lacking event. If it lacks a fluent, `ended` is why the fluent last ended. `gaps`: the parts of a formula that
+    are not met at the code of time `at` (`cep.core.interval_sets`).
     """
 
     rule: Rule

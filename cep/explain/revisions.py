@@ -102,8 +102,8 @@ class InputRevisions:
         self.engine.follow_input(self._take)
 
     def pieces(self, tables: Tables) -> Iterator[Tables]:
-        """Split the tables of a batch into pieces, in the order of their records. A record that is late, may correct
-        another, or withdraws one, becomes a separate piece."""
+        """Split the tables of a batch into pieces, in the order of their records. A record that is late, or may correct
+        or withdraw another record, becomes a separate piece."""
         if not self.engine.withdraws:
             self.latest = max([self.latest, *(int(_ends(table).max()) for table in tables.values() if table.height)])
             yield tables
@@ -175,8 +175,12 @@ class InputRevisions:
         return [Occurrence(event, args, int(table[START, 0]), int(table[END, 0]), int(table[ORDER, 0]))]
 
     def _alone(self, name: str, table: pl.DataFrame) -> Ints:
-        """Return a code for each row, which says when the row must be processed alone. 2: always. 1: if it is late, or
-        another row has the same time. 0: if it is late."""
+        """Return a code for each row: when it must be processed alone.
+
+        - 2: always
+        - 1: if it is late, or another row has the same time
+        - 0: only if it is late
+        """
         keyed = int(self.engine.inputs[name].key is not None)
         if CHANGE not in table.columns:
             return np.full(table.height, keyed)

@@ -63,7 +63,7 @@ NEUTRAL: Mapping[str, int | float | str | bool] = {"string": "", "iri": "", "flo
 
 
 def transitions(name: str) -> str:
-    """Return the table for the transitions of a fluent, or for the changes that its formulas derive."""
+    """Return the name of the table with a fluent's transitions, or with the changes that its formulas derive."""
     return f"{TRANSITIONS_OF}{name}"
 
 
@@ -287,7 +287,8 @@ class Fluents:
         return self.rule(statement, SelectPattern(body, conditions, None, statement.span) if conditions else body)
 
     def inertia(self) -> list[Rule]:
-        """Return the rules that turn transitions into beginnings and ends, and those into maximal intervals."""
+        """Return the rules that compute beginnings and ends from transitions, and maximal intervals from beginnings and
+        ends."""
         rules = []
         for name, statement in self.declared.items():
             if name in self.incoming:

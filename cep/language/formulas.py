@@ -234,8 +234,8 @@ class Formulas:
         return Rule(transitions(statement.name), arguments, body, None, statement.span, statement.head_span)
 
     def extents(self) -> list[Rule]:
-        """Return the rules that turn the changes of each fluent into beginnings and ends, and those into maximal
-        intervals."""
+        """Return the rules that compute, for each fluent, beginnings and ends from changes, and maximal intervals from
+        beginnings and ends."""
         rules = []
         for name in self.rules:
             span = self.fluents.declared[name].span
@@ -360,7 +360,7 @@ class Formulas:
 
 
 def _names(formula: Formula, now: bool = False) -> frozenset[str]:
-    """Return the fluents and events that a formula uses. `now`: only those used at the same time."""
+    """Return the fluents and events that a formula uses. `now`: only names that it uses at the same time."""
     parts = asked_now(formula) if now else formulas(formula)
     return frozenset(part.name for part in parts if isinstance(part, FormulaAtom))
 

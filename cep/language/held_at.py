@@ -54,7 +54,7 @@ class AskedAt:
 
     @property
     def fresh(self) -> set[str]:
-        """The variables that the condition binds unless something else does."""
+        """The variables that the condition binds unless another part of the rule binds them."""
         return set() if self.fluent[2] else {n for argument in self.fluent[1] for n in expression_variables(argument)}
 
 
@@ -111,7 +111,7 @@ class HeldConditions:
     ) -> tuple[Pattern, tuple[Condition, ...]]:
         """Add the positive `held` conditions to a pattern.
 
-        `rest`: the other conditions. Those that bind a time for `held` are added first. Return the pattern and the
+        `rest`: the other conditions. Conditions that bind a time for `held` are added first. Return the pattern and the
         remaining conditions.
         """
         every, waiting = rest, list(asked)

@@ -10,7 +10,7 @@ from cep.language.syntax import ast
 
 
 def independent(tree: ast.SyntaxTree, names: Collection[str]) -> ast.SyntaxTree:
-    """Return the tree without statements that contain one of `names`, and without those that depend on them."""
+    """Return the tree without statements that contain one of `names`, and without statements that depend on these."""
     users: dict[str, list[int]] = {}
     for index, statement in enumerate(tree.statements):
         for word in set(_words(statement)):

@@ -1,8 +1,8 @@
 """Lowering of fluents whose input is records with intervals.
 
 Such a fluent `f` has the tables `records of f`, `times of f` (its beginnings and ends) and `f` (its maximal intervals).
-If formulas define it, too, its records belong to another fluent, which an additional rule uses:
-`f(X) WHILE f recorded(X).`
+If formulas also define `f`, its records belong to a second fluent, `f recorded`. An additional rule is then `f(X) WHILE
+f recorded(X).`
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def tables_of_records(
 
 
 def rules_of_records(name: str, schema: Schema, final: bool, span: Span) -> list[Rule]:
-    """Return the rules that turn records into beginnings and ends, and those into maximal intervals.
+    """Return the rules that compute beginnings and ends from records, and maximal intervals from beginnings and ends.
 
     `final`: no record closes an interval of another.
     """

@@ -39,11 +39,11 @@ class Triples:
 class Rules:
     """A lowered program: event schemas, event rules in program order, and static rules.
 
-    `errors`: the mistakes of rules that were left out; the planner reports them with its own. `asked`: the queries to
-    the background knowledge, by predicate name. `alerts`: the declarations of alerts, whose
-    occurrences ordinary rules derive. `declared`: the predicates whose facts are declared. `helpers`: events and
-    fluents that only help to define the program; they are not part of the output. `impossible`: the fluents that must
-    never hold, each with the position of the rule that says so.
+    `errors`: the mistakes of rules that were left out; the planner reports them with its own errors. `asked`: the
+    queries to the background knowledge, by predicate name. `alerts`: the declarations of alerts, whose occurrences
+    ordinary rules derive. `declared`: the predicates whose facts are declared. `helpers`: events and fluents that only
+    help to define the program; they are not part of the output. `impossible`: the fluents that must never hold, each
+    with the position of the rule that says so.
     """
 
     schemas: Mapping[str, Schema]

@@ -1,7 +1,7 @@
 """Split rules into binary nodes that rules share. Each condition goes to the lowest node that can decide it.
 
 The patterns are built from the leaves up, with canonical column names. A node that equals an existing one is not added
-again, so what two rules have in common is planned and run once.
+again, so a part that two rules share is planned and run once.
 """
 
 from __future__ import annotations

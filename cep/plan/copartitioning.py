@@ -36,8 +36,8 @@ class SplitFailure:
 class Copartitioned:
     """The result of `copartition`: which rules can run together in buckets.
 
-    `failures`: why each other rule cannot. `places`: the key columns of each derived event. `nodes`: the key columns of
-    each node. `leaves`: the inputs that each derived event depends on.
+    `failures`: the reason why each other rule cannot. `places`: the key columns of each derived event. `nodes`: the key
+    columns of each node. `leaves`: the inputs that each derived event depends on.
     """
 
     rules: tuple[int, ...]
@@ -58,7 +58,7 @@ def copartition(
 
     `held`: inputs that are partitioned by an argument, each with the argument's position. `everywhere`: inputs that
     every bucket receives. Each occurrence of any other input goes to one arbitrary bucket. `given_events`: events that
-    are complete beforehand. Every other event that these rules read must be derived by them entirely.
+    are complete beforehand. All other events that these rules read must be derived by these rules alone.
     """
     return _Copartitioning(dependencies, rules, held, everywhere, given_events).run()
 
@@ -94,7 +94,7 @@ class _Copartitioning:
     def unread(self) -> dict[int, SplitFailure]:
         """Return the rules that read an event which is neither given nor completely derived by these rules.
 
-        This includes the rules of a recursion, unless all its rules are among these.
+        This includes the rules of a recursion if one of the recursion's rules is not among these rules.
         """
         failed: dict[int, SplitFailure] = {}
         remaining = set(self.rules)

@@ -1,8 +1,8 @@
 """Cut cycles of formulas that contain NOT, AGGREGATE or event rules, so that they can be evaluated in order of time.
 
 Such a cycle is well defined if each way around it goes back in time. A way goes back through the delay of a formula
-(`ONCE[1 s, 1 s] p`), or through a fluent that events begin and end, because such a fluent changes just after the event.
-Without the delayed edges the graph has no cycle, and `cep.runtime.delayed_cycle` runs it piece by piece.
+(`ONCE[1 s, 1 s] p`), or through a fluent that events begin and end. Such a fluent changes just after the event. Without
+the delayed edges the graph has no cycle, and `cep.runtime.delayed_cycle` runs it piece by piece.
 """
 
 from __future__ import annotations

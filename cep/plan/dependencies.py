@@ -18,10 +18,10 @@ Slot = tuple[str, int]
 class Dependencies:
     """The dependencies of a plan's rules. Rules are identified by their number in the program.
 
-    `rank`: a number per rule; rules that another one needs come first. `nodes`: all nodes of each rule, children first.
-    `reads`: the events that each rule reads. `makers`: the rules that derive each event. `both`: derived events that
-    are also inputs. `recursive`: events that depend on themselves. `apart`: events that some goal joins, compares or
-    groups by one of their arguments.
+    `rank`: a number per rule; a rule comes before the rules that need it. `nodes`: all nodes of each rule, children
+    first. `reads`: the events that each rule reads. `makers`: the rules that derive each event. `both`: derived events
+    that are also inputs. `recursive`: events that depend on themselves. `apart`: events that some goal joins, compares
+    or groups by one of their arguments.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -45,7 +45,7 @@ class Dependencies:
         return any(self.properties[n].remembers for n in self.nodes[rule])
 
     def units(self, rules: Collection[int], together: Collection[str] = ()) -> list[tuple[int, ...]]:
-        """Group rules that must stay together; groups that others need come first.
+        """Group rules that must stay together; a group comes before the groups that need it.
 
         The rules of a recursion stay together, and all rules that derive one event of `together`.
         """
@@ -76,8 +76,8 @@ class Dependencies:
     def pairs(self, number: int) -> list[tuple[PartColumn, PartColumn]]:
         """Return the pairs of part columns that have equal values in every result of a node.
 
-        These are the join key, and columns that the WHERE compares with `=`, if it is checked before partners are
-        chosen.
+        These are the join key, and columns that the WHERE compares with `=`, if the WHERE is checked before partners
+        are chosen.
         """
         properties = self.properties[number]
         pairs = [

@@ -150,7 +150,7 @@ def _lasting(part: Sequence[PlanUnit], nodes: Sequence[Node], heads: Sequence[He
 
 
 def _reads(unit: PlanUnit, nodes: Sequence[Node], heads: Sequence[Head]) -> list[PlanUnit]:
-    """Return the inputs that a unit reads at its own instant, and whose occurrences it can use in round after round."""
+    """Return the inputs that a unit reads at its own instant, and whose occurrences it can use again in each round."""
     if isinstance(unit, str):
         return [head.child for head in heads if head.event == unit]
     own = nodes[unit].properties()
@@ -216,7 +216,7 @@ def _add(flow: Flow, slot: Slot, unit: int, used: Mapping[str, Step]) -> None:
 
 
 def _both(left: Step, other: Step | None) -> Step:
-    """Combine two changes if a value comes from another one in two ways."""
+    """Combine two changes of a value that is computed from another value in two ways."""
     if other is None or left is other:
         return left
     if left.makes_new or other.makes_new:

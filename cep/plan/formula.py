@@ -1,7 +1,8 @@
 """Formulas that define fluents, `head WHILE formula`: the base class of their operators, and functions over trees.
 
-A formula is a tree, as it is written. Each operator has its own subclass in `cep/operators/`, next to the pattern that
-it is lowered to (`cep.plan.pattern`). The language works on formulas through these methods and names no operator.
+A formula is a tree with the structure that the author wrote. Each operator has its own subclass in `cep/operators/`,
+next to the pattern that it is lowered to (`cep.plan.pattern`). The language works on formulas through these methods and
+names no operator.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ WHOLE, OR, AND, BETWEEN, UNARY = range(5)
 
 
 class FluentLateness(Protocol):
-    """The delays with which fluents and formulas become known. A formula computes its own delay from those of its
+    """The delays with which fluents and formulas become known. A formula computes its own delay from the delays of its
     parts."""
 
     @property
@@ -48,8 +49,7 @@ class Lowering(Protocol):
         """Report a mistake."""
 
     def lowered(self, formula: Formula, keep: Names, outside: Names) -> Pattern:
-        """Lower a part to a pattern that binds those of its variables that are in `keep`. `outside`: the names used
-        around it."""
+        """Lower a part to a pattern that binds the part's variables in `keep`. `outside`: the names used around it."""
 
     def apart(self, parts: Sequence[Formula], make: Callable[[tuple[Formula, ...]], Formula]) -> list[Formula]:
         """Return the parts. In a recursion, the parts that are not on the cycle are combined into one by `make`."""
@@ -106,7 +106,7 @@ class Formula(ABC):
         return max(map(lateness.late_of, self.inside()))
 
     def why_late(self) -> str | None:
-        """Explain why it is known later than its parts, and what to write instead. None if it is not later."""
+        """Explain why the formula is known later than its parts, and what to write instead. None if it is not later."""
         return None
 
     def against_recursion(self, through: Callable[[Formula], bool]) -> list[tuple[str, Span, str]]:
@@ -123,7 +123,7 @@ class Formula(ABC):
         return self.over(inside) if inside else self
 
     def loose(self) -> Names:
-        """Return the variables that it uses but does not bind; the formula around it must bind them."""
+        """Return the variables that the formula uses but does not bind; the formula around it must bind them."""
         return frozenset()
 
     def tied(self) -> tuple[Formula, Formula | None]:
@@ -145,11 +145,12 @@ class Formula(ABC):
         return None
 
     def asks_whole(self) -> list[tuple[Formula, str, Span]]:
-        """Return the parts that it must know completely at a time, each with the reason and the position."""
+        """Return the parts that the formula must know completely at a time, each with the reason and the position."""
         return []
 
     def looks_back(self) -> int:
-        """Return the least number of microseconds by which it looks back on its parts; 0 if it may use the present."""
+        """Return the least number of microseconds by which the formula looks back on its parts; 0 if it may use the
+        present."""
         return 0
 
     def long(self) -> tuple[Formula, int] | None:
@@ -159,8 +160,8 @@ class Formula(ABC):
 
     @abstractmethod
     def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
-        """Lower the formula to a pattern that binds those of its variables that are in `keep`. `outside`: the names
-        used around it."""
+        """Lower the formula to a pattern that binds the formula's variables in `keep`. `outside`: the names used around
+        it."""
 
 
 class OverOne(Formula):

@@ -19,15 +19,15 @@ _HOUR = 3_600_000_000
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """The events after which a goal forgets an occurrence; the first one counts. None and False: does not apply.
+    """The events after which a goal forgets an occurrence; the first of them counts. None and False: does not apply.
 
-    lasting: microseconds after its start; for UNLESS and windows, after its end
-    reach: microseconds after its end
-    instant: immediately after its own instant
-    superseded: when a newer occurrence with the same key arrives
-    paired: when it is paired
-    events: when that many newer occurrences of its group have arrived, however long that takes. The state is then
-        bounded by the number of groups, not by time, and `memory` of the node returns None.
+    - `lasting`: microseconds after its start; for UNLESS and windows, after its end
+    - `reach`: microseconds after its end
+    - `instant`: immediately after its own instant
+    - `superseded`: when a newer occurrence with the same key arrives
+    - `paired`: when it is paired
+    - `events`: when that many newer occurrences of its group have arrived, however long that takes. The number of
+      groups then bounds the state, not time, and `memory` of the node returns None.
     """
 
     lasting: int | None = None

@@ -1,7 +1,7 @@
 """Fingerprints of the parts of a plan. Equal parts of two programs have equal fingerprints, so their state can be kept.
 
-Two parts mean the same if everything below them does: patterns, constants, conditions and the predicates they use,
-types, policies, WITHIN, and the rules and declarations of their events.
+Two parts mean the same if everything below them does. This includes patterns, constants, types, policies, WITHIN,
+conditions and the predicates they use, and the rules and declarations of events.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from cep.plan.plan import Plan
 @dataclass(frozen=True, slots=True)
 class InputHorizon:
     """How far back, in microseconds, input can affect later results. `bounded`: False if some rules may need all input;
-    `length` is then that of the other rules."""
+    `length` then covers only the other rules."""
 
     length: int
     bounded: bool

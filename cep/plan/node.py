@@ -55,43 +55,45 @@ class Lasting(Enum):
 class NodeProperties:
     """The properties of a node, for passes.
 
-    word: the operator as written
-    kind: the category in `cep plan`; None for a leaf, which is not shown
-    remembers: the goal has state that does not depend on time alone
+    - `word`: the operator as written
+    - `kind`: the category in `cep plan`; None for a leaf, which is not shown
+    - `remembers`: the goal has state that does not depend on time alone
 
     Columns and places (columns of parts):
 
-    shows: for each column, the places whose values it contains unchanged; the first is its origin
-    looks: further places that the goal reads
-    equal: pairs of places whose values are equal in every result
-    negated: the part that must be absent
-    forbids: places of that part, each with the column of the node that it is compared with
-    groups: the places to group by; the bucket may only depend on columns that contain one of these
-    by: these places are written after BY in the program
-    conditions: the conditions that the node tests, over its columns
+    - `shows`: for each column, the places whose values it contains unchanged; the first is its origin
+    - `looks`: further places that the goal reads
+    - `equal`: pairs of places whose values are equal in every result
+    - `negated`: the part that must be absent
+    - `forbids`: places of the negated part, each with the column of the node that it is compared with
+    - `groups`: the places to group by; the bucket may only depend on columns that contain one of these places
+    - `by`: the program writes these places after BY
+    - `conditions`: the conditions that the node tests, over its columns
 
     Time:
 
-    earlier: parts whose occurrences are used only at instants after their end
-    completes: the parts that determine the order in which results arrive
-    waits: the parts whose occurrences wait
-    lasting, within: how long these occurrences wait, and the WITHIN that limits it
-    delay: the least number of half microseconds by which results are later than their parts; 1 is just after
+    - `earlier`: parts whose occurrences are used only at instants after their end
+    - `completes`: the parts that determine the order in which results arrive
+    - `waits`: the parts whose occurrences wait for partners
+    - `lasting`: how long the results last
+    - `within`: the WITHIN that limits how long the results last
+    - `delay`: the least number of half microseconds by which results are later than their parts; 1 is just after
 
     Splitting and recursion:
 
-    meeting: which occurrences must be in the same bucket
-    changing: places that describe a change of a tuple; all changes of one tuple must be in the same bucket
-    multiplies: one occurrence may produce several that arrive together
-    needs_instant: its name in messages, if the node reads all input of an instant before it produces anything there;
-        it cannot depend on itself at that instant. None for other nodes
-    selects: results are occurrences of its part, unchanged
-    distinct: no result occurs twice
-    guessed: the goal can undo speculative steps, at a cost proportional to the state that they changed
-    keeps_equal: parts whose equal occurrences have separate results, each with the number of its occurrence
-    uncounted: parts whose equal occurrences produce only equal results, so that their number matters only if somebody
-        counts the results
-    constituents: parts whose constituents are those of a result; without such parts, each result is one constituent
+    - `meeting`: which occurrences must be in the same bucket
+    - `changing`: places that describe a change of a tuple; all changes of a tuple must be in the same bucket
+    - `multiplies`: an occurrence may produce several results that arrive together
+    - `needs_instant`: the node's name in messages, if it reads all input of an instant before it produces anything
+      there. Such a node cannot depend on itself at that instant. None for other nodes
+    - `selects`: results are occurrences of the node's part, unchanged
+    - `distinct`: no result occurs twice
+    - `guessed`: the goal can undo speculative steps, at a cost proportional to the state that they changed
+    - `keeps_equal`: parts whose equal occurrences have separate results, each with the number of its occurrence
+    - `uncounted`: parts whose equal occurrences produce only equal results, so their number matters only if the
+      results are counted
+    - `constituents`: parts that pass their constituents on to the results; without such parts, each result is its own
+      constituent
     """
 
     word: str
@@ -167,7 +169,7 @@ class Node(WithProperties[NodeProperties]):
         return ()
 
     def settles(self) -> bool:
-        """Return True if its results are the extent of a fluent that formulas define: a cycle with it is a cycle of
+        """Return True if its results are the extent of a fluent that formulas define. Its cycle is then a cycle of
         formulas."""
         return False
 

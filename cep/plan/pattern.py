@@ -44,20 +44,20 @@ class FluentDeadline:
 class PatternProperties:
     """The properties of a pattern, for passes.
 
-    word: the operator as written, for messages
-    deadlines: the deadlines of the fluent that the pattern derives
-    parts: the patterns directly inside that must occur; of a repetition, only the first
-    negated: the patterns directly inside that must be absent
-    through: the parts whose variables it binds for the patterns around it
-    binds: further variables that it binds for the patterns around it
-    mentions: the variables written here
-    event, arguments: of an event pattern
-    conditions, policy, results: as written on the pattern
-    duration: how long it waits or looks back, in microseconds
-    goal: it has state
-    alternatives: one of its parts is enough
-    copies: how often it repeats its part
-    whole: the repetition written out
+    - `word`: the operator as written, for messages
+    - `deadlines`: the deadlines of the fluent that the pattern derives
+    - `parts`: the patterns directly inside that must occur; for a repetition, only the first
+    - `negated`: the patterns directly inside that must be absent
+    - `through`: the parts whose variables the pattern binds for the patterns around it
+    - `binds`: further variables that the pattern binds for the patterns around it
+    - `mentions`: the variables that the operator itself mentions
+    - `event`, `arguments`: the event and the arguments of an event pattern
+    - `conditions`, `policy`, `results`: as written on the pattern
+    - `duration`: how long the pattern waits or looks back, in microseconds
+    - `goal`: the pattern has state
+    - `alternatives`: a match of one part is enough
+    - `copies`: how often the pattern repeats its part
+    - `whole`: the repetition written out
     """
 
     parts: tuple[Pattern, ...] = ()
@@ -135,7 +135,8 @@ class Pattern(WithProperties[PatternProperties]):
         """
 
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
-        """Return the values for which it holds as a formula, and when, for explanations. `bound`: values already known.
+        """Return the values for which the pattern holds as a formula, and when, for explanations. `bound`: values
+        already known.
 
         `reader`: a `cep.explain.formulas.FormulaReader`, which creates the extents.
         """
@@ -183,7 +184,7 @@ class DelayedPattern(Pattern):
 
 
 def parts(pattern: Pattern) -> list[Pattern]:
-    """Return the patterns directly inside one, except negated ones. A TIMES returns its first part."""
+    """Return the patterns directly inside a pattern, except negated ones. A TIMES returns its first part."""
     return list(pattern.properties().parts)
 
 

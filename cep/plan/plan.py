@@ -43,11 +43,11 @@ class Plan:
     `changes`: fluents are output as beginnings and ends instead of intervals. `begins`: beginnings are output in
     addition to intervals.
 
-    Caches, filled at first use: `stages`, how the program is split (`partition`); `keyed`, the key columns per stage;
-    `equal`, how equal records are treated.
+    These fields are caches, filled at first use. `stages`: how the program is split (`partition`). `keyed`: the key
+    columns per stage. `equal`: how equal records are treated.
 
-    For the plan of one stage only: `origin`, the numbers of its nodes in the whole plan; `handed`, the inputs that
-    other stages derive; `several`, the events of the whole program that may have equal occurrences.
+    These fields are only for the plan of one stage. `origin`: the numbers of its nodes in the whole plan. `handed`: the
+    inputs that other stages derive. `several`: the events of the whole program that may have equal occurrences.
     """
 
     rules: Rules

@@ -16,7 +16,7 @@ from cep.rules.alert import Alert
 
 
 def staged(plan: Plan, number: int) -> Plan:
-    """Return the plan of one stage; stages count from 1. Types are those of the whole program.
+    """Return the plan of one stage; stages count from 1. Its types are the types of the whole program.
 
     Events of other stages are read without checks: declared ranges and missing values concern records from outside
     only. Raises ValueError if there is no such stage.

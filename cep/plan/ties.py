@@ -1,4 +1,5 @@
-"""Find simultaneous occurrences whose order could differ from that of a single process, because buckets are merged.
+"""Find simultaneous occurrences whose order could differ from the order in a single process, because buckets are
+merged.
 
 Occurrences arrive by (end, start, order). Occurrences that tie in all three arrive in the order in which they were
 derived. Between stages, rows keep the order of the bucket that derived them, but the order of tied rows from different

@@ -69,9 +69,9 @@ class AnswerSetRules:
     """The rules of a program.
 
     `text`: the rules in the solver's syntax. `inputs`: the number of columns of each input relation, `i0(..)`, `i1(..)`
-    etc. in the text. `windows`: in the text, `w0(First, Last)` are the ends of window 0; `n0` is true if it contains
-    the current tick, and `o0` if it contains only that. `clocked`: the text uses the current tick `now(N)` or the
-    stream's first tick `first(F)`. `keys`: the key by which the rules can be split, or None.
+    etc. in the text. `windows`: in the text, `w0(First, Last)` are the ends of window 0. `n0` is true if window 0
+    contains the current tick, and `o0` if it contains no other tick. `clocked`: the text uses the current tick `now(N)`
+    or the stream's first tick `first(F)`. `keys`: the key by which the rules can be split, or None.
     """
 
     text: str

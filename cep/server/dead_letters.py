@@ -1,4 +1,4 @@
-"""Log the dead letters of a server: the first at once, later ones as a count once a minute."""
+"""Log the dead letters of a server: the first at once, and later dead letters as a count once a minute."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ OFTEN = 60.0
 class LoggedDeadLetters(DeadLetters):
     """Dead letters that are also logged. `path`: their file; if there is none, the log says how to keep them.
 
-    `refused` and `late` count the rows that the engine refused since the counters were last replaced: all by code, and
-    late ones by event.
+    `refused` and `late` count the rows that the engine refused since the counters were last replaced: all rows by code,
+    and late rows by event.
     """
 
     def __init__(self, path: str | None, log: Log, clock: Callable[[], float] = monotonic) -> None:

@@ -75,7 +75,7 @@ class LiveProgram:
     """The program of a server, and its versions.
 
     `begin` switches the server to another program. Its second argument contains the intervals that end with the
-    previous one. It is called while the lock of the batches is held.
+    previous program. It is called while the lock of the batches is held.
     """
 
     def __init__(

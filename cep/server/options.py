@@ -168,7 +168,8 @@ class ServerOptions:
 
     @property
     def proxies(self) -> frozenset[str]:
-        """The addresses of trusted proxies. Raises CepError if one is not an address, or there is no file of roles."""
+        """The addresses of trusted proxies. Raises CepError if an entry is not an address, or there is no file of
+        roles."""
         from cep.core.ip import inner
 
         if self.trusted_proxy and self.token_file is None:
@@ -235,7 +236,7 @@ def public_url(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionOptions:
-    """Options for stored data: the folder, and how long they are kept."""
+    """Options for stored data: the folder, and how long data are kept."""
 
     PANEL: ClassVar = KEPT
 

@@ -1,4 +1,4 @@
-"""A shadow: a program that runs on the same input as the served one without publishing results. The differences of
+"""A shadow: a program that runs on the same input as the served program, without publishing results. The differences of
 their events are counted."""
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KEPT = "shadow.json"
 
 MOST = 20_000
 """The maximum number of rows of an event that are kept for each program. Only rows that the other program has not
-derived are kept, and of these the newest."""
+derived are kept; if there are more, the newest."""
 
 
 def keep_texts(folder: Path, texts: Mapping[str, str]) -> None:
@@ -54,7 +54,7 @@ def forget_texts(folder: Path) -> None:
 
 
 class Shadow:
-    """An engine that runs beside the served one from a watermark on, with separate changes of the knowledge
+    """An engine that runs beside the served engine from a watermark on, with separate changes of the knowledge
     (`updates`).
 
     Its methods are called while the lock of the batches is held. `texts`: the texts of its files. `failed`: the reason

@@ -95,7 +95,7 @@ def sync(file: BinaryIO) -> None:
 
 
 def remove_hidden(folder: Path, prefix: str = "") -> None:
-    """Remove unfinished files of writers that were killed. `prefix`: only those with such names.
+    """Remove unfinished files of writers that were killed. `prefix`: remove only files whose names begin with it.
 
     Do not call this while anyone writes such files.
     """

@@ -35,7 +35,7 @@ Each = Callable[[Events, int], object]
 
 
 class Receiver(Protocol):
-    """Receives committed micro-batches. The last one is repeated if it may not have been completed."""
+    """Receives committed micro-batches. The last micro-batch is repeated if it may not have been completed."""
 
     def begins(self, batch: int) -> None:
         """Prepare for a micro-batch, which may be a repetition."""

@@ -188,5 +188,5 @@ def of_rows(rows: Iterable[bytes]) -> HandedBlocks:
 
 
 def rows_of(blocks: Iterable[HandedBlock]) -> list[ShuffleBlock]:
-    """Return blocks with their rows. CepError: one is lost."""
+    """Return blocks with their rows. CepError: a block is lost."""
     return [block.block() for block in blocks]

@@ -88,8 +88,8 @@ class KeyVerdict:
     """The result of judging a micro-batch.
 
     `until`: for each key with late records, by the hash of the key, the time up to which its records are late
-    (microseconds). `clocks`: the clocks afterwards. `reached`: the watermark that follows from them (milliseconds; 0:
-    none).
+    (microseconds). `clocks`: the clocks afterwards. `reached`: the watermark that follows from these clocks
+    (milliseconds; 0: none).
     """
 
     until: Mapping[int, int]

@@ -117,7 +117,7 @@ class Mirror:
         """Record the files that tasks have uploaded, for the next manifest.
 
         `states`: the state files of buckets; they replace all earlier files of the same buckets in `folder`. `written`:
-        the other files by place, each a separate object or a part of one.
+        the other files, by place. Each is a separate object or a part of an object.
         """
         below = os.path.relpath(folder, self.root)
         gone = {f"{below}/{bucket}" for bucket in states}

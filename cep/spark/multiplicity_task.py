@@ -55,12 +55,12 @@ class KeptWays:
 
 
 def drop_ways(run: str, number: int, bucket: int) -> None:
-    """Drop what this worker keeps of a bucket."""
+    """Drop the multiplicities that this worker keeps of a bucket."""
     _known.pop((run, number, bucket), None)
 
 
 def forget_others(run: str) -> None:
-    """Drop what this worker keeps of other runs."""
+    """Drop the multiplicities that this worker keeps of other runs."""
     for known in [key for key in _known if key[0] != run]:
         del _known[known]
 

@@ -119,7 +119,7 @@ class Rules:
           Without them, a hash of the row decides, the same in each run. Rows of several events with the same time are
           in the order of `frames`.
         - `changes`: changes of the knowledge, one per row. At `time`, the triples of `remove` are removed, and then
-          those of `add` are added (RDF as text, or null).
+          the triples of `add` are added (RDF as text, or null).
         - `buckets`: the number of parts to which keys are distributed, with one task each. It does not change the
           results.
 

@@ -1,7 +1,7 @@
 """Spark's own files in a checkpoint: reading, syncing to disk, and repair if a power failure has emptied them.
 
 Spark does not sync its files to disk. We sync the offsets of a micro-batch before its output is committed. So an empty
-file either belongs to an uncommitted micro-batch, or only records that one is finished.
+file either belongs to an uncommitted micro-batch, or only records that a micro-batch is finished.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _SUMS = b"crc\0"
 
 
 def sync_batch(folder: Path, batch: int) -> None:
-    """Sync to disk what Spark wrote for a micro-batch before its sink commits; for the first one, sync all files."""
+    """Sync to disk what Spark wrote for a micro-batch before its sink commits; for the first micro-batch, sync all
+    files."""
     offsets = _of(folder / "offsets", str(batch))
     for path in filter(Path.is_file, folder.rglob("*")) if batch == 0 else offsets:
         try:
@@ -104,7 +105,7 @@ def ends_sent(folder: Path) -> int:
 
 
 def other_sources(folder: Path) -> list[str]:
-    """Return the offsets of other sources than our own in the last micro-batch that was begun."""
+    """Return the offsets of sources other than our own in the last micro-batch that was begun."""
     begun = last(folder / "offsets")
     if begun < 0:
         return []

@@ -241,7 +241,8 @@ class StageTask:
             _engines[self.run, self.stage.number, bucket] = version, engine
 
     def first_engine(self, bucket: int) -> Engine:
-        """Return the engine that a bucket starts from. If keys come from other buckets, it has their state."""
+        """Return the engine that a bucket starts from. If keys move to this bucket from others, it has the state of
+        these keys."""
         number, beginning, count = self.stage.number, self.beginning, self.program.buckets
         if beginning is None:
             return self.program.engine(number)
@@ -264,7 +265,7 @@ class StageTask:
         return engine
 
     def withdrawn(self, derived: Mapping[str, pl.DataFrame]) -> dict[str, int]:
-        """Return the number of withdrawn rows among the written ones, by their written names."""
+        """Return the number of withdrawn rows among the rows to write, by the names under which tables are written."""
         if self.program.window is None:
             return {}
         mine = {name: derived[table] for table, name in self.program.written.items() if table in derived}
@@ -301,9 +302,9 @@ class StageTask:
     def keep(self, bucket: int, version: int, engine: Engine, batch: int, arrived: Came) -> None:
         """Keep the engine of a bucket at a version. Write its whole state, or only the input since the last version.
 
-        Under revision, the whole state is written, but only those of its segments that are new. If the time of a search
-        is limited, a repeated step may have other results. Then the whole state is written and no engine is kept, so
-        that the next step starts from the written state.
+        Under revision, the whole state is written, except for segments that are already on disk. If the time of a
+        search is limited, a repeated step may have other results. Then the whole state is written and no engine is
+        kept, so that the next step starts from the written state.
         """
         timed = self.program.options.compiling.solve_limit is not None
         if engine.revises or timed or not self.states.append(bucket, version, arrived, batch):
@@ -316,9 +317,9 @@ class StageTask:
     def apply_changes(
         self, engine: Engine, rows: Iterable[ShuffleBlock], bucket: int, stable: int
     ) -> tuple[list[DeadLetter], bool]:
-        """Apply changes of the knowledge. Return the refused ones, and True if any was applied.
+        """Apply changes of the knowledge. Return the refused changes, and True if any change was applied.
 
-        Changes are refused if they are late or cannot be applied. All buckets refuse the same ones, and one bucket
+        Changes are refused if they are late or cannot be applied. All buckets refuse the same changes, and one bucket
         returns them.
         """
         dead_letters: list[DeadLetter] = []
@@ -433,7 +434,7 @@ def begin(engine: Engine, ends: Sequence[int], late: int) -> None:
 
 
 def together(derived_parts: Sequence[Mapping[str, pl.DataFrame]]) -> dict[str, pl.DataFrame]:
-    """Join an engine's results of several steps of one micro-batch. A later step may withdraw rows that an earlier one
+    """Join an engine's results of several steps of one micro-batch. A later step may withdraw rows that an earlier step
     added."""
     tables_by_event: dict[str, list[pl.DataFrame]] = {}
     for tables in derived_parts:

@@ -4,8 +4,8 @@ Spark runs a task after a shuffle in any executor and any Python process. So eac
 that holds its partition of a cached RDD. There it runs in a lane, a Python process of its own, because Spark separates
 processes by their environment.
 
-If that executor has no free core for a while (`spark.locality.wait`), the task goes to another one and may share a
-lane. When executors are added or lost, all lanes are new, and Spark ends the processes of the old ones.
+If that executor has no free core for a while (`spark.locality.wait`), the task goes to another executor and may share a
+lane. When executors are added or lost, all lanes are new, and Spark ends the processes of the old lanes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Temporary folders that are removed with their process or, if it is killed, by the next one that makes such a
+"""Temporary folders that are removed with their process or, if it is killed, by the next process that makes such a
 folder."""
 
 from __future__ import annotations

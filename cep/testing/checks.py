@@ -121,7 +121,7 @@ class Checker:
         return not any(True for _ in self._check_alerts(outcome))
 
     def differs(self, outcome: Outcome, name: Value) -> bool:
-        """Return True if the derived rows of an expected event or fluent differ from those that the test lists."""
+        """Return True if the derived rows of an expected event or fluent differ from the rows that the test lists."""
         matched = self.remainder(outcome, name)
         return bool(matched.missing or (matched.unexpected and not self.allows_more(name)))
 

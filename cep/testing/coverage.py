@@ -34,7 +34,7 @@ LACKING = {
     ALERT: ("never fired", "was never resolved"),
 }
 """Remarks for the two cases of a part, by kind of part. A remark is shown if the tests have not tried its case, unless
-it is empty."""
+the remark is empty."""
 
 
 @dataclass(slots=True)
@@ -241,7 +241,7 @@ def coverage_lines(items: Sequence[CoverageItem], source: Source) -> Iterator[st
 
 
 def coverage_page(items: Sequence[CoverageItem], source: Source) -> str:
-    """Return an HTML page of the program that marks covered lines and lists the untried cases of the others."""
+    """Return an HTML page of the program that marks covered lines and lists the untried cases of the other lines."""
     by_line: dict[int, list[CoverageItem]] = {}
     for item in items:
         by_line.setdefault(item.span.line, []).append(item)

@@ -99,8 +99,8 @@ def _meaningful(read: ReadProgram, prepared: Prepared) -> Iterator[Mutant]:
 def _killed(
     read: ReadProgram, mutants: Sequence[Mutant], own: Sequence[tuple[RuleTest, Prepared]]
 ) -> tuple[set[int], set[int]]:
-    """Return the indices of the mutants that fail a test, and of those whose results differ from the original's in a
-    test."""
+    """Return two sets of indices: the mutants that fail a test, and the mutants whose results differ from the
+    original's in a test."""
     first = own[0][1]
     events = list(first.engine().outputs)
     alerts = [alert.name for alert in first.program.alerts]

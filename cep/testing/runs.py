@@ -40,7 +40,7 @@ class Schedule:
     """How a run feeds the records of a test to the engine.
 
     `order` holds the positions of the records by arrival. A batch begins at each position in `cuts`, and the engine
-    restarts at those in `restarts`. The watermark stays `slack` microseconds behind the latest record.
+    restarts at each position in `restarts`. The watermark stays `slack` microseconds behind the latest record.
     """
 
     order: NDArray[np.int64]

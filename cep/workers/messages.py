@@ -51,7 +51,7 @@ class Made:
     """The result of a step, with the size of the stage's state. Its tables contain the derived rows.
 
     `counts`: the counters of its goals, on request. `warnings`: the engine's warnings. `keys_replayed`: the number of
-    keys that were recomputed. `merged`: the number of records merged with an equal one, by event.
+    keys that were recomputed. `merged`: the number of records merged with an equal record, by event.
     """
 
     stage: int
@@ -128,8 +128,8 @@ class Forget:
 
 @dataclass(frozen=True, slots=True)
 class ListPartial:
-    """List at most `limit` partial matches of an event (`cep.runtime.partial_matches`). `copies`: include those that
-    every worker has."""
+    """List at most `limit` partial matches of an event (`cep.runtime.partial_matches`). `copies`: include partial
+    matches that every worker has."""
 
     event: str
     key: Key
@@ -171,7 +171,7 @@ class ReadChunk:
     """Read chunk `number`: `size` bytes at `position` of the file at `path`. `final`: they are the last bytes of the
     file.
 
-    `reader`: the reader of the file, if the worker does not have the one of this `source` yet. `ended`: sources that
+    `reader`: the reader of the file, if the worker does not yet have the reader of this `source`. `ended`: sources that
     the worker may forget first.
     """
 
@@ -251,7 +251,7 @@ class Line:
     """One end of a connection between two processes.
 
     Tables are written to shared memory if there is room, otherwise after the head. `outgoing`: the memory for sent
-    tables. `taken`: the memory for received ones.
+    tables. `taken`: the memory for received tables.
     """
 
     def __init__(self, socket: socket.socket, outgoing: int | None, taken: int | None) -> None:

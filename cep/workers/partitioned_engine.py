@@ -132,8 +132,8 @@ class PartitionedEngine(Engine):
     """A program that runs in worker processes. They end with the engine, or by `stop`."""
 
     def __init__(self, program: CompiledProgram, options: EngineOptions, workers: int | WorkerProcesses) -> None:
-        """`workers`: the number of workers, or existing ones that no other engine uses any more. Existing ones do not
-        end with this engine."""
+        """`workers`: the number of workers, or existing workers that no other engine uses any more. Existing workers do
+        not end with this engine."""
         check_partitions(workers if isinstance(workers, int) else len(workers))
         refuse_workers(program.plan, options)
         super().__init__(program, options)

@@ -39,7 +39,7 @@ class WorkerProcesses:
     """Worker processes, numbered from 0. Each executes and answers its requests in order."""
 
     def __init__(self, count: int) -> None:
-        """Raises CepError if a process cannot be started. Those already started are then ended."""
+        """Raises CepError if a process cannot be started. Processes already started are then ended."""
         self._heard: SimpleQueue[Heard] = SimpleQueue()
         self._kept: deque[Answer] = deque()
         self._chunks: dict[int, tuple[ChunkFound, Tables]] = {}

@@ -1,8 +1,8 @@
 """Run the stages of a program in rounds over worker processes. In a round, all partitions of each stage advance to one
 watermark.
 
-Several rounds may be in progress. A worker that has finished its part of a round begins the next, and the stages of one
-round run at the same time as earlier stages of the next. The results of rounds are returned in order.
+Several rounds may be in progress. A worker that has finished its part of a round begins the next round. So the stages
+of one round run at the same time as earlier stages of the next. The results of rounds are returned in order.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class Rounds:
 
     `held`: the rows and bytes in each worker and stage. `counts`: the counters of goals since they were last read, in
     each worker and stage. `keys`: counts distributed rows by key. `keys_replayed`: the number of keys that were
-    recomputed. `equal`: the number of records merged with an equal one, by event. `given_events`: the events that are
-    returned. `withdrawn`: the multiplicities of rows, if results may be withdrawn. `lineage`: True if rows have columns
-    of lineage.
+    recomputed. `equal`: the number of records merged with an equal record, by event. `given_events`: the events that
+    are returned. `withdrawn`: the multiplicities of rows, if results may be withdrawn. `lineage`: True if rows have
+    columns of lineage.
     """
 
     def __init__(
@@ -189,7 +189,8 @@ class Rounds:
 
 
 def _together(before: Sequence[Count], now: Sequence[Count]) -> list[Count]:
-    """Add the counters of one stage in one worker to the previous ones. The state size is the current one."""
+    """Add the counters of one stage in one worker to the previous counters. The sizes of the state are not added; the
+    latest counts."""
     counts = {c.unit: Count(c.unit, c.made, c.time, 0, 0) for c in before}
     for count in now:
         earlier = counts.get(count.unit)

@@ -1,6 +1,6 @@
 """Rows of one event that may still change, in tables sorted by end. Only tables that may contain a row are searched.
 
-Small tables are joined, so there are never many. Tables are replaced, never modified.
+Small tables are joined, so there are never many tables. Tables are replaced, never modified.
 """
 
 from __future__ import annotations

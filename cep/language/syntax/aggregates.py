@@ -43,8 +43,8 @@ def group(cursor: Cursor) -> Variable:
 
 
 def _window(cursor: Cursor) -> tuple[int | None, int | None, Over | None]:
-    """Read a window. Return its number of events, its length in microseconds, and its form, with None for those that do
-    not apply."""
+    """Read a window. Return its number of events, its length in microseconds, and its form. A part that does not apply
+    is None."""
     if cursor.accept("EACH"):
         return None, None, _each(cursor)
     if cursor.accept("SESSION"):

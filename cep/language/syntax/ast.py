@@ -154,8 +154,8 @@ class AttributeTree:
 class EventDeclaration:
     """`event name(attributes) [AS class] [TIME column | START column END column] [how records are written].`
 
-    `time`: the column of the instant. `start`, `end`: the two columns of an interval. `iri`: the class in RDF. The
-    other fields are those of `cep.core.schema.Schema`.
+    `time`: the column of the instant. `start`, `end`: the two columns of an interval. `iri`: the class in RDF. For the
+    other fields see `cep.core.schema.Schema`.
     """
 
     name: str

@@ -27,10 +27,10 @@ HIGHEST = 200  # the maximum height of a tree, over which all later passes recur
 class Cursor:
     """A cursor over the tokens of a source.
 
-    `token` is the next token, `previous` the one before it. `prefixes`: those declared so far. `height`: the height of
-    the tree read last. `depth`: the number of open brackets and operators. `test`: a function that reads a condition as
-    a value inside an expression; it is passed in because the module of conditions imports this one. The names of
-    `parameters` are read as their values.
+    `token` is the next token, `previous` the one before it. `prefixes`: the prefixes declared so far. `height`: the
+    height of the tree read last. `depth`: the number of open brackets and operators. `test`: a function that reads a
+    condition as a value inside an expression; it is passed in because the module of conditions imports this one. The
+    names of `parameters` are read as their values.
     """
 
     __slots__ = (
@@ -82,7 +82,8 @@ class Cursor:
     # -- parameters
 
     def parameter(self, span: Span | None = None) -> str | None:
-        """Return the parameter whose name is the whole of `span`, or the next token. None: there is none."""
+        """Return the parameter whose name is the whole of `span`, or the next token. Return None if there is no such
+        parameter."""
         token = self.token if span is None else self._named.get((span.line, span.column))
         if token is None or (span is None and (token.line, token.column) not in self._named):
             return None

@@ -91,7 +91,7 @@ class _Line:
 def formatted(source: Source, parameters: Parameters | None = None) -> str:
     """Return a program in the usual layout. Raises CepError.
 
-    `parameters`: by default those that the text declares.
+    `parameters`: by default, the parameters that the text declares.
     """
     crlf = "\r\n" in source.text
     text = source.text.replace("\r\n", "\n").replace("\r", "\n")

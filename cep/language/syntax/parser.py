@@ -148,8 +148,8 @@ def parse(
     """Read the statements of a program. Raises CepError with the mistakes of all statements, or records them in
     `recovery`.
 
-    `name`: the name in messages, or the names of `files`. `parameters`: by default those that the text declares. Trees
-    are at most HIGHEST high, so passes may recurse over them.
+    `name`: the name in messages, or the names of `files`. `parameters`: by default, the parameters that the text
+    declares. Trees are at most HIGHEST high, so passes may recurse over them.
     """
     source, mistakes = Source(text, name, files), recovery or Recovery()
     statements = tuple(statement for statement, _, _ in placed(source, parameters, mistakes) if statement is not None)

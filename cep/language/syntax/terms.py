@@ -216,7 +216,8 @@ def arguments(cursor: Cursor, colon: str = messages.ONLY_IN_PATTERNS) -> tuple[E
 
 
 def called(cursor: Cursor, word: Token) -> tuple[Expression, ...]:
-    """Read the arguments of a function or a predicate. The first one of `held(location(P) = X, T)` may have a value."""
+    """Read the arguments of a function or a predicate. The first argument of `held(location(P) = X, T)` may have a
+    value."""
     if word.text != "held":
         return arguments(cursor)
     if cursor.peek().key == "NOT":

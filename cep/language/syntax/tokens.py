@@ -72,7 +72,7 @@ _TOKEN = re.compile(
 
 
 def line_starts(text: str) -> list[int]:
-    """Return the offset of each line's first character. Lines are those of `str.splitlines`."""
+    """Return the offset of each line's first character. Lines end where `str.splitlines` ends them."""
     lines = text.splitlines(keepends=True)
     return list(accumulate(map(len, lines[:-1]), initial=0))
 

@@ -59,6 +59,6 @@ class _WatchedRule:
 
 
 def _occurring(pattern: Pattern) -> frozenset[str]:
-    """Return the variables of a pattern, except those of negated parts."""
+    """Return the variables of a pattern, except variables of negated parts."""
     own = frozenset(variable.name for variable in pattern.properties().mentions)
     return own.union(*(_occurring(part) for part in parts(pattern)))

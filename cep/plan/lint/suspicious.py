@@ -103,8 +103,11 @@ class _Near:
 def _spellings(name: str) -> set[str]:
     """Return the spellings under which a name is indexed; names that differ by a slip share at least one.
 
-    They are the name itself and the name with one change: all letters in lower case, one lower-case letter left out, or
-    two neighbouring characters, neither a lower-case letter, in descending order.
+    They are the name itself and the name with one of these changes:
+
+    - all letters in lower case
+    - one lower-case letter left out
+    - two neighbouring characters, neither a lower-case letter, in descending order
     """
     spellings = {name, name.lower()}
     if len(name) <= LONGEST:

@@ -17,7 +17,7 @@ Mask = NDArray[np.bool_]
 
 
 class Probe(Protocol):
-    """A query on a relation with certain positions bound, which returns certain other positions."""
+    """A query on a relation. It takes values for certain positions, and returns the values of other positions."""
 
     @property
     def types(self) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from cep.core.values import MISSING
 from cep.rules.expressions.geodesy import distance
 
 Operand = Any
-"""A column, or a numpy scalar instead of one, in the representation of its type."""
+"""A column, or a numpy scalar in place of a column, in the representation of its type."""
 
 
 @dataclass(frozen=True, slots=True)

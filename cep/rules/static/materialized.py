@@ -48,7 +48,7 @@ def present(columns: Sequence[Column], rows: int) -> tuple[list[Column], int]:
 
 
 class MaterializedRelation:
-    """Rows in insertion order. Rows may be added during a query; its answers do not change.
+    """Rows in insertion order. Rows may be added while a query runs; they do not change its answers.
 
     In a `timed` table each row has a period of validity, and a query finds the rows that are valid at the end of an
     occurrence. An edited table can also lose rows, and returns answers in the order of values
@@ -78,7 +78,7 @@ class MaterializedRelation:
         return True
 
     def add(self, columns: Sequence[Column], rows: int) -> int:
-        """Add rows. Return the number of new ones."""
+        """Add rows. Return the number of new rows."""
         assert self._edits is None, "rows come to a table that is edited by `edit`"
         before = self.count
         self._rows.insert(words(columns, rows))
@@ -380,8 +380,8 @@ def type_of(dtype: pl.DataType) -> str | None:
 
 
 def column_of(series: pl.Series, type: str, pool: Pool) -> Column:
-    """Convert a polars series to a column of `type`, into which its own type must fit: int into float, any type into
-    any."""
+    """Convert a polars series to a column of `type`. The type of the series must fit into it: int fits into float, and
+    every type into any."""
     if type in CODED:
         return pool.encode(series, type)
     if type == "float":

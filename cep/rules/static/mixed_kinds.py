@@ -42,7 +42,8 @@ def mingled(
 
 
 def _beside(graph: Graph, place: int, row: int, types: tuple[str, ...], columns: tuple[Column, ...], pool: Pool) -> str:
-    """Return a text that identifies an answer by its first other variable with an IRI or a text, or an empty text."""
+    """Return a text that identifies an answer, or an empty text. It shows the first other variable with an IRI or a
+    text."""
     for name, type, column in zip(graph.variables, types, columns):
         if name != graph.variables[place] and type in ("iri", "string"):
             return f", where `?{name}` is {_shown(column[row : row + 1], pool)}"

@@ -1,7 +1,7 @@
 """Edits of a table whose rows are kept in the order of values. The cost depends on the size of the edit.
 
 A removed row stays in the table's hash index and is skipped. Each row has a label; labels sort like the values. A new
-row gets a label between those of its neighbours.
+row gets a label between the labels of its neighbours.
 """
 
 from __future__ import annotations
@@ -90,14 +90,14 @@ class Edits:
                 self.labels[self._order] = np.arange(len(self._order), dtype=np.int64) * _GAP
 
     def there(self, rows: Ints, former: bool = False) -> NDArray[np.bool_]:
-        """Return a mask of the present rows. `former`: of those present at the last `settle`."""
+        """Return a mask of the present rows. `former`: of the rows present at the last `settle`."""
         is_present: NDArray[np.bool_] = self._times[rows] > 0
         if former and self.flipped:
             is_present ^= np.isin(rows, list(self.flipped))
         return is_present
 
     def ordered(self, former: bool = False) -> Ints:
-        """Return the present rows in the order of values. `former`: those present at the last `settle`."""
+        """Return the present rows in the order of values. `former`: the rows present at the last `settle`."""
         present_rows: Ints = self._order[self.there(self._order, former)]
         return present_rows
 

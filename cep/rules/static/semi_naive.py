@@ -11,7 +11,7 @@ New = TypeVar("New")
 def rounds(new: New, follows: Callable[[New], New]) -> Iterator[New]:
     """Yield the new facts of each round, `new` first, until a round derives nothing new.
 
-    `follows` evaluates the rules on the new facts and all known ones, adds the results, and returns those that are new.
+    `follows` evaluates the rules on the new facts and all known facts, adds the results, and returns the new results.
     """
     while new:
         yield new

@@ -22,7 +22,7 @@ Cycle = Sequence[tuple[str, Predicate]]
 
 
 def strata(names: Sequence[str], rules: Mapping[str, Sequence[StaticRule]]) -> tuple[list[Stratum], list[Cycle]]:
-    """Return the groups, each after those on which it depends, and one cycle for each `not` inside a group.
+    """Return the groups, each after the groups on which it depends, and one cycle for each `not` inside a group.
 
     A cycle is a list of predicates, each with the condition by which it depends on the next.
     """

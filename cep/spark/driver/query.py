@@ -2,8 +2,8 @@
 
 A query is restarted only if a Python process failed, for one of two reasons. Spark gives a Python process 10 seconds to
 start and connect, and no setting changes this. A busy machine sometimes takes longer. The other reason is that the
-process that plans was killed for lack of memory. Spark restarts killed processes of tasks, but not this one. The query
-then fails, and continues from its checkpoint as after any failure.
+process that plans was killed for lack of memory. Spark restarts killed processes of tasks, but not the process that
+plans. The query then fails, and continues from its checkpoint as after any failure.
 """
 
 from __future__ import annotations

@@ -305,7 +305,8 @@ def checked(master: str) -> str:
 
 
 def silent(master: str) -> str | None:
-    """Return the reason why no master of a standalone cluster answers; None if one does, or for other clusters."""
+    """Return the reason why no master of a standalone cluster answers; None if a master answers, or for other kinds of
+    clusters."""
     if not re.fullmatch(_STANDALONE, master):
         return None
     why = ""

@@ -105,7 +105,7 @@ class HeldFluents:
         return held, edges, max(latest, default=None)
 
     def _changed(self, name: str, table: pl.DataFrame) -> pl.DataFrame:
-        """Return the intervals that begin, and those that end, given beginnings and ends."""
+        """Return the intervals that begin and the intervals that end, given a table of beginnings and ends."""
         schema, open = self._schemas[name], self._open[name]
         begins = table[EDGE] == "begins"
         closed = table[BOUNDS].is_in(["[", "]"])
@@ -140,7 +140,7 @@ def _table(rows: Sequence[tuple[tuple[Value, ...], int, int | None, str]], schem
 
 
 def _intervals(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
-    """Return the complete intervals, and those that still hold at the end of the input."""
+    """Return the complete intervals, and the intervals that still hold at the end of the input."""
     return _with_nulls(table.select("start", "end", *(attribute.name for attribute in schema.attributes), BOUNDS))
 
 

@@ -59,7 +59,7 @@ class SparkSourceOptions:
     - `ahead`: how far records may be ahead of the clock.
     - `by_key`: the clocks of keys also move the watermark.
     - `tasks`: the number of tasks that run at once.
-    - `waits`: states with waiting rows of events that only the new program reads, with the names of these events.
+    - `waits`: states in which events wait that only the new program reads, each with the names of these events.
     """
 
     program: bytes
@@ -306,7 +306,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return max(next_watermark(own) or 0, reached) or None
 
     def _begins(self, start: dict[str, Any]) -> bool:
-        """Return True if the generation has not yet received the state of the previous one."""
+        """Return True if the generation has not yet received the state of the previous generation."""
         generation = self.files.generation
         return generation.start is not None and start.get("generation") != generation.number
 

@@ -34,7 +34,7 @@ SHOWN = 3
 """The number of changed files that a warning names."""
 
 CHECKED = 10_000
-"""The maximum number of files that are checked for changes. The latest ones are checked."""
+"""The maximum number of files that are checked for changes. The latest files are checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class FileList:
             raise self._damaged(error) from None
 
     def extend(self, now: Iterable[tuple[int, Input]]) -> int:
-        """Add those files of `now` that are not listed yet. Each comes with the place of its spec.
+        """Add those files of `now` that are not listed yet. Each file comes with the place of its spec.
 
         Return the number of files in the list. CepError: a spec has more files than there are numbers.
         """

@@ -77,7 +77,7 @@ def reads_address(address: Address, named: bool) -> bool:
 
 
 def check_reachable(address: Address) -> None:
-    """Check that a server can be reached. CepError: none of them answers."""
+    """Check that a server can be reached. CepError: no server answers."""
     options(address, None)
     reasons = []
     for place in address.hosts:

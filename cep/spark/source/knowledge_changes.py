@@ -1,7 +1,7 @@
 """Changes of the knowledge in a running query: the planner reads and numbers them, and sends them to every bucket.
 
-The planner looks for changes regularly. Those that it finds at once become one line of a file in the checkpoint, which
-is synced to disk before a micro-batch sends them. So a repeated micro-batch sends the same changes, even if the input
+The planner looks for changes regularly. The changes of one look become one line of a file in the checkpoint, which is
+synced to disk before a micro-batch sends them. So a repeated micro-batch sends the same changes, even if the input
 files have changed.
 """
 

@@ -1,6 +1,6 @@
 """The message log: messages are on disk before they are acknowledged, so that they can be read again.
 
-A broker sends them only once.
+A broker sends a message only once.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class _Segment:
         return LoggedRange(str(self.log.path.absolute()), *numbers, places[first], places[last])
 
     def read(self, first: int, last: int) -> list[Arrival]:
-        """Return messages by their positions in the file. CepError: one is damaged."""
+        """Return messages by their positions in the file. CepError: a message is damaged."""
         try:
             return [_unpacked(*record) for record in self.log.read(first, last)]
         except Broken as broken:
@@ -155,7 +155,7 @@ class MessageLog:
                 first = stop
 
     def _between(self, start: int, end: int) -> list[tuple[_Segment, int, int]]:
-        """Return the segments with these messages and, for each, the first position and the one after the last."""
+        """Return the segments with these messages and, for each, the first position and the position after the last."""
         if start >= end:
             return []
         with self._guard:
@@ -211,7 +211,7 @@ class MessageLog:
         self._lock.close()
 
     def _following(self) -> RecordLog:
-        """Return the last segment if it has room, or else a new one whose name is on disk."""
+        """Return the last segment if it has room, or else a new segment whose name is on disk."""
         if self._current is not None:
             self._current.close()
         if not self._segments or self._segments[-1].full:

@@ -35,8 +35,8 @@ class BatchNote:
     - `versions`: the versions of the buckets' states, by names such as `1-0003`.
     - `calls`: the watermark (milliseconds) at which a bucket must step even without input, for buckets that must.
     - `reports`: the reports, as lines of JSON.
-    - `watermark`, `reached`: for lateness by key, the watermark of the micro-batch, and the one that follows from the
-      clocks after it (milliseconds).
+    - `watermark`: for lateness by key, the watermark of the micro-batch. `reached`: the watermark that follows from
+      the clocks after it. Both are in milliseconds.
     """
 
     versions: Mapping[str, int] = field(default_factory=dict)

@@ -40,7 +40,7 @@ _BATCH = 8  # the size in bytes of the number of a micro-batch
 _BEFORE = checksum.HEAD + _BATCH + checksum.SIZE
 
 KEPT = 3
-"""The number of a bucket's versions to keep, in addition to those that they depend on.
+"""The number of a bucket's versions to keep, in addition to the versions that these depend on.
 
 Spark may go back by one version, or by two if its last log entry is removed.
 """
@@ -118,7 +118,7 @@ class BucketStates:
             _put(path, state, batch_of(path))
 
     def _drop_old(self, bucket: int, oldest: int, kept: frozenset[str]) -> None:
-        """Remove the versions before the oldest one to keep, unless it depends on them.
+        """Remove the versions before the `oldest` to keep, unless that version depends on them.
 
         Also remove files of segments that later versions do not use. `kept`: the files that the newest version uses.
         Versions are removed from the oldest on, so that an interrupted removal is completed by the next one.

@@ -188,7 +188,8 @@ class EarlierInput:
 class WarmStates:
     """States of the new program after it has processed only the earlier input.
 
-    `folder`: their folder. `versions`: by names such as `1-0003`. `goals`: the goals that may start from them.
+    `folder`: their folder. `versions`: the versions of the states, by names such as `1-0003`. `goals`: the goals that
+    may start from them.
     """
 
     folder: str
@@ -205,8 +206,9 @@ class WarmStates:
 class Generation:
     """A generation of a checkpoint. `number`: counted from 1.
 
-    `first`: the number of its first micro-batch in the sink's log. `start`: None if it began with nothing. `cuts`: the
-    earliest start of intervals (microseconds), for fluents that an earlier program did not have.
+    `first`: the number of its first micro-batch in the sink's log. `start`: the point from which it started; None if it
+    began with nothing. `cuts`: the earliest start of intervals (microseconds), for fluents that an earlier program did
+    not have.
     """
 
     number: int = 1
@@ -420,7 +422,7 @@ def migrated(before: StateLayout, now: StateLayout, reasons: Sequence[str] = ())
 
 
 def _source(before: StateLayout, now: StateLayout, number: int) -> tuple[int, list[str]]:
-    """Return the old stage with the state of a new one (0: none), and the reasons why it does not fit."""
+    """Return the old stage whose state a new stage continues (0: none), and the reasons why it does not fit."""
     stage = now.stages[number - 1]
     mine = before.goals.intersection(stage["goals"])
     if not mine:

@@ -1,7 +1,8 @@
-"""The segments of bucket states as files. The new segments of a state form one file; the state lists the places of all.
+"""The segments of bucket states as files. The new segments of a state form one file; the state lists the places of all
+segments.
 
 A file is removed when no kept state uses any of it. If less than half of a file is still in use, its used segments are
-written again with the new ones.
+written again with the new segments.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ def _grows(rule: LarsRule, argument: Expression, component: Component) -> bool:
 
 
 def _origins(rule: LarsRule, calculated: Expression) -> set[str]:
-    """Return the variables of an expression, and those from which they are calculated."""
+    """Return the variables of an expression, and all variables from which these are calculated."""
     names = set(expression_variables(calculated))
     for element in rule.body:
         if (

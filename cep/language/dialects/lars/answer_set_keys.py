@@ -1,8 +1,8 @@
 """Keys of an answer set program: columns by which its rules split into independent programs.
 
-One column of each derived predicate forms a key if, in every rule, all derived atoms have the same variable there. Then
-the atoms with one value of the key depend only on each other. An answer set of the program is the union of one answer
-set per value. Source: Lifschitz and Turner, *Splitting a logic program* (1994).
+One column of each derived predicate forms a key if, in every rule, all derived atoms have the same variable in their
+key column. Then atoms with different values of the key do not depend on each other. An answer set of the program is the
+union of one answer set per value. Source: Lifschitz and Turner, *Splitting a logic program* (1994).
 """
 
 from __future__ import annotations

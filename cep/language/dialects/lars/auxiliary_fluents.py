@@ -44,7 +44,7 @@ def helping(relations: Relations, first: int | None = None) -> tuple[list[ast.St
 
 
 def _at_now(relations: Relations, name: str) -> ast.WhileRule:
-    """Return the rule by which an atom derived for a tick holds while that tick is the current one."""
+    """Return the rule that makes an atom derived for a tick hold while that tick is the current tick."""
     arguments = tuple(Variable(f"X{index + 1}") for index in range(len(relations.types[name])))
     instant = Variable("At")
     formula = FormulaAtom(relations.at(name), (*arguments, instant))

@@ -9,8 +9,8 @@
     window  = ( "time_win" | "tuple_win" ) "(" size [ "," ahead "," step ] "," asked ")"
     asked   = "not" "(" asked ")" | ( "diamond" | "box" ) "(" asked ")" | "@" "(" tick "," atom ")" | atom
 
-A formula without a window reaches back to the first tick. `diamond(not(p))` is `not(box(p))`. Declarations are those of
-`.lars` files. Source: Bazoobandi, Beck and Urbani, Expressive Stream Reasoning with Laser (2017).
+A formula without a window reaches back to the first tick. `diamond(not(p))` is `not(box(p))`. Declarations are written
+as in `.lars` files. Source: Bazoobandi, Beck and Urbani, Expressive Stream Reasoning with Laser (2017).
 """
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ class Relations:
 
     def _every_input(self, literal: LarsLiteral) -> Formula:
         """Return the formula for □ of input: the atom arrived at every tick of the window, or at every tick since the
-        first."""
+        stream began."""
         window, span = literal.window, literal.span
         assert isinstance(window, TimeWindow), "the other windows are elsewhere"
         if window.step > 1:

@@ -147,8 +147,8 @@ def _between(before: LarsToken | None) -> bool:
 class LarsCursor:
     """A cursor over the tokens of a program. `previous` is the token before the current one.
 
-    `counted`: a window of n ticks has n ticks, not n + 1. `prefixes`: those declared so far. `depth`: the number of
-    open parentheses. `heights`: the heights of expressions in the current statement.
+    `counted`: a window of n ticks has n ticks, not n + 1. `prefixes`: the prefixes declared so far. `depth`: the number
+    of open parentheses. `heights`: the heights of expressions in the current statement.
     """
 
     def __init__(self, source: Source, tick: int, counted: bool = False, parameters: Parameters | None = None) -> None:

@@ -26,7 +26,7 @@ from cep.rules.terms import (
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A pattern with conditions. `variables`: those that the body binds."""
+    """A pattern with conditions. `variables`: the variables that the body binds."""
 
     events: ast.PatternTree
     conditions: tuple[Condition, ...]

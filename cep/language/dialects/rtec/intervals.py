@@ -172,7 +172,7 @@ class HoldsForConverter:
         return lists[term.name]
 
     def union(self, clause: Clause, name: str, parts: Sequence[Formula], span: Span) -> Formula:
-        """Return the OR of formulas. The grounding condition binds variables that some of them lack."""
+        """Return the OR of formulas. The grounding condition binds variables that some of these formulas lack."""
         assert clause.fluent is not None, "its head is a fluent"
         if len(parts) == 1:
             return parts[0]

@@ -128,7 +128,8 @@ class Signatures:
     # --- numbers ---
 
     def number(self, term: Term, body: Sequence[Term]) -> float:
-        """Return a number: the written one, or the value of a variable in the only matching fact. Raises CepError."""
+        """Return the number that a term stands for: the number itself, or a variable's value in the only matching fact.
+        Raises CepError."""
         if isinstance(term, Number):
             values = [term.value]
         else:
