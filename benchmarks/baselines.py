@@ -145,7 +145,8 @@ def conjunction(events: Rows, within: int) -> list[Row]:
 
 
 def absence(events: Rows, within: int) -> list[Row]:
-    """Return every a before a b with the same id if no c with this id is between: a c removes the waiting events."""
+    """Return every a before a b with the same id, unless a c with this id is between them. A c removes the waiting
+    events."""
     lefts: Waiting = defaultdict(deque)
     out: list[Row] = []
     for name, time, key, value in arrivals(events["b"], events["c"], events["a"]):

@@ -67,7 +67,7 @@ class Costs:
     - `driver`, `workers`: fixed costs.
     - `read`, `deal`, `write`: per row.
     - `step`: per row with up to a thousand keys.
-    - `spread`: additional cost per row for each power of ten by which there are more keys.
+    - `spread`: additional cost per row for each power of ten above a thousand keys.
     - `rule`: additional cost per row for each further rule.
     - `hand`: per byte passed on.
     - `log`: per byte written to the log of a state.

@@ -19,7 +19,10 @@ SECOND = 1_000_000
 
 
 def mixed(types: dict[str, str], text: bool = False) -> Callable[[int, int], Stream]:
-    """Return a function for streams of these types, each with an id and a value of this name."""
+    """Return a function that creates streams of these types, whose events have an `id` and a value.
+
+    `types`: the name of the value, by event type.
+    """
     return lambda events, keys: streams.mixed(types, events, keys, seed=1, text=text)
 
 

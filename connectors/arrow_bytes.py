@@ -32,7 +32,7 @@ def pack(table: pl.DataFrame, narrow: bool = False) -> bytes:
 def stream(table: pl.DataFrame, narrow: bool = False) -> pa.Buffer:
     """Write a table as an Arrow stream with pyarrow, and return the buffer.
 
-    With many texts this is ten times as fast as polars, which holds them as views.
+    With many texts this is ten times as fast as polars, which holds texts as views and has to convert them.
     """
     sink, arrow_table = pa.BufferOutputStream(), _arrow(table)
     _write(narrowed(arrow_table) if narrow else arrow_table, sink)

@@ -25,7 +25,8 @@ JournalRecord = tuple[dict[str, Any], bytes]
 """A JSON object, followed by the bytes of tables, or of the positions of sources."""
 
 EVENTS = "events"
-"""The file that lists the events for which the input was read, each with the number of the first such batch."""
+"""The file with the events for which the input was read, each with the number of the first batch that was read for
+it."""
 
 _NAME = re.compile(r"(\d{15})-(\d+)-(-?\d+)")
 

@@ -160,7 +160,7 @@ class Journal:
         self._passed = self._given
 
     def history(self, since: int, schemas: Mapping[str, Schema], from_time: int) -> Iterator[tuple[int, Batch]]:
-        """Yield the processed batches from number `since` on, each with the number that follows its own.
+        """Yield the processed batches from number `since` on, each with the number of the next batch.
 
         Files whose records all end before `from_time` are left out. `schemas`: the wanted events.
         """

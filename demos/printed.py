@@ -34,7 +34,7 @@ def illustrated(picture: Path | None, picture_of: Callable[[Path], object], draw
 
 
 def table(title: str, left: str, right: str = "") -> Table:
-    """Return an empty table with left-aligned and right-aligned columns. Their names are separated by spaces; `_`
+    """Return an empty table. `left`, `right`: the names of the columns with this alignment, separated by spaces. `_`
     stands for a space in a name."""
     made = Table(title=title, box=SIMPLE_HEAD, title_style="bold", collapse_padding=True)
     for number, name in enumerate(left.split()):

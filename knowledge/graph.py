@@ -151,8 +151,8 @@ class Knowledge(KnowledgeSource):
         return known[2]
 
     def _followed(self, graph: Graph, source: Source) -> Refreshed | None:
-        """Return the answers to a pattern that does not consist of triples alone, as a table that later changes update;
-        None if there is no such table."""
+        """Return the answers to a pattern that does not consist of triples alone, as a table that is updated with later
+        changes; None if there is no such table."""
         key = _key(graph)
         if key not in self._refreshed and graph.variables and (of := locality(graph.text, dict(graph.prefixes))):
             wanted = names(of, graph.variables)

@@ -288,8 +288,8 @@ class Handling:
         return sorted(id for id, matchers in (self._active or {}).items() if matchers.matches(labels))
 
     def hand_over(self, heirs: Sequence[Heir]) -> bool:
-        """Copy the open acknowledgement of each withdrawn alert to the alert that replaces it. Return True if any was
-        copied."""
+        """Pass the acknowledgement of each withdrawn alert, if it has not ended, to the alert that replaces it. Return
+        True if any was passed."""
         turned = False
         for old, alert in heirs:
             spans, own = self._spans.get(old.alert, []), self._spans.get(alert, [])

@@ -105,7 +105,7 @@ class SucceedingLifecycle(AlertLifecycle):
 
 
 def described(engine: Engine) -> tuple[dict[str, Schema], set[str], Mapping[str, str]]:
-    """Return the schemas of the tables of an engine's alerts, the events that it only reads, and the fingerprints of
-    the meanings of its events."""
+    """Return the schemas of an engine's alert tables, the events that the engine only reads, and the fingerprints of
+    its events' meanings."""
     schemas = {table: engine.plan.schemas[table] for alert in engine.alerts for table in alert.tables}
     return schemas, engine.inputs.keys() - engine.outputs.keys(), engine.meanings()

@@ -36,7 +36,7 @@ class Sending:
 
     def write(self, piece: bytes | memoryview) -> None:
         """Send whole lines. Each may begin with an id (`with_ids`). Raises CepError if the broker does not accept them.
-        With the code `UNREACHABLE`, it may accept them later."""
+        If the error has the code `UNREACHABLE`, the broker may accept them later."""
         lines = bytes(piece).splitlines()
         ids, self._seen = _ids(lines, self._seen)
         self._sender.send([self._message(line, id) for line, id in zip(lines, ids, strict=True)])

@@ -25,7 +25,7 @@ _NAME = "([A-Za-z_][A-Za-z0-9_]*)"
 _TERM = r'[^\s\x1c-\x1f"(),]+'
 _INT, _FLOAT = r"^-?[0-9]{1,18}$", r"^-?[0-9]{1,15}(?:\.[0-9]{1,15})?$"
 _MORE = 2
-"""The number of attributes that records of a fluent add to those of the fluent: its end and its bounds."""
+"""The number of attributes that a fluent's records have in addition to those of the fluent: its end and its bounds."""
 
 
 @dataclass(frozen=True, slots=True)

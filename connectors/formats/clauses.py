@@ -37,7 +37,7 @@ _INTERVAL = re.compile(r"([\[(])([^,]+),([^,]+)([\])])")
 _Row = tuple[str, int, tuple[Value, ...]]
 """An event or a record of a fluent: its name, time and values."""
 _MORE = 2
-"""The number of attributes that records of a fluent add to those of the fluent: its end and its bounds."""
+"""The number of attributes that a fluent's records have in addition to those of the fluent: its end and its bounds."""
 
 
 class ClauseReader:

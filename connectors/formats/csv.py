@@ -154,7 +154,8 @@ class _Beginning:
         return line
 
     def _look(self) -> None:
-        """Read up to a line end and no further, so that blocks begin where they do for other readers."""
+        """Read on until `rest` contains a line end, but no further, so that blocks begin where they do for other
+        formats."""
         while b"\n" not in self.rest and len(self.rest) <= LONGEST and (data := self._stream.read(self._chunk)):
             self.rest += data
 

@@ -93,7 +93,7 @@ class Packs:
         return [self._line(record, base) for record in elements]
 
     def made(self, records: PlainRecords) -> Lines:
-        """Generate lines from many plain records at once. Refuse packs that have a record which is not plain."""
+        """Generate lines from many plain records at once. Packs with a record that is not plain are `refused`."""
         good = records.good & records.known & ~records.empty
         for label in self.labels:
             good &= ~records.there(label) | records.there(label, *_PLAIN.get(label, ()))

@@ -74,7 +74,7 @@ class Pages:
         return lines_read
 
     def made(self, records: PlainRecords) -> Lines:
-        """Generate lines from many plain observations at once. Refuse documents with a data array."""
+        """Generate lines from many plain observations at once. Documents with a data array are `refused`."""
         buffer, good = records.buffer, records.good & ~records.empty
         none, every = np.zeros(len(good), np.bool_), np.ones(len(good), np.bool_)
         columns: list[tuple[str, Spans]] = []

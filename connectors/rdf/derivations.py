@@ -73,7 +73,7 @@ class Derivations:
 
     @property
     def _statements(self) -> dict[str, str]:
-        """The tables of the transitions of fluents, by fluent."""
+        """The name of the table with a fluent's transitions, by fluent."""
         schemas = self.plan.schemas.values()
         return {
             schema.fluent.name: schema.name

@@ -29,7 +29,7 @@ GroupOf = Callable[[AlertChange], Group]
 
 
 def by_alert(change: AlertChange) -> Group:
-    """Return the group of a change if each key of an alert has its own group, without a delay."""
+    """Return the group of a change for a receiver without grouping: one group per key of an alert, without a delay."""
     return Group(change.slot)
 
 

@@ -107,7 +107,7 @@ class OrderedIntervals:
     def settled(self, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
         """Move starts and ends in the second pass of a double hour to this pass.
 
-        `starts`, `ends`: those of further records, all read as if in the first pass.
+        `starts`, `ends`: the times of further records, all read as if in the first pass.
         """
         if not len(starts):
             return starts, ends

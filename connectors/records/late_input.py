@@ -28,7 +28,8 @@ class LateInput:
 
     @property
     def told(self) -> str:
-        """Describe the record that caused a revision. If there are several, it is unknown which of them did."""
+        """Describe the record that caused a revision. If there are several records, it is unknown which one was the
+        cause."""
         if self.count < 2:
             return self.first
         return f"one of {self.count:,} records that came late or were withdrawn, the first of them: {self.first}"

@@ -300,7 +300,8 @@ def _json_time(schema: Schema) -> Callable[[str, Any], int]:
 
 
 def read_fields(fields: Mapping[str, str], schema: Schema, point: str = ".", thousands: str | None = None) -> Record:
-    """Return the event in a line of text fields, by column; empty fields and `NA` are missing.
+    """Return the event in a line of text fields. `fields`: the fields by column; empty ones and `NA` are missing
+    values.
 
     `point`, `thousands`: the decimal mark and the mark between thousands.
     """

@@ -23,7 +23,7 @@ _PREFERRED = ("time", "timestamp", "ts", "datetime", "t", "date")
 
 
 def likely(names: Iterable[str]) -> str | None:
-    """Return the name that is most likely that of a time; None if no name suggests one."""
+    """Return the name that most likely belongs to a time; None if no name suggests one."""
     timely = [name for name in names if TIMELY.search(name)]
 
     def rank(name: str) -> int:

@@ -37,7 +37,8 @@ SHIFTS = {"s": 6, "ms": 3, "us": 0, "ns": -3}
 """The exponent of ten, by unit: one unit is 10 to this power microseconds."""
 
 ISO, SECONDS = "iso", "seconds"
-"""The forms of output times, in addition to the units `ms`, `us` and `ns`. The form `60000000 us` counts minutes."""
+"""The forms of output times, in addition to the units `ms`, `us` and `ns`. A form such as `60000000 us` counts units of
+this length, here minutes."""
 DECIMALS = 12
 """The maximum number of decimals of a count."""
 _COUNTED = {SECONDS: SECOND, "ms": 1_000, "us": 1, "ns": 1}

@@ -83,7 +83,7 @@ def avwx() -> Gazetteer:
 def avwx_stations(file: Path) -> Gazetteer:
     """Read the file of avwx-engine.
 
-    Heliports have the code AIRH, even those of hospitals: only their names would distinguish them.
+    All heliports have the code AIRH. Those of hospitals could only be recognised by their names.
     """
     stations = package_records(file, _avwx)
     rows = [(key, *values) for key, values in stations.items()]

@@ -112,7 +112,8 @@ def _guess(pattern: EncodedPattern, triples: TripleSet, bindings: Bindings) -> f
 
 
 def _joined(pattern: EncodedPattern, triples: TripleSet, bindings: Bindings, needed: Set[str], most: int) -> Bindings:
-    """Join the bindings with a pattern. Keep the needed columns, and only distinct rows if others were dropped."""
+    """Join the bindings with a pattern. Keep the needed columns and, if other columns are dropped, only distinct
+    rows."""
     if NONE in pattern:
         return Bindings({}, 0)
     keys = _keys(pattern, bindings, slice(None))

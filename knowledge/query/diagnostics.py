@@ -43,7 +43,8 @@ def first_error(text: str, prefixes: Collection[str], offset: int) -> Diagnostic
 
 
 def first_query_error(text: str, prefixes: Collection[str], offset: int) -> Diagnostic:
-    """Return the first mistake in a query that SPARQL refuses. `prefixes`: those that it need not declare."""
+    """Return the first mistake in a query that SPARQL refuses. `prefixes`: the prefixes that the query need not
+    declare."""
     words = tokens(text)
     declared = [
         name.text[:-1] for word, name in zip(words, words[1:]) if word.text.lower() == "prefix" and name.kind == "name"

@@ -28,7 +28,7 @@ class Difference:
 
 
 def of_triples(last: Difference, terms_given: Fixed, terms: Terms, pool: Pool) -> tuple[Answers, Answers]:
-    """Return the removed and the added triples that have the given terms, reduced to the other positions."""
+    """Return the removed and the added triples that have the given terms. The columns are the other positions."""
     fixed = [None if term is None else terms.id_of(str(term)) for term in terms_given]
     wanted = [i for i, id in enumerate(fixed) if id is None]
     gone, new = (

@@ -53,7 +53,8 @@ class SparqlToken(NamedTuple):
 def tokens(text: str) -> list[SparqlToken]:
     """Split SPARQL text into tokens with their offsets, without space and comments, in linear time.
 
-    For linear time, a long text that fails to match as a name or string is not tried again from each of its characters.
+    A long text that fails to match as a name or string is not tried again from each of its characters, which would take
+    quadratic time.
     """
     read_tokens: list[SparqlToken] = []
     offset, tried = 0, dict.fromkeys((*_STRINGS, ":"), 0)

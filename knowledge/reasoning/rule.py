@@ -64,8 +64,8 @@ class TripleRule:
     def twins(self) -> tuple[str, str] | None:
         """The variables y, z of a head `?y owl:sameAs ?z` if the body is symmetric in them (prp-fp and similar rules).
 
-        Then all possible terms of y, for given values of the other variables, are equal, so not every pair need be
-        derived.
+        Then the rule makes all possible terms of y equal, for given values of the other variables. So it need not
+        derive every pair of them.
         """
         if self.head is None or not (isinstance(self.head.s, str) and isinstance(self.head.o, str)):
             return None
