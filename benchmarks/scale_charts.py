@@ -12,7 +12,7 @@ from benchmarks.scale_paper import CORES, EVERY, MACHINES, Paper, short
 
 COLOURS = ("#0969da", "#bf8700", "#1a7f37", "#8250df")
 LOWEST, HIGHEST = 5.0, 9.0
-"""Powers of ten, in events per second."""
+"""The ends of the axis for events per second, as powers of ten."""
 
 
 def charts(costs: Costs, found: Sequence[Tried], run: str) -> dict[str, str]:

@@ -192,11 +192,11 @@ class Journal:
         return self._point
 
     def save(self, blob: bytes, point: JournalMark | None = None, handover: Handover | None = None) -> None:
-        """Replace the snapshot by `blob`, which includes the journal up to `point` (the latest mark), by default all of
-        it.
+        """Replace the snapshot by `blob`, which includes the journal up to the latest mark.
 
-        Later batches stay in the journal. `handover`: the snapshot belongs to a new program that continues here; both
-        are stored in one step. Raises CepError if the snapshot cannot be written.
+        `point`: this mark; None: the blob includes the whole journal. Later batches stay in the journal. `handover`:
+        the snapshot belongs to a new program that continues here; both are stored in one step. Raises CepError if the
+        snapshot cannot be written.
         """
         point = point or self.point()
         assert point is self._point, "what came between two points is not with the older one"
