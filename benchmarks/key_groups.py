@@ -28,7 +28,8 @@ def table(number: int) -> pl.DataFrame:
 
 
 def measured(partitions: int) -> tuple[float, float, list[Engine]]:
-    """Return the CPU seconds of a round to distribute its rows and to step the partitions; and the engines."""
+    """Return the CPU seconds that a round takes to distribute its rows, those that it takes to step the partitions, and
+    the engines."""
     program = compile(TEXT)
     (stage,) = partition(program.plan)
     engines = [Engine(program, stage=1, lateness=None) for _ in range(partitions)]

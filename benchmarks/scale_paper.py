@@ -20,7 +20,7 @@ SHARED, STORE = 1e9, 1e8
 MEMORY = 16e9
 """Bytes of memory per machine for the state. Python needs twice the size of the stored state."""
 WITHIN = 600.0
-"""The seconds for which half of the events wait."""
+"""The WITHIN of the program in seconds. Half of the events wait for so long."""
 MACHINES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 DAY, PEAK = 86_400, 3
 """The seconds of a day, and the ratio of its peak rate to the average."""

@@ -5,8 +5,8 @@ processes and the size of the checkpoint are recorded. At the end, SIGTERM stops
 squares over the last two thirds of the time, after the run has warmed up.
 
 Other work on the machine must not affect the result. For Java, only the memory left by full collections counts. Spark
-requests one regularly, and the log of collections says what it left. A micro-batch is compared with a fixed piece of
-work that runs every second, in wall time and in CPU time.
+requests a full collection regularly, and Java's log says how much it left. A micro-batch is compared with a fixed piece
+of work that runs every second, in wall time and in CPU time.
 """
 
 from __future__ import annotations

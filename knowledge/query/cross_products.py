@@ -25,8 +25,8 @@ _JOINED = ("triples", "group", "graph", "values")
 class _Factor:
     """Elements of a group that are connected by variables.
 
-    `texts`: the parts whose answers are counted. `places`: their positions. `linked`: they are also connected with
-    something around the group.
+    `texts`: the parts whose answers are counted. `places`: their positions. `linked`: they also share variables with
+    parts of the surrounding groups.
     """
 
     variables: set[str]
