@@ -130,7 +130,7 @@ class ClauseColumns:
     def _fields(
         self, rows: pl.DataFrame, bars: int, times: Sequence[int]
     ) -> tuple[pl.Series, list[pl.Series], list[pl.Series]] | None:
-        """Read the fields of the lines that have `bars` bars.
+        """Read the fields of the lines that contain `bars` times the mark `|`.
 
         Return the line numbers, the times at the places `times`, and all fields after these. Lines with an unreadable
         time are left out.

@@ -236,7 +236,7 @@ class FoldedTables:
         return texts
 
     def settled(self, tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-        """Return the tables of further blocks, with each time in its pass."""
+        """Return the tables of further blocks. Times in the second pass of a double hour are moved to this pass."""
         if not self._series:
             return tables
         return {name: self._of(name, table) for name, table in tables.items()}
