@@ -363,7 +363,7 @@ def lowered(tree: SyntaxTree, options: CompileOptions) -> Rules:
 
 
 def compiled_rules(program: ReadProgram, tree: SyntaxTree, every: Rules, options: CompileOptions) -> CompiledProgram:
-    """Compile lowered rules. `program`, `tree`: the program and the syntax tree from which they were lowered. Raises
+    """Compile lowered rules. `program`, `tree`: the program and the syntax tree that `every` was lowered from. Raises
     CepError."""
     tables, source = options.facts or {}, source_of(options.knowledge)
     parameters = program.parameters.by_name

@@ -231,7 +231,7 @@ class EngineView:
     def unending(self) -> frozenset[int]:
         """Return the nodes that may derive results for ever, as cycles among formulas do.
 
-        At the end of the input they stop at the latest time in it. Engines of stages must be told that time
+        At the end of the input they stop at the latest time in the input. Engines of stages must be told that time
         (`reached_in_input`).
         """
         numbers = {number for number, node in enumerate(self.plan.nodes) if node.unending()}

@@ -44,7 +44,8 @@ from cep.rules.terms import Constant
 Stream = Iterable[tuple[int, Sequence[str]]]
 Atom = tuple[str, tuple[Constant, ...]]
 Told = tuple[str | None, int | None]
-"""An atom as text, and the number of its answer stream (None: all). Without an atom, the number of answer streams."""
+"""An atom as text, and the number of its answer stream (None: all). If the text is None, the number is the number of
+answer streams."""
 TICK = 1
 """The length of a tick in microseconds within this module: times are ticks."""
 _NOTATIONS = ("lars", "laser")

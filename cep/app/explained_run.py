@@ -56,7 +56,7 @@ class StoredRecords:
         return records
 
     def times(self, schemas: Mapping[str, Schema], interrupt: Interrupt) -> str | None:
-        """Return the format in which the records write times, or None if no file shows one."""
+        """Return the format in which the records write times, or None if no file shows a format."""
         sources = find(self.inputs, schemas, self.format)
         return interrupt.next(form(sources, schemas) for _ in range(1))
 

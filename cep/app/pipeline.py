@@ -114,9 +114,9 @@ def flow(
     If batches carry watermarks, no record is late. During a silence, event time follows the clock from its last value;
     records that arrive later and end before the new time are late.
 
-    The end of the input closes every open window and deadline. A signal does not, because more input could follow. If a
-    signal ended a step in the middle (`Interrupt.steps`), reading stops. The rows of that batch are not counted, and
-    further results of the step are dropped.
+    The end of the input closes every open window and deadline. A signal does not close them, because more input could
+    follow. If a signal ended a step in the middle (`Interrupt.steps`), reading stops. The rows of that batch are not
+    counted, and further results of the step are dropped.
     """
     twice, said = stats.twice, stats.remarks  # values from an earlier program
     doubtful, units = Doubtful.of(engine.inputs), SmallUnits.of(engine.inputs)

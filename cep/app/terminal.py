@@ -90,7 +90,7 @@ def drain() -> None:
 def text_of(path: Path, wanted: str | None = None) -> str:
     """Read the text of a program. Raises CepError if it cannot be read.
 
-    `wanted`: the hint of the error if the file's suffix is one of data files.
+    `wanted`: the hint of the error if the file has the suffix of a data file.
     """
     from cep.language.reading import LONGEST, too_long
 

@@ -25,7 +25,8 @@ GREY, DARK, BLUE, RED = "#9aa0a6", "#5f6368", "#1a5fb4", "#c01c28"
 
 
 def svg(result: BacktestResult) -> str:
-    """Return the picture of a grid: the choosing figure, or else recall, over the number of episodes per day."""
+    """Return the picture of a grid: the figure that decides the choice, or else recall, over the number of episodes per
+    day."""
     figure = result.figure if result.figure in HIGHER[:2] else "recall"
     judged = result.judged
     places = {

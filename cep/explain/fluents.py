@@ -71,8 +71,8 @@ class FluentFacts:
         return fluent is not None and fluent.valued
 
     def rules_of(self, name: str) -> list[Rule]:
-        """Return the rules that initiate or terminate a fluent, or its formulas. If constraints apply to it, return the
-        rules before these are applied."""
+        """Return the rules that initiate or terminate a fluent, or its formulas. If constraints apply to the fluent,
+        return its rules before the constraints are applied."""
         if f"{name}{UNCONSTRAINED}" in self.memory.schemas:
             name += UNCONSTRAINED
         return self.rules.get(self.tables.get((name, TRANSITIONS), ""), [])

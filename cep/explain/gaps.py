@@ -31,7 +31,7 @@ class Gap:
     - condition: the conditions `judged` are false.
     - never: it holds at no time from `since` to `until` (codes). `when` contains the closest intervals.
     - not always: it must hold at all times from `since` to `until`. `parts` explain the first time at which it does
-      not.
+      not hold.
     - short: it only holds over `when`, which is not long enough.
     - group: the aggregates have the other `values`.
 

@@ -32,13 +32,13 @@ class Failure:
     - missing: nothing matches `pattern` with these `values`.
     - condition: the conditions `judged` are false.
     - relation: the parts do not have the relation of `pattern`; `occurrence` is the second part, `by` the distance.
-    - deadline: the attempt exceeds its WITHIN `by` this much.
+    - deadline: the attempt is longer than its WITHIN, by the duration `by`.
     - came: `occurrence` happened in a period of required absence, whose nearer end is `by` away.
     - unheld: the fluent `pattern` did not hold at the end of the attempt or, if `at` is not None, at that time.
     - held: the fluent held, over `occurrence`.
-    - open: the attempt needs all occurrences up to a time that is `by` this much later than `Matcher.until`.
+    - open: the attempt needs all occurrences up to a time later than `Matcher.until`, by the duration `by`.
     - head: the rule derives other arguments, `given`.
-    - apart: everything holds, but it ended `by` this much before the requested time.
+    - apart: everything holds, but it ended before the requested time, by the duration `by`.
     - policy: everything holds, but another partner was chosen.
     - whole: everything holds, and no policy can have chosen another partner.
 
@@ -51,8 +51,8 @@ class Failure:
 
     For a value that another value becomes by a deadline:
 
-    - waits: `occurrence` has that other value. It becomes this value at the time `at`, which is `by` this much after
-      it began.
+    - waits: `occurrence` has that other value. It becomes this value at the time `at`, the duration `by` after it
+      began.
     - stopped: the other value ended before its deadline.
     - endless: the other value holds from before all time, without a deadline.
     - unbegun: the other value never held with the arguments `given`.

@@ -194,7 +194,7 @@ class HeldIntervals:
         return fluent is not None and fluent.part in (HOLDS, EDGES)
 
     def of(self, table: str) -> str:
-        """Return the fluent to which a table belongs. A table for LASTING belongs to the fluent it tests."""
+        """Return the fluent to which a table belongs. A table for LASTING belongs to the fluent that LASTING tests."""
         fluent = self.schemas[table].fluent
         assert fluent is not None, "it is a fluent's"
         return fluent.name.removeprefix(LASTS)

@@ -63,7 +63,7 @@ class Alerting:
 
 
 def alert_variables(statement: AlertStatement) -> list[str]:
-    """Return the variables of the conditions, templates, labels, key and place, with repetitions."""
+    """Return the variables of the conditions, templates, labels, key and position, with repetitions."""
     names = [name for condition in statement.conditions for name in condition_variables(condition)]
     for template in (statement.title, statement.text, statement.instruction, statement.runbook):
         names += [] if template is None else [name for name in _PIECE.findall(str(template.value)) if name]
@@ -200,7 +200,8 @@ def watching(statement: AlertStatement) -> AlertStatement:
 
 
 def since_ever(watched: Alerting) -> Alerting:
-    """Add rules to a hidden alert on a fluent, so that intervals that began before the stream also inhibit."""
+    """Add rules to a hidden alert on a fluent, so that it also inhibits during intervals that began before the
+    stream."""
     more = [
         replace(rule, body=replace(rule.body, arguments=(*rule.body.arguments[:-1], Constant(kind, "int"))))
         for rule, kind in zip(watched.rules, (BEFORE, HELD), strict=True)

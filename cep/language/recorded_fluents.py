@@ -101,7 +101,7 @@ def tables_of_records(
     """Return the tables of a fluent whose input is records.
 
     `declared`: the schema of its records. `attributes`: the fluent's attributes without their input formats. `final`:
-    no record closes an interval of another.
+    no record closes an interval of another record.
     """
     what = Attribute(beside("what", [attribute.name for attribute in attributes]), "int")
     start, end, bounds = RECORD_COLUMNS
@@ -125,7 +125,7 @@ def tables_of_records(
 def rules_of_records(name: str, schema: Schema, final: bool, span: Span) -> list[Rule]:
     """Return the rules that compute beginnings and ends from records, and maximal intervals from beginnings and ends.
 
-    `final`: no record closes an interval of another.
+    `final`: no record closes an interval of another record.
     """
     own = tuple(f"{attribute.name}'" for attribute in schema.attributes)
     what = beside("what'", own)

@@ -99,7 +99,7 @@ def refused(binarised: Binarised, points: Sequence[bool], source: Source) -> lis
 
 
 def warnings(binarised: Binarised, points: Sequence[bool], source: Source) -> list[Warning]:
-    """Return a warning for each goal that never forgets, and for each that never produces anything."""
+    """Return a warning for each goal that never forgets, and for each goal that never produces anything."""
     remarks = {}
     for number, node in enumerate(binarised.nodes):
         span = binarised.spans[number]

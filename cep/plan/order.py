@@ -22,8 +22,8 @@ PlanUnit = int | str
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Units that run together. `recursive`: they form a cycle. `slices`: the parts of a cycle in the order in which
-    they run at an instant. Each part consists of its units, and True if they form a cycle at that instant too and need
+    """Units that run together. `recursive`: they form a cycle. `slices`: the parts of a cycle, in the order in which
+    they run at an instant. Each part has units, and True if these form a cycle at an instant too and thus need
     rounds."""
 
     units: tuple[PlanUnit, ...]

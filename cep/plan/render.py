@@ -143,7 +143,7 @@ class Rendering:
         """Return names for the columns of a node's parts. A part's column has the name of the node's column that shows
         or equals it.
 
-        Other columns are anonymous. If the node groups its part's rows, they keep their own names instead.
+        Other columns are anonymous. If the node groups its part's rows, the other columns keep their own names instead.
         """
         properties, names = self.properties[number], self.names[number]
         part_names: list[list[str]] = [["_"] * len(self.names[part]) for part in self.nodes[number].parts]

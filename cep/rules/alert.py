@@ -43,10 +43,10 @@ class Alert:
     `table`: the table of its occurrences in the engine's output, `alert storm`. Its columns are the event's arguments
     (`arguments`, in order), then other variables that the alert uses, then its position.
 
-    `keys`: the columns that identify an alert. `duration`: how long it lasts after the end of an occurrence. `ends`:
-    for an alert on a fluent, the table of the fluent's complete intervals; the alert lasts while one of them holds.
-    `after`: how long an interval must last before the alert fires. `keep`: how long the alert lasts after the last
-    interval.
+    `keys`: the columns that identify an alert. `duration`: how long the alert lasts after the end of an occurrence.
+    `ends`: for an alert on a fluent, the table of the fluent's complete intervals; the alert lasts while one of them
+    holds. `after`: how long an interval must last before the alert fires. `keep`: how long the alert lasts after the
+    last interval.
 
     `escalations`: higher severities in order, each with the time since the alert fired. `runbook`: the address of
     instructions. `labels`: names with values that depend only on the key. `hidden`: nobody is notified; the alert only

@@ -116,7 +116,7 @@ def warm(engine: Engine, journal: Journal, latest: int, updates: KnowledgeUpdate
     """Process earlier input with an engine, as far back as it needs and as the journal reaches.
 
     `latest`: the approximate latest end of a record. `updates`: the changes of the knowledge, from the first on. The
-    current program continues during most of this. `stop` stops it for the rest and returns its watermark, to which this
+    current program goes on during most of this. At the end, `stop` stops it and returns its watermark, to which this
     engine advances, too. Raises CepError if the engine cannot continue, or the input is damaged.
     """
     engine.set_lineage_columns(BECAUSE, CONSTITUENTS)

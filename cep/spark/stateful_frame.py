@@ -86,7 +86,7 @@ def streamed(
 
 
 class Buckets(StatefulProcessor):
-    """The buckets of a stage. The state of each is the version and the snapshot of its engine.
+    """The buckets of a stage. The state of a bucket is the version and the snapshot of its engine.
 
     A worker keeps engines. It continues with an engine if the store has the same version.
     """

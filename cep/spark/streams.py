@@ -33,7 +33,8 @@ _PATIENCE = 60.0
 class Stream:
     """Rules over streaming DataFrames of a session. `lateness` and `idle` are in microseconds.
 
-    `buckets`: None means as many as tasks run at once.
+    `buckets`: the number of buckets. None: a query takes the number in its checkpoint, else the number of tasks that
+    run at once.
     """
 
     session: SparkSession

@@ -1,8 +1,8 @@
 """A run of the new rules of a migrated checkpoint over the earlier input files.
 
-This takes one micro-batch, before the first of the new generation. The new program reads all files up to the watermark
-at which it starts, and writes no output. The states of its buckets are in a folder of the checkpoint (`warm-2`). A note
-there says that they are complete. If a run is killed before this note, the files are read again.
+This takes one micro-batch, before the first micro-batch of the new generation. The new program reads all files up to
+the watermark at which it starts, and writes no output. The states of its buckets are in a folder of the checkpoint
+(`warm-2`). A note there says that they are complete. If a run is killed before this note, the files are read again.
 """
 
 from __future__ import annotations

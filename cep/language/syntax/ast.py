@@ -194,7 +194,7 @@ class FluentDeclaration:
 class FluentRule:
     """`initiate name(arguments) [= value] <- body.`, `terminate ..`, `initially name(arguments) [WHERE conditions].`
 
-    `verb` is the first word. `body` is None for `initially`. The value `_` terminates any value.
+    `verb` is the first word. `body` is None for `initially`. With the value `_`, it terminates whichever value holds.
     """
 
     verb: str

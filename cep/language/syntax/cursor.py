@@ -184,7 +184,8 @@ class Cursor:
             self.stop(f"more than {DEEPEST} levels of nesting", "give an inner part a rule of its own")
 
     def grow(self, below: int, token: Token) -> None:
-        """Set `height` for a node over trees of at most the height `below`. Refuse a tree that is too high."""
+        """Set `height` for a node whose parts have at most the height `below`. Raises CepError if the node is too
+        high."""
         self.height = below + 1
         if self.height > HIGHEST:
             self.stop(f"more than {HIGHEST} operators on one another", "give a part a rule of its own", token.span)
@@ -214,7 +215,7 @@ class Cursor:
         return self.advance()
 
     def read(self, reader: Callable[P, T], token: Token, *arguments: P.args, **options: P.kwargs) -> T:
-        """Return the result of `reader`. If it raises CepError, report that at the token."""
+        """Return the result of `reader`. If it raises CepError, report the error at the token."""
         try:
             return reader(*arguments, **options)
         except CepError as error:

@@ -90,7 +90,7 @@ def while_rule(
 
 
 def formula(cursor: Cursor) -> Formula:
-    """Read AND or OR over tighter operators, then the clauses that apply to the whole formula."""
+    """Read parts joined by AND or OR, then the clauses that apply to the whole formula."""
     cursor.enter()
     first = cursor.token
     left = _joined(cursor)

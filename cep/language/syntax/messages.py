@@ -173,7 +173,7 @@ CALENDAR_UNITS = {
     **dict.fromkeys(("week", "weeks", "w"), _weeks),
     **dict.fromkeys(("month", "months", "year", "years"), _months),
 }
-"""Calendar units, with the hint for one after a number."""
+"""Calendar units, each with a function that returns the hint shown if the unit follows a number."""
 
 
 def token_name(token: Token) -> str:

@@ -84,7 +84,7 @@ def _parameter(cursor: Cursor) -> Parameter:
 
 
 def _value(cursor: Cursor, like: Constant | None = None) -> Constant:
-    """Read a constant. `like`: it must have the same type, but an int may replace a float."""
+    """Read a constant. `like`: a constant that must have the same type, but an int may replace a float."""
     first = cursor.token
     negative = cursor.accept("-")
     token = cursor.token

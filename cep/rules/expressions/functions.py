@@ -20,9 +20,9 @@ Operand = Any
 class Function:
     """The signature of a function. `takes`: a kind per parameter, with `?` if it is optional and `*` if it can repeat.
 
-    `gives`: the result type, or `same` for the first argument's. Kinds: float (any number, as a float), number (int or
-    float), size (number or duration), ordered (number, time or duration, all of one type), int, string, time, area (WKT
-    or an IRI), unit (an IRI of QUDT), test (a condition), value (anything).
+    `gives`: the result type, or `same` for the type of the first argument. Kinds: float (any number, as a float),
+    number (int or float), size (number or duration), ordered (number, time or duration, all of one type), int, string,
+    time, area (WKT or an IRI), unit (an IRI of QUDT), test (a condition), value (anything).
     """
 
     takes: tuple[str, ...]

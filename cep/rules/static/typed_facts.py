@@ -40,8 +40,8 @@ class FactAttribute:
 
 @dataclass(frozen=True, slots=True)
 class FactDeclaration:
-    """A declaration, `fact name(attributes) FORMAT csv(...).` `records`: the format of a table. It is not part of its
-    identity."""
+    """A declaration, `fact name(attributes) FORMAT csv(...).` `records`: the format of a table. Declarations that
+    differ only in it are equal."""
 
     name: str
     attributes: tuple[FactAttribute, ...]

@@ -1,13 +1,12 @@
-"""A faster start of Java for runs on this machine alone: a Spark home without PySpark's zip, and kept classes.
+"""Three means that make Java start faster, for runs on this machine alone.
 
-- Spark puts the PySpark zip of its home first in the path of Python processes. The zip holds only sources, so
-  each of the six processes of a run compiles them, which takes more than a second. In a home with links to
-  everything except the zip, processes load the installed PySpark.
-- Before it opens the first data source, Java starts two more Python processes. They search for data sources of
-  other packages, which no run uses. Java skips the search if it finds no Python for it.
-- Java reads, checks and links about 14,000 classes, which takes 13 of the 30 s of CPU until the first result.
-  The first run saves the linked classes in an archive (JDK's class data sharing), and later runs map it into
-  memory.
+- Spark puts the PySpark zip of its home first in the path of Python processes. The zip holds only sources, so each of
+  the six processes of a run compiles them, which takes more than a second. In a home with links to everything except
+  the zip, processes load the installed PySpark.
+- Before it opens the first data source, Java starts two more Python processes. They search for data sources of other
+  packages, which no run uses. Java skips the search if it finds no Python for it.
+- Java reads, checks and links about 14,000 classes, which takes 13 of the 30 s of CPU until the first result. The
+  first run saves the linked classes in an archive (JDK's class data sharing), and later runs map it into memory.
 
 The archive's name depends on the sizes and times of the jars, and on the version of Java. It also depends on the
 archive's own size, because Java crashes if an archive is truncated. Java checks everything else and ignores an archive

@@ -88,7 +88,7 @@ TakeMicroBatch = Callable[[MicroBatch], None]
 class QueryListener(StreamingQueryListener):
     """Passes each finished micro-batch to `take`, in its own thread.
 
-    It calls `idle` from time to time while none finishes. `ended` is set when the query has ended.
+    It calls `idle` from time to time while no micro-batch finishes. `ended` is set when the query has ended.
     """
 
     def __init__(self, take: TakeMicroBatch, idle: Callable[[], None] = lambda: None) -> None:

@@ -1,7 +1,7 @@
 """Unix sockets between Java and Python, on which tasks start faster.
 
-Over TCP a task starts 40 ms late, because Java sends the request in two parts. Before the second one, it waits for
-Linux's delayed acknowledgement of the first.
+Over TCP a task starts 40 ms late, because Java sends the request in two parts. Before Java sends the second part, it
+waits for the acknowledgement of the first, which Linux delays.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The entry of a micro-batch is a file named by its number, such as `7`. A compact entry, such as `9.compact`, comprises
 all micro-batches up to its number. An entry is a line `v1`, then a line of JSON for each file. Spark takes the distance
-between compact entries from the last two, and expects it to stay the same. Our entries begin with `v01`, which Spark
-accepts as the same version, and end with a hash of the entry. Empty entries begin with `v001`.
+between compact entries from the last two of them, and expects it to stay the same. Our entries begin with `v01`, which
+Spark accepts as the same version, and end with a hash of the entry. Empty entries begin with `v001`.
 
 Tasks write files beside the log, under names that readers ignore. A micro-batch is committed once its note, `note.7`,
 is on disk. Then its files get their final names, and then its entry is written. So a reader of the log finds all files,

@@ -25,7 +25,7 @@ from cep.spark.source.message_log import MessageLog
 from cep.spark.source.message_ranges import LoggedMessages, MessageRange, OffsetRange, RateRange
 
 Offset = Any
-"""A JSON value: a number of messages, or one for each partition of a topic."""
+"""A JSON value: a number of messages, or a number for each partition of a topic."""
 
 _EACH = 100_000  # the maximum number of messages per work item
 _LINES, _BYTES = 20_000, 1 << 23  # the same for a log: messages, and bytes
@@ -62,7 +62,8 @@ class LiveInput(Protocol):
 
 
 def live_input(input: Input, number: int, folder: Path) -> LiveInput:
-    """Return the live input for an address. It keeps its files in `folder`. CepError: the folder is of another input.
+    """Return the live input for an address. It keeps its files in `folder`. CepError: the folder belongs to another
+    input.
 
     `number`: the number of its first partition.
     """

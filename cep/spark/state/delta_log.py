@@ -1,8 +1,8 @@
 """The input of a bucket in a micro-batch, as a version of its state: the previous version, stepped with this input.
 
 A step depends only on the state, the rows and the watermark. So if a large state has little input, only the input is
-written. The versions since the last whole one form a log. A worker without the engine steps through it again. A log has
-at most `ENTRIES` versions, and no more bytes than the whole version.
+written. The versions since the last whole version form a log. A worker that does not have the engine steps through the
+log again. A log has at most `ENTRIES` versions, and no more bytes than the whole version.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ HEAD = len(MARK) + _PLACE.size
 class LogPlace:
     """The place of a version in the log.
 
-    `whole`: the number of the last whole version up to it. `size`: the size of that version in bytes. `behind`: the
-    total size of the entries after that version, up to and including this one.
+    `whole`: the number of the last whole version up to this one. `size`: the size of that version in bytes. `behind`:
+    the total size of the entries after that version, up to and including this one.
     """
 
     whole: int

@@ -300,7 +300,8 @@ def next_generation(
     settle: Settle,
     by_key: bool = False,
 ) -> Generation:
-    """Return the next generation, in which no stage continues an earlier one yet. Do not call this while a query runs.
+    """Return the next generation, in which no stage continues an earlier stage yet. Do not call this while a query
+    runs.
 
     `laid`, `buckets`, `output`: the layout, the number of buckets and the output folder of the program before the
     migration. `lateness`: in microseconds. `settle`: writes whole states. `by_key`: lateness is judged by key.

@@ -14,7 +14,7 @@ LONGEST = 4
 
 
 def circles(program: LarsProgram, source: Source) -> list[str]:
-    """Explain, for each component that is not stratified, where and why."""
+    """Explain for each unstratified component where and why it is not stratified."""
     return [told(component.cyclic, source) for component in components(program) if component.cyclic is not None]
 
 

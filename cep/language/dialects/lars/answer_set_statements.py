@@ -110,7 +110,8 @@ class AnswerSetStatements:
         return statements
 
     def _derived(self, number: int, timed: bool) -> list[ast.Statement]:
-        """Return the rules that extract a predicate from the solver's output. `timed`: also its atoms at ticks."""
+        """Return the rules that extract a predicate from the solver's output. `timed`: also extract its atoms at
+        ticks."""
         name, places = self.parts.names[number], self.given.of[number]
         own = tuple(Variable(f"X{index}") for index in range(len(places)))
         model = (Variable("Model"),) if self.options.every else ()

@@ -54,7 +54,7 @@ _REMAINDER = re.compile(
     r"%[ \t]*(?:\(|(?:[0-9]+(?:\.[0-9]+)?|[A-Z_]\w*)[ \t]*(?:[-+*/%^,.)<>=!\[:]|(?:not[ \t]+)?in[ \t]*\[|$))",
     re.MULTILINE,
 )
-"""A pattern that matches from a `%` on if the `%` is the remainder operator, not the beginning of a comment."""
+"""A pattern that matches the text from a `%` on if the `%` is the remainder operator and does not begin a comment."""
 _COMMENT = re.compile(rf"[%#][^{_BREAKS}]*+")
 _HEAD = r"at\s+[-A-Z0-9_]|at\s*\((?!\s*(?:\)|[^\W\d]\w*\s*:(?!-)))"  # `event at T :- ...` is a rule, not a declaration
 _DECLARATION = re.compile(
@@ -219,7 +219,7 @@ class LarsCursor:
                 return
 
     def value(self, reader: Callable[P, V], token: LarsToken, *arguments: P.args, **options: P.kwargs) -> V:
-        """Return the result of `reader`. If it raises CepError, report that at the token."""
+        """Return the result of `reader`. If it raises CepError, report the error at the token."""
         try:
             return reader(*arguments, **options)
         except CepError as error:
