@@ -1,6 +1,6 @@
 """Content with a hash: it is read as written, or the damage is reported before anything uses it.
 
-`seal` puts a mark and a hash before the whole content. `record` makes byte records, of which the last may be torn.
+`seal` puts a mark and a hash before the whole content. `record` makes byte records, the last of which may be torn.
 `Chain` makes lines of JSON, each with a hash of all lines up to it.
 """
 

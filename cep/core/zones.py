@@ -57,7 +57,8 @@ class Zone:
         return np.searchsorted(self.instants, times - cycles, "right") - 1, cycles
 
     def utc(self, local: Any, later: bool = False) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return the instants at which clocks show these local times, and a mask of those that they ever show.
+        """Return the instants at which clocks show these local times, and a mask of the local times that clocks ever
+        show.
 
         For a time that clocks show twice, return the earlier instant, or with `later` the later one. For a skipped
         time, return the instant of the skip.

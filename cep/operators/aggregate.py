@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from cep.plan.types import ColumnType, Inference
 
 LONGER = DAY
-"""The most by which a window of local time can exceed its nominal length. Clocks have been set back by up to a day."""
+"""The maximum time by which a window of local time can exceed its nominal length. Clocks have been set back by up to a
+day."""
 
 COMMUTES = ("count", "min", "max", "median", "percentile", "mode")
 """Functions whose result does not depend on the order of their input. Sums of integers do not depend on it either."""

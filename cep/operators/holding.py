@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cep.plan.types import ColumnType, Inference
 
 ANY = "_'"
-"""The prefix of variables that stand for arguments of a fluent with any value."""
+"""The prefix of variables for those arguments of a fluent that may have any value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,7 +166,7 @@ class ProjectionPattern(FormulaPattern):
 
 @dataclass(frozen=True, slots=True)
 class ExtentPattern(WholeTable):
-    """The pattern of a fluent that formulas define: reads the table of their results, `event`, and yields changes.
+    """The pattern of a fluent that formulas define. It reads `event`, the table of their results, and yields changes.
 
     `names`: the variables of the table's columns: arguments, value, kind of row, and the number of the rule.
     """

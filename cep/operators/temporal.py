@@ -51,7 +51,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MetricInterval:
-    """The interval `[low, high]` after an operator, in microseconds. `high` None: unbounded. `bounds`: the brackets."""
+    """The interval `[low, high]` after an operator, in microseconds. If `high` is None, there is no upper bound.
+    `bounds`: the brackets."""
 
     low: int = 0
     high: int | None = None
@@ -328,7 +329,7 @@ class TemporalPattern(Pattern):
 
 
 def over(operator: str, held: Intervals, by: Reach | None, least: int) -> Intervals:
-    """Return when an operator over one formula holds, given when the formula does (`held`)."""
+    """Return the intervals in which an operator over one formula holds, given those of the formula (`held`)."""
     if by is None:
         return lasting(held, least)
     by = by.mirrored if TEMPORAL[operator].ahead else by

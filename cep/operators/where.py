@@ -167,8 +167,8 @@ class Select(Node):
     """The node of conditions: occurrences for which they hold, one per answer.
 
     Output columns: the `width` input columns, then the variables in `binds`. `within`: the greatest length of an
-    occurrence. `kind`, `late`: only for formulas whose conditions query knowledge that may change: the column with the
-    kind of change, and the delay in microseconds after which the formula is known.
+    occurrence. `kind`, `late`: the column with the kind of change, and the delay in microseconds after which the
+    formula is known. Only formulas whose conditions query knowledge that may change have these two.
     """
 
     child: int

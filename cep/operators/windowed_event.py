@@ -43,7 +43,7 @@ def window_text(window: WindowTicks) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WindowedFormula(OverOne):
-    """An event that holds at the ticks whose window contains it. `at`: the variable of the event's own tick."""
+    """A formula that holds at the ticks whose window contains an event. `at`: the variable of the event's own tick."""
 
     formula: Formula
     window: WindowTicks

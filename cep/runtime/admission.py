@@ -29,13 +29,14 @@ EventBatch: TypeAlias = "Mapping[str, pl.DataFrame] | Iterable[Event]"
 def receive(parts: EngineParts, batch: EventBatch | TimeSlice, in_turn: bool = False) -> None:
     """Add a batch to the reorder buffer. `in_turn`: earlier rows of the batch can also make a row late.
 
-    CepError: an event is unknown or a column is missing; nothing has changed then.
+    Raises CepError if an event is unknown or a column is missing. Nothing has changed then.
     """
     parts.buffer.receive({name: admitted_rows.table for name, admitted_rows in admitted(parts, batch, in_turn).items()})
 
 
 def admitted(parts: EngineParts, batch: EventBatch | TimeSlice, in_turn: bool = False) -> dict[str, encode.Admitted]:
-    """Return the rows of a batch that are admitted; the others become dead letters. CepError: as for `receive`."""
+    """Return the rows of a batch that are admitted; the others become dead letters. Raises CepError as `receive`
+    does."""
     position = parts.position
     if isinstance(batch, TimeSlice):
         admitted_tables, position = _sliced(parts, batch), batch.end

@@ -20,7 +20,7 @@ from cep.operators.goals.lineage import DERIVED
 from cep.runtime.history import OccurrenceHistory
 
 Recode = Callable[[Mapping[str, Table]], None]
-"""A function that replaces a snapshot's pool codes by those of an engine, in tables by event."""
+"""A function that replaces a snapshot's pool codes, in tables by event, with the codes of an engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,8 @@ class PriorLineage:
     position: int
 
     def history(self, recode: Recode, events: Mapping[str, str], heads: Sequence[str]) -> OccurrenceHistory:
-        """Return the history of the events with the same meaning in a program with these `events` and `heads`."""
+        """Return the history of those events that have the same meaning in a program with these `events` and
+        `heads`."""
         occurrences = OccurrenceHistory(None)
         occurrences.take_on([*self.batches])
         for tables in (occurrences.sources, occurrences.derived, occurrences.transitions):

@@ -56,7 +56,7 @@ class Pushed:
 def receive_changes(parts: EngineParts, batch: EventBatch, in_turn: bool = False) -> None:
     """Admit a push of additions and withdrawals. `in_turn`: earlier rows of the batch can also make a row late.
 
-    CepError: an event is unknown, a column is missing, or a `@change` is invalid; nothing has changed then.
+    Raises CepError if an event is unknown, a column is missing, or a `@change` is invalid. Nothing has changed then.
     """
     revision = parts.revision
     assert revision is not None, "input is revised"
@@ -90,7 +90,7 @@ def go_on(parts: EngineParts, watermark: int) -> dict[str, RowChanges]:
 def taken(parts: EngineParts, batch: EventBatch) -> tuple[dict[str, Pushed], int]:
     """Convert a push to occurrences, by event. Return them, and the input position that follows the last one.
 
-    Rows that do not fit become dead letters. CepError: as for `receive_changes`.
+    Rows that do not fit become dead letters. Raises CepError as `receive_changes` does.
     """
     if not isinstance(batch, Mapping):
         admitted, position = admitted_events(parts, batch)

@@ -120,7 +120,7 @@ def admit(
     overrides the order of positions. `named`: use the position as each row's handle in lineage. `handed`: the table is
     from another stage. It may then have a column with the number of equal rows before each row.
 
-    CepError: a column is missing. Rows that do not fit the schema are refused.
+    Raises CepError if a column is missing. Rows that do not fit the schema are refused.
     """
     n = columns.height
     table = np.empty((FIRST + len(schema.attributes), n), np.int64)
@@ -317,7 +317,7 @@ def _bound(value: int | float | None, type: str) -> str:
 
 
 def _found(columns: PushedColumns, name: str, schema: Schema) -> str:
-    """Return the name of a required column. CepError: the table does not have it."""
+    """Return the name of a required column. Raises CepError if the table does not have it."""
     if name not in columns:
         names = ", ".join(columns.names) or "none"
         hint = (
@@ -409,7 +409,7 @@ def _values(series: pl.Series, attribute: Attribute, pool: Pool) -> tuple[Number
 
 
 def _python_values(column: Sequence[object], type: str, pool: Pool) -> tuple[Numbers, Mask]:
-    """Return the stored values of Python values, and a mask of those of another type."""
+    """Return Python values as stored values, and a mask of the values of another type."""
     wrong = np.array([value is not None and not fits(value, type) for value in column], np.bool_)
     good = [None if bad else value for value, bad in zip(column, wrong, strict=True)]
     if type == "float":

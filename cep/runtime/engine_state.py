@@ -130,7 +130,7 @@ def _block(pool: Pool, first: int, last: int) -> pa.RecordBatch:
 
 
 def read_snapshot(parts: EngineParts, blob: bytes, program: str) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
-    """Read a snapshot of this program. CepError: it is damaged, or from another program."""
+    """Read a snapshot of this program. Raises CepError if it is damaged, or from another program."""
     header, batches = snapshot.load(blob, program)
     if header["explain"] != (parts.history is not None):
         raise _other_explain()
@@ -229,7 +229,7 @@ def _codes(parts: EngineParts, header: Mapping[str, Any], batches: list[pa.Recor
 
 
 def check_restored(parts: EngineParts) -> None:
-    """Check that a restored state fits the program and is consistent. CepError: it does not fit."""
+    """Check that a restored state fits the program and is consistent. Raises CepError if it does not fit."""
     schemas, machine = parts.plan.schemas, parts.machine
     parts.buffer.fits({name: FIRST + len(schemas[name].attributes) for name in schemas if name in parts.plan.inputs})
     demand(isinstance(parts.position, int) and parts.position >= 0)

@@ -34,7 +34,7 @@ from cep.runtime.machine_part import GivenTables, SingleGoal
 class RowRounds:
     """Goals that form a cycle within one instant. They may derive at most `limit` occurrences per instant.
 
-    `later`: pairs of a unit and an input of it through which rows are fed back after the instant.
+    `later`: pairs of a unit and one of its inputs. Rows reach this input only after the instant.
     """
 
     def __init__(

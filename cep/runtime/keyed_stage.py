@@ -69,7 +69,7 @@ class KeySide:
 class KeyedStage:
     """The key columns in one stage of a plan. Without a number, the program must have a single stage.
 
-    CepError: the stage is not partitioned by one key.
+    Raises CepError if the stage is not partitioned by one key.
     """
 
     def __init__(self, plan: Plan, number: int | None) -> None:
@@ -104,7 +104,8 @@ class KeyedStage:
         return ways
 
     def sides(self, unit: PlanUnit) -> tuple[KeySide, ...]:
-        """Return the key columns of a goal's inputs; none if the goal has no state. CepError: its state has no key.
+        """Return the key columns of a goal's inputs; none if the goal has no state. Raises CepError if its state has no
+        key.
 
         `unit`: the goal's number in the whole plan, or the event of a recursion.
         """
@@ -130,14 +131,14 @@ class KeyedStage:
         return tuple(key_sides)
 
     def coming(self, unit: PlanUnit) -> KeySide:
-        """Return the key columns of a unit's output. CepError: the output has no key."""
+        """Return the key columns of a unit's output. Raises CepError if the output has no key."""
         if not isinstance(unit, str):
             places = [way.nodes[unit] for way in self._ways if unit in way.nodes]
             return self._side(places, self.dependencies.plan.types(unit), unit)
         return self.given(unit) if any(unit in way.places for way in self._ways) else self.dealt(unit)
 
     def dealt(self, event: str) -> KeySide:
-        """Return the key columns of an event's records. CepError: they are not distributed by key."""
+        """Return the key columns of an event's records. Raises CepError if they are not distributed by key."""
         side = self.taken(event) if event in self.stage.inputs else None
         if side is None:
             raise self._without_key(event)
@@ -153,7 +154,7 @@ class KeyedStage:
         return KeySide(route, tuple(self.plan.schemas[event].attributes[column].type for column in route))
 
     def given(self, event: str) -> KeySide:
-        """Return the key columns of a stage's output. CepError: the output has no key."""
+        """Return the key columns of a stage's output. Raises CepError if the output has no key."""
         types = [attribute.type for attribute in self.plan.schemas[event].attributes]
         return self._side([way.places[event] for way in self._ways if event in way.places], types, event)
 

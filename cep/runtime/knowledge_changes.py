@@ -89,8 +89,8 @@ class KnowledgeTables:
         self._areas: Areas | None = None
 
     def moment(self, time: int, change: bytes, background: KnowledgeSource) -> PreparedChange:
-        """Return the tables after a change that the background has just applied. CepError: a new answer does not fit
-        its table."""
+        """Return the tables after a change that the background has just applied. Raises CepError if a new answer does
+        not fit its table."""
         areas, follows = background.areas(), self._follows
         if not follows or areas != self._areas:
             self._offers, self._areas = background.relations(self.pool), areas
@@ -393,7 +393,7 @@ class KnowledgePast:
             self._shown = place
 
     def prepare(self, past: Sequence[PastChange], first: int, last: int) -> None:
-        """Prepare the tables after the changes at the indexes `first` to `last`. CepError: one of them is not
+        """Prepare the tables after the changes at the indexes `first` to `last`. Raises CepError if one of them is not
         possible."""
         background: KnowledgeSource | None = None
         for place in range(first, last + 1):
@@ -441,10 +441,9 @@ class KnowledgeChanges(KnowledgePast):
 
     - `news`: the changes since a follower last took them. None: there is no follower.
     - `anew`: True if a change arrived late since then, so that the follower must start again from all of `applied`.
-    - `over`: tables whose rows have validity times that span all pending changes, if they could be computed in one
-      query. The pending changes then hold no tables. Not used if goals query earlier knowledge (`late`).
-    - `given_by`: the history on which the results so far are based, if changes have arrived late since. None:
-      `past`.
+    - `over`: tables whose rows have validity times across all pending changes, which then hold no tables themselves.
+      None: one query cannot compute such tables, or goals query earlier knowledge (`late`).
+    - `given_by`: the history on which the results so far are based, if changes have arrived late since. None: `past`.
     - `come_late`: the changes that arrived late since then.
     """
 
@@ -463,7 +462,8 @@ class KnowledgeChanges(KnowledgePast):
     # --- new changes ---
 
     def add(self, time: int, change: bytes) -> None:
-        """Add a change that takes effect at `time`. CepError: it cannot be applied; nothing has changed then."""
+        """Add a change that takes effect at `time`. Raises CepError if it cannot be applied. Nothing has changed
+        then."""
         if self.over is not None:
             return self.add_all([(time, change)])
         place = bisect_right(self.pending, time, key=lambda moment: moment.time)
@@ -482,7 +482,8 @@ class KnowledgeChanges(KnowledgePast):
         background.forget()
 
     def add_all(self, changes: Sequence[tuple[int, bytes]]) -> None:
-        """Add changes that take effect at their times. CepError: one cannot be applied; nothing has changed then."""
+        """Add changes that take effect at their times. Raises CepError if one cannot be applied. Nothing has changed
+        then."""
         known = [(moment.time, moment.change) for moment in self.pending]
         every = sorted([*known, *changes], key=lambda timed_change: timed_change[0])
         if len(every) > 1 and self._add_over(every):
@@ -586,10 +587,8 @@ class KnowledgeChanges(KnowledgePast):
     # --- late changes ---
 
     def add_late(self, changes: Sequence[tuple[int, bytes]], watermark: int) -> None:
-        """Add changes, of which some take effect at a time in the past. CepError: one cannot be applied.
-
-        If one cannot be applied, nothing has changed.
-        """
+        """Add changes, some of which take effect in the past. Raises CepError if one cannot be applied. Nothing has
+        changed then."""
         past, late = list(self.past), [change for change in changes if change[0] <= watermark]
         first = len(past)
         for time, change in late:
@@ -606,7 +605,8 @@ class KnowledgeChanges(KnowledgePast):
         self.anew = self.news is not None
 
     def _put_right(self, past: list[PastChange], pending: Sequence[tuple[int, bytes]]) -> None:
-        """Replace the history and the pending changes. CepError: one cannot be applied; nothing has changed then."""
+        """Replace the history and the pending changes. Raises CepError if one cannot be applied. Nothing has changed
+        then."""
         before = self.past, self.applied, self.pending, self.over, self._before, self._since, self._times
         last = past[-1].whole
         assert last is not None, "it was prepared"
@@ -676,9 +676,9 @@ class KnowledgeChanges(KnowledgePast):
             self.add_late(late, max(time for time, _ in late))
 
     def know(self, changes: Sequence[tuple[int, bytes]], watermark: int) -> None:
-        """Replace all changes by these, of which the last takes effect at `watermark` or before.
+        """Replace all changes by these, the last of which takes effect at `watermark` or before.
 
-        CepError: one cannot be applied. The caller must then call this again with other changes.
+        Raises CepError if one cannot be applied. The caller must then call this again with other changes.
         """
         ordered = sorted(changes, key=lambda timed_change: timed_change[0])
         floor = watermark - max(self.late or 0, self._remember) if self.past else END_OF_TIME

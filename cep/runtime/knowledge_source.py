@@ -68,7 +68,7 @@ class KnowledgeSource(ABC):
     def answers(self, graph: Graph, pool: Pool, source: Source) -> Answers:
         """Return the answers of a graph pattern, one column for each of `graph.variables`.
 
-        CepError: the pattern is not valid; the error has a span inside the braces.
+        Raises CepError if the pattern is not valid. The error has a span inside the braces.
         """
 
     @abstractmethod
@@ -109,7 +109,7 @@ class KnowledgeSource(ABC):
 
     @abstractmethod
     def change(self, add: Any, remove: Any) -> bytes:
-        """Return a change after checking it. CepError: `add` or `remove` is not RDF."""
+        """Return a change after checking it. Raises CepError if `add` or `remove` is not RDF."""
 
     @abstractmethod
     def merge(self, changes: Sequence[bytes]) -> bytes:
@@ -131,12 +131,12 @@ class KnowledgeSource(ABC):
 
     @abstractmethod
     def apply(self, change: bytes) -> None:
-        """Apply a change. CepError: the new state is contradictory; nothing has changed then."""
+        """Apply a change. Raises CepError if the new state is contradictory. Nothing has changed then."""
 
 
 MakeSource = Callable[[Iterable[Any]], KnowledgeSource]
-"""A function that makes a source of triples or quads, e.g. of an rdflib graph. CepError: the argument is something
-else."""
+"""A function that makes a source of triples or quads, e.g. of an rdflib graph. Raises CepError if the argument is
+something else."""
 
 _makers: list[MakeSource] = []
 
@@ -152,7 +152,7 @@ def take_triples_by(make: MakeSource) -> None:
 def source_of(knowledge: KnowledgeSource | Iterable[Any] | None) -> KnowledgeSource | None:
     """Return a knowledge source: the argument itself, or its triples without reasoning.
 
-    CepError: the argument is neither, or it is triples and no imported module can read them.
+    Raises CepError if the argument is neither, or it is triples and no imported module can read them.
     """
     if knowledge is None or isinstance(knowledge, KnowledgeSource):
         return knowledge
@@ -331,7 +331,8 @@ def _nothing_to_ask(pattern: Graph | Triples, source: Source) -> CepError:
 
 
 def _taken(rules: Rules, tables: Collection[str], offered: Collection[str]) -> list[CepError]:
-    """Return errors for predicates of the program, or from outside, with the name of a predicate of the knowledge."""
+    """Return an error for each predicate of the program, or from outside, that has the name of a predicate of the
+    knowledge."""
     errors: list[CepError] = []
     message = "`{}` is already a predicate of the background knowledge"
     for name in dict.fromkeys(rule.name for rule in rules.statics if rule.name in offered):

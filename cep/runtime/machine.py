@@ -298,18 +298,18 @@ class Machine:
         return [goal.as_arrays() for _, goal in self.goals()]
 
     def needed(self, frontier: Frontier) -> list[Arrays]:
-        """Return the state of every goal as arrays, without what no input after the frontier can need."""
+        """Return the state of every goal as arrays, without state that no input after the frontier can need."""
         return [goal.needed_arrays(frontier) for _, goal in self.goals()]
 
     def restore(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Restore the states of a snapshot of the same plan. CepError: it is of another plan."""
+        """Restore the states of a snapshot of the same plan. Raises CepError if they are from another plan."""
         demand(len(batches) == len(self._goals()))
         for (_, goal), batch in zip(self.goals(), batches, strict=True):
             goal.restore(batch)
 
     def named(self, names: Mapping[PlanUnit, str]) -> dict[PlanUnit, str]:
-        """Return the names of goals, given those of units. They differ for a recursion in a kernel, which has a goal of
-        its own."""
+        """Return the names of goals, given the names of units. They differ for a recursion in a kernel, which has a
+        goal of its own."""
         return {**names, **{unit: name for part in self.parts for unit, name in part.goal_names(names).items()}}
 
     def carry(

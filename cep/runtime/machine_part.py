@@ -54,7 +54,7 @@ class MachinePart(Protocol):
 
     @property
     def counted_as(self) -> Mapping[PlanUnit, PlanUnit]:
-        """The units whose counts are added to those of another unit, with that unit."""
+        """The units whose counts are added to the counts of another unit, each with that unit."""
         ...
 
     def goal_names(self, names: Mapping[PlanUnit, str]) -> Mapping[PlanUnit, str]:

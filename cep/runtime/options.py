@@ -40,7 +40,7 @@ class EngineOptions:
     - `final`: under revision, output only final results, `revise` microseconds later.
     - `corrected`: the input is already corrected, so that KEYs are ignored.
 
-    ValueError: `lateness` or `revise` is out of range, or options exclude each other.
+    Raises ValueError if `lateness` or `revise` is out of range, or options exclude each other.
     """
 
     lateness: int | None = 0

@@ -74,8 +74,8 @@ def as_changes(derived_frames: Frames, schemas: Mapping[str, Schema], outputs: M
     """Replace tables of beginnings and ends by changes in their written form (`changed`). Other tables stay as they
     are.
 
-    `derived_frames`: frames (see `cep.runtime.decode.frames`). `schemas`: the schemas of these tables. `outputs`: those
-    of the output.
+    `derived_frames`: frames (see `cep.runtime.decode.frames`). `schemas`: the schemas of these tables. `outputs`: the
+    schemas of the output.
     """
     out = {}
     for name, table in derived_frames.items():
@@ -194,8 +194,8 @@ Origins: TypeAlias = "Callable[[str, Table], Sequence[pl.Series]]"
 class EngineOutput:
     """Converts derived tables to the output of an engine.
 
-    `schemas`: the events and fluents of the output, in their output form. `alerts`: the tables of alerts, which are
-    separate tables of the output. `lineage`: the lineage, which also has the numbers of equal occurrences.
+    `schemas`: the events and fluents of the output, in their output form. `alerts`: the tables of alerts. The output
+    contains them as separate tables. `lineage`: the lineage, which also has the numbers of equal occurrences.
     """
 
     def __init__(self, plan: Plan, pool: Pool, alerts: Collection[str], lineage: Lineage | None) -> None:
@@ -220,7 +220,7 @@ class EngineOutput:
         return {name: tables for name, tables in derived_tables.items() if name not in self._hidden}
 
     def frames(self, derived_tables: Mapping[str, list[Table]]) -> Frames:
-        """Convert tables to frames. CepError: a forbidden state was derived."""
+        """Convert tables to frames. Raises CepError if a forbidden state was derived."""
         out = frames(derived_tables, self.plan.schemas, self.pool)
         if self._impossible:
             rules = {name: self._impossible[name] for name in out if name in self._impossible}
@@ -365,7 +365,7 @@ class EngineOutput:
         return with_begun(out, self.plan.schemas, self.schemas) if self.plan.begins else out
 
     def of_step(self, derived_tables: Mapping[str, list[Table]]) -> Frames:
-        """Return the output of a step in the requested form. CepError: a forbidden state was derived."""
+        """Return the output of a step in the requested form. Raises CepError if a forbidden state was derived."""
         if self.plan.changes and not self._impossible:
             return changes_of(derived_tables, self.plan.schemas, self.schemas, self.pool)
         return self.as_asked(self.frames(derived_tables))

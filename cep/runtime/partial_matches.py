@@ -98,7 +98,7 @@ class PartialMatches:
 
 
 Key = Mapping[str, Value]
-"""Values by name of an attribute of the event, or of a variable of its rules."""
+"""Values, by the name of an attribute of the event or of a variable of its rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def partial_matches(
 ) -> PartialMatches:
     """Return the partial matches of an event, at most `limit`.
 
-    CepError: the event is not derived, or the key has an unknown name.
+    Raises CepError if the event is not derived, or the key has an unknown name.
     """
     check_asked(plan, event, key or {}, limit)
     return merged(event, watermark, [ranked_matches(plan, goals, pool, watermark, event, key or {}, limit)], limit)
@@ -185,7 +185,8 @@ def merged(event: str, watermark: int, places: Sequence[RankedMatches], limit: i
 
 
 def check_asked(plan: Plan, event: str, key: Key, limit: int) -> None:
-    """Check a request. CepError: no rule derives the event, the limit is negative, or a name of the key is unknown.
+    """Check a request. Raises CepError if no rule derives the event, the limit is negative, or a name of the key is
+    unknown.
 
     The key may name attributes of the event and variables of its rules.
     """
@@ -358,7 +359,8 @@ class _Search:
         return sum(self._size(self.plan.nodes[number].parts[part]) for part in properties.constituents)
 
     def _below(self, number: int, names: Sequence[str]) -> list[list[str]]:
-        """Return the names or texts of the columns of a node's parts, given those of the node's own columns."""
+        """Return the names or texts of the columns of a node's parts. `names`: the names or texts of the node's own
+        columns."""
         properties = self.rendering.properties[number]
         part_names = [["_"] * len(self.plan.names[part]) for part in self.plan.nodes[number].parts]
         for name, places in zip(names, properties.shows):
@@ -371,7 +373,8 @@ class _Search:
         return part_names
 
     def _wanted_below(self, number: int, wanted: Mapping[int, Value]) -> list[dict[int, Value]]:
-        """Return the values that columns of a node's parts must have, given those of the node's own columns."""
+        """Return the values that columns of a node's parts must have. `wanted`: the values that the node's own columns
+        must have."""
         properties = self.rendering.properties[number]
         wanted_parts: list[dict[int, Value]] = [{} for _ in self.plan.nodes[number].parts]
         for own, value in wanted.items():
@@ -547,7 +550,7 @@ def _written(value: Value, type: str) -> str:
 
 
 def _check_text(asked: Value, type: str, name: str) -> None:
-    """Check that a value can be compared with texts. CepError: it is not a text."""
+    """Check that a value can be compared with texts. Raises CepError if it is not a text."""
     if asked is not None and not isinstance(asked, str):
         raise CepError(
             f"`{name}` is of type {type}, and `{asked}` is not", hint=f'use a text: `"{asked}"`', code="type"
@@ -555,7 +558,8 @@ def _check_text(asked: Value, type: str, name: str) -> None:
 
 
 def _equal(held: Value, asked: Value, type: str, name: str) -> bool:
-    """Compare a stored value with a value in a request, which may be a text. CepError: the value has another type."""
+    """Compare a stored value with a value in a request, which may be a text. Raises CepError if the value has another
+    type."""
     if held is None or asked is None:
         return held is asked
     if isinstance(held, str):

@@ -60,7 +60,7 @@ class EngineParts:
         return None if self.history is None else self.history.lineage
 
     def schema(self, name: str) -> Schema:
-        """Return the schema of an input event. CepError: the program has no such input."""
+        """Return the schema of an input event. Raises CepError if the program has no such input."""
         schema = self.plan.schemas.get(name)
         if schema is None or name not in self.plan.inputs:
             known = ", ".join(f"`{n}`" for n in sorted(self.plan.inputs)) or "none"

@@ -48,8 +48,8 @@ class PriorState:
 class SnapshotParts:
     """The contents of a snapshot.
 
-    `values`: the values of the pool. `waiting`: waiting rows by event. `goals`: states by name of the goal. `changes`:
-    the changes of the knowledge. `lineage`: the lineage, if the engine had it.
+    `values`: the values of the pool. `waiting`: waiting rows by event. `goals`: the states of goals, by name.
+    `changes`: the changes of the knowledge. `lineage`: the lineage, if the engine had it.
     """
 
     header: Mapping[str, Any]
@@ -61,7 +61,7 @@ class SnapshotParts:
 
     @classmethod
     def of(cls, before: PriorState) -> SnapshotParts:
-        """Read the contents of a snapshot. CepError: it is damaged, or from a stage with `explain`."""
+        """Read the contents of a snapshot. Raises CepError if it is damaged, or from a stage with `explain`."""
         with snapshot.restoring():
             return cls._of(before, *snapshot.load(before.state, None))
 
@@ -92,7 +92,8 @@ class SnapshotParts:
         return cls(header, values, waiting if before.waits else {}, goals, changes, lineage)
 
     def waits(self, inputs: Mapping[str, Schema]) -> dict[str, Table]:
-        """Return the waiting rows of events that are still inputs. CepError: such an event has other attributes now."""
+        """Return the waiting rows of events that are still inputs. Raises CepError if such an event has other
+        attributes now."""
         for name, types in self.header["waiting"].items():
             if name in inputs and [a.type for a in inputs[name].attributes] != types:
                 raise CepError(

@@ -138,7 +138,7 @@ class ReorderBuffer:
             self.begun = min(self.begun, times["begun"])
 
     def restore(self, waiting: dict[str, Table], times: Mapping[str, Any]) -> None:
-        """Restore the waiting rows and the times, such as the watermark. CepError: they are not valid."""
+        """Restore the waiting rows and the times, such as the watermark. Raises CepError if they are not valid."""
         watermark, latest, first = times["watermark"], times["latest"], times["first"]
         of_input, begun = None, END_OF_TIME
         if self.of_input is not None:

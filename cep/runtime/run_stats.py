@@ -88,7 +88,7 @@ class RunStats:
 
     - `records`: all records read. `dead`: dead letters by reason, including files that could not be read to the end.
     - `derived`: derived events by type. `written`: the requested ones among them; None: all.
-    - `unseen`: input events of which no record was read. `seen`: events of which there were tables.
+    - `unseen`: input events of which no record was read. `seen`: events for which there were tables.
     - `batches`: finished batches. `with_records`: the files with records. `empty`: the files without.
     - `no_records`: how many dead letters are files or remainders of files. `unmatched`: records that are not events.
     - `merged`: records that were dropped because they equal others.

@@ -35,8 +35,8 @@ def save(header: Mapping[str, Any], batches: Sequence[pa.RecordBatch], program: 
 
 
 def load(blob: bytes, program: str | None) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
-    """Read a snapshot: its header and batches. CepError: it belongs to another program (None: accept any) or is
-    damaged."""
+    """Read a snapshot: its header and batches. Raises CepError if it belongs to another program (None: accept any) or
+    is damaged."""
     header, rest = _read(blob)
     lengths = header["lengths"]
     if header["program"] != (program or header["program"]):
@@ -60,7 +60,7 @@ def load(blob: bytes, program: str | None) -> tuple[dict[str, Any], list[pa.Reco
 
 
 def streamed(data: bytes | memoryview) -> pa.RecordBatch:
-    """Read the batch of an Arrow stream. CepError: it is damaged."""
+    """Read the batch of an Arrow stream. Raises CepError if it is damaged."""
     try:
         with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
             batch = reader.read_next_batch()
@@ -71,12 +71,12 @@ def streamed(data: bytes | memoryview) -> pa.RecordBatch:
 
 
 def header(blob: bytes) -> dict[str, Any]:
-    """Return the header of a snapshot. CepError: it is damaged."""
+    """Return the header of a snapshot. Raises CepError if it is damaged."""
     return _read(blob)[0]
 
 
 def program_of(blob: bytes) -> str:
-    """Return the fingerprint of the program that a snapshot belongs to. CepError: it is damaged."""
+    """Return the fingerprint of the program that a snapshot belongs to. Raises CepError if it is damaged."""
     return str(_read(blob)[0]["program"])
 
 
@@ -90,7 +90,8 @@ def restoring() -> Iterator[None]:
 
 
 def _read(blob: bytes) -> tuple[dict[str, Any], memoryview]:
-    """Return the header of a snapshot and the bytes after it. CepError: it is damaged, or has another version."""
+    """Return the header of a snapshot and the bytes after it. Raises CepError if it is damaged, or has another
+    version."""
     try:
         whole = checksum.content(blob)
         start = _LENGTH + int.from_bytes(whole[:_LENGTH], "little")
@@ -137,7 +138,7 @@ def stream(batch: pa.RecordBatch) -> bytes:
 
 
 Fetch = Callable[[str], bytes]
-"""A function that returns the bytes of a segment, by name. CepError: it is missing or damaged."""
+"""A function that returns the bytes of a segment, by name. Raises CepError if it is missing or damaged."""
 
 
 @dataclass(frozen=True, slots=True)

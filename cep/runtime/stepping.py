@@ -111,7 +111,8 @@ def _stepped(parts: EngineParts, released: dict[str, Table], watermark: int) -> 
 
 
 def update(parts: EngineParts, changes_given: Sequence[TimedChange]) -> None:
-    """Add changes of the knowledge. CepError: one of them is late or not possible; nothing has changed then."""
+    """Add changes of the knowledge. Raises CepError if one of them is late or not possible. Nothing has changed
+    then."""
     learn(parts, timely(parts, changes_given))
 
 
@@ -133,7 +134,7 @@ def _changing(parts: EngineParts) -> KnowledgeChanges:
 
 
 def timely(parts: EngineParts, changes_given: Sequence[TimedChange]) -> list[tuple[int, bytes]]:
-    """Convert changes of the knowledge to the form that `learn` accepts. CepError: one of them is late."""
+    """Convert changes of the knowledge to the form that `learn` accepts. Raises CepError if one of them is late."""
     changes = _changing(parts)
     stable = parts.buffer.watermark if parts.revision is None else parts.revision.stable
     for time, _, _ in changes_given:
@@ -149,10 +150,8 @@ def timely(parts: EngineParts, changes_given: Sequence[TimedChange]) -> list[tup
 
 
 def learn(parts: EngineParts, timed_changes: Sequence[tuple[int, bytes]]) -> None:
-    """Add changes of the knowledge (`KnowledgeSource.change`) that are not late. CepError: one is not possible.
-
-    If one is not possible, nothing has changed.
-    """
+    """Add changes of the knowledge (`KnowledgeSource.change`) that are not late. Raises CepError if one is not
+    possible. Nothing has changed then."""
     changes = parts.changes
     assert changes is not None, "who gives changes gives knowledge"
     if any(time <= parts.buffer.watermark for time, _ in timed_changes):

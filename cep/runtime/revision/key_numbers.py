@@ -24,7 +24,7 @@ KEPT = 1024
 """The allowance for known keys outside the window. All keys are forgotten when they exceed the number of the window's
 rows by more than this number."""
 NEAR = 1 << 20
-"""The largest range of a single key column that is looked up in an array."""
+"""If the values of a single key column span less than this number, keys are looked up in an array."""
 
 Types = tuple[str, ...]
 

@@ -88,8 +88,8 @@ class KnowledgeReplay:
             self.changes.keep_from(now, since)
 
     def steps(self, stage: Stage, since: int) -> tuple[Step, Step]:
-        """Return two functions that step a stage from `since` on: with the knowledge without late changes, and with
-        them."""
+        """Return two functions that step a stage from `since` on: one with the knowledge without late changes, the
+        other with the knowledge that includes them."""
         changes = self.changes
         if changes is None or stage.number not in self.asking:
             return Machine.step, Machine.step
@@ -139,7 +139,8 @@ Tables = dict[str, Table]
 
 
 class StageReplay(Region):
-    """A stage that is rerun on a machine of its own. `gives`: its output events that others read or that are output."""
+    """A stage that is rerun on a machine of its own. `gives`: the events that it derives for other stages or for the
+    output."""
 
     def __init__(
         self,

@@ -85,7 +85,7 @@ def save(revision: Revision) -> tuple[dict[str, Any], list[pa.RecordBatch], list
 def restore(
     revision: Revision, numbers: Mapping[str, Any], batches: Sequence[pa.RecordBatch], parts: Sequence[pa.RecordBatch]
 ) -> None:
-    """Restore a window. CepError: it does not fit the program."""
+    """Restore a window. Raises CepError if it does not fit the program."""
     revision.forget_changes()
     goals = [goal for _, goal in revision.machine.goals()]
     begins, counts = numbers["since"], numbers["runs"]

@@ -312,7 +312,7 @@ SHARED: Key = ()
 WHOLE: Key = None
 """Two special keys: SHARED for facts that belong to every key, WHOLE for all keys together."""
 _HOLDS_ALL = 8
-"""The ratio of known facts to true facts above which groundings are rebuilt without the ended facts."""
+"""If there are more than this many known facts per true fact, groundings are rebuilt without the ended facts."""
 
 
 class AnswerSetSolver:

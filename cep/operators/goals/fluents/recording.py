@@ -109,7 +109,7 @@ class RecordingGoal(NumberedState, Lasting):
         self._clear()
 
     def _clear(self) -> None:
-        """Start empty. Intervals are stored in `held`; if every tuple has at most one, they are stored in `cells`."""
+        """Start empty. Intervals are stored in `cells` if every tuple has at most one, and otherwise in `held`."""
         self.keys = Keys(self.spec.width)
         self.held = NO_PIECES
         self.next = NEVER
