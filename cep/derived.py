@@ -130,7 +130,7 @@ class Derived:
             )
         if name not in self._schemas:
             near = nearest(name, self.names)
-            hint = f"derived events are {names}" + (f" (`{near}` comes near)" if near else "")
+            hint = f"derived events are {names}" + (f" (did you mean `{near}`?)" if near else "")
             raise CepError(f"the program derives no event `{name}`", hint=hint, code="name")
         return name
 

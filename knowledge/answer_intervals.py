@@ -106,11 +106,11 @@ class Stretch:
 
     def _piece(self, whole: PatternComponent, rest: PatternComponent, resolve: Resolve, most: int) -> ValidTimeRows:
         names = whole.wanted
-        lasting = always(tuple(rest.found.columns[name] for name in names), rest.found.rows)
+        lasting = always(tuple(rest.bindings.columns[name] for name in names), rest.bindings.rows)
         if whole is rest:
             return lasting
-        every = tuple(whole.found.columns[name] for name in names)
-        some = np.flatnonzero(~_among(every, whole.found.rows, lasting))
+        every = tuple(whole.bindings.columns[name] for name in names)
+        some = np.flatnonzero(~_among(every, whole.bindings.rows, lasting))
         if not len(some):
             return lasting
         patterns = whole.resolved(resolve)

@@ -70,7 +70,9 @@ def _renamed(table: PatternTable, ids: Ints) -> PatternTable:
     components = [
         replace(
             component,
-            found=Bindings({n: ids[column] for n, column in component.found.columns.items()}, component.found.rows),
+            bindings=Bindings(
+                {n: ids[column] for n, column in component.bindings.columns.items()}, component.bindings.rows
+            ),
         )
         for component in table.components
     ]

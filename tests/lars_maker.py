@@ -238,7 +238,9 @@ def program_text(program: LarsProgram) -> str:
 
 def rule_text(rule: LarsRule) -> str:
     head = (
-        "" if rule.head is None else atom_of(rule.head) + ("" if rule.at is None else f" at {expression_text(rule.at)}")
+        ""
+        if rule.head is None
+        else atom_of(rule.head) + ("" if rule.tick is None else f" at {expression_text(rule.tick)}")
     )
     body = ", ".join(map(literal_text, rule.body))
     return f"{head} :- {body}.".lstrip() if body else f"{head}."
@@ -257,7 +259,7 @@ def literal_text(literal: object) -> str:
         case "every":
             return f"{atom} always{window}"
         case "at":
-            return f"{atom} at {expression_text(literal.at)}{window}"
+            return f"{atom} at {expression_text(literal.tick)}{window}"
         case _:
             return f"{atom}{window}"
 

@@ -138,7 +138,7 @@ def unified(patterns: Sequence[Expression], values: Sequence[Value], binding: Bi
 def ready(literal: LarsLiteral, binding: Binding) -> bool:
     """Whether all that is calculated in a positive literal can be."""
     own = dict.fromkeys([each.name for each in literal.atom.arguments if isinstance(each, Variable)], 1)
-    inside = [each for each in (*literal.atom.arguments, literal.at) if isinstance(each, Call)]
+    inside = [each for each in (*literal.atom.arguments, literal.tick) if isinstance(each, Call)]
     return all(value_of(each, {**own, **binding}) is not None for each in inside)
 
 
@@ -160,7 +160,7 @@ def found(moment: Moment, literal: LarsLiteral, binding: Binding) -> Iterator[tu
             yield bound, True
         elif literal.modality == AT:
             for tick in sorted(ticks):
-                timed = unified([literal.at], [tick], bound)
+                timed = unified([literal.tick], [tick], bound)
                 if timed is not None:
                     yield timed, (True, frozenset({pinned[tick]})) if name in moment.derived else True
         elif literal.modality == EVERY:
@@ -207,7 +207,7 @@ def bodies(
 
 
 def _unbound(literal: LarsLiteral, binding: Binding) -> bool:
-    terms = [*literal.atom.arguments, *([] if literal.at is None else [literal.at])]
+    terms = [*literal.atom.arguments, *([] if literal.tick is None else [literal.tick])]
     return any(value_of(each, binding) is None for each in terms if each != Variable("_"))
 
 
@@ -217,10 +217,10 @@ def head_of(moment: Moment, rule: LarsRule, binding: Binding) -> Pinned | bool:
     if rule.head is None:
         return False
     arguments = tuple(value_of(each, binding) for each in rule.head.arguments)
-    tick = moment.now if rule.at is None else value_of(rule.at, binding)
+    tick = moment.now if rule.tick is None else value_of(rule.tick, binding)
     if tick is None or None in arguments:
         raise Unsafe(rule)
-    if rule.at is None and (rule.head.predicate, arguments) in moment.facts:
+    if rule.tick is None and (rule.head.predicate, arguments) in moment.facts:
         return True
     return (rule.head.predicate, arguments, tick) if tick >= moment.start else True
 

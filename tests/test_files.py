@@ -49,7 +49,7 @@ def test_what_cannot_be_read_at_all_is_one_clear_error(tmp_path: Path) -> None:
     assert "add `--format jsonl`" in refusal([f"{tmp_path}/data.dat"], TICKS)
     assert "no file in this directory ends in" in refusal([f"{tmp_path}/empty"], TICKS)
     assert f"no file matches\nhint: the folder `{tmp_path}` holds `data.csv`" in refusal([f"{tmp_path}/*.jsonl"], TICKS)
-    assert "uses an input event `tik` (`tick` comes near)" in refusal([f"tik={tmp_path}/data.csv"], BOTH)
+    assert "uses an input event `tik` (did you mean `tick`?)" in refusal([f"tik={tmp_path}/data.csv"], BOTH)
     assert "bind it: `reading=" in refusal([f"{tmp_path}/data.csv"], BOTH)
     assert "not a valid Parquet file" in refusal([f"tick={tmp_path}/data.parquet"], BOTH)
     assert "`xml` is not a format of the input" in refusal([f"tick={tmp_path}/data.csv"], BOTH, format="xml")
@@ -63,7 +63,7 @@ def test_a_missing_column_is_one_clear_error(tmp_path: Path) -> None:
     path.write_text("Origin,wind_sped,gust,time_hour\nEWR,1,2,3\n")
     assert str(path) in refusal([f"reading={path}"], BOTH)
     assert refusal([f"reading={path}"], BOTH).endswith(
-        "reading needs columns `origin` (`Origin` comes near), `wind_speed` (`wind_sped` comes near)\n"
+        "reading needs columns `origin` (did you mean `Origin`?), `wind_speed` (did you mean `wind_sped`?)\n"
         "hint: the columns are Origin, wind_sped, gust, time_hour; "
         "to read other columns, name them with FROM and TIME in the declaration"
     )

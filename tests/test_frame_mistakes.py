@@ -29,7 +29,7 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "a column by another name": (
         PROGRAM,
         READ.rename({"origin": "orign"}),
-        "data: reading needs a column `origin` (`orign` comes near)\n"
+        "data: reading needs a column `origin` (did you mean `orign`?)\n"
         "hint: the columns are orign, wind speed, gusts, calm, measured; "
         "to read other columns, name them with FROM and TIME in the declaration",
     ),
@@ -47,7 +47,7 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "another event": (
         TWO,
         {"aa": pl.DataFrame({"time": [0], "x": [1]})},
-        "data: no pattern of the program uses an input event `aa` (`a` comes near)\nhint: input events are a, b",
+        "data: no pattern of the program uses an input event `aa` (did you mean `a`?)\nhint: input events are a, b",
     ),
     "nothing with columns": (PROGRAM, 5, "data: a `int` has no columns\nhint: data are"),
     "a file": (PROGRAM, "weather.csv", 'data: a `str` has no columns\nhint: read the file first: `pl.scan_csv("weat'),

@@ -81,7 +81,7 @@ def test_files_of_ticker_are_read() -> None:
     program = lars(CACHING)
     assert len(program.rules) == 13
     head = program.rules[0]
-    assert (head.head, head.at) == (LarsAtom("high"), T)
+    assert (head.head, head.tick) == (LarsAtom("high"), T)
     assert head.body[1] == LarsLiteral(LarsAtom("alpha", (Variable("V"),)), AT, T, TimeWindow(10))
     assert head.body[2] == Comparison("<=", Constant(18, "int"), Variable("V"))
     assert program.rules[3].body == (LarsLiteral(LarsAtom("high"), EVERY, None, TimeWindow(10)),)
@@ -201,7 +201,7 @@ event at T :- alpha(V) at T in [3], { ?S wt:value ?V }, not { ?S wt:off ?x }, no
 def test_constraints_and_heads_at_other_ticks() -> None:
     rules = lars(":- a, b. c at 5 :- d. e at T + 1 :- f at T in [3]. g at 7.").rules
     assert rules[0].head is None and len(rules[0].body) == 2
-    assert [rule.at for rule in rules[1:]] == [
+    assert [rule.tick for rule in rules[1:]] == [
         Constant(5, "int"), Call("+", (T, Constant(1, "int"))), Constant(7, "int")
     ]  # fmt: skip
     assert not rules[3].is_fact

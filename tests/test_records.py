@@ -46,7 +46,7 @@ UNREADABLE = [
     ("object", "[1]", "this is a list"),
     ("object", "3.5", "this is a number"),
     ("type", '{"at": 1, "value": 1}', "the field `type` is missing"),
-    ("type", '{"type": "sensr"}', "no event of the program is called `sensr` (`sensor` comes near)"),
+    ("type", '{"type": "sensr"}', "no event of the program is called `sensr` (did you mean `sensor`?)"),
     ("type", '{"type": 3}', "`type` has to be a string, but it is a number"),
     ("time", '{"type": "p", "value": 1}', "`at` is missing"),
     ("time", '{"type": "p", "at": null, "value": 1}', "`at` is missing"),

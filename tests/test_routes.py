@@ -281,22 +281,22 @@ def test_when_a_group_is_due() -> None:
     group = Group("g", 30 * SECOND, 300 * SECOND)
     groups = Groups(outbox, "r", lambda change: group, lambda number: False, lambda change: True)
     outbox.add([replace(WHOLE[0], alert="a" * 32), replace(WHOLE[0], alert="b" * 32, slot="b")], {"p": 0})
-    first, second = (replace(entry, came=100 * SECOND) for entry in outbox.after(0))
+    first, second = (replace(entry, recorded=100 * SECOND) for entry in outbox.after(0))
     assert groups.due("g", [first]) == 130 * SECOND
     assert groups.batch("g", [first], 130 * SECOND) == [first] and groups.due("g", [first]) == 0, "it is under way"
     groups.done("g", [first])
     for came, due in ((131, 430), (429, 430), (430, 430), (431, 730), (5000, 5230)):
-        assert groups.due("g", [replace(second, came=came * SECOND)]) == due * SECOND, (
+        assert groups.due("g", [replace(second, recorded=came * SECOND)]) == due * SECOND, (
             "every five minutes from the first on"
         )
-    assert groups.due("g", [replace(second, came=129 * SECOND)]) == 0, "it did not fit"
+    assert groups.due("g", [replace(second, recorded=129 * SECOND)]) == 0, "it did not fit"
     groups.batch("g", [second], 430 * SECOND)
     groups.done("g", [second])
     over = [replace(entry, change=replace(entry.change, state="resolved")) for entry in (first, second)]
     groups.batch("g", over, 730 * SECOND)
     groups.done("g", over)
     groups.settle()
-    assert groups.due("g", [replace(first, came=731 * SECOND)]) == 761 * SECOND, "a new group"
+    assert groups.due("g", [replace(first, recorded=731 * SECOND)]) == 761 * SECOND, "a new group"
     assert outbox.groups("r") == {}
 
 
@@ -308,12 +308,12 @@ def test_a_group_goes_on_after_a_start() -> None:
         return Groups(outbox, "r", lambda change: group, lambda number: number in has, lambda change: True)
 
     outbox.add([replace(WHOLE[0], alert=name * 32, slot=name) for name in "abc"], {"p": 0})
-    entries = [replace(entry, came=100 * SECOND) for entry in outbox.after(0)]
+    entries = [replace(entry, recorded=100 * SECOND) for entry in outbox.after(0)]
     assert begin().batch("g", entries[:2], 130 * SECOND) == entries[:2]
     again = begin()
     assert again.due("g", entries) == 0 and again.batch("g", entries, 150 * SECOND) == entries[:2], "the same ones"
     after = begin(1, 2)
-    assert after.due("g", [replace(entries[2], came=140 * SECOND)]) == 430 * SECOND, "the clock has not begun anew"
+    assert after.due("g", [replace(entries[2], recorded=140 * SECOND)]) == 430 * SECOND, "the clock has not begun anew"
     assert begin(2).batch("g", [entries[0], entries[2]], 150 * SECOND) == [entries[0]]
 
 
@@ -343,7 +343,7 @@ def test_groups_against_an_oracle(seed: int) -> None:
             if before:
                 made = replace(before[0].change, revision=before[0].change.revision + 1, state=state)
             outbox.add([made], {"p": 0})
-            waiting.append(replace(outbox.after(outbox.last - 1)[0], came=now))
+            waiting.append(replace(outbox.after(outbox.last - 1)[0], recorded=now))
         if chance.random() < 0.1:
             groups = begin()
         for key in "ab":
@@ -357,7 +357,9 @@ def test_groups_against_an_oracle(seed: int) -> None:
                     assert again == batch, "the same ones together"
                 if key in last_sent and now - last_sent[key] < interval:
                     alive = {e.change.alert for e in outbox.live() if e.number in has and e.change.slot[0] == key}
-                    assert not alive or all(e.came <= last_sent[key] for e in batch if e.came), "not before its time"
+                    assert not alive or all(e.recorded <= last_sent[key] for e in batch if e.recorded), (
+                        "not before its time"
+                    )
                 last_sent[key] = now
                 sent.update(entry.number for entry in batch)
                 has.update(entry.number for entry in batch)
@@ -365,7 +367,7 @@ def test_groups_against_an_oracle(seed: int) -> None:
                 groups.settle()
                 waiting = [entry for entry in waiting if entry not in batch]
             elif queue:
-                assert now - queue[0].came <= max(wait, interval) + 9 * SECOND
+                assert now - queue[0].recorded <= max(wait, interval) + 9 * SECOND
     assert set(sent.values()) <= {1} and len(sent) + len(waiting) == outbox.last
 
 

@@ -197,7 +197,7 @@ def test_mutants_that_run_together_fail_the_tests_that_each_fails_alone(program:
             survived.add((mutant.span.line, mutant.change))
     report = try_mutants(file, programs)
     assert {(each.line, each.change) for each in report.survivors} == survived
-    assert len(survived) < report.made
+    assert len(survived) < report.count
 
 
 def test_faults_in_recipes_are_found(tmp_path: Path) -> None:
@@ -207,8 +207,8 @@ def test_faults_in_recipes_are_found(tmp_path: Path) -> None:
         folder = tmp_path / str(number)
         folder.mkdir()
         report = try_mutants(read_test_file(write_recipe(title, folder)), Programs())
-        made += report.made
-        killed += report.made - len(report.survivors)
+        made += report.count
+        killed += report.count - len(report.survivors)
         unseen += sum(each.seen for each in report.survivors)
     assert made >= 200
     assert killed >= SHARE * (killed + unseen), (made, killed, unseen)

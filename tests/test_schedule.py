@@ -82,5 +82,5 @@ def test_what_gives_its_input_as_it_is_does_not_run(ran: list[object]) -> None:
     scans = {number: node for number, node in enumerate(engine.plan.nodes) if isinstance(node, Scan)}
     passing = {number for number, node in scans.items() if not node.constants}
     assert len(passing) == 2 and not passing & set(ran) and set(scans) - passing <= set(ran)
-    counted = {count.unit: count.made for count in engine.take_counts()}
+    counted = {count.unit: count.produced for count in engine.take_counts()}
     assert all(counted[number] == counted[node.event] for number, node in scans.items() if number in passing)

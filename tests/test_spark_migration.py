@@ -174,7 +174,7 @@ def test_a_checkpoint_goes_from_one_program_to_the_next(tmp_path: Path) -> None:
     with pytest.raises(CepError, match="cannot be carried over\n--buckets: stage 1: it has no key"):
         claim(state, wider, unsplit=lambda: ["--buckets: stage 1: it has no key"])
     fourth, moved = claim(state, wider)
-    assert moved is not None and moved.on == tuple(third.laid.rules) and fourth.buckets == 8
+    assert moved is not None and moved.kept == tuple(third.laid.rules) and fourth.buckets == 8
     (state / "semcep.json").write_text("{}")
     with pytest.raises(CepError, match="is damaged"):
         claim(state, kept(texts[2], tmp_path))

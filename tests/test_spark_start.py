@@ -49,11 +49,11 @@ def test_masters() -> None:
                  "spark://[::1]:7077", "yarn", "k8s://https://kubernetes.default.svc"):  # fmt: skip
         assert checked(fine) == fine
     for wrong, near in [
-        ("loal[2]", "`local` comes near"),
+        ("loal[2]", "did you mean `local`?"),
         ("local[two]", ""),
-        ("spark:/host:7077", "`spark://` comes near"),
+        ("spark:/host:7077", "did you mean `spark://`?"),
         ("spark://host", ""),
-        ("yarm", "`yarn` comes near"),
+        ("yarm", "did you mean `yarn`?"),
         ("http://host:8080", ""),
     ]:
         with pytest.raises(CepError, match="--master: `") as error:
@@ -136,7 +136,7 @@ def test_tasks_that_read_and_tasks_that_step_share_processes() -> None:
 def test_workers_load_a_program_before_they_have_anything_to_do(tmp_path: Path) -> None:
     wanted = spark_runs.job(READING + RISE, [], tmp_path)
     states = tmp_path / "states"
-    work = _work(wanted, states, str(tmp_path))
+    work = _work(wanted, states, str(tmp_path), None)
     batches = MicroBatches(spark_runs.spark(), work, tmp_path, BatchNotes(states))
     batches.load_now()
     sent = batches.sent
@@ -202,10 +202,10 @@ def test_folders_that_cannot_be_made(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "refusal"),
     [
-        (["--master", "loal[2]"], "--master: `loal[2]` is not a valid master (`local` comes near)"),
+        (["--master", "loal[2]"], "--master: `loal[2]` is not a valid master (did you mean `local`?)"),
         pytest.param(
             ["--conf", "spark.master=loal"],
-            "--master: `loal` is not a valid master (`local` comes near)",
+            "--master: `loal` is not a valid master (did you mean `local`?)",
             marks=pytest.mark.long,
         ),
         (["--conf", "spark.driver.memory=much"], "Spark cannot be started: Invalid maximum heap size: -Xmxmuch\n"),

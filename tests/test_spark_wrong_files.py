@@ -84,7 +84,7 @@ def test_a_file_that_a_worker_alone_does_not_have_is_not_lost(tmp_path: Path) ->
     (planned,) = (one.seen() for one in journal.entries(0, 1))
     path.unlink()  # or not mounted, or of another user
     with pytest.raises(CepError) as failed:
-        list(file_blocks(program(), 0, planned.input, f"{tmp_path}/dead/ab-", planned.there))
+        list(file_blocks(program(), 0, planned.input, f"{tmp_path}/dead/ab-", planned.readable))
     logged = (
         f"{path} cannot be read by a worker on {socket.gethostname()}: no such file or directory; it exists on the "
     )
@@ -93,7 +93,7 @@ def test_a_file_that_a_worker_alone_does_not_have_is_not_lost(tmp_path: Path) ->
     assert not list(tmp_path.glob("dead/*"))
     # Gone before it was planned, or planned anew, it is a dead letter.
     (planned,) = (one.seen() for one in journal.entries(0, 1))
-    assert not planned.there
+    assert not planned.readable
     read, letters, _ = taken(planned.input, tmp_path / "dead")
     assert read == {} and letters == [("file", 0, "no such file or directory")]
 

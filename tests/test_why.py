@@ -125,8 +125,8 @@ def test_an_event_is_absent_for_a_reason_where_the_reference_has_none(
         for one in expected
         if one.type == name and one.start <= time <= one.end and all(same(one.args[i], v) for i, v in fixed.items())
     ]
-    assert {event(one) for one in found.found if not memory.is_input(one)} == set(there)
-    if found.found:
+    assert {event(one) for one in found.occurrences if not memory.is_input(one)} == set(there)
+    if found.occurrences:
         return
     assert [each.rule for each in found.refusals] == [r for r in engine.plan.rules.rules if r.event == name]
     for refusal in found.refusals:

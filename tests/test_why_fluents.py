@@ -86,7 +86,7 @@ def test_every_interval_has_a_tree_and_every_gap_a_reason(seed: int) -> None:
         if other.start > -EVER + 1:
             before = other.start - rng.randint(1, 3)
             found = absence(memory, judge, EventQuestion(one.event, dict(enumerate(one.args)), before, before))
-            assert not found.found and found.after == other
+            assert not found.occurrences and found.after == other
             for refusal in found.refusals:
                 assert refusal.gaps or refusal.failure.kind != "formula", refusal.rule.span
             json.dumps(explainer.why_not(found.wanted))

@@ -264,8 +264,8 @@ def test_what_is_given_may_come_with_later_calls() -> None:
     found += [row for table in many.outstanding().values() for row in table.rows()]
     assert found == expected and many.outstanding() == {}
     assert many.state_rows == one.state_rows and many.state_bytes > 0
-    sums = [{c.unit: (c.made, c.rows) for c in each.take_counts()} for each in (one, many)]
-    assert sums[0] == sums[1] and all(not count.made for count in many.take_counts())
+    sums = [{c.unit: (c.produced, c.rows) for c in each.take_counts()} for each in (one, many)]
+    assert sums[0] == sums[1] and all(not count.produced for count in many.take_counts())
 
 
 @pytest.mark.parametrize("seed", seeds(60))

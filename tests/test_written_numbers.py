@@ -159,10 +159,10 @@ def test_weeks_and_utc_in_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("pattern", "said"),
     [
-        ("%G-%V", "of which no day is said"),
+        ("%G-%V", "but the format has no day of the week"),
         ("%Y-W%V-%u", "`%V` goes with the year `%G`"),
-        ("%Y %W %U %a", "a day is of one week"),
-        ("%Y %W %a %d", "say the same"),
+        ("%Y %W %U %a", "a format can name only one kind of week"),
+        ("%Y %W %a %d", "both say which day it is"),
         ("%x %X", "`%x` is not a known directive"),
         ("%Q", "`%G %V %U %W` with `%u %w %a %A`"),
     ],

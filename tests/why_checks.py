@@ -103,7 +103,7 @@ def check_gap(explainer: Explainer, reader: FormulaReader, gap: Gap) -> None:
         when = [each for one in reader.extents(gap.pattern, bound) for each in one.when]
     ever = {"the beginning": "-inf", "the end": "inf"}
     if gap.kind in ("missing", "held"):
-        assert any(first <= gap.at <= last for first, last in when) == (gap.kind == "held"), told
+        assert any(first <= gap.moment <= last for first, last in when) == (gap.kind == "held"), told
         return
     if gap.kind not in ("never", "not always"):
         return

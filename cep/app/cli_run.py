@@ -102,7 +102,7 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
         _compiling(options),  # outputs that cannot be written were refused earlier
         watch.watching(options.watch.metrics, options.sink.output == "-" and sys.stdout.isatty(), **begins),
     ):
-        times = interrupt.next(form(source.found, engine.inputs) for _ in range(1))  # a line may have gigabytes
+        times = interrupt.next(form(source.inputs, engine.inputs) for _ in range(1))  # a line may have gigabytes
         writer.times = times or ISO
         if isinstance(writer, Writer) and source.dealt is not None:
             writer.write_beside()
@@ -139,7 +139,7 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
             else:
                 writer.write(clipped(tables, schemas, *stretch))
 
-        files = [source.path for source in source.found if source.address is None]
+        files = [source.path for source in source.inputs if source.address is None]
         observed = watch if options.watch.metrics is not None or options.log is objects else None
         flow(engine, source.batches, stats, take, dead_letters, interrupt, observed, source.changes)
         if isinstance(writer, TableWriter) and interrupt.signal:
@@ -185,7 +185,7 @@ class _Sourced:
     """A compiled program and its input.
 
     `shown`: the events to write. `derived`: the same events, with further columns for changes. `batches`: the records.
-    `changes`: the updates of the knowledge. `found`: the inputs. `stretch`: the time span of the output. `rows`:
+    `changes`: the updates of the knowledge. `inputs`: the inputs. `stretch`: the time span of the output. `rows`:
     converts changes to answers, if the output mode needs that. `dealt`: the engine, if it runs in several workers.
     """
 
@@ -194,7 +194,7 @@ class _Sourced:
     derived: Mapping[str, Schema]
     batches: Iterator[Batch]
     changes: KnowledgeUpdates
-    found: Sequence[Input]
+    inputs: Sequence[Input]
     stretch: tuple[int | None, int | None]
     rows: AnswerRows | None = None
     dealt: PartitionedEngine | None = None

@@ -61,11 +61,11 @@ class Chart:
 class GoalTotals:
     """Totals of a goal over all buckets.
 
-    `made`: the rows that it produced. `time`: the nanoseconds that it took. `state_by_bucket`: the rows and bytes in
-    the state of each bucket.
+    `produced`: the rows that it produced. `time`: the nanoseconds that it took. `state_by_bucket`: the rows and bytes
+    in the state of each bucket.
     """
 
-    made: int = 0
+    produced: int = 0
     time: int = 0
     state_by_bucket: dict[int, tuple[int, int]] = field(default_factory=dict)
 
@@ -136,7 +136,7 @@ class Meter:
                 goal.state_by_bucket.pop(report.bucket, None)
         for count in report.counts:
             goal = self.goals.setdefault((report.stage, count.unit), GoalTotals())
-            goal.made += count.made
+            goal.produced += count.produced
             goal.time += count.time
             if count.rows:
                 goal.state_by_bucket[report.bucket] = count.rows, count.bytes
@@ -158,7 +158,7 @@ class Meter:
     def made(self, stage: int, units: Iterable[PlanUnit]) -> int:
         """Return the number of rows that these nodes of a stage produced."""
         goals = (self.goals.get((stage, unit)) for unit in units)
-        return sum(goal.made for goal in goals if goal is not None)
+        return sum(goal.produced for goal in goals if goal is not None)
 
 
 def charts(plan: Plan, stages: Sequence[Stage] | None = None) -> tuple[Chart, ...]:

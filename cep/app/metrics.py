@@ -114,7 +114,7 @@ class MetricsCollector(Collector):
                 into.add_metric(values, self._meter.made(stage, named.reads))
                 goal = self._meter.goals.get((stage, named.node))
                 buckets = [] if goal is None else list(goal.state_by_bucket.values())
-                out.add_metric(values, 0 if goal is None else goal.made)
+                out.add_metric(values, 0 if goal is None else goal.produced)
                 spent.add_metric(values, 0 if goal is None else goal.time / 1e9)
                 rows.add_metric(values, sum(number for number, _ in buckets))
                 size.add_metric(values, sum(number for _, number in buckets))

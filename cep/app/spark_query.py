@@ -255,7 +255,7 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
         raise refuse(f"--checkpoint: {folder} is being migrated to another program", ALONE)
     _check_end(request, reads, query)
     if moved is not None:
-        carried = {"on": moved.on, "new": moved.new, "gone": moved.gone}
+        carried = {"on": moved.kept, "new": moved.new, "gone": moved.gone}
         options.log("migrate", f"carried over: {moved}" if str(moved) else "nothing to carry over", "info", **carried)
     if (start := query.generation.start) is not None and not query.generation.begun(folder):
         try:

@@ -163,9 +163,11 @@ def _check(pattern: str, names: set[str], clocks: bool) -> None:
         if {first, other} <= names:
             raise _wrong(f"`%{first}` and `%{other}` mean the same", "remove one of them")
     if "p" in names and "I" not in names:
-        raise _wrong("`%p` (AM, PM) needs the hour of 12 hours", "that is `%I`, not `%H`")
+        raise _wrong("`%p` (AM or PM) needs an hour on the 12-hour clock", "use `%I` instead of `%H`")
     if "I" in names and "p" not in names:
-        raise _wrong("`%I` is the hour of 12 hours, it needs `%p` (AM, PM)", "the hour of 24 is `%H`")
+        raise _wrong(
+            "`%I` is an hour on the 12-hour clock, so it needs `%p` (AM or PM)", "use `%H` for the 24-hour clock"
+        )
 
 
 def _check_weeks(names: set[str]) -> None:
@@ -174,15 +176,18 @@ def _check_weeks(names: set[str]) -> None:
         return
     of_iso = "`%G-W%V-%u`, the year, week and weekday of ISO 8601, or `%Y-%U-%w`, of weeks that begin on a Sunday"
     if len(weeks) != 1:
-        raise _wrong("a day is of one week" if weeks else "`%G` is the year of a week", of_iso)
+        raise _wrong(
+            "a format can name only one kind of week" if weeks else "`%G` is the year of an ISO week, so it needs `%V`",
+            of_iso,
+        )
     (week,) = weeks
     year = {"G"} if week == "V" else {"Y", "y"}
     if not names & year or names & ({"Y", "y"} if week == "V" else {"G"}):
         raise _wrong(f"`%{week}` goes with {'the year `%G`' if week == 'V' else 'the year `%Y`'}", of_iso)
     if not names & set("uwaA"):
-        raise _wrong(f"`%{week}` is a week, of which no day is said", of_iso)
+        raise _wrong(f"`%{week}` is a week, but the format has no day of the week", of_iso)
     if names & set("mbBdj"):
-        raise _wrong(f"`%{week}` and a day of the month say the same", "remove one of them")
+        raise _wrong(f"`%{week}` and a day of the month both say which day it is", "remove one of them")
 
 
 def _of_week(fields: Mapping[str, str]) -> date:

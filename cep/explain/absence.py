@@ -32,7 +32,7 @@ DEEPEST = 3
 @dataclass(frozen=True, slots=True)
 class Absence:
     """The answer to the question why an event is missing: for each rule, in program order, why it did not derive the
-    event. If the event exists after all, `found` contains its occurrences instead.
+    event. If the event exists after all, `occurrences` contains its occurrences instead.
 
     `before`, `after`: the closest occurrences. `until`: occurrences that end later were not considered. `ended`: for a
     fluent, why it last ended before the requested time.
@@ -40,7 +40,7 @@ class Absence:
 
     wanted: EventQuestion
     until: int
-    found: tuple[Occurrence, ...] = ()
+    occurrences: tuple[Occurrence, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     before: Occurrence | None = None
     after: Occurrence | None = None
@@ -105,7 +105,7 @@ class _Refusing:
         if failure.kind not in ("missing", "unheld") or failure.pattern is None or event is None:
             return Refusal(rule, since, attempt, failure)
         if self.memory.fluents.knows(event):
-            end = self.until if failure.kind != "unheld" else attempt.end if failure.at is None else failure.at
+            end = self.until if failure.kind != "unheld" else attempt.end if failure.time is None else failure.time
             none = self.fluents.of_table(event, fixed_of(failure.pattern, failure.values), 2 * end, path)
             return Refusal(rule, since, attempt, failure, none.before, none.after, none.refusals, none.ended)
         asked = EventQuestion(
@@ -125,7 +125,7 @@ class _Refusing:
         """
         if not self.gives(rule, attempt, wanted):
             args = tuple(self.judge.value(argument, attempt.bound)[0] for argument in rule.arguments)
-            return Failure("head", rule.body, given=args)
+            return Failure("head", rule.body, arguments=args)
         before = _before(attempt, wanted)
         chosen = any(choice.name != "unrestricted" for choice in _policies(rule))
         return Failure("apart", rule.body, by=before) if before else Failure("policy" if chosen else "whole", rule.body)

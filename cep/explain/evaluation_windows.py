@@ -174,4 +174,4 @@ class WindowExtents:
             extents = [FormulaExtent(pattern, dict(bound), (), (), tuple(every))]
         else:
             extents = self.reader.of_event(pattern.event, pattern.names, ANY, bound)
-        return self._by_tick(extents, pattern.at, bound, pattern.tick, when)
+        return self._by_tick(extents, pattern.variable, bound, pattern.tick, when)

@@ -121,7 +121,7 @@ class FluentAbsences:
             said = replace(rule, span=deadline.span, label=None)
             nothing = Attempt({}, 0, 0)
             if not held:
-                failure = Failure("unbegun", given=tuple(former.get(i) for i in range(place + 1)))
+                failure = Failure("unbegun", arguments=tuple(former.get(i) for i in range(place + 1)))
                 because = tuple(self._begun(name, former, code, None, path))
                 refusals.append(Refusal(said, BEGINNING, nothing, failure, because=because))
                 continue
@@ -131,11 +131,11 @@ class FluentAbsences:
                 continue
             due = self.facts.renewed(interval, deadline) + deadline.duration
             if interval.codes[1] >= code:
-                failure = Failure("waits", occurrence=interval, at=due, by=deadline.duration)
+                failure = Failure("waits", occurrence=interval, time=due, by=deadline.duration)
                 refusals.append(Refusal(said, BEGINNING, nothing, failure))
             elif interval.end < due:
                 ended = fluent_nodes(self.memory, self.judge, SOME).ended(interval, DEEPEST)
-                failure = Failure("stopped", occurrence=interval, at=due)
+                failure = Failure("stopped", occurrence=interval, time=due)
                 refusals.append(Refusal(said, BEGINNING, nothing, failure, ended=ended))
         return refusals
 
@@ -172,15 +172,15 @@ class FluentAbsences:
         nothing = Attempt({}, 0, 0)
         bound = unified(rule, fixed, self.memory.engine)
         if bound is None:
-            return Refusal(rule, BEGINNING, nothing, Failure("head", rule.body), at=code)
+            return Refusal(rule, BEGINNING, nothing, Failure("head", rule.body), moment=code)
         gaps = FormulaGaps(self.memory, self.judge, _Nested(self, path))
         extents = gaps.there(rule.body, bound, code)
         if extents:  # the formula holds for other arguments
             values = tuple(self.judge.value(argument, extents[0].bound)[0] for argument in rule.arguments[: len(fixed)])
-            return Refusal(rule, BEGINNING, nothing, Failure("head", rule.body, given=values))
+            return Refusal(rule, BEGINNING, nothing, Failure("head", rule.body, arguments=values))
         lacking = tuple(gaps.lacks(rule.body, bound, code))
         return Refusal(
-            rule, BEGINNING, Attempt(shown(bound), 0, 0), Failure("formula", rule.body), gaps=lacking, at=code
+            rule, BEGINNING, Attempt(shown(bound), 0, 0), Failure("formula", rule.body), gaps=lacking, moment=code
         )
 
 

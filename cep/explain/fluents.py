@@ -194,7 +194,7 @@ class FluentNodes:
             return DerivationNode(interval, False)
         self.at = step.tick * size
         literals = []
-        for literal, atoms in step.body.found:
+        for literal, atoms in step.body.literals:
             nodes, left_out = self._sources([atom.source for atom in atoms if atom.source is not None], depth)
             parts = tuple(node for node in nodes if isinstance(node, DerivationNode))
             literals.append(LiteralNode(reducts.text_of(literal, step.body.bound), literal.negated, parts, left_out))

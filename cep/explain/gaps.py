@@ -23,7 +23,7 @@ NEAREST = 2
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A part of a formula that is not met at `at` (a code of time of `cep.core.interval_sets`), by its `kind`:
+    """A part of a formula that is not met at `moment` (a code of time of `cep.core.interval_sets`), by its `kind`:
 
     - missing: the fluent or event `pattern` is absent. `before` and `after` are its closest occurrences, `ended` is
       the reason of the last end, and `because` tells why rules did not begin or derive it.
@@ -41,7 +41,7 @@ class Gap:
     kind: str
     pattern: Pattern
     bound: Mapping[str, TypedValue]
-    at: int
+    moment: int
     before: Occurrence | None = None
     after: Occurrence | None = None
     when: When = ()

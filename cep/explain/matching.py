@@ -34,10 +34,10 @@ class Failure:
     - relation: the parts do not have the relation of `pattern`; `occurrence` is the second part, `by` the distance.
     - deadline: the attempt is longer than its WITHIN, by the duration `by`.
     - came: `occurrence` happened in a period of required absence, whose nearer end is `by` away.
-    - unheld: the fluent `pattern` did not hold at the end of the attempt or, if `at` is not None, at that time.
+    - unheld: the fluent `pattern` did not hold at the end of the attempt or, if `time` is not None, at that time.
     - held: the fluent held, over `occurrence`.
     - open: the attempt needs all occurrences up to a time later than `Matcher.until`, by the duration `by`.
-    - head: the rule derives other arguments, `given`.
+    - head: the rule derives other arguments, `arguments`.
     - apart: everything holds, but it ended before the requested time, by the duration `by`.
     - policy: everything holds, but another partner was chosen.
     - whole: everything holds, and no policy can have chosen another partner.
@@ -51,11 +51,11 @@ class Failure:
 
     For a value that another value becomes by a deadline:
 
-    - waits: `occurrence` has that other value. It becomes this value at the time `at`, the duration `by` after it
+    - waits: `occurrence` has that other value. It becomes this value at the time `time`, the duration `by` after it
       began.
     - stopped: the other value ended before its deadline.
     - endless: the other value holds from before all time, without a deadline.
-    - unbegun: the other value never held with the arguments `given`.
+    - unbegun: the other value never held with these `arguments`.
     """
 
     kind: str
@@ -64,8 +64,8 @@ class Failure:
     occurrence: Occurrence | None = None
     by: int = 0
     judged: tuple[Judged, ...] = ()
-    given: tuple[Value | None, ...] | None = None
-    at: int | None = None
+    arguments: tuple[Value | None, ...] | None = None
+    time: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,7 @@ class Matcher:
             when = int(time) if isinstance(time, int) else attempt.end
             extended = self.of_fluent(fluent, attempt, when) if known and when <= attempt.end else []
             if no and extended:
-                failure = Failure("held", fluent, occurrence=extended[0].parts[-1], at=when)
+                failure = Failure("held", fluent, occurrence=extended[0].parts[-1], time=when)
                 attempts.append(replace(attempt, failure=failure))
             elif no and known:
                 attempts.append(replace(attempt, silent=(*attempt.silent, (fluent, when))))
@@ -242,7 +242,7 @@ class Matcher:
                 attempts += extended
             else:
                 values = {name: value for name, (value, _) in attempt.bound.items()}
-                attempts.append(replace(attempt, failure=Failure("unheld", fluent, values, at=when)))
+                attempts.append(replace(attempt, failure=Failure("unheld", fluent, values, time=when)))
         return attempts
 
     def of_fluent(self, fluent: Pattern, attempt: Attempt, time: int) -> list[Attempt]:

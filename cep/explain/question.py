@@ -53,7 +53,7 @@ def read_question(text: str, engine: Engine, when: str | None = None, unit: Frac
     """
     since, until = (BEGINNING, END) if when is None else interval(when, unit)
     pattern: AskedEvent = asked_event(text, engine.written.prefixes)
-    pattern = replace(pattern, name=at_ticks(pattern.name)) if pattern.at else pattern
+    pattern = replace(pattern, name=at_ticks(pattern.name)) if pattern.at_tick else pattern
     schema = engine.plan.schemas.get(pattern.name)
     if schema is None or pattern.name not in {**engine.inputs, **engine.outputs}:
         names = [*engine.outputs, *engine.inputs]

@@ -99,7 +99,7 @@ class Reducts:
             for body in reading.bodies(rule.body, {}):
                 key = None if body.failed is not None else self._head(rule, body.bound, tick)
                 if key is not None and key[2] >= reading.first:
-                    needs = frozenset(atom.key for _, atoms in body.found for atom in atoms)
+                    needs = frozenset(atom.key for _, atoms in body.literals for atom in atoms)
                     own = frozenset(need for need in needs if need[0] in self.solved)
                     waiting.append((key, own, ReductStep(tick, rule, body)))
         steps: dict[Key, ReductStep] = {}
@@ -117,7 +117,7 @@ class Reducts:
         head = rule.head
         assert head is not None, "of a rule with a head"
         args = tuple(self._value(argument, bound) for argument in head.arguments)
-        instant = tick if rule.at is None else self._value(rule.at, bound)
+        instant = tick if rule.tick is None else self._value(rule.tick, bound)
         return (head.predicate, args, instant) if isinstance(instant, int) else None
 
     def _value(self, expression: Expression, bound: BoundValues) -> Value:
@@ -144,7 +144,7 @@ class Reducts:
         heads = [(rule, rule.head) for rule in self.program.rules if rule.head is not None and not rule.is_fact]
         refusals = []
         for rule, head in heads:
-            if head.predicate != predicate or (timed and rule.at is None):
+            if head.predicate != predicate or (timed and rule.tick is None):
                 continue
             if not self.has_answer(tick):
                 refusals.append(AnswerRefusal("none", rule.span, {}))
@@ -153,7 +153,7 @@ class Reducts:
             model = fixed.get(arity + timed, 1 if self._numbered(fluent, arity) else None)
             reading = TickReading(self.memory, self.judge, self.program, self.solved, tick, model)
             asked = {place: value for place, value in fixed.items() if place < arity}
-            instant = fixed.get(arity) if timed else tick if rule.at is not None else None
+            instant = fixed.get(arity) if timed else tick if rule.tick is not None else None
             refusals.append(self._refusal(rule, self._asked(rule, asked, instant), reading))
         return refusals
 
@@ -162,8 +162,8 @@ class Reducts:
         short = [candidate for candidate in every if candidate.failed is not None]
         if not short:
             return AnswerRefusal("head", rule.span, bound or {})
-        body = max(short, key=lambda candidate: len(candidate.found) + len(candidate.judged))
-        parts = tuple(atom.source for _, atoms in body.found for atom in atoms if atom.source is not None)
+        body = max(short, key=lambda candidate: len(candidate.literals) + len(candidate.judged))
+        parts = tuple(atom.source for _, atoms in body.literals for atom in atoms if atom.source is not None)
         failed, text, kind = body.failed, "", "condition"
         if isinstance(failed, LarsLiteral) and not body.lacking:
             text = self.text_of(replace(failed, negated=False), body.bound)
@@ -185,8 +185,8 @@ class Reducts:
             return term if value is None else Constant(value, kind if type in ("any", "unknown") else type)
 
         atom = replace(literal.atom, arguments=tuple(map(known, literal.atom.arguments)))
-        instant = None if literal.at is None else known(literal.at)
-        return print_literal(replace(literal, atom=atom, at=instant), self.program.tick)
+        instant = None if literal.tick is None else known(literal.tick)
+        return print_literal(replace(literal, atom=atom, tick=instant), self.program.tick)
 
     def _numbered(self, fluent: str, arity: int) -> bool:
         """Return True if atoms carry the number of their answer stream."""
@@ -198,8 +198,8 @@ class Reducts:
         assert rule.head is not None, "of a rule with a head"
         types = {place: attribute.type for place, attribute in enumerate(self._attributes(rule.head.predicate))}
         pairs = [(rule.head.arguments[place], value, types.get(place, "any")) for place, value in fixed.items()]
-        if instant is not None and rule.at is not None:
-            pairs.append((rule.at, instant, "int"))
+        if instant is not None and rule.tick is not None:
+            pairs.append((rule.tick, instant, "int"))
         bound: dict[str, TypedValue] = {}
         for term, value, type in pairs:
             if isinstance(term, Constant) and not same(term.value, value):

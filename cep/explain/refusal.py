@@ -22,7 +22,7 @@ class Refusal:
     `since`: the earliest time of the occurrences considered. If the attempt lacks an event, `before` is the latest such
     event up to the requested time, and `after` is the first later event. `because` then explains why no rule derived
     the lacking event. If it lacks a fluent, `ended` is why the fluent last ended. `gaps`: the parts of a formula that
-    are not met at the code of time `at` (`cep.core.interval_sets`).
+    are not met at the code of time `moment` (`cep.core.interval_sets`).
     """
 
     rule: Rule
@@ -34,7 +34,7 @@ class Refusal:
     because: tuple[Refusal, ...] = ()
     ended: Turn | None = None
     gaps: tuple[Gap, ...] = ()
-    at: int = 0
+    moment: int = 0
 
 
 def fixed_of(atom: Pattern, values: Mapping[str, Value]) -> dict[int, Value]:

@@ -32,14 +32,14 @@ Tables = dict[str, pl.DataFrame]
 class InputChange:
     """A `record` that was late, corrected or withdrawn.
 
-    `at`: the latest time in the input when this happened, in microseconds. `by`: the number of the input record that
+    `time`: the latest time in the input when this happened, in microseconds. `by`: the number of the input record that
     caused it. `now`: the record after a correction. `of`: the number of changes at the same time. If there are several,
     this is the first; any of them may be the cause.
     """
 
     kind: Literal["late", "withdrawn", "corrected"]
     record: Occurrence
-    at: int
+    time: int
     by: int
     now: Occurrence | None = None
     of: int = 1
@@ -47,7 +47,7 @@ class InputChange:
 
 @dataclass(frozen=True, slots=True)
 class DerivedChange:
-    """An event that was added or withdrawn when the latest time in the input was `at`.
+    """An event that was added or withdrawn when the latest time in the input was `time`.
 
     `why`: the cause, or None if the event was derived in order. `because`: its lineage.
     """
@@ -55,7 +55,7 @@ class DerivedChange:
     added: bool
     id: str
     occurrence: Occurrence
-    at: int
+    time: int
     why: InputChange | None
     because: str
 
@@ -63,7 +63,7 @@ class DerivedChange:
 class Revisions(Protocol):
     """Late, corrected and withdrawn records, and their effects.
 
-    `late` and `replaced`: the change to report, by the number of the record that arrived. `given`: the changes of
+    `late` and `replaced`: the change to report, by the number of the record that arrived. `reported`: the changes of
     events.
     """
 
@@ -74,7 +74,7 @@ class Revisions(Protocol):
     def replaced(self) -> Mapping[int, InputChange]: ...
 
     @property
-    def given(self) -> Sequence[DerivedChange]: ...
+    def reported(self) -> Sequence[DerivedChange]: ...
 
     def changes(self, id: str, /) -> Sequence[DerivedChange]:
         """Return the changes of one event."""
@@ -85,7 +85,7 @@ class InputRevisions:
     """Follows an engine that revises results.
 
     `event`: the derived event whose changes are kept, or None for all. `latest`: the latest time in the input. `late`
-    and `replaced`: the change to report, by the number of the record that arrived. `given`: the changes of events.
+    and `replaced`: the change to report, by the number of the record that arrived. `reported`: the changes of events.
     """
 
     engine: Engine
@@ -93,7 +93,7 @@ class InputRevisions:
     latest: int = BEGINNING
     late: dict[int, InputChange] = field(default_factory=dict)
     replaced: dict[int, InputChange] = field(default_factory=dict)
-    given: list[DerivedChange] = field(default_factory=list)
+    reported: list[DerivedChange] = field(default_factory=list)
     _there: dict[str, RowWindow] = field(default_factory=dict)
     _why: InputChange | None = None
     _by: int = -1
@@ -134,7 +134,7 @@ class InputRevisions:
             for row in table.iter_rows(named=True):
                 occurrence = occurrence_of(name, own, row)
                 time = max(self.latest, occurrence.end) if self._why is None else self.latest
-                self.given.append(
+                self.reported.append(
                     DerivedChange(row[CHANGE] > 0, row[ID], occurrence, time, self._why, row.get("because", "[]"))
                 )
 
@@ -149,7 +149,7 @@ class InputRevisions:
 
     def changes(self, id: str) -> list[DerivedChange]:
         """Return the changes of one event."""
-        return [change for change in self.given if change.id == id.removeprefix("@")]
+        return [change for change in self.reported if change.id == id.removeprefix("@")]
 
     def _take(self, event: str, changes: RowChanges) -> None:
         window = self._there.setdefault(event, RowWindow(len(changes.coming) - FIRST))

@@ -50,13 +50,13 @@ class TickAtom:
 class BodyReading:
     """The result of evaluating a body for some values.
 
-    `found`: its true literals, each with the atoms that make it true. `judged`: its true conditions. `failed`: the
+    `literals`: its true literals, each with the atoms that make it true. `judged`: its true conditions. `failed`: the
     literal that is not true, or None. `against`: the atoms that make a negated literal false. `lacking`: the conditions
     that are false.
     """
 
     bound: BoundValues
-    found: tuple[tuple[LarsLiteral, tuple[TickAtom, ...]], ...] = ()
+    literals: tuple[tuple[LarsLiteral, tuple[TickAtom, ...]], ...] = ()
     judged: tuple[Judged, ...] = ()
     failed: BodyLiteral | None = None
     against: tuple[TickAtom, ...] = ()
@@ -220,8 +220,8 @@ class TickReading:
         if len(literal.atom.arguments) != len(atom.args):
             return None
         asked = list(zip(literal.atom.arguments, atom.args, types))
-        if literal.modality == AT and literal.at is not None:
-            asked.append((literal.at, atom.tick, "int"))
+        if literal.modality == AT and literal.tick is not None:
+            asked.append((literal.tick, atom.tick, "int"))
         for term, value, type in asked:
             if isinstance(term, Variable):
                 if term.name == "_":
@@ -277,7 +277,9 @@ class TickReading:
                 if literal.negated:
                     return 7 if own else 6
                 known = (
-                    literal.at is None or isinstance(literal.at, Variable) or set(variables_of(literal)) <= bound.keys()
+                    literal.tick is None
+                    or isinstance(literal.tick, Variable)
+                    or set(variables_of(literal)) <= bound.keys()
                 )
                 return 3 if own else 1 if known else 4
             return 6 if literal.negated else 2
@@ -292,12 +294,14 @@ class TickReading:
         solutions = self.literal(element, so_far.bound)
         if element.negated:
             if not solutions:
-                return [replace(so_far, found=(*so_far.found, (element, ())))]
+                return [replace(so_far, literals=(*so_far.literals, (element, ())))]
             against = tuple(atom for _, atoms in solutions for atom in atoms)
             return [replace(so_far, failed=element, against=against)]
         if not solutions:
             return [replace(so_far, failed=element)]
-        return [replace(so_far, bound=bound, found=(*so_far.found, (element, atoms))) for bound, atoms in solutions]
+        return [
+            replace(so_far, bound=bound, literals=(*so_far.literals, (element, atoms))) for bound, atoms in solutions
+        ]
 
     def _condition(self, element: BodyLiteral) -> Condition | None:
         """Return the literal as a condition (comparison, graph pattern, static predicate), or None."""

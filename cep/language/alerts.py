@@ -67,7 +67,7 @@ def alert_variables(statement: AlertStatement) -> list[str]:
     names = [name for condition in statement.conditions for name in condition_variables(condition)]
     for template in (statement.title, statement.text, statement.instruction, statement.runbook):
         names += [] if template is None else [name for name in _PIECE.findall(str(template.value)) if name]
-    places = [place for place in (*statement.at, statement.radius, statement.area) if place is not None]
+    places = [place for place in (*statement.position, statement.radius, statement.area) if place is not None]
     names += [value.name for _, value in statement.labels if isinstance(value, Variable)]
     return names + [key.name for key in statement.keys] + [n for place in places for n in expression_variables(place)]
 
@@ -118,7 +118,7 @@ def _alerting(
     reader.check_escalations()
     places = {}
     for column, value in zip(
-        (LATITUDE, LONGITUDE, RADIUS, AREA), (*(statement.at or (None, None)), statement.radius, statement.area)
+        (LATITUDE, LONGITUDE, RADIUS, AREA), (*(statement.position or (None, None)), statement.radius, statement.area)
     ):
         if value is not None:
             for variable in used_variables([value]):

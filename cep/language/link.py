@@ -174,7 +174,7 @@ class Together:
             self.lars,
             declarations=(*self.lars.declarations, *more),
             elsewhere=frozenset(declared),
-            made=frozenset(event_rules) & (asked | own),
+            derived_elsewhere=frozenset(event_rules) & (asked | own),
         )
 
     def _facts(self, name: str, rules: Sequence[StaticRule]) -> FactDeclaration:

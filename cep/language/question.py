@@ -21,14 +21,14 @@ from cep.rules.terms import Expression
 class AskedEvent:
     """An event in a question: its name, its arguments and optional argument names, and the value of a fluent.
 
-    `at`: the question is about an atom at a tick. `tick`: the tick, or None for any tick.
+    `at_tick`: the question is about an atom at a tick. `tick`: the tick, or None for any tick.
     """
 
     name: str
     arguments: tuple[Expression, ...]
     names: tuple[str, ...] | None
     value: Expression | None = None
-    at: bool = False
+    at_tick: bool = False
     tick: Expression | None = None
 
 
@@ -66,7 +66,7 @@ def asked_event(text: str, prefixes: Iterable[tuple[str, str]]) -> AskedEvent:
     if len(ticks) != 1:
         hint = f"`{name}{arguments} at 3`, or `at` alone for any"
         raise CepError(f"`{rest}` is not a tick", hint=hint, code="option")
-    return replace(atom, at=True, tick=ticks[0])
+    return replace(atom, at_tick=True, tick=ticks[0])
 
 
 def _plain_event(text: str, prefixes: Iterable[tuple[str, str]]) -> AskedEvent:

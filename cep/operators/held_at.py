@@ -26,32 +26,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HeldAtPattern(HoldingPattern):
-    """`pattern WHERE held(fluent, at)`, or `not held(...)`. `at`: a variable of the pattern.
+    """`pattern WHERE held(fluent, at)`, or `not held(...)`. `variable`: a variable of the pattern.
 
-    `back`: how long before the end `at` can be, in microseconds; None if unbounded. `name`, `time`: the fluent and the
-    time as written.
+    `back`: how long before the end `variable` can be, in microseconds; None if unbounded. `name`, `time`: the fluent
+    and the time as written.
     """
 
-    at: str = ""
+    variable: str = ""
     back: int | None = None
     name: str = field(default="", compare=False)
     time: str = field(default="", compare=False)
 
     def describe(self) -> PatternProperties:
-        return replace(HoldingPattern.describe(self), mentions=(Variable(self.at, self.span),))
+        return replace(HoldingPattern.describe(self), mentions=(Variable(self.variable, self.span),))
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
         renamed = HoldingPattern.renamed(self, names)
         assert isinstance(renamed, HeldAtPattern), "it stays one"
-        return replace(renamed, at=names.get(self.at, self.at))
+        return replace(renamed, variable=names.get(self.variable, self.variable))
 
     def check(self, checker: Checker, outside: frozenset[str]) -> None:
         bound = variables(self.pattern)
-        if self.at not in bound:
-            checker.unbound(Variable(self.at, self.span), self.pattern, bound, "")
+        if self.variable not in bound:
+            checker.unbound(Variable(self.variable, self.span), self.pattern, bound, "")
 
     def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
-        return matcher.holding(self.pattern, self.fluent, self.negated, bound, self.at)
+        return matcher.holding(self.pattern, self.fluent, self.negated, bound, self.variable)
 
     def node(
         self,
@@ -64,32 +64,32 @@ class HeldAtPattern(HoldingPattern):
     ) -> Node:
         return HeldAt(
             left, right, key, kind, take, self.negated, len(places), self.name, self.time,
-            at=places[self.at], back=self.back,
+            time_column=places[self.variable], back=self.back,
         )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class HeldAt(Holding):
-    """The node of `held`: like Holding, but tests the fluent at the time in the left's column `at`.
+    """The node of `held`: like Holding, but tests the fluent at the time in the left's column `time_column`.
 
     Occurrences whose time is more than `back` before their end are dropped. `name`, `time`: the fluent and the time as
     written.
     """
 
-    at: int = field(kw_only=True)
+    time_column: int = field(kw_only=True)
     back: int | None = field(kw_only=True)
     name: str = field(default="", compare=False)
     time: str = field(default="", compare=False)
 
     def describe(self) -> NodeProperties:
         properties = Holding.describe(self)
-        return replace(properties, looks=(*properties.looks, (0, self.at)))
+        return replace(properties, looks=(*properties.looks, (0, self.time_column)))
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         column_types = Holding.columns(self, inference, number)
-        if self.at < len(column_types) and column_types[self.at].type not in ("time", "unknown"):
+        if self.time_column < len(column_types) and column_types[self.time_column].type not in ("time", "unknown"):
             inference.complain(
-                f"`held` needs a time, but `{self.time}` is {a(column_types[self.at].type)}",
+                f"`held` needs a time, but `{self.time}` is {a(column_types[self.time_column].type)}",
                 inference.spans[number],
                 f"`start()`, `end() - 5 s`, or an attribute that is declared a time; `time({self.time})` makes one",
             )

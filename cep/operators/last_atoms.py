@@ -35,8 +35,8 @@ class LastAtomsFormula(OverSeveral):
     """A formula that holds for an event while it is among the last `atoms` of the `arrivals`, in order of arrival.
 
     Equal events of a tick count once. `formula`: the event; None: any of the arrivals. `by`: count only events that are
-    equal in these arguments (for arrivals of one event). `at`: the variable of the event's tick. `oldest`: hold only
-    while the event is the oldest in the window. `tick`: the length of a tick in microseconds.
+    equal in these arguments (for arrivals of one event). `variable`: the variable of the event's tick. `oldest`: hold
+    only while the event is the oldest in the window. `tick`: the length of a tick in microseconds.
     """
 
     formula: Formula | None
@@ -44,7 +44,7 @@ class LastAtomsFormula(OverSeveral):
     atoms: int
     by: tuple[int, ...]
     tick: int
-    at: str | None = None
+    variable: str | None = None
     oldest: bool = False
     span: Span = field(default=NOWHERE, compare=False)
 
@@ -57,14 +57,14 @@ class LastAtomsFormula(OverSeveral):
         return replace(self, formula=parts[0], arrivals=parts[1:])
 
     def written(self) -> list[str]:
-        return [] if self.at is None else [self.at]
+        return [] if self.variable is None else [self.variable]
 
     def bound(self) -> Names:
         own = frozenset[str]() if self.formula is None else self.formula.bound()
-        return own | (frozenset() if self.at is None else {self.at})
+        return own | (frozenset() if self.variable is None else {self.variable})
 
     def text(self) -> tuple[str, int]:
-        at_text = "" if self.at is None else f" at {self.at}"
+        at_text = "" if self.variable is None else f" at {self.variable}"
         return f"{'_' if self.formula is None else self.formula.text()[0]}{at_text} in [{self.atoms} #]", UNARY
 
     def late(self, lateness: FluentLateness) -> int:
@@ -73,7 +73,7 @@ class LastAtomsFormula(OverSeveral):
     def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
         own = None if self.formula is None else _atom(self.formula)
         names = () if self.formula is None else tuple(sorted(self.formula.bound() & keep))
-        tick = self.at if self.at in keep or (self.oldest and self.formula is None) else None
+        tick = self.variable if self.variable in keep or (self.oldest and self.formula is None) else None
         arrivals = tuple(map(_atom, self.arrivals))
         pattern = LastAtomsPattern(
             own, arrivals, names, tick, self.atoms, self.by, self.tick, self.oldest, None, self.span
@@ -89,12 +89,12 @@ def _atom(formula: Formula) -> Atom:
 
 @dataclass(frozen=True, slots=True)
 class LastAtomsPattern(Pattern):
-    """The pattern of `LastAtomsFormula`. It binds only `names` and, if named, the event's tick `at`."""
+    """The pattern of `LastAtomsFormula`. It binds only `names` and, if named, the event's tick `variable`."""
 
     event: Atom | None
     arrivals: tuple[Atom, ...]
     names: tuple[str, ...]
-    at: str | None
+    variable: str | None
     atoms: int
     by: tuple[int, ...]
     tick: int
@@ -104,7 +104,7 @@ class LastAtomsPattern(Pattern):
 
     @property
     def _every(self) -> tuple[str, ...]:
-        return (*self.names, *([] if self.at is None else [self.at]), KIND)
+        return (*self.names, *([] if self.variable is None else [self.variable]), KIND)
 
     def describe(self) -> PatternProperties:
         own = self.arrivals if self.event is None else (self.event, *self.arrivals)
@@ -112,9 +112,9 @@ class LastAtomsPattern(Pattern):
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
         event = None if self.event is None else self.event.renamed(names)
-        tick = None if self.at is None else names.get(self.at, self.at)
+        tick = None if self.variable is None else names.get(self.variable, self.variable)
         assert event is None or isinstance(event, Atom), "it stays one"
-        return replace(self, event=event, names=kept(names, self.names), at=tick)
+        return replace(self, event=event, names=kept(names, self.names), variable=tick)
 
     def lower(
         self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
@@ -127,7 +127,9 @@ class LastAtomsPattern(Pattern):
             left = builder.add(TickAtoms(scanned, self.tick, len(inner)), tuple(inner), self.span)
             take = tuple(inner[name] for name in self.names)
         keys = tuple(inner[name] for name in self._keys) if self.event is not None else ()
-        node = LastAtoms(left, right, take, self.at is not None, self.atoms, self.by, self.tick, self.oldest, keys)
+        node = LastAtoms(
+            left, right, take, self.variable is not None, self.atoms, self.by, self.tick, self.oldest, keys
+        )
         return added(builder, node, self._every, components, self.span)
 
     @property

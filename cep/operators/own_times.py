@@ -28,22 +28,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OwnTimesFormula(OverOne):
-    """The formula at all evaluation ticks whose window contains the tick in `at`. The formula binds this variable."""
+    """The formula at all evaluation ticks whose window contains the tick in `variable`. The formula binds this
+    variable.
+    """
 
     formula: Formula
-    at: str
+    variable: str
     window: WindowTicks
     span: Span = field(default=NOWHERE, compare=False)
 
     def text(self) -> tuple[str, int]:
-        return f"{self.formula.text()[0]} at {self.at} {window_text(self.window)}", UNARY
+        return f"{self.formula.text()[0]} at {self.variable} {window_text(self.window)}", UNARY
 
     def written(self) -> list[str]:
-        return [self.at]
+        return [self.variable]
 
     def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
-        inner = lowering.lowered(self.formula, self.formula.bound() & (keep | {self.at}), outside | {self.at})
-        pattern = OwnTimesPattern(inner, self.at, self.window, lowering.late_of(self.formula), None, self.span)
+        inner = lowering.lowered(
+            self.formula, self.formula.bound() & (keep | {self.variable}), outside | {self.variable}
+        )
+        pattern = OwnTimesPattern(inner, self.variable, self.window, lowering.late_of(self.formula), None, self.span)
         return lowering.projected(pattern, keep, self)
 
 
@@ -52,7 +56,7 @@ class OwnTimesPattern(FormulaPattern):
     """The pattern of `OwnTimesFormula`. `late`: the delay in microseconds after which the formula is known."""
 
     formula: Pattern
-    at: str
+    variable: str
     window: WindowTicks
     late: int
     within: int | None = None
@@ -63,7 +67,12 @@ class OwnTimesPattern(FormulaPattern):
 
     def renamed(self, names: dict[str, str]) -> Pattern:  # type: ignore[override]
         return OwnTimesPattern(
-            self.formula.renamed(names), names.get(self.at, self.at), self.window, self.late, self.within, self.span
+            self.formula.renamed(names),
+            names.get(self.variable, self.variable),
+            self.window,
+            self.late,
+            self.within,
+            self.span,
         )
 
     def lower(
@@ -72,24 +81,24 @@ class OwnTimesPattern(FormulaPattern):
         child, inner = self.formula.lower(builder, (), None)
         names = [name for name in sorted(inner, key=inner.__getitem__) if name != KIND]
         take = tuple(inner[name] for name in (*names, KIND))
-        node = OwnTimes(child, take, names.index(self.at), self.window, self.late)
+        node = OwnTimes(child, take, names.index(self.variable), self.window, self.late)
         return added(builder, node, (*names, KIND), components, self.span)
 
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
-        return reader.windows.between_own_times(self, self.formula, self.at, self.window, bound)
+        return reader.windows.between_own_times(self, self.formula, self.variable, self.window, bound)
 
 
 @dataclass(frozen=True, slots=True)
 class OwnTimes(FormulaNode):
     """The node of `OwnTimesFormula`: tuples of a formula, each at the ticks whose window contains the tick in column
-    `at`.
+    `tick_column`.
 
-    `at` is a position in `take`. Output columns: those in `take`, the last with the kind of change.
+    `tick_column` is a position in `take`. Output columns: those in `take`, the last with the kind of change.
     """
 
     child: int
     take: tuple[int, ...]
-    at: int
+    tick_column: int
     ticks: WindowTicks
     late: int
 
@@ -100,7 +109,7 @@ class OwnTimes(FormulaNode):
             "formula",
             remembers=True,
             shows=(*((place,) for place in places[:-1]), ()),
-            looks=(places[-1], places[self.at]),
+            looks=(places[-1], places[self.tick_column]),
             groups=places[:-1],
             completes=(0,),
             meeting=Meeting.GROUPS,
@@ -114,7 +123,7 @@ class OwnTimes(FormulaNode):
         return tuple(inference.columns[self.child][column] for column in self.take)
 
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
-        return Text(f"({sides[0].text}) at {rendering.names[number][self.at]} {window_text(self.ticks)}")
+        return Text(f"({sides[0].text}) at {rendering.names[number][self.tick_column]} {window_text(self.ticks)}")
 
     def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
         return [("remembers", "what holds"), ("forgets", "when it ends")]

@@ -123,23 +123,23 @@ class FirstTickFormula(OverSeveral):
     """A formula that holds from the tick of the first of several events on, or from the tick `first` if that is
     earlier.
 
-    `at`: the variable of the tick. `tick`: its length in microseconds.
+    `variable`: the variable of the tick. `tick`: its length in microseconds.
     """
 
     parts: tuple[Formula, ...]
-    at: str
+    variable: str
     tick: int
     first: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
     def written(self) -> list[str]:
-        return [self.at]
+        return [self.variable]
 
     def bound(self) -> Names:
-        return frozenset({self.at})
+        return frozenset({self.variable})
 
     def text(self) -> tuple[str, int]:
-        return f"from the first tick {self.at} on", WHOLE
+        return f"from the first tick {self.variable} on", WHOLE
 
     def late(self, lateness: FluentLateness) -> int:
         return self.tick - 1
@@ -148,7 +148,7 @@ class FirstTickFormula(OverSeveral):
         events = any_of(self.parts, self.span)
         if self.first is not None:
             events = Either(events, Point(self.first * self.tick, None, self.span), None, self.span)
-        return FirstTickPattern(events, self.at, self.tick, None, self.span)
+        return FirstTickPattern(events, self.variable, self.tick, None, self.span)
 
 
 def any_of(parts: Sequence[Formula], span: Span) -> Pattern:
@@ -167,27 +167,27 @@ class FirstTickPattern(FormulaPattern):
     """The pattern of `FirstTickFormula` over the pattern of the events."""
 
     events: Pattern
-    at: str
+    variable: str
     tick: int
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
     def describe(self) -> PatternProperties:
-        return PatternProperties((self.events,), binds=(self.at, KIND), goal=True)
+        return PatternProperties((self.events,), binds=(self.variable, KIND), goal=True)
 
     def renamed(self, names: dict[str, str]) -> Pattern:  # type: ignore[override]
         return FirstTickPattern(
-            self.events.renamed(names), names.get(self.at, self.at), self.tick, self.within, self.span
+            self.events.renamed(names), names.get(self.variable, self.variable), self.tick, self.within, self.span
         )
 
     def lower(
         self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
     ) -> tuple[int, dict[str, int]]:
         child, _ = self.events.lower(builder, (), None)
-        return added(builder, FirstTick(child, self.tick), (self.at, KIND), components, self.span)
+        return added(builder, FirstTick(child, self.tick), (self.variable, KIND), components, self.span)
 
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
-        return reader.windows.from_first(self, self.events, self.at, self.tick, bound)
+        return reader.windows.from_first(self, self.events, self.variable, self.tick, bound)
 
     def lacks(self, gaps: FormulaGaps, bound: BoundValues, code: int) -> list[Gap]:
         return []
@@ -223,27 +223,29 @@ class FirstTick(FormulaNode):
 
 @dataclass(frozen=True, slots=True)
 class EachTickFormula(OverOne):
-    """The formula at every evaluation tick, with the tick in the variable `at`. `tick`: its length in microseconds."""
+    """The formula at every evaluation tick, with the tick in the variable `variable`. `tick`: its length in
+    microseconds.
+    """
 
     formula: Formula
-    at: str
+    variable: str
     tick: int
     span: Span = field(default=NOWHERE, compare=False)
 
     def written(self) -> list[str]:
-        return [self.at]
+        return [self.variable]
 
     def bound(self) -> Names:
-        return self.formula.bound() | {self.at}
+        return self.formula.bound() | {self.variable}
 
     def text(self) -> tuple[str, int]:
-        return f"{self.formula.text()[0]} now, at {self.at}", UNARY
+        return f"{self.formula.text()[0]} now, at {self.variable}", UNARY
 
     def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
         inner = lowering.lowered(self.formula, self.formula.bound() & keep, outside)
-        if self.at not in keep:
+        if self.variable not in keep:
             return inner
-        return EachTickPattern(inner, self.at, self.tick, lowering.late_of(self.formula), None, self.span)
+        return EachTickPattern(inner, self.variable, self.tick, lowering.late_of(self.formula), None, self.span)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,18 +253,23 @@ class EachTickPattern(FormulaPattern):
     """The pattern of `EachTickFormula`. `late`: the delay in microseconds after which the formula is known."""
 
     formula: Pattern
-    at: str
+    variable: str
     tick: int
     late: int
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
     def describe(self) -> PatternProperties:
-        return PatternProperties((self.formula,), through=(self.formula,), binds=(self.at,), goal=True)
+        return PatternProperties((self.formula,), through=(self.formula,), binds=(self.variable,), goal=True)
 
     def renamed(self, names: dict[str, str]) -> Pattern:  # type: ignore[override]
         return EachTickPattern(
-            self.formula.renamed(names), names.get(self.at, self.at), self.tick, self.late, self.within, self.span
+            self.formula.renamed(names),
+            names.get(self.variable, self.variable),
+            self.tick,
+            self.late,
+            self.within,
+            self.span,
         )
 
     def lower(
@@ -272,10 +279,10 @@ class EachTickPattern(FormulaPattern):
         names = [name for name in sorted(inner, key=inner.__getitem__) if name != KIND]
         take = tuple(inner[name] for name in (*names, KIND))
         node = EachTick(child, take, self.tick, self.late)
-        return added(builder, node, (*names, self.at, KIND), components, self.span)
+        return added(builder, node, (*names, self.variable, KIND), components, self.span)
 
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
-        return reader.windows.tick_by_tick(self, self.formula, self.at, self.tick, bound)
+        return reader.windows.tick_by_tick(self, self.formula, self.variable, self.tick, bound)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,21 +43,21 @@ def window_text(window: WindowTicks) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WindowedFormula(OverOne):
-    """A formula that holds at the ticks whose window contains an event. `at`: the variable of the event's own tick."""
+    """A formula that holds at the ticks whose window contains an event. `variable`: the variable of the event's own tick."""
 
     formula: Formula
     window: WindowTicks
-    at: str | None = None
+    variable: str | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
     def written(self) -> list[str]:
-        return [] if self.at is None else [self.at]
+        return [] if self.variable is None else [self.variable]
 
     def bound(self) -> Names:
-        return self.formula.bound() | ({self.at} if self.at is not None else frozenset())
+        return self.formula.bound() | ({self.variable} if self.variable is not None else frozenset())
 
     def text(self) -> tuple[str, int]:
-        at_text = "" if self.at is None else f"at {self.at} "
+        at_text = "" if self.variable is None else f"at {self.variable} "
         return f"{self.formula.text()[0]} {at_text}{window_text(self.window)}", UNARY
 
     def late(self, lateness: FluentLateness) -> int:
@@ -68,21 +68,21 @@ class WindowedFormula(OverOne):
         assert isinstance(atom, FormulaAtom), "an event"
         values = tuple(argument for argument in atom.arguments if isinstance(argument, Variable | Constant))
         names = tuple(sorted(atom.bound() & keep))
-        tick = self.at if self.at in keep else None
+        tick = self.variable if self.variable in keep else None
         event = Atom(atom.name, values, None, atom.span)
         return WindowedEventPattern(event, names, tick, self.window, None, self.span)
 
 
 @dataclass(frozen=True, slots=True)
 class WindowedEventPattern(DelayedPattern):
-    """The pattern of `WindowedFormula`. It binds only `names` and, if named, the event's tick `at`.
+    """The pattern of `WindowedFormula`. It binds only `names` and, if named, the event's tick `variable`.
 
     `delay`: how much later the output rows are known, in microseconds.
     """
 
     event: Atom
     names: tuple[str, ...]
-    at: str | None
+    variable: str | None
     window: WindowTicks
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
@@ -93,7 +93,7 @@ class WindowedEventPattern(DelayedPattern):
 
     @property
     def _every(self) -> tuple[str, ...]:
-        return (*self.names, *([] if self.at is None else [self.at]), KIND)
+        return (*self.names, *([] if self.variable is None else [self.variable]), KIND)
 
     def describe(self) -> PatternProperties:
         return PatternProperties((self.event,), binds=self._every, goal=True)
@@ -101,22 +101,22 @@ class WindowedEventPattern(DelayedPattern):
     def renamed(self, names: Mapping[str, str]) -> Pattern:
         event = self.event.renamed(names)
         assert isinstance(event, Atom), "it stays one"
-        tick = None if self.at is None else names.get(self.at, self.at)
-        return replace(self, event=event, names=kept(names, self.names), at=tick)
+        tick = None if self.variable is None else names.get(self.variable, self.variable)
+        return replace(self, event=event, names=kept(names, self.names), variable=tick)
 
     def lower(
         self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
     ) -> tuple[int, dict[str, int]]:
         child, inner = self.event.lower(builder, (), None)
         take = tuple(inner[name] for name in self.names)
-        node = WindowedEvent(child, take, self.at is not None, self.window, self.delay)
+        node = WindowedEvent(child, take, self.variable is not None, self.window, self.delay)
         return added(builder, node, self._every, components, self.span)
 
     def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
         return matcher.attempts(self.event, bound)
 
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
-        return reader.windows.in_window(self.event, self.names, self.at, self.window, bound)
+        return reader.windows.in_window(self.event, self.names, self.variable, self.window, bound)
 
     def lacks(self, gaps: FormulaGaps, bound: BoundValues, code: int) -> list[Gap]:
         return gaps.of_atom(self.event, bound, code)

@@ -166,7 +166,7 @@ def _horizon(draft: Draft) -> None:
 
 def _lint(draft: Draft) -> None:
     for lint in LINTS:
-        draft.warnings += lint.found(draft)
+        draft.warnings += lint.find(draft)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class Lint:
     """A kind of warning: its name, and a function that finds the warnings in a draft without errors."""
 
     name: str
-    found: Callable[[Draft], list[Warning]]
+    find: Callable[[Draft], list[Warning]]
 
 
 LINTS = (

@@ -114,7 +114,7 @@ class AnswerSetTables:
       sets
     - the tick, or the count
     - the number of the answer set, from 1, if all are wanted
-    - the values, with `given_types` and `given` as for input rows
+    - the values, with `given_types` and `derived` as for input rows
 
     `tick`: the length of a tick in microseconds.
     """
@@ -122,7 +122,7 @@ class AnswerSetTables:
     asked_types: tuple[str, ...]
     asked: tuple[tuple[int, ...], ...]
     given_types: tuple[str, ...]
-    given: tuple[tuple[int, ...], ...]
+    derived: tuple[tuple[int, ...], ...]
     tick: int
 
 

@@ -257,7 +257,7 @@ class Machine:
         counts = [Count(unit, self.made[unit], self.spent[unit], *sizes.get(unit, (0, 0))) for unit in self.widths]
         self.made = dict.fromkeys(self.made, 0)
         self.spent = dict.fromkeys(self.spent, 0)
-        return [count for count in counts if count.made or count.time or count.rows]
+        return [count for count in counts if count.produced or count.time or count.rows]
 
     def goals(self) -> list[tuple[PlanUnit, Goal]]:
         """Return every goal with its unit, in an order that depends on the plan alone.

@@ -14,12 +14,12 @@ from cep.plan.order import PlanUnit
 class Count:
     """The counts of one unit of a plan.
 
-    `made` and `time`: its output rows, and the nanoseconds spent, since the last count. `rows` and `bytes`: the number
-    and the size of its waiting rows. The time of a recursion is counted at the first of its nodes.
+    `produced` and `time`: its output rows, and the nanoseconds spent, since the last count. `rows` and `bytes`: the
+    number and the size of its waiting rows. The time of a recursion is counted at the first of its nodes.
     """
 
     unit: PlanUnit
-    made: int
+    produced: int
     time: int
     rows: int
     bytes: int

@@ -334,7 +334,7 @@ def _questions(
     used = None if known is None else Provenance(known, prefixes(options.knowledge.files))
     lock = program.batches.lock
     seconds = options.queries.query_seconds
-    unit = number_size(program.found, program.engine.inputs)
+    unit = number_size(program.inputs, program.engine.inputs)
     return why.Questions(
         program.engine, lock, ended, used, program.origins, seconds, vocabulary, revisions, unit,
         program.since, program.version.cuts,

@@ -49,8 +49,9 @@ class ServedProgram:
     """The program that a server runs.
 
     `alert_engine`: for a program on Spark, an engine that evaluates its ALERT statements on the derived events.
-    `running`: the options of its engines. `schemas`: the events that are read from the input. `found`: the inputs, none
-    on Spark. `live`: True if the inputs do not end. `sources`: the lost sources. `origins`: the origins of records.
+    `running`: the options of its engines. `schemas`: the events that are read from the input. `inputs`: the inputs,
+    none on Spark. `live`: True if the inputs do not end. `sources`: the lost sources. `origins`: the origins of
+    records.
 
     `folder`: the state folder of the server. `journal`: the journal of the program, or None. `meant`: the fingerprints
     of its events in the folder of --state, or None. `version`: the version that runs, among `versions` (None: versions
@@ -63,7 +64,7 @@ class ServedProgram:
     engine: Engine
     alert_engine: Engine | None
     schemas: Mapping[str, Schema]
-    found: Sequence[Input]
+    inputs: Sequence[Input]
     live: bool
     batches: JournaledBatches
     changes: KnowledgeUpdates

@@ -55,7 +55,7 @@ class Job:
     - `times`: the format of times (`cep.connectors.records.times`).
     - `stretch`: the span of time of the output that is written.
     - `frames`: DataFrames to read, and what workers need to know of each.
-    - `each`: a function that is called with the output of each micro-batch. `forwarding`: sends the output to a
+    - `callback`: a function that is called with the output of each micro-batch. `forwarding`: sends the output to a
       broker.
     - `mirror`: keeps the folders in an object store. None: they stay in local or shared folders.
     - `run`: the name by which workers know their engines.
@@ -86,7 +86,7 @@ class Job:
     stretch: Stretch = (None, None)
     mirror: Mirror | None = None
     frames: tuple[Provided, ...] = ()
-    each: Each | None = None
+    callback: Each | None = None
     forwarding: Forwarding | None = None
     earlier: EarlierInput | None = None
     former: Former | None = None
@@ -156,8 +156,8 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     notes = BatchNotes(states, None if job.rule is None else job.generation.clocks(folder))
     work = _work(job, states, handed, warm)
     receiver: Receiver | None = job.forwarding
-    if job.each is not None:
-        receiver = GivenBatches(job.each, work.sink, notes, job.dead, job.generation)
+    if job.callback is not None:
+        receiver = GivenBatches(job.callback, work.sink, notes, job.dead, job.generation)
     ending = None if job.former is None else job.former.ending(job.generation)
     batches = MicroBatches(spark, work, own, notes, job.mirror, receiver, ending)
     writer = stream.writeStream.foreachBatch(batches)

@@ -171,7 +171,7 @@ class Rules:
         beginnings and ends.
         """
         engine = Engine(self._program, replace(running, changes=changes))
-        engine.refuse_endless("what goes from batch to batch on Spark")
+        engine.refuse_endless("the state between micro-batches on Spark")
         if running.revise is not None:
             lateness = (lateness or 0) + running.revise * running.final
         return PlannedRules(engine, self._shipped(engine, running, buckets), lateness)

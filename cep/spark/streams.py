@@ -143,7 +143,7 @@ class Stream:
             idle=self.idle,
             ahead=AheadLimits(None, None),
             frames=self.frames,
-            each=batch_function,
+            callback=batch_function,
         )
         locks = ExitStack()
         try:

@@ -162,7 +162,7 @@ def _read(
             outbox, seen = Outbox(shared, few), _Seen()
             for file in pack.files:
                 kept = partial(seen.taken, stretch=stretch)
-                for block in reading.part_blocks(sent.value, file.number, file.input, file.there, kept):
+                for block in reading.part_blocks(sent.value, file.number, file.input, file.readable, kept):
                     outbox.add(block)
             yield outbox.close(), seen
 

@@ -92,7 +92,7 @@ class Checker:
                     self._held.append((name, self._wanted(own, self.reader.interval, self._fluent(name))))
             for check in self.test.alerts:
                 with wrong.kept():
-                    self._alerts.append((check, self._time(check.at), self._wanted_alerts(check)))
+                    self._alerts.append((check, self._time(check.time), self._wanted_alerts(check)))
 
     def check(self, outcome: Outcome) -> list[Failure]:
         """Return the differences between the results of a run and the test."""

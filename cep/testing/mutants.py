@@ -48,7 +48,7 @@ class Survivor:
 class MutantReport:
     """The number of mutants of a test file's programs, and the survivors."""
 
-    made: int
+    count: int
     survivors: list[Survivor]
 
 

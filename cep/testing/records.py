@@ -81,7 +81,7 @@ def read_records(test: RuleTest, schemas: Mapping[str, Schema], revises: bool) -
     origins, batches, specs = Origins(), list[Batch](), list[str]()
     with TemporaryDirectory(prefix="cep-test-") as folder:
         with mistakes_together() as wrong:
-            for name, value in test.given:
+            for name, value in test.records:
                 first = max((block.beyond for batch in batches for block in batch.blocks), default=0)
                 with wrong.kept():
                     spec, own = _given(test, name, value, schemas, Path(folder), read_as, first)

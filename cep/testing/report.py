@@ -60,7 +60,7 @@ def closing_line(results: Sequence[Result]) -> str:
 def mutant_lines(report: MutantReport) -> Iterator[str]:
     """Yield a line with the number of mutants, then a line per survivor."""
     survived = len(report.survivors)
-    yield f"{count(report.made, 'mutant')}, {report.made - survived} killed, {survived} survived"
+    yield f"{count(report.count, 'mutant')}, {report.count - survived} killed, {survived} survived"
     for survivor in report.survivors:
         why = "what it derives is not expected otherwise" if survivor.seen else "no record shows it"
         yield from _wrapped(f"{survivor.file}:{survivor.line}: {survivor.change} ({why})", "  ")
@@ -72,7 +72,9 @@ def as_json(
     """Return the results as JSON: `tests` with their failures, the surviving `mutants`, and `coverage`."""
     survivors = [asdict(survivor) for report in mutants for survivor in report.survivors]
     document: dict[str, Any] = {"tests": [_test(result) for result in results]}
-    document |= {"mutants": {"made": sum(mutant.made for mutant in mutants), "survivors": survivors}} if mutants else {}
+    document |= (
+        {"mutants": {"made": sum(mutant.count for mutant in mutants), "survivors": survivors}} if mutants else {}
+    )
     if covered:
         document["coverage"] = [_item(item, source) for items, source in covered for item in items]
     return json.dumps(document, ensure_ascii=False, indent=2)

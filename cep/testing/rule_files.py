@@ -74,20 +74,20 @@ class AlertCheck:
     """The alerts that a test expects to be in one state at a time."""
 
     place: Value
-    at: Value
+    time: Value
     state: str
     expected: tuple[Expectation, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RuleTest:
-    """A test of a file. `given`: the records, by event. `until`: the time at which the test stops. None: the time of
+    """A test of a file. `records`: the records, by event. `until`: the time at which the test stops. None: the time of
     the last record."""
 
     file: RuleTestFile
     name: str
     place: Value
-    given: tuple[tuple[Value, Value], ...]
+    records: tuple[tuple[Value, Value], ...]
     inputs: tuple[Value, ...]
     until: Value | None
     expect: tuple[Expectation, ...]

@@ -141,7 +141,7 @@ class ListPartial:
 class Listed:
     """The partial matches of each stage, or none if the key is `refused`."""
 
-    found: tuple[RankedMatches, ...]
+    matches: tuple[RankedMatches, ...]
     refused: Failed | None = None
 
 

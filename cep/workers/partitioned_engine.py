@@ -279,7 +279,7 @@ class PartitionedEngine(Engine):
             if isinstance(answer, Listed):
                 if answer.refused is not None:
                     raise answer.refused.error()
-                ranked += answer.found
+                ranked += answer.matches
         return merged(event, self.watermark, ranked, limit)
 
     def skip(self, watermark: int) -> None:
@@ -312,12 +312,12 @@ class PartitionedEngine(Engine):
                 sums = unit_counts.get(unit, Count(unit, 0, 0, 0, 0))
                 unit_counts[unit] = Count(
                     unit,
-                    sums.made + count.made,
+                    sums.produced + count.produced,
                     sums.time + count.time,
                     sums.rows + count.rows,
                     sums.bytes + count.bytes,
                 )
-            self._rounds.counts[_, stage] = [replace(count, made=0, time=0) for count in counts]
+            self._rounds.counts[_, stage] = [replace(count, produced=0, time=0) for count in counts]
         return list(unit_counts.values())
 
     def take_key_shares(self) -> Sequence[KeyShares]:

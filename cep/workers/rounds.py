@@ -33,17 +33,17 @@ from cep.workers.withdrawn_rows import WithdrawnRows
 class _Round:
     """A round in progress.
 
-    `tables`: the input, in parts with the same columns. `made`: the rows derived so far, by event, with one table per
-    partition. `counted`: the rows of `made` that have appeared or disappeared. `begun`: the number of stages that have
-    begun. `missing`: the number of partitions of the last stage that have not answered. `answers`: the results of that
-    stage, by worker.
+    `tables`: the input, in parts with the same columns. `derived`: the rows derived so far, by event, with one table
+    per partition. `counted`: the rows of `derived` that have appeared or disappeared. `begun`: the number of stages
+    that have begun. `missing`: the number of partitions of the last stage that have not answered. `answers`: the
+    results of that stage, by worker.
     """
 
     tables: Mapping[str, Sequence[pl.DataFrame]]
     watermark: int
     first: int
     latest: int
-    made: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
+    derived: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
     begun: int = 0
     answers: dict[int, Tables] = field(default_factory=dict)
     missing: int = 0
@@ -113,7 +113,7 @@ class Rounds:
             over = self._under_way[0]
             if over.begun == len(self.placement.stages) and not over.missing:
                 self._under_way.popleft()
-                parts = {name: over.made[name] for name in sorted(over.made.keys() & self.given)}
+                parts = {name: over.derived[name] for name in sorted(over.derived.keys() & self.given)}
                 merged = {name: self._for_the_world(name, event_parts) for name, event_parts in parts.items()}
                 yield merged if self.withdrawn is None else {name: part for name, part in merged.items() if part.height}
                 continue
@@ -141,7 +141,7 @@ class Rounds:
         if not round_.missing:
             for place in sorted(round_.answers):
                 for name, table in round_.answers[place].items():
-                    round_.made.setdefault(name, []).append(table)
+                    round_.derived.setdefault(name, []).append(table)
             self._go_on()
 
     def _go_on(self) -> None:
@@ -156,7 +156,7 @@ class Rounds:
     def _begin(self, round_: _Round, stage: Stage) -> None:
         taken = {name: parts for name, parts in round_.tables.items() if name in stage.outside}
         for name in stage.inputs:
-            if name not in stage.outside and name in round_.made:
+            if name not in stage.outside and name in round_.derived:
                 taken[name] = [self._handed_on(round_, name)]
         places = self.placement.places(stage)
         round_.begun, round_.answers, round_.missing = stage.number, {}, len(places)
@@ -168,11 +168,11 @@ class Rounds:
     def _handed_on(self, round_: _Round, name: str) -> pl.DataFrame:
         """Return the rows of one event from all partitions and stages, for a stage that reads it."""
         if name in self.merged and self.lineage:
-            return made_one(merged_by_arrival(round_.made[name]))
+            return made_one(merged_by_arrival(round_.derived[name]))
         if self.withdrawn is None or name not in self.merged:
-            return merged_by_arrival(round_.made[name])
+            return merged_by_arrival(round_.derived[name])
         if name not in round_.counted:
-            round_.counted[name] = self.withdrawn.handed_on(name, merged_by_arrival(round_.made[name]))
+            round_.counted[name] = self.withdrawn.handed_on(name, merged_by_arrival(round_.derived[name]))
         return round_.counted[name]
 
     def _for_the_world(self, name: str, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -191,9 +191,9 @@ class Rounds:
 def _together(before: Sequence[Count], now: Sequence[Count]) -> list[Count]:
     """Add the counters of one stage in one worker to the previous counters. The sizes of the state are not added; the
     latest counts."""
-    counts = {c.unit: Count(c.unit, c.made, c.time, 0, 0) for c in before}
+    counts = {c.unit: Count(c.unit, c.produced, c.time, 0, 0) for c in before}
     for count in now:
         earlier = counts.get(count.unit)
-        row_count, time = (0, 0) if earlier is None else (earlier.made, earlier.time)
-        counts[count.unit] = Count(count.unit, count.made + row_count, count.time + time, count.rows, count.bytes)
+        row_count, time = (0, 0) if earlier is None else (earlier.produced, earlier.time)
+        counts[count.unit] = Count(count.unit, count.produced + row_count, count.time + time, count.rows, count.bytes)
     return list(counts.values())

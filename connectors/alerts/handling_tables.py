@@ -39,12 +39,12 @@ accepted a reminder."""
 class RecordedAction:
     """An action of a person on an alert, a silence, a receiver or the program.
 
-    `came`: its wall-clock time, microseconds of Unix time. `watermark`: the event time reached. `alert`, `silence`:
+    `recorded`: its wall-clock time, microseconds of Unix time. `watermark`: the event time reached. `alert`, `silence`:
     their ids. `change`: the number of the alert's change that it caused. `details`: further values, such as `comment`,
     `receiver` or `version`.
     """
 
-    came: int
+    recorded: int
     watermark: int
     person: str
     action: str
@@ -67,7 +67,7 @@ def record(base: sqlite3.Connection, action: RecordedAction) -> None:
     """Append an action."""
     (last,) = base.execute("select max(seq) from sqlite_sequence where name = 'actions'").fetchone()
     row = (
-        (last or 0) + 1, action.came, action.watermark, action.person, action.action, action.alert, action.silence,
+        (last or 0) + 1, action.recorded, action.watermark, action.person, action.action, action.alert, action.silence,
         action.change, json.dumps(dict(action.details), ensure_ascii=False),
     )  # fmt: skip
     base.execute(

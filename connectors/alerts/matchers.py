@@ -78,7 +78,7 @@ class Matcher:
 class Matchers:
     """Conditions that must all hold. An empty list matches every alert."""
 
-    each: tuple[Matcher, ...] = ()
+    matchers: tuple[Matcher, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> Matchers:
@@ -104,18 +104,18 @@ class Matchers:
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Return True if an alert with these labels (`labels.alert_labels`) meets all conditions."""
-        return all(matcher.matches(labels) for matcher in self.each)
+        return all(matcher.matches(labels) for matcher in self.matchers)
 
     @property
     def match_all(self) -> bool:
         """True if even an alert without labels matches."""
-        return all(matcher.matches({}) for matcher in self.each)
+        return all(matcher.matches({}) for matcher in self.matchers)
 
     @property
     def doubt(self) -> str:
         """The reason why a matcher is unlikely to match, such as an unknown severity; otherwise empty."""
         words = [word.lower() for word in SEVERITIES]
-        for matcher in self.each:
+        for matcher in self.matchers:
             asked = matcher.value if matcher.name == "severity" and matcher.operator in ("=", "!=") else ""
             if asked and asked.lower() not in words:
                 hint = did_you_mean(asked.title(), SEVERITIES) or f"use one of {', '.join(SEVERITIES)}"
@@ -123,13 +123,13 @@ class Matchers:
         return ""
 
     def __iter__(self) -> Iterator[Matcher]:
-        return iter(self.each)
+        return iter(self.matchers)
 
     def __bool__(self) -> bool:
-        return bool(self.each)
+        return bool(self.matchers)
 
     def __str__(self) -> str:
-        return "{" + ",".join(map(str, self.each)) + "}"
+        return "{" + ",".join(map(str, self.matchers)) + "}"
 
 
 def _compiled(name: str, pattern: str) -> Any:

@@ -12,7 +12,7 @@ class OutboxEntry:
     """A change of an alert with its number. Numbers start at 1 and increase in the order of arrival; they may have
     gaps.
 
-    `came`: the wall-clock time when it was added (microseconds of Unix time), or None if it was not recorded.
+    `recorded`: the wall-clock time when it was added (microseconds of Unix time), or None if it was not recorded.
     `reminder`: the number of the reminder about this change; 0 for the change itself. `composed`: the time when the
     group's message to a receiver was composed, which stays the same if the message is repeated. None outside groups.
     `group`: the id of the group's message; None: the message has the id of its first entry.
@@ -20,7 +20,7 @@ class OutboxEntry:
 
     number: int
     change: AlertChange
-    came: int | None = None
+    recorded: int | None = None
     reminder: int = 0
     composed: int | None = field(default=None, compare=False)
     group: str | None = field(default=None, compare=False)
@@ -34,7 +34,7 @@ class OutboxEntry:
 
 @dataclass(frozen=True, slots=True)
 class RefusedEntry:
-    """An entry that a receiver has refused: the reason, and the time when the sender gave up (as `OutboxEntry.came`).
+    """An entry that a receiver has refused: the reason, and the time when the sender gave up (as `OutboxEntry.recorded`).
     `again`: it will be sent once more."""
 
     entry: OutboxEntry

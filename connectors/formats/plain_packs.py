@@ -74,14 +74,14 @@ class PlainRecords:
 class Lines:
     """The lines that a format generates from records.
 
-    `buffer`: the bytes of all parts. `columns`: pairs of a constant text and the part that follows it. `made`: a mask
-    of the records that have a line. `odd`: a mask of the records that must be read separately. `refused`: a mask of the
-    spans of text that must be read by the reference.
+    `buffer`: the bytes of all parts. `columns`: pairs of a constant text and the part that follows it. `written`: a
+    mask of the records that have a line. `odd`: a mask of the records that must be read separately. `refused`: a mask
+    of the spans of text that must be read by the reference.
     """
 
     buffer: NDArray[np.uint8]
     columns: Sequence[tuple[str, Spans]]
-    made: Bools
+    written: Bools
     odd: Bools
     refused: Bools
 
@@ -129,7 +129,7 @@ def plain_documents(
     cells = _cells(buffer, first, beyond, of, head, len(starts), format.labels)
     lines = format.made(cells)
     plain &= ~lines.refused
-    line_rows = np.flatnonzero((lines.made | lines.odd) & plain[of])
+    line_rows = np.flatnonzero((lines.written | lines.odd) & plain[of])
     names, ends, _ = name_table([name for name, _ in lines.columns])
     begins, length, quoted = (np.array([spans[part][line_rows] for _, spans in lines.columns]) for part in range(3))
     texts: list[str | None] = [*write(lines.buffer, names, ends, begins, length, quoted).tobytes().decode().split("\n")]

@@ -96,7 +96,7 @@ def former(change: AlertChange) -> list[AlertChange]:
 def lasts(entry: OutboxEntry) -> int:
     """Return the wall-clock time at which an alert ends unless it is updated."""
     change = entry.change
-    return change.until if entry.came is None else entry.came + change.until - change.end
+    return change.until if entry.recorded is None else entry.recorded + change.until - change.end
 
 
 def starts_at(change: AlertChange, now: int) -> str:

@@ -71,7 +71,7 @@ def to_xml(entry: OutboxEntry, origin: Publisher, before: Sequence[OutboxEntry])
 
 
 def _sent(entry: OutboxEntry) -> int:
-    return entry.change.time if entry.came is None else entry.came
+    return entry.change.time if entry.recorded is None else entry.recorded
 
 
 def _info(root: ET.Element, change: AlertChange, origin: Publisher, sent: int) -> None:

@@ -84,14 +84,14 @@ class Groups:
             group = self._group_of(waiting_entry.change)
             if group.key == key:
                 break
-        if entry is None or group is None or group.key != key or key in self._batches or entry.came is None:
+        if entry is None or group is None or group.key != key or key in self._batches or entry.recorded is None:
             return 0
         last = self._sent.get(key)
         if last is None or not self._open.get(key):
-            return entry.came + group.wait
-        if entry.came <= last or not group.interval:
+            return entry.recorded + group.wait
+        if entry.recorded <= last or not group.interval:
             return 0
-        return last - (last - entry.came) // group.interval * group.interval
+        return last - (last - entry.recorded) // group.interval * group.interval
 
     def batch(self, key: str, waiting: Sequence[OutboxEntry], now: int) -> list[OutboxEntry]:
         """Return the waiting changes for the next message in order, and record them. Raises CepError if the disk cannot

@@ -106,7 +106,7 @@ class HttpConnections:
                 kept = self._idle.pop() if self._idle else None
             if kept is None:
                 return None
-            if now - kept.since < _IDLE and now - kept.made < _OLD and not _readable(kept.connection.sock):
+            if now - kept.since < _IDLE and now - kept.opened < _OLD and not _readable(kept.connection.sock):
                 return kept
             kept.connection.close()
 
@@ -134,7 +134,7 @@ class _Kept:
     """A connection, with the times when it was opened and last used (monotonic clock)."""
 
     connection: http.client.HTTPConnection
-    made: float
+    opened: float
     since: float
 
 

@@ -172,7 +172,7 @@ def message(entries: Sequence[OutboxEntry], to: str, origin: Publisher, threads:
     mail["To"] = Address(addr_spec=to)
     mail["Subject"] = subject(entries, origin)
     first = entries[0]
-    times = (first.composed, first.came, first.change.time)
+    times = (first.composed, first.recorded, first.change.time)
     mail["Date"] = format_datetime(at(next(time for time in times if time is not None)))
     mail["Message-ID"] = _id(first, origin)
     if threads:

@@ -436,8 +436,8 @@ class Sender:
             if not change.repeat or not self._wants(change):
                 continue
             told = self._last_told(change, self._unsent.get(change.alert, change.revision + 1), has)
-            if told is not None and told.came is not None:
-                self._heard(change, told.came)
+            if told is not None and told.recorded is not None:
+                self._heard(change, told.recorded)
 
     def _heard(self, change: AlertChange, when: int, number: int = 0) -> None:
         """Note that the receiver was notified of an alert, and schedule the next reminder. `number`: the number of the
@@ -460,7 +460,7 @@ class Sender:
             elif latest.change.quiet or latest.change.acknowledged:
                 self._heard(latest.change, reminder.due, reminder.number)  # it may be due again next time
             elif latest.number <= self._read:
-                self._queue(replace(latest, came=now, reminder=reminder.number))
+                self._queue(replace(latest, recorded=now, reminder=reminder.number))
 
     def _queue(self, entry: OutboxEntry) -> None:
         key = self.delivery.key(entry) if self._groups is None else self._groups.key(entry)

@@ -384,7 +384,7 @@ def series(attribute: Attribute, values: Sequence[Value]) -> pl.Series:
 def closest(word: str, words: Sequence[str]) -> str:
     """Return a hint with the most similar word, or an empty text."""
     near = nearest(word, words)
-    return f" (`{near}` comes near)" if near else ""
+    return f" (did you mean `{near}`?)" if near else ""
 
 
 def _count(attributes: Sequence[Attribute]) -> str:

@@ -283,7 +283,7 @@ def _alert(
         "annotations": annotations,
         "startsAt": starts_at(change, now),
         "endsAt": rfc3339(max(change.until, now + OPEN_FOR)),
-        "updatedAt": rfc3339(change.time if entry.came is None else entry.came),
+        "updatedAt": rfc3339(change.time if entry.recorded is None else entry.recorded),
         "fingerprint": fingerprint(change),
         "status": {"state": state, "silencedBy": list(change.silenced), "inhibitedBy": inhibited_by, "mutedBy": []},
     }

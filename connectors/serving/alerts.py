@@ -463,7 +463,7 @@ def alert_view(entry: OutboxEntry, handling: Handling, origin: Publisher) -> dic
 
 
 def _numbered(entry: OutboxEntry, origin: Publisher) -> dict[str, Any]:
-    when = None if entry.came is None else rfc3339(entry.came)
+    when = None if entry.recorded is None else rfc3339(entry.recorded)
     return {"number": entry.number, "when": when, **document(entry.change, origin.status, origin.page(entry.change))}
 
 
@@ -493,7 +493,7 @@ def action_view(action: RecordedAction) -> dict[str, Any]:
     """Return a recorded action as JSON."""
     return {
         "number": action.number,
-        "when": rfc3339(action.came),
+        "when": rfc3339(action.recorded),
         "watermark": rfc3339(action.watermark) if action.watermark > -FARTHEST else None,
         "by": action.person,
         "action": action.action,

@@ -163,7 +163,7 @@ class Scene:
                 self._miss(step_round.watermark)
             self.rows = {count.unit: count.rows for count in step_round.counts}
             for count in step_round.counts:
-                self.made[count.unit] = self.made.get(count.unit, 0) + count.made
+                self.made[count.unit] = self.made.get(count.unit, 0) + count.produced
         self._ring()
 
     def _latest(self, tables: Mapping[str, pl.DataFrame], field: str) -> None:

@@ -125,9 +125,9 @@ def becomes_text(explainer: Explainer, refusal: Refusal) -> str:
     """Explain in a sentence why another value has not replaced this one."""
     failure = refusal.failure
     if failure.occurrence is None:
-        values = {place: value for place, value in enumerate(failure.given or ()) if value is not None}
+        values = {place: value for place, value in enumerate(failure.arguments or ()) if value is not None}
         return f"{explainer.event_text(refusal.rule.event, values)} did not hold before"
-    fluent_text, due = explainer.occurrence_text(failure.occurrence), failure.at or 0
+    fluent_text, due = explainer.occurrence_text(failure.occurrence), failure.time or 0
     if failure.kind == "waits":
         does = "becomes" if failure.occurrence.end == due else "would become"
         after = f"{say_duration(failure.by)} after {explainer.time(due - failure.by)}"
@@ -182,7 +182,7 @@ def gap(explainer: Explainer, missing: Gap) -> Json:
 
 
 def _told(explainer: Explainer, missing: Gap, text: str) -> str:
-    moment, until = _moment(explainer, missing.at), _end(explainer, missing.until, missing.open)
+    moment, until = _moment(explainer, missing.moment), _end(explainer, missing.until, missing.open)
     schema = explainer.engine.plan.schemas.get(missing.pattern.properties().event or "")
     match missing.kind:
         case "missing" if schema is not None and schema.fluent is None:

@@ -45,7 +45,7 @@ class LiveRevisions:
         engine.follow_input(self._take)
 
     @property
-    def given(self) -> list[DerivedChange]:
+    def reported(self) -> list[DerivedChange]:
         """Return all changes of events. The changes of each event are in the order of arrival."""
         return [change for mine in self._changes.values() for change in mine]
 
@@ -115,7 +115,7 @@ class LiveRevisions:
             because = row.get(BECAUSE) or "[]"
             mine = (reasons.get(json.dumps(load)) for load in json.loads(because)) if reasons else ()
             why = next(filter(None, mine), rest)
-            instant = max(why.at, self._before[0])
+            instant = max(why.time, self._before[0])
             changes = self._changes.setdefault(row[ID], [])
             changes.append(DerivedChange(added, row[ID], occurrence_of(name, own, row), instant, why, because))
 
@@ -149,4 +149,4 @@ def _written(engine: Engine, record: Occurrence) -> str:
 
 def _first_of(changes: Sequence[InputChange]) -> InputChange:
     first = min(changes, key=lambda change: (change.by, change.record.order))
-    return InputChange(first.kind, first.record, first.at, first.by, first.now, len(changes))
+    return InputChange(first.kind, first.record, first.time, first.by, first.now, len(changes))

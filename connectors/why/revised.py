@@ -35,7 +35,7 @@ def of_record(explainer: Explainer, occurrence: Occurrence) -> Json:
         return answer
     if (late := explainer.revisions.late.get(occurrence.order)) is not None:
         answer["late"] = {
-            "by": explainer.json_value((late.at - occurrence.end, "duration")),
+            "by": explainer.json_value((late.time - occurrence.end, "duration")),
             **_at(explainer, late),
             "told": _late(explainer, late),
         }
@@ -65,7 +65,7 @@ def of_event(explainer: Explainer, id: str) -> list[Json]:
 def withdrawn(explainer: Explainer, question: EventQuestion | str) -> list[Json]:
     """Return the withdrawn events that match a question or an `@id`, latest first."""
     last: dict[str, DerivedChange] = {}
-    for change in () if explainer.revisions is None else explainer.revisions.given:
+    for change in () if explainer.revisions is None else explainer.revisions.reported:
         if (
             change.id == question.removeprefix("@")
             if isinstance(question, str)
@@ -95,7 +95,7 @@ def told(change: Mapping[str, Any]) -> str:
 
 
 def _change(explainer: Explainer, change: DerivedChange) -> Json:
-    answer: Json = {"change": ADD if change.added else WITHDRAW, "at": explainer.time(change.at)}
+    answer: Json = {"change": ADD if change.added else WITHDRAW, "at": explainer.time(change.time)}
     why = change.why
     if why is None:
         return answer
@@ -117,11 +117,11 @@ def _told(explainer: Explainer, why: InputChange) -> str:
 
 
 def _late(explainer: Explainer, late: InputChange) -> str:
-    return f"came {say_duration(late.at - late.record.end)} late, at {explainer.time(late.at)}"
+    return f"came {say_duration(late.time - late.record.end)} late, at {explainer.time(late.time)}"
 
 
 def _at(explainer: Explainer, change: InputChange) -> Json:
-    return {"at": explainer.time(change.at)}
+    return {"at": explainer.time(change.time)}
 
 
 def _asked(question: EventQuestion, occurrence: Occurrence) -> bool:

@@ -176,13 +176,15 @@ class Explainer:
             "event": wanted.event,
             "asked": self.event_text(wanted.event, wanted.fixed),
             "at": None if wanted.since == BEGINNING else [self.time(wanted.since), self.time(wanted.until)],
-            "exists": bool(absent.found),
+            "exists": bool(absent.occurrences),
         }
         if self.engine.plan.schemas[wanted.event].fluent is not None:
             answer["fluent"] = True
-        if absent.found:
+        if absent.occurrences:
             memory = Memory(self.engine)
-            answer["found"] = [self.occurrence(occurrence, memory.is_input(occurrence)) for occurrence in absent.found]
+            answer["found"] = [
+                self.occurrence(occurrence, memory.is_input(occurrence)) for occurrence in absent.occurrences
+            ]
             return answer
         answer["rules"] = [self.refusal(refusal) for refusal in absent.refusals]
         answer["rules"] += [answers.refusal(self, answer) for answer in absent.answers]
@@ -241,11 +243,11 @@ class Explainer:
                 when = "" if failure.occurrence is None else f", at {self.time(failure.occurrence.end)}"
                 return f"{subject} came{when}"
             case "unheld":
-                then = self.time(attempt.end if failure.at is None else failure.at)
+                then = self.time(attempt.end if failure.time is None else failure.time)
                 return f"{self.missing_text(failure)} does not hold at {then}"
             case "held":
                 subject = "it" if failure.occurrence is None else self.occurrence_text(failure.occurrence)
-                return f"{subject} holds at {self.time(attempt.end if failure.at is None else failure.at)}"
+                return f"{subject} holds at {self.time(attempt.end if failure.time is None else failure.time)}"
             case "over":
                 end = 0 if failure.occurrence is None else failure.occurrence.end
                 return f"all holds at {self.time(end)}, and it has ended since"
@@ -259,13 +261,13 @@ class Explainer:
             case "waits" | "stopped" | "endless" | "unbegun":
                 return fluents.becomes_text(self, refusal)
             case "formula":
-                return f"its formula does not hold at {self.time(refusal.at >> 1)}"
+                return f"its formula does not hold at {self.time(refusal.moment >> 1)}"
             case "open":
                 return f"it is not known yet: its time comes {say_duration(failure.by)} later"
             case "head":
-                if failure.given is None:
+                if failure.arguments is None:
                     return "it gives other arguments"
-                return f"it gives {self.event_text(refusal.rule.event, dict(enumerate(failure.given)))}"
+                return f"it gives {self.event_text(refusal.rule.event, dict(enumerate(failure.arguments)))}"
             case "whole":
                 return "all holds: why it was not given cannot be told"
             case "apart":

@@ -66,7 +66,9 @@ def changes_of_table(
         return difference_rows[0], difference_rows[1]
     assert isinstance(before, PatternTable), "a pattern of triples stays one"
     changed = [i for i, (old, new) in enumerate(zip(before.components, now.components)) if old is not new]
-    if len(changed) != 1 or any(p.wanted or not p.found.rows for i, p in enumerate(now.components) if i != changed[0]):
+    if len(changed) != 1 or any(
+        p.wanted or not p.bindings.rows for i, p in enumerate(now.components) if i != changed[0]
+    ):
         return None
     piece = now.components[changed[0]]
     if piece.gone is None or piece.new is None or not piece.wanted:

@@ -53,7 +53,7 @@ def table_answers(
         texts = [
             pattern_excerpt(graph, p.patterns[0].start, max(pattern.end for pattern in p.patterns)) for p in several
         ]
-        refuse_product([component.found.rows for component in several], texts, graph, source)
+        refuse_product([component.bindings.rows for component in several], texts, graph, source)
     if pattern.rows * len(pattern.variables) > MOST_CELLS:
         raise _too_large(pattern.rows, graph, source)
     return answered(terms, pattern.columns(), pattern.rows, pool, before)

@@ -32,14 +32,14 @@ class PatternComponent:
 
     patterns: tuple[sparql.TriplePattern, ...]
     wanted: tuple[str, ...]
-    found: Bindings
+    bindings: Bindings
     gone: Bindings | None = None
     new: Bindings | None = None
 
     def solved(self, triples: TripleSet, resolve: Resolve, most: int) -> PatternComponent:
         """Return the component with its bindings evaluated anew."""
         bindings = solve(self.resolved(resolve), triples, self.wanted, most=most)
-        return replace(self, found=bindings, gone=None, new=None)
+        return replace(self, bindings=bindings, gone=None, new=None)
 
     def changed(
         self, before: TripleSet, after: TripleSet, added: TripleSet, removed: TripleSet, resolve: Resolve, most: int
@@ -54,14 +54,14 @@ class PatternComponent:
             return self.solved(after, resolve, most)
         if lost.rows + won.rows <= _SINGLE:
             kept = solve(patterns, after, wanted, lost, most)
-            remaining, gone, new = _one_by_one(self.found, lost, kept, won, wanted)
-            return replace(self, found=remaining, gone=gone, new=new)
-        here, went, arrived = (_frame(bindings, wanted) for bindings in (self.found, lost, won))
+            remaining, gone, new = _one_by_one(self.bindings, lost, kept, won, wanted)
+            return replace(self, bindings=remaining, gone=gone, new=new)
+        here, went, arrived = (_frame(bindings, wanted) for bindings in (self.bindings, lost, won))
         still = _frame(solve(patterns, after, wanted, lost, most), wanted)
         went = went.join(still, on=wanted, how="anti").join(here, on=wanted, how="semi")
         arrived = arrived.join(here, on=wanted, how="anti")
         here = pl.concat([here.join(went, on=wanted, how="anti"), arrived]).sort(wanted)
-        return replace(self, found=_bindings(here), gone=_bindings(went), new=_bindings(arrived))
+        return replace(self, bindings=_bindings(here), gone=_bindings(went), new=_bindings(arrived))
 
     def resolved(self, resolve: Resolve) -> list[EncodedPattern]:
         """Return the patterns with ids in place of constants."""
@@ -83,7 +83,7 @@ class PatternTable:
         """The number of answers."""
         total = 1
         for component in self.components:
-            total *= component.found.rows
+            total *= component.bindings.rows
         return total
 
     def columns(self) -> list[Ints]:
@@ -94,9 +94,9 @@ class PatternTable:
             return [np.empty(0, dtype=np.int64) for _ in self.variables]
         for component in self.components:
             # Combine each row of the earlier components with each row of this one.
-            for name, column in component.found.columns.items():
-                columns[name] = np.tile(np.repeat(column, total // (every * component.found.rows)), every)
-            every *= component.found.rows
+            for name, column in component.bindings.columns.items():
+                columns[name] = np.tile(np.repeat(column, total // (every * component.bindings.rows)), every)
+            every *= component.bindings.rows
         return [columns[name] for name in self.variables]
 
     def changed(

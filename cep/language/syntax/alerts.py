@@ -79,7 +79,7 @@ class _Clauses:
     labels: tuple[tuple[str, Constant | Variable], ...] = ()
     inhibitor: ast.EventPattern | None = None
     keys: tuple[Variable, ...] = ()
-    at: tuple[Expression, ...] = ()
+    position: tuple[Expression, ...] = ()
     values: dict[str, Expression] = field(default_factory=dict)
 
 
@@ -120,7 +120,7 @@ def alert(cursor: Cursor) -> ast.AlertStatement:
         clauses.texts.get("INSTRUCTION"),
         clauses.durations.get("FOR"),
         clauses.keys,
-        clauses.at,
+        clauses.position,
         clauses.values.get("RADIUS"),
         clauses.values.get("AREA"),
         clauses.durations.get("AFTER", 0),
@@ -174,7 +174,7 @@ def _clause(cursor: Cursor, word: Token, clauses: _Clauses) -> None:
         case "AT":
             latitude = expression(cursor)
             cursor.expect(",", "`,` and a longitude", "a place is `AT Lat, Long`, in degrees")
-            clauses.at = (latitude, expression(cursor))
+            clauses.position = (latitude, expression(cursor))
         case _:
             clauses.values[word.key] = expression(cursor)
 

@@ -269,7 +269,7 @@ class AlertStatement:
 
     `title`, `text`, `instruction` and `runbook` are as written, with `{S}` for values. `duration` (FOR), `after`,
     `keep` and `repeat` are in microseconds, or None. `escalations`: each severity with the time since the alert fired.
-    `at`: latitude and longitude in degrees, or empty; `radius`: in metres; `area`: a text in WKT. `inhibitor`: an
+    `position`: latitude and longitude in degrees, or empty; `radius`: in metres; `area`: a text in WKT. `inhibitor`: an
     alert, or a fluent with its arguments. `clauses`: the spans of the words that begin clauses.
     """
 
@@ -285,7 +285,7 @@ class AlertStatement:
     instruction: Constant | None
     duration: int | None
     keys: tuple[Variable, ...] = ()
-    at: tuple[Expression, ...] = ()
+    position: tuple[Expression, ...] = ()
     radius: Expression | None = None
     area: Expression | None = None
     after: int = 0

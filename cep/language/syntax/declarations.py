@@ -347,6 +347,6 @@ def _bound(cursor: Cursor, kind: str) -> int | float:
         bound_kind = "float" if kind == "float" and read.type == "int" else read.type
         value = float(read.value) if bound_kind == "float" else read.value
     if bound_kind != kind:
-        article = "an" if kind == "int" else "a"
-        cursor.stop(f"the range of {article} {kind} is bounded by a {bound_kind}", messages.RANGE, cursor.span(first))
+        message = f"a bound of type {bound_kind} does not fit an attribute of type {kind}"
+        cursor.stop(message, messages.RANGE, cursor.span(first))
     return sign * value

@@ -49,7 +49,8 @@ class _Item:
     """A token or a comment.
 
     `line`, `column`: the original position. `breaks`: line breaks before it; `spaces`: original spaces before it on its
-    line; `gap`: the usual number. `align`: additional spaces that align it with a column; `at`: its new column.
+    line; `gap`: the usual number. `align`: additional spaces that align it with a column; `output_column`: its new
+    column.
     """
 
     kind: str
@@ -65,13 +66,13 @@ class _Item:
     depth: int = 0
     before: _Item | None = None
     align: int = 0
-    at: int = 1
+    output_column: int = 1
 
     @property
     def end(self) -> int:
         """The column after it."""
         *before, last = self.text.split("\n")
-        return len(last) + (1 if before else self.at)
+        return len(last) + (1 if before else self.output_column)
 
 
 @dataclass(slots=True, eq=False)
@@ -120,7 +121,7 @@ def _formatted(text: str, statements: Sequence[tuple[ast.Statement | None, int, 
 def _text(line: _Line) -> str:
     text, column = "", 1
     for item in line.items:
-        text += " " * (item.at - column) + item.text
+        text += " " * (item.output_column - column) + item.text
         column = item.end
     return text
 
@@ -362,9 +363,9 @@ def _lay_out(lines: Sequence[_Line], levels: Sequence[Sequence[list[_Item]]]) ->
     _place(lines)
     for runs in levels:
         for run in runs:
-            column = max(item.at for item in run)
+            column = max(item.output_column for item in run)
             for item in run:
-                item.align = column - item.at
+                item.align = column - item.output_column
         _place(lines)
 
 
@@ -374,11 +375,11 @@ def _place(lines: Sequence[_Line]) -> None:
         head = line.items[0]
         if head.first or line.statement is None:
             anchors = []
-            head.at = 1
+            head.output_column = 1
         else:
-            head.at = _indentation(line, anchors)
+            head.output_column = _indentation(line, anchors)
         for left, item in zip(line.items, line.items[1:]):
-            item.at = left.end + item.gap + item.align
+            item.output_column = left.end + item.gap + item.align
         for place, item in enumerate(line.items):
             if item.kind != "comment" and ((place == 0 and not item.first) or (place and _opens(item.before))):
                 anchors.append(item)
@@ -399,7 +400,7 @@ def _indentation(line: _Line, anchors: Sequence[_Item]) -> int:
     if not line.fresh:
         for anchor in reversed(anchors):
             if anchor.column == head.column:
-                return anchor.at
+                return anchor.output_column
     return INDENT + 1
 
 
@@ -424,7 +425,7 @@ def _cut(line: _Line, code: Sequence[_Item]) -> int | None:
     best: tuple[bool, int, int, int] | None = None
     for place, item in enumerate(code):
         left = code[place - 1]
-        if place < 2 or item.at - code[0].at <= INDENT or left.key == "(":
+        if place < 2 or item.output_column - code[0].output_column <= INDENT or left.key == "(":
             continue
         clause = item.kind in ("name", "variable") and (item.key in _CLAUSES or (item.alert and item.key in ALERTING))
         if not clause and left.key != ",":

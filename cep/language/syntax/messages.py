@@ -105,8 +105,7 @@ FOREIGN_NULLS = ("null", "NULL", "Null", "None")
 TIMES = "`smoke(R) TIMES 3`"
 # Keywords that do not follow a whole pattern.
 MISPLACED = {
-    "OVER": RESULT,
-    **dict.fromkeys(("EACH", "LAST", "SESSION", "EVERY"), AGGREGATED),
+    **dict.fromkeys(("OVER", "EACH", "LAST", "SESSION", "EVERY"), AGGREGATED),
     **dict.fromkeys(("BY", "GROUP"), "a group is written `BY ID`, behind the window: `OVER EACH 1 h BY ID`"),
     "TIMES": f"`TIMES` stands directly behind an event or a `)`: {TIMES}",
     "NOT": ABSENCE,

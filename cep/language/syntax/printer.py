@@ -94,7 +94,7 @@ def _alert(alert: ast.AlertStatement) -> str:
     text += f" REPEAT {write_duration(alert.repeat)}" if alert.repeat else ""
     if alert.keys:
         text += f" KEYED BY {', '.join(key.name for key in alert.keys)}"
-    for word, values in (("AT", alert.at), ("RADIUS", (alert.radius,)), ("AREA", (alert.area,))):
+    for word, values in (("AT", alert.position), ("RADIUS", (alert.radius,)), ("AREA", (alert.area,))):
         written = ", ".join(print_expression(value) for value in values if value is not None)
         text += f" {word} {written}" if written else ""
     text += "" if alert.inhibitor is None else f" INHIBITED BY {print_pattern(alert.inhibitor)}"

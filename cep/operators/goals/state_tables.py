@@ -40,13 +40,14 @@ Column = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class KeyedBy:
-    """A mapping from rows to the keys of an input. `at`: for each key column of the input, the column that holds it.
+    """A mapping from rows to the keys of an input. `columns`: for each key column of the input, the column that holds
+    it.
 
     The column is in the table itself, or in one with parallel rows.
     """
 
     input: int
-    at: Mapping[int, Column]
+    columns: Mapping[int, Column]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,7 +287,7 @@ class DeclaredState(TakenBack):
             if places is None:
                 yield mine, keyed, None
                 continue
-            columns = [state[other][mine, column] for other, column in (keyed.at[place] for place in places)]
+            columns = [state[other][mine, column] for other, column in (keyed.columns[place] for place in places)]
             yield mine, keyed, np.stack(columns, axis=1) if columns else np.empty((count, 0), np.int64)
 
     def _sort(self, state: Arrays, name: str, order: Ints) -> None:

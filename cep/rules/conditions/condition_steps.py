@@ -84,11 +84,11 @@ class Answering(Protocol):
 class Argument:
     """An argument with a known value.
 
-    `given`: its value as written. `fitted`: its value in the type of the relation's column, missing if the relation
-    cannot contain it. `given` is None if it is missing in the same rows as `fitted`.
+    `written`: its value as written. `fitted`: its value in the type of the relation's column, missing if the relation
+    cannot contain it. `written` is None if it is missing in the same rows as `fitted`.
     """
 
-    given: Evaluation | None
+    written: Evaluation | None
     type: str
     fitted: Evaluation
     fitted_type: str
@@ -126,8 +126,8 @@ def semijoin(probe: Probe, arguments: list[Argument], negated: bool, needed: Liv
         # A value that the relation cannot contain is not in it. It is unknown whether a missing value is in it.
         unmatched = ~matches
         for argument, column in zip(arguments, columns):
-            if argument.given is not None:
-                unmatched &= ~missing(argument.given(batch.columns, batch.rows), argument.type)
+            if argument.written is not None:
+                unmatched &= ~missing(argument.written(batch.columns, batch.rows), argument.type)
             elif argument.given_may_miss:
                 unmatched &= ~missing(column, argument.type)
         batch.narrow(unmatched)

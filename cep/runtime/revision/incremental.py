@@ -343,7 +343,7 @@ class Incremental:
             net_pending.append((event, RowChanges(*parts_of(net))))
             count += rows(net)
         self.pending, self.waiting, self.netted = net_pending, count, count
-        if count > sum(window.size for stretch in stretches for window in stretch.given.values()):
+        if count > sum(window.size for stretch in stretches for window in stretch.outputs.values()):
             self._put_given(stretches)
 
     def _put_given(self, stretches: Sequence[Stretch]) -> None:
@@ -353,7 +353,7 @@ class Incremental:
             for table, come in ((changes.going, False), (changes.coming, True)):
                 numbers = np.searchsorted(begins, table[END], "left") - 1
                 for number in np.unique(numbers[numbers >= 0]).tolist():
-                    held = window_of(stretches[number].given, event, len(self.plan.schemas[event].attributes))
+                    held = window_of(stretches[number].outputs, event, len(self.plan.schemas[event].attributes))
                     held.change(table[:, numbers == number], come)
         self.pending, self.waiting, self.netted = [], 0, 0
 

@@ -316,7 +316,7 @@ class GoingBack:
             stretch, until = window.stretches[number], window.until(number)
             inputs = {}
             for event in stage.inputs:
-                windows = stretch.inputs if event in stage.outside else stretch.given
+                windows = stretch.inputs if event in stage.outside else stretch.outputs
                 if event in windows:
                     inputs[event] = replay.taken(event, windows[event], keys)
             step = self.knowledge.steps(stage, stretch.since)[1]
@@ -346,7 +346,7 @@ class GoingBack:
         changes = {}
         for event in replay.gives:
             none = empty(len(self.plan.schemas[event].attributes))
-            was = replay.given(event, stretch.given[event], keys) if event in stretch.given else none
+            was = replay.given(event, stretch.outputs[event], keys) if event in stretch.outputs else none
             now = by_arrival(contiguous(np.concatenate([none, *tables.get(event, ())], axis=1)))
             if np.array_equal(was, now):
                 continue
@@ -355,7 +355,7 @@ class GoingBack:
                 continue
             extend(revised.old, {event: [going]})
             extend(revised.new, {event: [coming]})
-            event_window = window_of(stretch.given, event, len(self.plan.schemas[event].attributes))
+            event_window = window_of(stretch.outputs, event, len(self.plan.schemas[event].attributes))
             event_window.drop(going)
             event_window.add(coming)
             changes[event] = RowChanges(going, coming)

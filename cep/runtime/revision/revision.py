@@ -295,7 +295,7 @@ class Revision:
 
     def held(self) -> list[Windows]:
         """Return the waiting rows, and the input and output of each stretch."""
-        return [self.waiting, *(windows for stretch in self.stretches for windows in (stretch.inputs, stretch.given))]
+        return [self.waiting, *(windows for stretch in self.stretches for windows in (stretch.inputs, stretch.outputs))]
 
     def _tables(self) -> list[tuple[str, Table]]:
         """Return all tables of rows, with their events."""
@@ -402,7 +402,7 @@ class Revision:
         for event, window in stretch.inputs.items():
             self._window(self.waiting, event).add(window.since(before))
         apart = self.machine.attempts.apart
-        for event, window in stretch.given.items():
+        for event, window in stretch.outputs.items():
             if event in apart:
                 dropped = apart[event][1]
                 window.drop(dropped)

@@ -80,18 +80,18 @@ A stretch that spans 1/FEWEST of the window may have fewer rows.
 class Stretch:
     """A part of the window, from the watermark `since` to that of the next stretch.
 
-    `state`: the state at the beginning. `inputs` and `given`: the input and the output.
+    `state`: the state at the beginning. `inputs` and `outputs`: the input and the output.
     """
 
     since: int
     state: KeptState
     inputs: Windows = field(default_factory=dict)
-    given: Windows = field(default_factory=dict)
+    outputs: Windows = field(default_factory=dict)
 
     @property
     def held(self) -> tuple[Windows, Windows]:
         """The input and the output."""
-        return self.inputs, self.given
+        return self.inputs, self.outputs
 
     def ends(self, until: int, watermark: int, length: int, held: Callable[[], int], parts: int | None = None) -> bool:
         """Return True if the next stretch begins at `until`, while the machine advances to `watermark`.

@@ -96,12 +96,12 @@ class FileChanges:
 class ListedFile:
     """A file to read, with its number.
 
-    `there`: the planning process can read it. `stamp`: its stamp when it was listed; None: unknown.
+    `readable`: the planning process can read it. `stamp`: its stamp when it was listed; None: unknown.
     """
 
     number: int
     input: Input
-    there: bool = False
+    readable: bool = False
     stamp: Stamp | None = None
 
     @classmethod
@@ -114,7 +114,7 @@ class ListedFile:
 
     def seen(self) -> ListedFile:
         """Return a copy in which `there` is up to date."""
-        return replace(self, there=os.access(self.path, os.R_OK))
+        return replace(self, readable=os.access(self.path, os.R_OK))
 
     @property
     def path(self) -> str:

@@ -55,7 +55,7 @@ class FilePack(WorkItem):
 
         for file in self.files:
             yield from file_blocks(
-                program, file.number, file.input, dead_letters, file.there, (ahead.files, self.clock)
+                program, file.number, file.input, dead_letters, file.readable, (ahead.files, self.clock)
             )
 
 

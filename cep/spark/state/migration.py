@@ -381,14 +381,14 @@ def _numbered(name: str, number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """The rules with state, in three groups: rules that continue (`on`), new rules, and rules that are gone."""
+    """The rules with state, in three groups: rules that continue (`kept`), new rules, and rules that are gone."""
 
-    on: tuple[str, ...]
+    kept: tuple[str, ...]
     new: tuple[str, ...]
     gone: tuple[str, ...]
 
     def __str__(self) -> str:
-        parts = {"go on": self.on, "are new": self.new, "are gone": self.gone}
+        parts = {"go on": self.kept, "are new": self.new, "are gone": self.gone}
         return "; ".join(f"{what}: {', '.join(rules)}" for what, rules in parts.items() if rules)
 
 

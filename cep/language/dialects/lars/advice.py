@@ -99,7 +99,7 @@ def _ahead(program: LarsProgram, source: Source) -> Iterator[Warning]:
         if not component.recursive:
             continue
         for rule in component.rules:
-            if rule.at is not None and _moves(rule, rule.at) and not _bounded(rule, rule.at):
+            if rule.tick is not None and _moves(rule, rule.tick) and not _bounded(rule, rule.tick):
                 assert rule.head is not None, "what is put somewhere is a head"
                 message = f"`{rule.head.predicate}` may be derived for ever later ticks: it depends on itself"
                 hint = "add a bound: `b at S :- b at T, S = T + 1, S < 100.`"
@@ -163,7 +163,7 @@ def _bounded(rule: LarsRule, instant: Expression) -> bool:
             if names & {*expression_variables(element.left), *expression_variables(element.right)}:
                 return True
         elif isinstance(element, LarsLiteral) and not element.negated and element.window is not None:
-            inside = [] if element.at is None else expression_variables(element.at)
+            inside = [] if element.tick is None else expression_variables(element.tick)
             if names.intersection(inside):
                 return True
     return False

@@ -116,7 +116,7 @@ class _Writer:
     def __post_init__(self) -> None:
         mine = [rule for rule in self.program.rules if rule.head is not None and rule.head.predicate in self.numbers]
         heads = [(rule, rule.head) for rule in mine if rule.head is not None]
-        self.timed = {head.predicate for rule, head in heads if rule.at is not None}
+        self.timed = {head.predicate for rule, head in heads if rule.tick is not None}
         self.given = {head.predicate for rule, head in heads if rule.is_fact}
         self.arities = {head.predicate: len(head.arguments) for _, head in heads}
 
@@ -173,9 +173,9 @@ class _RuleText:
         self.types = writer.types(rule)
         self.mine = [element for element in rule.body if isinstance(element, LarsLiteral) and self._is_mine(element)]
         self.ticks = {
-            element.at.name
+            element.tick.name
             for element in rule.body
-            if isinstance(element, LarsLiteral) and isinstance(element.at, Variable)
+            if isinstance(element, LarsLiteral) and isinstance(element.tick, Variable)
         }
 
     def _is_mine(self, literal: LarsLiteral) -> bool:
@@ -218,7 +218,7 @@ class _RuleText:
         wanted = {name for element in (*left, *outside, *self.mine) for name in variables_of(element)}
         if self.rule.head is not None:
             wanted |= {name for argument in self.rule.head.arguments for name in expression_variables(argument)}
-        return wanted | set([] if self.rule.at is None else expression_variables(self.rule.at))
+        return wanted | set([] if self.rule.tick is None else expression_variables(self.rule.tick))
 
     @staticmethod
     def _home(groups: list[list[BodyLiteral]], element: BodyLiteral) -> list[BodyLiteral] | None:
@@ -248,16 +248,16 @@ class _RuleText:
                 elements.append(element)
                 continue
             terms: list[Expression] = []
-            for term in (*element.atom.arguments, *([] if element.at is None else [element.at])):
+            for term in (*element.atom.arguments, *([] if element.tick is None else [element.tick])):
                 if isinstance(term, Call) and not set(expression_variables(term)) <= known:
                     name = self._fresh()
-                    if term is element.at:
+                    if term is element.tick:
                         self.ticks.add(name)
                     equal.append(Comparison("=", Variable(name), term, term.span))
                     term = Variable(name)
                 terms.append(term)
-            instant = None if element.at is None else terms.pop()
-            elements.append(replace(element, atom=replace(element.atom, arguments=tuple(terms)), at=instant))
+            instant = None if element.tick is None else terms.pop()
+            elements.append(replace(element, atom=replace(element.atom, arguments=tuple(terms)), tick=instant))
         return elements, equal
 
     def _fresh(self) -> str:
@@ -319,7 +319,7 @@ class _RuleText:
         """Remove `not` and calculations from a literal. Return the solver's variables, and the literal."""
         arguments: list[Expression] = []
         values: dict[str, str] = {}
-        for term in (*literal.atom.arguments, *([] if literal.at is None else [literal.at])):
+        for term in (*literal.atom.arguments, *([] if literal.tick is None else [literal.tick])):
             if isinstance(term, Call):
                 place = self._term(term)
                 name = next(name for name, known in self.places.items() if known == place)
@@ -327,8 +327,8 @@ class _RuleText:
             if isinstance(term, Variable) and term.name != "_":
                 values[term.name] = self._place(term.name)
             arguments.append(term)
-        instant = None if literal.at is None else arguments.pop()
-        plain = replace(literal, atom=replace(literal.atom, arguments=tuple(arguments)), at=instant, negated=False)
+        instant = None if literal.tick is None else arguments.pop()
+        plain = replace(literal, atom=replace(literal.atom, arguments=tuple(arguments)), tick=instant, negated=False)
         return list(values.values()), plain
 
     def _own(self, literal: LarsLiteral) -> None:
@@ -337,7 +337,7 @@ class _RuleText:
         plainly = not literal.negated and literal.modality != EVERY
         if plainly and literal.atom.predicate not in self.writer.given:
             terms = [self._term(term) for term in literal.atom.arguments]
-            instant = None if literal.at is None else self._term(literal.at)
+            instant = None if literal.tick is None else self._term(literal.tick)
             self.body += self._true(literal, terms, instant, f"A{self.made}x{len(self.body)}")
             return
         values, plain = self._plain(literal)
@@ -348,7 +348,7 @@ class _RuleText:
             f"L{number}" if term == Variable("_") else inner._term(term)
             for number, term in enumerate(plain.atom.arguments)
         ]
-        instant = None if plain.at is None else inner._term(plain.at)
+        instant = None if plain.tick is None else inner._term(plain.tick)
         own = _call(f"a{self.writer.aside}", places)
         self.writer.aside += 1
         self.writer.lines.append(f"{own} :- {', '.join(inner._true(plain, terms, instant, 'A'))}.")
@@ -391,8 +391,8 @@ class _RuleText:
             return ""
         terms = [self._term(argument) for argument in head.arguments]
         number = writer.numbers[head.predicate]
-        if self.rule.at is not None:
-            tick = self._term(self.rule.at)
+        if self.rule.tick is not None:
+            tick = self._term(self.rule.tick)
             self.body += ["first(First)", f"{tick} >= First"]
             writer.clocked = True
             return _call(f"d{number}", [*terms, tick])

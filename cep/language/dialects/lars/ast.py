@@ -61,13 +61,13 @@ class LarsAtom:
 class LarsLiteral:
     """A literal, `not p(X) at T in [5 sec]`.
 
-    `modality`: NOW, SOME, EVERY or AT. `at`: the tick expression of AT; if it is a variable, the literal binds it.
+    `modality`: NOW, SOME, EVERY or AT. `tick`: the tick expression of AT; if it is a variable, the literal binds it.
     `window`: None with NOW, and for `p at T`, which reaches back to the first tick.
     """
 
     atom: LarsAtom
     modality: str = NOW
-    at: Expression | None = None
+    tick: Expression | None = None
     window: Window | None = None
     negated: bool = False
     span: Span = field(default=NOWHERE, compare=False)
@@ -79,18 +79,18 @@ BodyLiteral = LarsLiteral | Comparison | Graph
 
 @dataclass(frozen=True, slots=True)
 class LarsRule:
-    """A rule, `head at T :- body.` `head` is None in a constraint. `at`: the tick of the derived atom, or None for
+    """A rule, `head at T :- body.` `head` is None in a constraint. `tick`: the tick of the derived atom, or None for
     now."""
 
     head: LarsAtom | None
-    at: Expression | None
+    tick: Expression | None
     body: tuple[BodyLiteral, ...]
     span: Span = field(default=NOWHERE, compare=False)
 
     @property
     def is_fact(self) -> bool:
         """True for a rule without a body, whose head holds at all ticks."""
-        return self.head is not None and self.at is None and not self.body
+        return self.head is not None and self.tick is None and not self.body
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +98,15 @@ class LarsProgram:
     """A program.
 
     `tick`: the length of a tick in microseconds. `declarations`: the statements `event`, `fact` and `PREFIX`. In a
-    program of several files, `elsewhere` has the names declared here that other files also declare or derive. `made`
-    has the events that rules of the other files derive.
+    program of several files, `elsewhere` has the names declared here that other files also declare or derive.
+    `derived_elsewhere` has the events that rules of the other files derive.
     """
 
     rules: tuple[LarsRule, ...]
     declarations: tuple[ast.Statement, ...]
     tick: int
     elsewhere: frozenset[str] = frozenset()
-    made: frozenset[str] = frozenset()
+    derived_elsewhere: frozenset[str] = frozenset()
 
     @property
     def derived(self) -> frozenset[str]:

@@ -12,7 +12,7 @@ def variables_of(element: BodyLiteral) -> list[str]:
     """Return the variables of a literal, in order, with repetitions."""
     match element:
         case LarsLiteral():
-            terms = (*element.atom.arguments, *([] if element.at is None else [element.at]))
+            terms = (*element.atom.arguments, *([] if element.tick is None else [element.tick]))
             return [name for term in terms for name in expression_variables(term)]
         case Comparison(_, left, right):
             return expression_variables(left) + expression_variables(right)
@@ -23,7 +23,7 @@ def variables_of(element: BodyLiteral) -> list[str]:
 def bound(element: BodyLiteral) -> list[str]:
     """Return the variables that a positive literal binds."""
     if isinstance(element, LarsLiteral):
-        terms = (*element.atom.arguments, *([] if element.at is None else [element.at]))
+        terms = (*element.atom.arguments, *([] if element.tick is None else [element.tick]))
         return [term.name for term in terms if isinstance(term, Variable) and term.name != "_"]
     return variables_of(element)
 

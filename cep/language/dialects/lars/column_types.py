@@ -74,8 +74,8 @@ def variable_types(rule: LarsRule, by_predicate: Mapping[str, Sequence[str | Non
     known: dict[str, str] = {}
     for element in rule.body:
         if isinstance(element, LarsLiteral) and not element.negated:
-            if element.modality == AT and isinstance(element.at, Variable):
-                known[element.at.name] = "int"
+            if element.modality == AT and isinstance(element.tick, Variable):
+                known[element.tick.name] = "int"
             for argument, type in zip(element.atom.arguments, by_predicate[element.atom.predicate]):
                 if isinstance(argument, Variable) and type not in (None, UNKNOWN):
                     known.setdefault(argument.name, type)

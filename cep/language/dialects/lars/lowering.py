@@ -182,19 +182,19 @@ class _Lowering:
             return
         name = rule.head.predicate
         arguments, conditions = self.relations.plain(rule.head.arguments)
-        if rule.at is None:
+        if rule.tick is None:
             own = self.relations.facts_of(name)
             if name in self.relations.with_facts:
                 conditions = [*conditions, Predicate(own, arguments, True, rule.span)]
         else:
-            (instant,), more = self.relations.plain((rule.at,))
+            (instant,), more = self.relations.plain((rule.tick,))
             conditions += more
-            if not self.relations.is_tick(rule, rule.at):
+            if not self.relations.is_tick(rule, rule.tick):
                 first = self.relations.fresh("first")
                 body = And((body, self.relations.timeline(first)), (False, False), rule.span)
                 conditions.append(Comparison(">=", instant, first, rule.span))
             arguments = (*arguments, instant)
-        name = self.relations.now(name) if rule.at is None else self.relations.at(name)
+        name = self.relations.now(name) if rule.tick is None else self.relations.at(name)
         if conditions:
             body = RestrictedFormula(body, tuple(conditions), rule.span)
         self.made.append(ast.WhileRule(name, arguments, None, (), body, rule.span, head_span))

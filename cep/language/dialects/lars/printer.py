@@ -43,8 +43,8 @@ def print_program(program: LarsProgram) -> str:
 
 def print_rule(rule: LarsRule, tick: int) -> str:
     head = "" if rule.head is None else print_atom(rule.head)
-    if rule.at is not None:
-        head += f" at {print_expression(rule.at)}"
+    if rule.tick is not None:
+        head += f" at {print_expression(rule.tick)}"
     if not rule.body:
         return f"{head}."
     body = ", ".join(print_element(element, tick) for element in rule.body)
@@ -63,8 +63,8 @@ def print_element(element: BodyLiteral, tick: int) -> str:
 
 def print_literal(literal: LarsLiteral, tick: int) -> str:
     text = f"not {print_atom(literal.atom)}" if literal.negated else print_atom(literal.atom)
-    if literal.at is not None:
-        text += f" at {print_expression(literal.at)}"
+    if literal.tick is not None:
+        text += f" at {print_expression(literal.tick)}"
     if literal.modality == EVERY:
         text += " always"
     return text if literal.window is None else f"{text} in {print_window(literal.window, tick)}"

@@ -145,7 +145,7 @@ def _names(rule: LarsRule) -> set[str]:
             case Graph(_, variables):
                 names.update(variables)
             case LarsLiteral():
-                for value in (*element.atom.arguments, *([] if element.at is None else [element.at])):
+                for value in (*element.atom.arguments, *([] if element.tick is None else [element.tick])):
                     names.update(expression_variables(value))
     return names
 

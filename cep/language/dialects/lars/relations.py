@@ -51,16 +51,16 @@ class Relations:
     ) -> None:
         self.program, self.events, self.types = program, events, types
         self.tick = program.tick
-        self.arriving = [name for name in events if name not in program.made]
+        self.arriving = [name for name in events if name not in program.derived_elsewhere]
         self.predicates = program.derived
         self.facts = {rule.head.predicate for rule in program.rules if rule.is_fact and rule.head is not None}
         self.facts |= {
             declaration.name for declaration in program.declarations if isinstance(declaration, FactDeclaration)
         }
         self.with_facts = self.facts & (self.predicates | events.keys())
-        self.placed = {rule.head.predicate for rule in program.rules if rule.head is not None and rule.at is not None}
+        self.placed = {rule.head.predicate for rule in program.rules if rule.head is not None and rule.tick is not None}
         self.plainly = {
-            rule.head.predicate for rule in program.rules if rule.head is not None and rule.at is None and rule.body
+            rule.head.predicate for rule in program.rules if rule.head is not None and rule.tick is None and rule.body
         }
         self.known = self.predicates | self.facts | events.keys()
         self.column_names = self._column_names()
@@ -127,7 +127,7 @@ class Relations:
         if not isinstance(term, Variable):
             return False
         return any(
-            isinstance(element, LarsLiteral) and not element.negated and element.modality == AT and element.at == term
+            isinstance(element, LarsLiteral) and not element.negated and element.modality == AT and element.tick == term
             for element in rule.body
         )
 
@@ -156,13 +156,17 @@ class Relations:
         """
         if literal.modality != AT:
             return None, []
-        assert literal.at is not None, "AT has a tick"
-        if isinstance(literal.at, Variable) and literal.at.name != "_" and literal.at not in literal.atom.arguments:
-            return literal.at, []
+        assert literal.tick is not None, "AT has a tick"
+        if (
+            isinstance(literal.tick, Variable)
+            and literal.tick.name != "_"
+            and literal.tick not in literal.atom.arguments
+        ):
+            return literal.tick, []
         own = self.fresh("tick")
-        if literal.at == Variable("_"):
+        if literal.tick == Variable("_"):
             return own, []
-        return own, [Comparison("=", own, literal.at, literal.span)]
+        return own, [Comparison("=", own, literal.tick, literal.span)]
 
     def atom(self, literal: LarsLiteral, name: str | None = None, *more: Expression) -> FormulaAtom:
         """Return the atom of a literal. `name`: the fluent to use instead of the predicate; `more`: further

@@ -31,7 +31,7 @@ def refuse_unsafe(program: LarsProgram, source: Source) -> None:
     """Raise CepError with all mistakes of a program."""
     errors, derived = Mistakes(), program.derived
     for rule in program.rules:
-        _RuleChecker(rule, derived | program.made, FARTHEST // program.tick, source, errors).check()
+        _RuleChecker(rule, derived | program.derived_elsewhere, FARTHEST // program.tick, source, errors).check()
     for error in _misfits(program, source):
         errors.append(error)
     if errors:
@@ -58,7 +58,7 @@ def _binds(literal: LarsLiteral | Comparison | Graph) -> list[str]:
         return [] if literal.negated else list(literal.variables)
     if isinstance(literal, Comparison) or literal.negated:
         return []
-    places = [*literal.atom.arguments, *([] if literal.at is None else [literal.at])]
+    places = [*literal.atom.arguments, *([] if literal.tick is None else [literal.tick])]
     return [place.name for place in places if isinstance(place, Variable) and place.name != "_"]
 
 
@@ -128,7 +128,7 @@ class _RuleChecker:
     # --- the head ---
 
     def head(self) -> None:
-        head, instant = self.rule.head, self.rule.at
+        head, instant = self.rule.head, self.rule.tick
         if head is None:
             return
         hint = "a fact may contain only constants: `car(1).`"
@@ -146,12 +146,12 @@ class _RuleChecker:
             if literal.negated and isinstance(argument, Variable) and argument.name != "_":
                 any_value = f"write `_` for any value; otherwise {BINDS.format(argument.name)}"
                 self.use(argument, f"`not` does not bind variables: {any_value}")
-        if literal.at is not None:
-            self.tick(literal.at)
-            for variable in variables_of(literal.at):
-                if variable is literal.at and (variable.name == "_" or not literal.negated):
+        if literal.tick is not None:
+            self.tick(literal.tick)
+            for variable in variables_of(literal.tick):
+                if variable is literal.tick and (variable.name == "_" or not literal.negated):
                     continue
-                why = "`not` needs a known tick" if variable is literal.at else "arithmetic does not bind it"
+                why = "`not` needs a known tick" if variable is literal.tick else "arithmetic does not bind it"
                 self.use(variable, f"{why}: {BINDS.format(variable.name)}")
         if isinstance(window, TupleWindow):
             self.tuple_window(atom, window)

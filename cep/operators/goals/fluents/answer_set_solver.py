@@ -69,7 +69,7 @@ class Grounding:
     calculate: Calculate
     written: Callable[[Derived], str]
     limits: SolverLimits
-    given: list[Fact]
+    grounded: list[Fact]
     first: int
     now: int
     control: Control = field(init=False)
@@ -82,7 +82,7 @@ class Grounding:
         self.control.add("base", [], rules.text + self._ticks())
         self.facts: dict[Fact, int] = {}
         with self.control.backend() as backend:
-            for number, row in self.given:
+            for number, row in self.grounded:
                 atom = backend.add_atom(clingo.Function(f"i{number}", [_symbol(value) for value in row]))
                 if rules.clocked:
                     backend.add_rule([atom])

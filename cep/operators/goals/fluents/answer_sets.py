@@ -185,7 +185,7 @@ class AnswerSetGoal(DeclaredState):
     def _line(self, derived: Derived, number: int) -> Line:
         predicate, values, tick = derived
         places = filler_values(self.spec.tables.given_types)
-        for place, value in zip(self.spec.tables.given[predicate], values, strict=True):
+        for place, value in zip(self.spec.tables.derived[predicate], values, strict=True):
             places[place] = value
         return (2 * predicate + (tick is not None), tick or 0, number, *self._encoded(places))
 
@@ -269,7 +269,7 @@ class AnswerSetGoal(DeclaredState):
         tables = self.spec.tables
         values = (
             value_of(line[GIVEN_FIRST + place], tables.given_types[place], self.pool)
-            for place in tables.given[predicate]
+            for place in tables.derived[predicate]
         )
         return predicate, tuple(values), line[1] if pinned else None
 

@@ -95,13 +95,13 @@ def _ask(left, slots, at_row, back, negated, single, cells, newest, pairs):  # t
 
 @dataclass(frozen=True, slots=True)
 class HeldAtSpec(HoldingSpec):
-    """The specification of a condition at a past time. `at`: the left column with the time.
+    """The specification of a condition at a past time. `time_column`: the left column with the time.
 
     `back`: how long before the end that time can be, in microseconds; None if unbounded. `single`: each key has one
     tuple.
     """
 
-    at: int
+    time_column: int
     back: int | None
     single: bool
 
@@ -146,7 +146,8 @@ class HeldAtGoal(HoldingGoal):
             )
         back = -1 if spec.back is None else spec.back
         pairs, paired = _ask(
-            left, self.keys.slots(left, self.left_key, insert=False), FIRST + spec.at, back, spec.negated, spec.single,
+            left, self.keys.slots(left, self.left_key, insert=False), FIRST + spec.time_column, back,
+            spec.negated, spec.single,
             self.cells, self.newest, np.empty((rows(left), 3), np.int64),
         )  # fmt: skip
         return self._paired(left, pairs[:paired])
@@ -238,5 +239,5 @@ def held_at_of(node: HeldAt, builder: GoalBuilder) -> Goal:
     spec, added, types = spec_of(node, builder)
     single = {other for _, other in node.key} | {node.kind} == set(range(len(types[1])))
     common = {field.name: getattr(spec, field.name) for field in fields(spec)}
-    held_spec = HeldAtSpec(**common, at=node.at, back=node.back, single=single)
+    held_spec = HeldAtSpec(**common, time_column=node.time_column, back=node.back, single=single)
     return widened(HeldAtGoal(held_spec, builder.lineage), added, types)

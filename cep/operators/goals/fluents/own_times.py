@@ -90,13 +90,13 @@ class OwnTimesSpec:
     """Columns and window of the operator.
 
     The input has `columns` columns. Those in `take` form the tuple, and the last of them is the kind of change. Column
-    `at` of the tuple holds the tick; the tuple holds at the evaluation ticks of `window` around it. `codes`: the
-    columns of pool codes. `late`: the delay of the input in microseconds.
+    `tick_column` of the tuple holds the tick; the tuple holds at the evaluation ticks of `window` around it. `codes`:
+    the columns of pool codes. `late`: the delay of the input in microseconds.
     """
 
     columns: int
     take: tuple[int, ...]
-    at: int
+    tick_column: int
     window: WindowTicks
     codes: tuple[int, ...]
     late: int
@@ -170,7 +170,7 @@ class OwnTimesGoal(NumberedState, InRounds):
         if count > self.known:
             self.flags = filled_room(self.flags, count, 0)
             self.bounds = filled_room(self.bounds, count, 0)
-            times = self.tuples.known[self.known : count, self.spec.at]
+            times = self.tuples.known[self.known : count, self.spec.tick_column]
             self.bounds[self.known : count, OPENS] = self.spec.window.opens(times)
             self.bounds[self.known : count, CLOSES] = self.spec.window.closes(times)
             self.known = count
@@ -305,5 +305,5 @@ def own_times_of(node: OwnTimes, builder: GoalBuilder) -> Goal:
     """Return the goal of a node."""
     types = builder.types(node.child)
     codes = codes_of([types[column] for column in node.take[:-1]])
-    spec = OwnTimesSpec(len(types), node.take, node.at, node.ticks, codes, node.late)
+    spec = OwnTimesSpec(len(types), node.take, node.tick_column, node.ticks, codes, node.late)
     return OwnTimesGoal(spec, builder.lineage)

@@ -173,13 +173,13 @@ class HeadCode(NamedTuple):
     """The compiled head of a recursive rule.
 
     `code`: the programs of its arguments. `literals`: their literals. `ends`: where the program of each argument ends.
-    `made`: a buffer for the arguments.
+    `arguments`: a buffer for the arguments.
     """
 
     code: Ints
     literals: Ints
     ends: Ints
-    made: Ints
+    arguments: Ints
 
 
 class TurnRow(NamedTuple):
@@ -402,9 +402,9 @@ def fed_back(rule, head, waiting, condition, arrival, count, p, start, order):  
             head.code, begun, head.ends[h], head.literals, condition.stack,
             waiting.cold, p, HEADER, condition.current, arrival.side == 1, start, arrival.now,
         )  # fmt: skip
-        head.made[h] = condition.stack[0]
+        head.arguments[h] = condition.stack[0]
         begun = head.ends[h]
-    if not feed(waiting, count, arrival, start, order, head.made, rule.width_left):
+    if not feed(waiting, count, arrival, start, order, head.arguments, rule.width_left):
         return False
     if rule.supersedes:
         supersede(waiting.hot, waiting.chains, arrival.slot, 0, rule.within, arrival.now)
