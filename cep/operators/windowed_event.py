@@ -43,7 +43,9 @@ def window_text(window: WindowTicks) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WindowedFormula(OverOne):
-    """A formula that holds at the ticks whose window contains an event. `variable`: the variable of the event's own tick."""
+    """A formula that holds at the ticks whose window contains an event. `variable`: the variable of the event's own
+    tick.
+    """
 
     formula: Formula
     window: WindowTicks

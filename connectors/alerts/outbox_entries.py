@@ -34,8 +34,9 @@ class OutboxEntry:
 
 @dataclass(frozen=True, slots=True)
 class RefusedEntry:
-    """An entry that a receiver has refused: the reason, and the time when the sender gave up (as `OutboxEntry.recorded`).
-    `again`: it will be sent once more."""
+    """An entry that a receiver has refused: the reason, and the time when the sender gave up (as
+    `OutboxEntry.recorded`). `again`: it will be sent once more.
+    """
 
     entry: OutboxEntry
     reason: str
