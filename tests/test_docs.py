@@ -42,11 +42,9 @@ from cep.core.compilation import Compilation
 from cep.core.errors import CepError
 from cep.core.identity import identified
 from cep.core.literals import UNITS
-from cep.core.metric_operators import TEMPORAL, Place, words
 from cep.core.schema import Attribute, Schema
 from cep.engine import Engine, detect
 from cep.events import Event
-from cep.language.syntax import parser
 from cep.rules.expressions.aggregates import AGGREGATES
 from cep.rules.expressions.functions import FUNCTIONS
 from cep.rules.keywords import BINARY_OPERATORS, KEYWORDS
@@ -194,7 +192,7 @@ def test_program(example: Example) -> None:
 
 def test_every_program_is_marked_as_one() -> None:
     """No page shows a program in a block without a kind, or in a comment of another, where no test would run it."""
-    tested = "cep part prolog case formula lars laser ebnf turtle sparql python ipython"
+    tested = "cep part prolog case formula lars laser turtle sparql python ipython"
     for page in ALL_PAGES:
         for block in blocks(page):
             found = None if block.kind in tested.split() else _STATEMENT.search(block.text)
@@ -342,28 +340,13 @@ def test_python(page: Path) -> None:
             assert out.getvalue() == (after.text if after.kind == "text" else ""), f"{page.name}:{script.line}"
 
 
-def test_the_grammar_is_that_of_the_parser() -> None:
-    lines = (parser.__doc__ or "").splitlines()
-    grammar = "\n".join(line[4:] if line.startswith("    ") else line for line in lines)
-    (shown,) = [block for block in blocks(LANGUAGE) if block.kind == "ebnf"]
-    operators = re.compile(r"\nOPERATOR .*?(?=\n\w)", re.DOTALL)
-    temporal = re.compile(r"\n(OF_HEAD|BEFORE|BETWEEN|BEHIND) +=(.*)")
-    assert temporal.sub("", operators.sub("", shown.text)).strip() in temporal.sub("", operators.sub("", grammar))
-    assert shown.text.startswith("program ") and "\noperand " in shown.text
-    listed = operators.findall(shown.text)
-    assert sorted(re.findall(r'"(\w+)"', "".join(listed))) == sorted(BINARY_OPERATORS)
-    words_of = {name: tuple(re.findall(r'"(\w+)"', words)) for name, words in temporal.findall(shown.text)}
-    of_head = tuple(each.word for each in TEMPORAL.values() if each.of_head is not None)
-    assert words_of == {place.name: words(place) for place in Place} | {"OF_HEAD": of_head}
-
-
 def test_no_binary_operator_is_called_like_a_function() -> None:
     assert not {name.lower() for name in BINARY_OPERATORS} & FUNCTIONS.keys()
 
 
 def test_every_word_of_the_language_is_explained() -> None:
     text = LANGUAGE.read_text(encoding="utf-8")
-    spoken = set(re.findall(r"\w+", re.sub(r"```ebnf.*?```", "", text, flags=re.DOTALL)))
+    spoken = set(re.findall(r"\w+", text))
     assert not (FUNCTIONS.keys() | set(AGGREGATES) | UNITS.keys()) - spoken
     assert not {word for word in KEYWORDS if word not in spoken and word.lower() not in spoken}
 
