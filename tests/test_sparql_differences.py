@@ -1,4 +1,4 @@
-"""Answers of Oxigraph that differ from SPARQL: each example of docs/knowledge.md is run."""
+"""Answers of Oxigraph that differ from SPARQL: each example of the decision about them is run."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 import pyoxigraph as ox
 import pytest
 
-PAGE = Path(__file__).parent.parent / "docs" / "knowledge.md"
+PAGE = Path(__file__).parent.parent / "docs" / "decisions" / "2026-11-29-sparql-differences.md"
 XSD = "http://www.w3.org/2001/XMLSchema#"
 ROW = re.compile(r"^\| `(.*?)` \| `(SELECT .*?)` \| (.*?) \| (.*?) \|$", re.MULTILINE)
-ROWS = ROW.findall(PAGE.read_text(encoding="utf-8").partition("## Where answers differ")[2].partition("\n## ")[0])
+ROWS = ROW.findall(PAGE.read_text(encoding="utf-8"))
 
 
 def shown(term: ox.NamedNode | ox.Literal | None) -> str:
