@@ -68,7 +68,7 @@ def test_programs_of_pages_and_cases_stay_what_they_are() -> None:
         made = check(text)
         assert remarks(made) == remarks(text)
         tried += 1
-    assert tried > 450
+    assert tried > 430
 
 
 def test_a_statement_as_it_is_printed_is_laid_out_as_usual() -> None:
