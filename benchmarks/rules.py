@@ -18,7 +18,10 @@ keys."""
 
 
 def typed_rules() -> list[tuple[str, str, int]]:
-    """Return rules on two types: left, right, threshold. Every type is the left of five rules and the right of five."""
+    """Return the left type, the right type and the threshold of each rule on types.
+
+    Every type is the left of five rules and the right of five.
+    """
     thresholds = np.random.default_rng(1).integers(300, 700, RULES).tolist()
     return [
         (f"e{number % TYPES}", f"e{(number + 1 + 37 * (number // TYPES)) % TYPES}", threshold)

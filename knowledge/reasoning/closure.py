@@ -47,8 +47,8 @@ class Closure:
     """Triples and everything inferred from them. It is immutable: `plus` and `minus` return another closure.
 
     `facts` also contains facts that RDF cannot express but that lead to triples: literals as subjects, blank nodes as
-    predicates, members of lists. `triples` does not. `labels`: see same_as.py. `round`: the last round. `cached`: it
-    was read from disk (cache.py).
+    predicates, members of lists. `triples` only contains triples of RDF. `labels`: see same_as.py. `round`: the last
+    round. `cached`: it was read from disk (cache.py).
     """
 
     terms: Terms
