@@ -143,8 +143,8 @@ class StatefulEngine(EngineView):
     def know(self, changes: Iterable[tuple[int, object, object]]) -> None:
         """Replace all updates of the knowledge, past and pending, by `changes`.
 
-        This is for an engine that was restored from a snapshot. Raises CepError if one of them is refused; call it
-        again without that one.
+        This is for an engine that was restored from a snapshot. Raises CepError if an update is refused; then call it
+        again without that update.
         """
         stepping.know(self._parts, list(changes))
 
@@ -152,7 +152,7 @@ class StatefulEngine(EngineView):
     def learn(self, changes: Sequence[tuple[int, bytes]]) -> None:
         """Apply changes of the knowledge that `KnowledgeSource.change` has prepared. None may be late.
 
-        Raises CepError, and changes nothing, if one is refused.
+        Raises CepError, and changes nothing, if a change is refused.
         """
         stepping.learn(self._parts, changes)
 

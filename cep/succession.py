@@ -137,9 +137,9 @@ class Successor(Engine):
     ) -> Frames:
         """Take over from an engine at its watermark, and return the changes of results that follow at once.
 
-        This engine already has the former one's state (`PriorState`). `cuts`: the fluents that earlier changes of the
-        program have cut, each with the time at which it begins. `holding`: the rows of new alerts on fluents that hold
-        at the beginning of the window.
+        This engine already has the state of the former engine (`PriorState`). `cuts`: the fluents that earlier changes
+        of the program have cut, each with the time at which it begins. `holding`: the rows of new alerts on fluents
+        that hold at the beginning of the window.
         """
         self._cut(cuts)
         held, run = _as_told(self, super().held_now()), super()._run(former.watermark)

@@ -35,7 +35,7 @@ def alert_changes(
 ) -> list[AlertChange]:
     """Return the changes of alerts up to a time, including inhibition.
 
-    `engine`: an engine of their program. `rows`: all rows that it derived, including the tables of its alerts.
+    `engine`: an engine of the alerts' program. `rows`: all rows that it derived, including the tables of its alerts.
     """
     schemas = {table: engine.plan.schemas[table] for alert in alerts for table in alert.tables}
     lifecycle = AlertLifecycle(alerts, schemas, engine.inputs.keys() - engine.outputs.keys(), engine.meanings())

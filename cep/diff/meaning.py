@@ -1,8 +1,8 @@
 """Compare the meaning of two programs: their rules, declarations and alerts, and everything that depends on a change.
 
 Rules have the same meaning if their plans are equal: patterns, constants, conditions, policies and WITHIN, with events
-and predicates by name. So layout, names of variables and the order of rules do not matter. Types follow from
-declarations and constants.
+and predicates by name. So layout, names of variables and the order of rules do not matter. Types are not compared
+separately, because they follow from declarations and constants.
 """
 
 from __future__ import annotations

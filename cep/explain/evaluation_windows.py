@@ -23,7 +23,8 @@ EVER = (-(2**62), 2**62)
 
 
 ANY = 2**62
-"""The `longest` duration of events without a limit. In a window, an event belongs to the tick in which it ends."""
+"""A `longest` duration that excludes no event: in a window, an event of any duration belongs to the tick in which it
+ends."""
 
 
 def stretch(window: WindowTicks, tick_number: int) -> tuple[int, int]:

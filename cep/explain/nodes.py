@@ -49,7 +49,7 @@ class FormulaNode:
 @dataclass(frozen=True, slots=True)
 class LiteralNode:
     """A literal of a rule's body with its values, and the atoms that make it true. `negated`: it is true because there
-    are none."""
+    are no such atoms."""
 
     text: str
     negated: bool = False

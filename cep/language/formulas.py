@@ -335,7 +335,7 @@ class Formulas:
         )
 
     def right(self, atom: Atom, fluent: bool) -> bool:
-        """Return True if an event pattern was lowered. After a mistake it has no arguments."""
+        """Return True if an event pattern was lowered without a mistake, so that it has all its arguments."""
         schema = self.fluents.schemas[atom.event]
         return len(atom.arguments) == len(schema.attributes)
 

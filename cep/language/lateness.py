@@ -27,8 +27,8 @@ class Lateness:
         error: Callable[..., None],
         answered: Container[str] = (),
     ) -> None:
-        """Create the table without delays. `answered`: fluents that LARS derives. Event rules read them at the end of
-        LARS's tick."""
+        """Create the table, without any delays yet. `answered`: fluents that LARS derives. Event rules read them at the
+        end of LARS's tick."""
         self.rules, self.declared, self.error, self.answered = rules, declared, error, answered
         self.recursive: set[str] = set()
         self.found: dict[str, int] = {}

@@ -199,8 +199,8 @@ def _format(attribute: ast.AttributeTree, event: ast.EventDeclaration) -> TimeFo
 
 
 def _when(event: ast.EventDeclaration) -> When | None:
-    """Return the tests of WHEN. They, too, treat values as missing that MISSING or the format
-    declares for all attributes."""
+    """Return the tests of WHEN. In them, a value also counts as missing if MISSING or the format declares it for all
+    attributes."""
     if event.when is None:
         return None
     return tuple(tuple(replace(test, missing=_all_missing(event)) for test in tests) for tests in event.when)

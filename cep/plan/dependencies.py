@@ -47,7 +47,7 @@ class Dependencies:
     def units(self, rules: Collection[int], together: Collection[str] = ()) -> list[tuple[int, ...]]:
         """Group rules that must stay together; a group comes before the groups that need it.
 
-        The rules of a recursion stay together, and all rules that derive one event of `together`.
+        The rules of a recursion stay together, and so do all rules that derive the same event of `together`.
         """
         inside = sorted(rules)
         together = self.recursive.union(together)

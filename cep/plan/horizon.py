@@ -26,8 +26,8 @@ class Horizon:
     - `instant`: immediately after its own instant
     - `superseded`: when a newer occurrence with the same key arrives
     - `paired`: when it is paired
-    - `events`: when that many newer occurrences of its group have arrived, however long that takes. The number of
-      groups then bounds the state, not time, and `memory` of the node returns None.
+    - `events`: when that many newer occurrences of its group have arrived, however long that takes. The state is then
+      bounded by the number of groups and not by time, so `memory` of the node returns None.
     """
 
     lasting: int | None = None

@@ -151,7 +151,7 @@ class Pattern(WithProperties[PatternProperties]):
         raise AssertionError("it is not a formula")
 
     def reaches(self, first: int, last: int) -> tuple[int, int]:
-        """Return the first and last time of its parts that affect it, as a formula, between `first` and `last`.
+        """Return the first and last time at which the parts of a formula affect its value between `first` and `last`.
 
         Times are codes of `cep.core.interval_sets`.
         """

@@ -25,7 +25,7 @@ Template = tuple[str | tuple[str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Inhibitor:
-    """An alert that suppresses another one as long as it fires.
+    """An alert that suppresses another alert while it is firing itself.
 
     `equal`: pairs of a key column of the inhibitor and a key column of the other alert, which must be equal. `values`:
     key columns of the inhibitor, with the values that they must have.

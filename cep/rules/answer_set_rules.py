@@ -93,7 +93,8 @@ class AnswerSetRules:
         return tuple(f"{letter}{number}" for number in range(len(self.windows)) for letter in "no")
 
     def told(self, first: int, now: int) -> frozenset[str]:
-        """Return the atoms that are true at a tick of a stream that began at `first`."""
+        """Return the atoms about windows, such as `n0` and `o0`, that are true at the tick `now` of a stream that began
+        at `first`."""
         atoms = []
         for number, window in enumerate(self.windows):
             begins, ends = window.span(first, now)

@@ -150,7 +150,8 @@ class Shadow:
                         self._same[name] -= number
 
     def _cancel(self, name: str) -> None:
-        """Remove the rows that both programs have derived. Both engines have reached the same watermark."""
+        """Remove the rows that both programs have derived. Call this only when both engines have reached the same
+        watermark."""
         old, new = (rows.setdefault(name, Counter()) for rows in self._rows)
         for row in [row for row in (old if len(old) < len(new) else new) if row in old and row in new]:
             number = min(old[row], new[row])

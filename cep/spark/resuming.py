@@ -185,8 +185,8 @@ def former(engine: Engine, query: Job) -> Former | None:
 
 
 def _earlier(now: ShippedProgram, was: checkpoints.CheckpointInfo) -> ShippedProgram | None:
-    """Return the program of a checkpoint, compiled with the facts and knowledge of `now`. None: its own were
-    different."""
+    """Return the program of a checkpoint, compiled with the facts and knowledge of `now`. None: this is not the same
+    program, because its facts or knowledge were different."""
     files = now.options.compiling.files if was.text == now.text else ()
     compiling = replace(now.options.compiling, policy=was.policy, files=files, params=was.params)
     running = replace(

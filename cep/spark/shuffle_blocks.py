@@ -214,7 +214,8 @@ def latest_blocks(program: ShippedProgram, latest: int) -> Iterator[ShuffleBlock
 
 
 def first_blocks(program: ShippedProgram, ends: Sequence[int]) -> Iterator[ShuffleBlock]:
-    """Yield the first ends of records (microseconds, sorted), for all buckets in which something begins with the input.
+    """Yield the first ends of records (microseconds, sorted) as blocks, for all buckets in which something begins with
+    the first event.
 
     At most `FIRSTS` + 1 ends are included.
     """

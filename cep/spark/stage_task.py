@@ -93,7 +93,7 @@ class StageWork:
     - `states`: the states of this stage. `beginning`: the states that its buckets start from.
     - `times`: the format of written times (`cep.connectors.records.times`).
     - `stretch`: the span of time of the rows to write. `cuts`: the earliest start of intervals, by fluent.
-    - `generation`: its number.
+    - `generation`: the number of the checkpoint's generation.
     - `warms`: the stage processes all earlier input in one micro-batch, and none of it is late.
     """
 

@@ -48,7 +48,7 @@ class _Range:
         return (self.low, self.high) if apart or touching else None
 
     def meet(self, other: _Range) -> _Range:
-        """Return the intersection. Of equally tight bounds, the older one stays."""
+        """Return the intersection. Where both ranges have the same bound, it is taken from this range."""
         if self.kind != other.kind:
             return self
         low, high = self.low, self.high

@@ -1,4 +1,4 @@
-"""Three means that make Java start faster, for runs on this machine alone.
+"""Three ways to make Java start faster, for runs on this machine alone.
 
 - Spark puts the PySpark zip of its home first in the path of Python processes. The zip holds only sources, so each of
   the six processes of a run compiles them, which takes more than a second. In a home with links to everything except

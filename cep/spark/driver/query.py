@@ -129,8 +129,8 @@ class StopRequest:
     saving.
 
     `signal` is the number of the signal, or 0. A second signal stops the query at once; the next run repeats the
-    current micro-batch. `beside`: True if the query also has inputs that ignore the request. It is then stopped during
-    the next micro-batch, which the next run repeats. `working` is called every two seconds while the query runs.
+    current micro-batch. `beside`: True if the query also has inputs that ignore the request. Then the query is stopped
+    during the next micro-batch, which the next run repeats. `working` is called every two seconds while the query runs.
     """
 
     def __init__(self, checkpoint: Path, beside: bool = False, working: Callable[[], None] = lambda: None) -> None:

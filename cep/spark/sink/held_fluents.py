@@ -67,7 +67,7 @@ class HeldFluents:
     """The fluents that hold according to the rows read so far.
 
     `schemas`: the fluents in their written form. `edges`: by fluent, the table of beginnings and ends that an engine
-    reads. Fluents that it does not read are absent.
+    reads. Fluents that the engine does not read are absent.
     """
 
     def __init__(self, folder: str, schemas: Mapping[str, Schema], edges: Mapping[str, Schema]) -> None:

@@ -62,7 +62,7 @@ def keys_of(rules: Sequence[KeyedRule], predicates: Sequence[str], inputs: int) 
 
 
 def _singles(rules: Sequence[KeyedRule], predicates: Sequence[str]) -> Iterator[Places]:
-    """Yield the key columns of all predicates, once for each column that can be the first predicate's key column."""
+    """Yield choices of key columns for all predicates, at most one choice for each column of the first predicate."""
     arity = {atom.predicate: len(atom.arguments) for rule in rules for atom in rule.atoms}
     for column in range(arity.get(predicates[0], 0)):
         places = _spread(rules, {predicates[0]: column})

@@ -29,7 +29,8 @@ def bound(element: BodyLiteral) -> list[str]:
 
 
 def assigned(compared: Iterable[Comparison], known: set[str]) -> list[Comparison]:
-    """Put comparisons that bind a variable first, each after those that bind the variables it needs.
+    """Move the comparisons that bind a variable to the front, each after the comparisons that bind the variables it
+    needs.
 
     Add the bound variables to `known`.
     """

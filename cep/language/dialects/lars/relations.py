@@ -332,7 +332,8 @@ class Relations:
         return OwnTimesFormula(rows, own.name, self.window(literal), span)
 
     def _rows(self, literal: LarsLiteral, instant: Variable) -> Formula:
-        """Return the formula of the atoms derived at ticks, including the current one."""
+        """Return the formula of the ticks at which a literal's atom is true, including the current tick. `instant`: the
+        variable for the tick."""
         name = literal.atom.predicate
         parts: list[Formula] = []
         if name in self.placed:

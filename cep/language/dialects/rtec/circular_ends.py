@@ -48,8 +48,8 @@ class CircularEnds:
         return [flat(self.source, asked)[0]]
 
     def event(self, name: str, head: str) -> str | None:
-        """Return the event that replaces the end of a fluent in a clause with this head. None: the fluent's occurrence
-        is used."""
+        """Return the event that replaces the end of a fluent in a clause with this head. None: the end of the fluent
+        itself is used."""
         if name in self.deadlines or name not in self.known.simple or not self._reaches(name, head):
             return None
         self.used[name] = None
