@@ -49,10 +49,9 @@ class Failure:
     - later: the fluent holds from just after the requested time.
     - formula: parts of the formula are not met.
 
-    For a value that another value becomes by a deadline:
+    For a value that replaces another value by a deadline:
 
-    - waits: `occurrence` has that other value. It becomes this value at the time `time`, the duration `by` after it
-      began.
+    - waits: `occurrence` has the other value. It is replaced at the time `time`, the duration `by` after it began.
     - stopped: the other value ended before its deadline.
     - endless: the other value holds from before all time, without a deadline.
     - unbegun: the other value never held with these `arguments`.

@@ -204,7 +204,7 @@ def formulas(formula: Formula) -> list[Formula]:
 
 
 def asked_now(formula: Formula) -> list[Formula]:
-    """Return a formula and all formulas inside it that it may evaluate at the same time."""
+    """Return a formula and all formulas inside it on whose value at the same time its own value may depend."""
     inside = () if formula.looks_back() else formula.inside()
     return [formula, *(asked for part in inside for asked in asked_now(part))]
 

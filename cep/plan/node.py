@@ -169,8 +169,8 @@ class Node(WithProperties[NodeProperties]):
         return ()
 
     def settles(self) -> bool:
-        """Return True if its results are the extent of a fluent that formulas define. Its cycle is then a cycle of
-        formulas."""
+        """Return True if its results are the extent of a fluent that formulas define. A cycle through it is then a
+        cycle of formulas."""
         return False
 
     def asked_first(self) -> bool:

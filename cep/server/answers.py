@@ -354,7 +354,7 @@ def _not_rebuilt(options: ServeOptions, reason: str) -> None:
 
 
 def _damaged(options: ServeOptions, error: CepError) -> None:
-    """Log that old changes of alerts are damaged. The server continues, because requests for them return an error."""
+    """Log that old changes of alerts are damaged. The server continues; requests for these changes return an error."""
     options.log("damaged", str(error), "error", code=error.code)
 
 

@@ -196,7 +196,8 @@ def _feed_log(log: Log) -> Callable[..., None]:
 
 
 def _forward_log(log: Log, begun: Callable[[], bool]) -> None:
-    """Send warnings and errors of the web server to the log after its start. Before that, raise them."""
+    """Send warnings and errors of the web server to the log once it has started. Earlier messages are dropped, because
+    a failed start raises an error (`_unserved`)."""
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

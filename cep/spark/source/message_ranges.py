@@ -71,7 +71,8 @@ class OffsetRange(MessageRange):
 
 
 class RateRange(MessageRange):
-    """Records of a rate, from number `first` to before `end`. The record of number 0 is at the time `start`."""
+    """Records of an input `rate://`, from number `first` to before `end`. The record of number 0 is at the time
+    `start`."""
 
     def __init__(self, number: int, input: Input, start: int, first: int, end: int) -> None:
         super().__init__(number, input, first)
