@@ -196,7 +196,8 @@ class Node(WithProperties[NodeProperties]):
         return False
 
     def going_on(self) -> str | None:
-        """Return what the author must write to exclude also an occurrence of the negated part that merely continues."""
+        """Return what the author must write so that occurrences of the negated part that merely continue are excluded,
+        too."""
         return None
 
     def after(self, texts: Sequence[str]) -> str | None:
