@@ -109,7 +109,7 @@ def csv_to_parquet(folder: Path, events: int) -> list[Peer]:
 
 
 def joined(events: int, keys: int, within: int, sides: dict[str, str], condition: str) -> list[Peer]:
-    """Compare unrestricted SEQs, whose bodies `sides` has by name, with the same join in DuckDB."""
+    """Compare a join in DuckDB with the same join as unrestricted SEQs. `sides`: the bodies of the SEQs, by name."""
     whole = stream(events, keys).with_row_index("row")
     kinds = whole["row"].hash(1) % 2
     tables = {name: whole.filter(kinds == number).drop("row") for number, name in enumerate("ab")}
@@ -147,7 +147,7 @@ def inequality(events: int, waiting: int) -> list[Peer]:
 
 
 def equation(events: int) -> list[Peer]:
-    """Compare a SEQ with an equation with the same SEQ with a shared variable."""
+    """Compare two forms of a SEQ: an equation of two variables, and a shared variable."""
     shared = "a(I, X) SEQ b(I, Y)"
     return joined(events, 1_000, 2_000, {"semcep": "a(I, X) SEQ b(J, Y) WHERE J = I", "shared variable": shared}, "")
 
@@ -164,7 +164,7 @@ def sliding(kind: str, window: str, events: int, keys: int) -> list[Peer]:
 
     @numba.njit
     def loop(times: Any, ids: Any, values: Any, mean: bool, rows: bool) -> Any:
-        """Return the sums and counts of each key's window, whose rows are linked."""
+        """Return for each row the sum (or mean) and the count of its key's window. The rows of a key are linked."""
         n = len(times)
         first, last = np.full(keys, -1), np.full(keys, -1)
         counts, sums, following = np.zeros(keys, np.int64), np.zeros(keys), np.full(n, -1)

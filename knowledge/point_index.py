@@ -1,4 +1,7 @@
-"""Search of points on the earth by straight-line distance: a tree of boxes in space, without date line and poles."""
+"""Search of points on the earth by straight-line distance.
+
+Boxes in three-dimensional space form a tree, so that the date line and the poles are not special cases.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ class PointIndex:
     def pieces(self, lat: Floats, long: Floats, reach: Floats) -> Iterator[tuple[Ints, Ints]]:
         """Yield the result of `within` in pieces.
 
-        All points of a place are in one piece, which has at most MOST rows or a single place.
+        All points of a place are in one piece. A piece has at most MOST rows, unless a single place has more.
         """
         asked, squares = cartesian(lat, long), reach * reach
         start, room = 0, min(max(1 << 12, 4 * len(lat)), MOST)

@@ -34,7 +34,8 @@ def _digits(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _is(buffer, i, stop, true):  # type: ignore[no-untyped-def]
-    """Return True if buffer[i:stop] is `true`, `True` or `TRUE`. If not `true`, compare with `false` in these forms."""
+    """Return True if buffer[i:stop] is `true`, `True` or `TRUE`. If the argument `true` is False, compare with `false`,
+    `False` and `FALSE` instead."""
     size = stop - i
     if size != (4 if true else 5):
         return False

@@ -245,7 +245,7 @@ def _descend(buffer, offset, length, kind, good, cells, keys, letters, ends, pla
 def _elements(buffer, offset, length, kind, good):  # type: ignore[no-untyped-def]
     """Return the number of elements of each list, and their positions.
 
-    An element takes at least two bytes of its list, plus one for the brackets.
+    A list of n elements takes at least 2 n + 1 bytes, which limits the number of positions.
     """
     n = len(kind)
     most = 0

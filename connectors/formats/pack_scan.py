@@ -114,8 +114,9 @@ def _document(buffer, i, stop, pages, first, beyond, e):  # type: ignore[no-unty
 def records(buffer, starts, stops, pages, alone, capacity):  # type: ignore[no-untyped-def]
     """Find the records of the documents in some spans.
 
-    Return for each record its index in its document, its span, and the first record of its document; and a mask of the
-    spans that are plain. Other spans have no records. `alone`: a span is one document, else it may contain several.
+    Return a mask of the spans that are plain; other spans have no records. Return for each record where it begins and
+    ends, the index of its span, and the first record of its document. `alone`: a span is one document; otherwise it may
+    contain several.
 
     `capacity` must exceed half the number of bytes: a record takes at least two bytes.
     """
@@ -204,8 +205,8 @@ def resolve(buffer, first, length, least):  # type: ignore[no-untyped-def]
     records that have both.
 
     `first`, `length`: one row each for base name, name, base time and time; length 0 if absent. `least`: the
-    microseconds from which on a time is absolute. A name takes the bytes of its parts and two quotes, a time twenty
-    bytes.
+    microseconds from which on a time is absolute. In the result, a name takes the bytes of its parts and two quotes,
+    and a time at most twenty bytes.
     """
     n = first.shape[1]
     size = 0

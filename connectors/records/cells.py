@@ -76,8 +76,8 @@ def read_ticks(buffer, offset, length, kind, textual, calendar, point):  # type:
 
 @njit()
 def counts(buffer, offset, length, kind, shift, calendar, textual, point):  # type: ignore[no-untyped-def]
-    """Convert counts to microseconds. A unit has ten to the power of `shift` microseconds. `calendar`: count from
-    1970."""
+    """Convert counts to microseconds. A unit has ten to the power of `shift` microseconds. `calendar`: they count from
+    1970, and times outside of the years 1 to 9999 are BAD."""
     n = len(kind)
     values = np.zeros(n, np.int64)
     states = np.zeros(n, np.uint8)
@@ -97,7 +97,7 @@ def counts(buffer, offset, length, kind, shift, calendar, textual, point):  # ty
 def mark_absent(buffer, offset, length, kind, letters, ends, numbers, numeric, point):  # type: ignore[no-untyped-def]
     """Mark cells as NULL that equal one of some texts or, with `numeric`, one of some numbers.
 
-    Return a mask of the cells that may equal one, and must be compared elsewhere.
+    Return a mask of the cells that may be equal to one, but must be compared by other code.
     """
     n = len(kind)
     doubtful = np.zeros(n, np.bool_)

@@ -73,7 +73,8 @@ def read_int(buffer, i, stop, point):  # type: ignore[no-untyped-def]
 def read_float(buffer, i, stop, point):  # type: ignore[no-untyped-def]
     """Read a float. Return (value, state).
 
-    The value is exact if mantissa and power of ten are (Clinger's fast path); otherwise the state is HARD or BAD.
+    The value is exact if floats can represent the mantissa and the power of ten exactly (Clinger's fast path).
+    Otherwise the state is HARD or BAD.
     """
     negative = False
     if i < stop and (buffer[i] == 45 or buffer[i] == 43):

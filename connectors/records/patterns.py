@@ -48,8 +48,8 @@ _MONTHS, _WEEKDAYS = _table(MONTHS), _table(DAYS)
 def compiled(pattern: str) -> NDArray[np.int64]:
     """Compile a pattern to a matrix with one row per step.
 
-    A row has the kind of step; for a character its byte; for a number of one or two digits its meaning, minimum and
-    maximum. The last column is 1 if the number must have all its digits.
+    A row begins with the kind of step. For a character, its byte follows; for a number of one or two digits, its
+    meaning, minimum and maximum. The last column is 1 if the number must have all its digits.
     """
     steps: list[tuple[int, ...]] = []
     tokens = parts(pattern)
@@ -261,8 +261,8 @@ def join(buffer, offsets, lengths, kinds, digits, textual):  # type: ignore[no-u
     """Join the cells of each row with blanks. Return bytes, offsets, lengths and kinds.
 
     A row with a missing cell is missing; one with an escape cannot be read here. `digits`: for each column, the number
-    of digits without and with lost zeros, as in `read_patterns`. A row takes at most all cells, one more byte for each,
-    and the zeros.
+    of digits without and with lost zeros, as in `read_patterns`. The result has room for all cells and, for each cell,
+    one more byte and the lost zeros.
     """
     parts, n = kinds.shape
     size = 0

@@ -151,7 +151,7 @@ class BinaryRelation:
         return is_held
 
     def fresh(self, pairs: Ints) -> Ints:
-        """Return the pairs, out of some sorted and distinct ones, that are not in the relation."""
+        """Return those of some sorted, distinct pairs that are not in the relation."""
         return apart(self.pairs, pairs) if len(pairs) * _FEW > len(self.pairs) else pairs[~contained(self.pairs, pairs)]
 
     def plus(self, pairs: Ints, round: int) -> BinaryRelation:
@@ -245,7 +245,7 @@ class PredicateRelations(Mapping[int, BinaryRelation]):
         return PredicateRelations({p: self[p].minus(less[p].pairs) if p in less else self[p] for p in self})
 
     def fresh(self, of: PredicateRelations) -> PredicateRelations:
-        """Return the triples, out of some, that are not in these relations."""
+        """Return the triples of `of` that are not in these relations."""
         return PredicateRelations({p: BinaryRelation.at(self[p].fresh(of[p].pairs), 0) for p in of})
 
     def renamed(self, ids: Ints) -> PredicateRelations:

@@ -21,7 +21,8 @@ _SMALL = 4096  # the maximum number of rows that numpy sorts, instead of polars
 
 
 class TripleSet:
-    """Distinct triples of ids, sorted by subject, predicate, object. It is immutable: `plus` and `minus` return others.
+    """Distinct triples of ids, sorted by subject, predicate, object. It is immutable: `plus` and `minus` return other
+    sets.
 
     The result of a small change is stored as the triples before it, the few removed and the few added ones. Columns are
     built from these when they are needed, or when the changes become many.
@@ -272,7 +273,8 @@ def _located(columns: TripleColumns, keys: TripleColumns, width: int, start: Int
 def _fixed(column: Ints) -> Ints:
     """Return a read-only view of a column.
 
-    Some columns of polars are read-only. Kernels are thus compiled for one kind of array only, not for each mixture.
+    Some columns from polars are read-only. Kernels only receive read-only columns, so they are compiled once, rather
+    than for each mixture of the two kinds.
     """
     view = column.view()
     view.flags.writeable = False
