@@ -91,10 +91,10 @@ def _reach(explainer: Explainer, occurrence: Occurrence) -> tuple[int, ...]:
 def absent(explainer: Explainer, row: Row, schema: Schema, back: tuple[int, ...] = ()) -> Explained | None:
     """Return why a program did not derive a row of the other program, or None if it does not derive this event at all.
 
-    `schema`: the row's schema in the other program. `back`: the time before the row's end in which its constituents
-    ended, for each depth. Earlier occurrences are considered only if this time yields no useful explanation. Attempts
-    with earlier occurrences may look closer, but be irrelevant. The explanation may say that the occurrence `exists`
-    with other times.
+    `schema`: the row's schema in the other program. `back`: for each depth, at most how long before the row's end its
+    constituents ended. Earlier occurrences are considered only if this time yields no useful explanation. Attempts with
+    earlier occurrences may look closer, but be irrelevant. The explanation may say that the occurrence `exists` with
+    other times.
     """
     own = explainer.engine.outputs.get(schema.name)
     if own is None:

@@ -251,8 +251,8 @@ class Formulas:
         return [*rules, *(rule for name in self.whole_of for rule in self.long_of(name))]
 
     def long_of(self, name: str) -> list[Rule]:
-        """Return the rules of an auxiliary fluent, which is not output. The fluent `name` selects its long intervals
-        (LASTING)."""
+        """Return the rules of an auxiliary fluent, which is not output. The fluent `name` holds in the long intervals
+        of this auxiliary fluent (LASTING)."""
         own, rule = _inner(name), self.rules[name][0]
         for of in (transitions, edges):
             schema = self.fluents.schemas[of(name)]

@@ -97,7 +97,7 @@ def _ended(
 
 def _closed(program: ShippedProgram, name: str, table: pl.DataFrame, until: int) -> tuple[str, pl.DataFrame]:
     """Return the name and the rows of a table whose open intervals end at `until`. If the program writes changes, the
-    rows are these ends."""
+    rows are the ends of these intervals."""
     if program.changes:
         return program.edges(name, table, until, ENDS_AT)
     begun = table.filter((pl.col("start") < until).fill_null(value=True))

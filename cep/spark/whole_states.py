@@ -34,7 +34,7 @@ Logged = tuple[int, int, int]
 
 
 def logged(states: Path, versions: Mapping[str, int]) -> list[Logged]:
-    """Return those versions that are in a log. `versions`: the versions by name of the bucket."""
+    """Return those versions that are in a log. `versions`: the versions, by names of buckets such as `1-0003`."""
     logged_states = []
     for name, version in versions.items():
         place = log_place(states / f"{name}-{version:08}")

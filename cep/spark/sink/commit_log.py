@@ -33,7 +33,7 @@ COMPACTED = 10
 WIDEST = 320
 """The largest number of micro-batches between compact entries. A reader may have to open this many files."""
 LONG = 100
-"""The number of lines per micro-batch in a compact entry at which the distance of compact entries is doubled."""
+"""A number of lines per micro-batch. If a compact entry has more, the distance between compact entries is doubled."""
 
 LEAVING = "leaving"
 """A file in the log's folder that lists the files last dropped from the log, which may still be read."""
