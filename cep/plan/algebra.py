@@ -62,7 +62,7 @@ class Rules:
 class Head:
     """A rule head over a plan node: it derives `event` from each occurrence of node `child`.
 
-    `arguments`: one expression over canonical column names per attribute.
+    `arguments`: for each attribute, an expression over canonical column names.
     """
 
     event: str

@@ -19,7 +19,8 @@ _HOUR = 3_600_000_000
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """The events after which a goal forgets an occurrence; the first of them counts. None and False: does not apply.
+    """The events after which a goal forgets an occurrence; the first of them counts. A field that is None or False does
+    not apply.
 
     - `lasting`: microseconds after its start; for UNLESS and windows, after its end
     - `reach`: microseconds after its end

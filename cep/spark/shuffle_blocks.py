@@ -54,7 +54,8 @@ LATE = "#late"
 """The `event` of blocks with the keys that have late records."""
 
 FIRSTS = 1024
-"""The number of first times that a file reports. Several are needed, because the times of late records do not count."""
+"""The number of earliest times that a file reports. Several are needed, because the times of late records do not
+count."""
 
 Stretch = tuple[int | None, int | None]
 """The bounds of the time that is written, in microseconds, both included. None: no bound."""
