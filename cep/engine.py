@@ -1,9 +1,9 @@
-"""The engine, which runs a program. Read this first: `compile` (cep/compile.py) turns text into a plan, an engine runs
-it.
+"""The engine, which runs a program. Read this first: `compile` (cep/compile.py) turns text into a plan, and an engine
+runs the plan.
 
 push -> admit (cep/runtime/admission.py) -> wait (reorder_buffer.py) -> step (stepping.py) -> output (decode.py)
 
-`cep/engine_view.py` assembles its parts (plan, machine, reorder buffer, history).
+`cep/engine_view.py` assembles the parts of an engine (plan, machine, reorder buffer, history).
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from cep.stateful import StatefulEngine
 class Engine(StatefulEngine):
     """A running program. `push` takes batches, `advance` moves the watermark, and `close` ends the input.
 
-    Each returns the new derived events, {type: table}, with one column per attribute and Int64 `start` and `end`
-    (microseconds UTC, closed interval). `explain`: True if events have lineage. `carried`: for each rule with state,
-    True if it continues its state from the prior program. If an exception interrupts a call (Ctrl-C, no memory, too
-    many derivations), the engine is `broken`: it refuses further calls. Continue from the last snapshot.
+    Each of these calls returns the new derived events, {type: table}, with one column per attribute and Int64 `start`
+    and `end` (microseconds UTC, closed interval). `explain`: True if events have lineage. `carried`: for each rule with
+    state, True if it continues its state from the prior program. If an exception interrupts a call (Ctrl-C, no memory,
+    too many derivations), the engine is `broken`: it refuses further calls. Continue from the last snapshot.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Engine(StatefulEngine):
     ) -> Engine:
         """Create an engine for a program text, or for the texts of several files by name. Raises CepError.
 
-        `options`: those of `compile` and of an engine.
+        `options`: the options of `compile` and of an engine.
         """
         compiling, running = divided(options)
         return cls(compiled(*one_text(text, name, compiling)), running)
@@ -97,8 +97,8 @@ class Engine(StatefulEngine):
 
     def receive(self, batch: EventBatch, in_turn: bool = False) -> None:
         """Receive a batch as `push` does, but complete nothing: call `advance(reached)` for that. `in_turn`: each row
-        moves the watermark for the rows after it, so the division of the input into batches does not decide which are
-        late."""
+        moves the watermark for the rows after it, so the division of the input into batches does not decide which rows
+        are late."""
         self._receive(as_records(batch, self._recorded) if self._recorded else batch, in_turn)
 
     @wholly(refuses=True)
@@ -109,8 +109,8 @@ class Engine(StatefulEngine):
     def update(self, time: int, add: object = (), remove: object = ()) -> None:
         """Remove the triples `remove` from the knowledge and add `add`, from `time` (microseconds) on.
 
-        Occurrences that end at or after `time` see the update. Updates may arrive in any order; those of the same time
-        apply in sequence. Raises CepError, and changes nothing, if the watermark has passed `time` or the types of
+        Occurrences that end at or after `time` see the update. Updates may arrive in any order; updates of the same
+        time apply in sequence. Raises CepError, and changes nothing, if the watermark has passed `time` or the types of
         query results would change.
         """
         update(self._parts, [(time, add, remove)])
@@ -118,15 +118,15 @@ class Engine(StatefulEngine):
     @wholly(refuses=True)
     def updates(self, changes: Iterable[tuple[int, object, object]]) -> None:
         """Apply many updates (time, add, remove) at once, which is much faster than one by one. Raises CepError, and
-        changes nothing, if one is refused."""
+        changes nothing, if an update is refused."""
         update(self._parts, list(changes))
 
     def advance(self, watermark: int) -> Frames:
-        """Move the watermark: no event that ends at or before it (microseconds) will arrive. Return what completes."""
+        """Move the watermark: no event that ends at or before it (microseconds) will arrive. Return the new results."""
         return self._run(max(min(int(watermark), END_OF_TIME), self.watermark))
 
     def close(self) -> Frames:
-        """End the input: every deadline and time point passes. Return what completes."""
+        """End the input: every deadline and time point passes. Return the new results."""
         return self._run(END_OF_TIME)
 
     @wholly()
@@ -173,7 +173,7 @@ class Engine(StatefulEngine):
         self._buffer.lateness = self._buffer.clocks = None
 
     def count_up_to(self, position: int) -> None:
-        """Count `position` records as received, including rejected ones. Later ones get higher positions."""
+        """Count `position` records as received, including rejected ones. Later records get higher positions."""
         self._parts.position = max(self._parts.position, position)
 
     @wholly()
@@ -210,9 +210,9 @@ def holds(
 ) -> list[Held]:
     """Return the maximal intervals of all fluents, derived and input, sorted by (type, args, start).
 
-    An input event whose type is a fluent is a closed piece of it. A fluent's value is the last argument. Intervals are
-    clipped to `start` and `until` (microseconds, both included). `options`: those of `CompileOptions`. Raises CepError,
-    and ValueError for an event that does not match its declaration.
+    An input event whose type is a fluent means that the fluent holds during this closed interval. A fluent's value is
+    the last argument. Intervals are clipped to `start` and `until` (microseconds, both included). `options`: the fields
+    of `CompileOptions`. Raises CepError, and ValueError for an event that does not match its declaration.
     """
     engine = _taken(program, events, CompileOptions(**options), start, until)
     engine.refuse_boundless(start, until)

@@ -62,7 +62,7 @@ class Held:
 
 
 def types_of(events: Iterable[Event]) -> dict[str, tuple[str, ...]]:
-    """Return the argument types of each event: those of all values, or `any` if they differ.
+    """Return the argument types of each event: the type of all values, or `any` if their types differ.
 
     Events with a varying number of arguments are omitted.
     """

@@ -27,7 +27,7 @@ def searched(
 
     `=` becomes a key. Up to MOST_ORDERS inequalities of sorted types use an index. Both sides of a condition have the
     same type. `between`: conditions that compare a left with a right side. `left`, `right`: column types. `own`: the
-    right columns that follow the left ones in the join's output.
+    right columns that follow the left columns in the join's output.
     """
     theirs = {f"v{len(left) + i}": f"v{column}" for i, column in enumerate(own)}
     types = [{f"v{i}": type for i, type in enumerate(side)} for side in (left, right)]

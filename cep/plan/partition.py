@@ -1,7 +1,8 @@
 """Split a program into stages of rules that run in buckets, by a key that all their goals share, or in one place.
 
-A stage reads inputs and the results of earlier stages. Each row goes to the bucket that the stage's `inputs` name. The
-results of a stage are complete up to a watermark once its input is, so its watermark is that of its input.
+A stage reads inputs and the results of earlier stages. The stage's `inputs` say to which bucket each row goes. The
+results of a stage are complete up to a watermark once its input is complete up to it, so a stage has the watermark of
+its input.
 """
 
 from __future__ import annotations
@@ -62,11 +63,11 @@ def owner(stages: Iterable[Stage], event: str) -> int:
 
 
 def partition(plan: Plan) -> tuple[Stage, ...]:
-    """Return the stages of a program, each after those whose results it reads.
+    """Return the stages of a program, each after the stages whose results it reads.
 
-    As many rules as possible run by key, in as few stages as a greedy choice of keys finds. The results equal those of
-    one process: a rule runs in one place if buckets would lose an order of simultaneous events that another stage
-    depends on. The result is cached in the plan, because every engine of a stage needs it.
+    As many rules as possible run by key, in as few stages as a greedy choice of keys finds. The results equal the
+    results of a single process. For this, a rule runs in one place if buckets would lose an order of simultaneous
+    events that another stage depends on. The stages are cached in the plan, because every engine of a stage needs it.
     """
     if not plan.stages:
         plan.stages.append(_partition(plan))
@@ -120,7 +121,7 @@ class _Draft:
 
 
 class _Drawing:
-    """The search for stages: keyed ones as long as some rule can run by key, then one for the rules that cannot."""
+    """The search for stages: keyed stages as long as some rule can run by key, then a stage for rules that cannot."""
 
     def __init__(self, dependencies: Dependencies, forced: Mapping[int, Reason]) -> None:
         self.dependencies = dependencies
@@ -231,7 +232,8 @@ class _Drawing:
     # --- in one place ---
 
     def single(self) -> _Draft:
-        """Draft a stage of the remaining rules that cannot run by a key, and of those that only read their results."""
+        """Draft a stage of the remaining rules that cannot run by a key, and of the rules that only read their
+        results."""
         chosen: list[int] = []
         reasons: list[Reason] = []
         to_come = {event: len(makers) for event, makers in self.dependencies.makers.items()}

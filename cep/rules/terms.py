@@ -28,8 +28,8 @@ class Constant:
     """A constant. `type`: int, float, string, bool, iri, time or duration.
 
     `value` is int, float, str, bool or Iri; times and durations are whole microseconds. A lower-case name is the string
-    of that name, and a prefixed name its Iri. `parameter`: its name, if the program writes a parameter instead of the
-    constant.
+    of that name, and a prefixed name its Iri. `parameter`: the parameter's name, if the program writes a parameter
+    instead of the constant.
     """
 
     value: int | float | str | bool | Iri
@@ -48,7 +48,7 @@ class NamedNumber(int):
 
     @classmethod
     def of(cls, number: int, parameter: str | None) -> int:
-        """Return the number with a parameter's name, or unchanged if that is None."""
+        """Return the number with a parameter's name. Without a name, return the number unchanged."""
         if parameter is None:
             return number
         named = cls(number)
@@ -107,7 +107,7 @@ class Graph:
     """`{ ?Station wgs84:lat ?Lat }`: a SPARQL group graph pattern over the background knowledge.
 
     `text`: as written, with braces. `variables`: the variables that begin with a capital, which belong to the rule, in
-    the order of first occurrence. `prefixes`: those declared before, as (name, IRI).
+    the order of first occurrence. `prefixes`: the prefixes declared before the pattern, as (name, IRI).
     """
 
     text: str
@@ -135,8 +135,8 @@ class Predicate:
 class Disjunction:
     """`(X > 3 or linked(X, Y), Y < 2)`: at least one of the alternatives holds. Each is a conjunction.
 
-    `local`: variables that occur only in it, and not in all alternatives. They are not visible outside. Other variables
-    are bound by every alternative, or elsewhere.
+    `local`: variables that occur only in this disjunction, and not in all alternatives. They are not visible outside.
+    All other variables are bound by every alternative, or outside the disjunction.
     """
 
     alternatives: tuple[tuple[Condition, ...], ...]
@@ -209,13 +209,13 @@ def arguments_of(results: Iterable[AggregateResult]) -> list[Expression]:
 
 
 def fluent_variables(arguments: Sequence[Expression], value: Expression | None) -> list[str]:
-    """Return the variables of a fluent's arguments, then those of its value."""
+    """Return the variables of a fluent's arguments, then the variables of its value."""
     every = (*arguments, *([] if value is None else [value]))
     return [name for expression in every for name in expression_variables(expression)]
 
 
 def condition_variables(condition: Condition) -> list[str]:
-    """Return the names of a condition's variables in order, with repetitions, except `_` and local ones."""
+    """Return the names of a condition's variables in order, with repetitions, except `_` and local variables."""
     match condition:
         case Comparison(_, left, right):
             return expression_variables(left) + expression_variables(right)
@@ -293,7 +293,7 @@ def rename_expression(expression: Expression, names: Mapping[str, str]) -> Expre
 
 
 def rename_result(result: AggregateResult, names: Mapping[str, str], variable: str) -> AggregateResult:
-    """Rename the variable of a result, and those of its argument."""
+    """Rename the variable of a result, and the variables of its argument."""
     argument = None if result.argument is None else rename_expression(result.argument, names)
     return replace(result, variable=variable, argument=argument)
 

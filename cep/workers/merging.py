@@ -54,7 +54,7 @@ def _like(parts: Sequence[pl.DataFrame], ordered: pl.DataFrame, order: Ints | No
 
 
 def _values(series: pl.Series, infinite: int = 0) -> Ints:
-    """Return times as an array, with `infinite` in place of missing ones."""
+    """Return times as an array, with `infinite` in place of missing times."""
     return (series.fill_null(infinite) if series.null_count() else series).to_numpy()
 
 

@@ -235,7 +235,7 @@ def _take_texts(stops, data, rows, out):  # type: ignore[no-untyped-def]
 @njit()
 def taken_ends(stops, rows, ends, first, base):  # type: ignore[no-untyped-def]
     """Write the ends of the texts at `rows` to `ends`, starting at index `first`. The first text begins at `base`.
-    Returns the end of the last one."""
+    Returns the end of the last text."""
     for i in range(rows.shape[0]):
         base += stops[rows[i] + 1] - stops[rows[i]]
         ends[first + i] = base

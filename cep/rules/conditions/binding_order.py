@@ -49,9 +49,9 @@ def arrange(
 ) -> tuple[Condition, ...]:
     """Return the conditions in an order in which every variable is bound before it is needed.
 
-    `bound`: the variables that are bound at the start. The next condition is always the first ready one of the lowest
-    rank (`_rank`). Raises CepError for unknown predicates and wrong numbers of arguments, and with the code `unsafe` if
-    there is no order.
+    `bound`: the variables that are bound at the start. The next condition is always the first of the ready conditions
+    that have the lowest rank (`_rank`). Raises CepError for unknown predicates and wrong numbers of arguments, and with
+    the code `unsafe` if there is no order.
     """
     errors = Mistakes()
     for condition in conditions:
@@ -148,7 +148,9 @@ def _missing_inputs(expression: Expression, known: Collection[str]) -> Iterator[
 def _rank(condition: Condition, known: Collection[str], relations: Mapping[str, Arrangeable]) -> int | None:
     """Return the rank of a condition, or None if it is not ready.
 
-    Rank 0 binds nothing or one value. Rank 1 is a predicate with a bound argument. Rank 2 is any other condition.
+    - 0: a comparison, or a condition that binds nothing
+    - 1: some of its arguments or variables are bound
+    - 2: any other condition
     """
     if isinstance(condition, Comparison):
         wait = [*_missing_inputs(condition.left, known), *_missing_inputs(condition.right, known)]
@@ -170,7 +172,7 @@ def _rank(condition: Condition, known: Collection[str], relations: Mapping[str, 
 def _bound_by(
     condition: Disjunction, known: Collection[str], relations: Mapping[str, Arrangeable]
 ) -> Iterator[set[str] | None]:
-    """Yield the variables that are bound after each alternative, or None for one that cannot be ordered."""
+    """Yield the variables that are bound after each alternative, or None for an alternative that cannot be ordered."""
     for alternative in condition.alternatives:
         try:
             order = arrange(alternative, known, relations)
@@ -246,7 +248,7 @@ def _calls(condition: Condition) -> Iterator[Call]:
 def _stuck(
     left: list[Condition], known: set[str], relations: Mapping[str, Arrangeable], source: Source | None
 ) -> CepError:
-    """Return the error for variables that nothing can bind. If they need each other, it reports the first one."""
+    """Return the error for variables that nothing can bind. If they need each other, it reports the first variable."""
     able = {name for condition in left for name in _could_bind(condition, known, relations)}
     errors: dict[str, CepError] = {}
     every: list[CepError] = []

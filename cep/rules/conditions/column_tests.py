@@ -1,12 +1,12 @@
-"""Comparisons of columns with constants, as intervals of values, which kernels test and look up.
+"""Comparisons of columns with constants, as integers that kernels can evaluate.
 
-A test is a row of five words:
+A test is satisfied by the values in an interval. It is a row of five integers:
 
 - the row of the table
 - a mask that turns the bits of values into integers with the same order (`FLOATS`, or 0)
 - the least value that passes
 - the greatest value that passes
-- 1 if all other values pass instead
+- 1 if the values outside the interval pass instead, otherwise 0
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _number(typed: Typed) -> float:
 
 
 def reach(mask: int) -> Bounds:
-    """Return the least and the greatest value that is not missing. `mask`: that of the test."""
+    """Return the least and the greatest value that is not missing. `mask`: the mask of the test."""
     return (_sorted(-np.inf), _sorted(np.inf)) if mask else (MISSING + 1, GREATEST)
 
 

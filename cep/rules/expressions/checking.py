@@ -60,7 +60,7 @@ def literal_value(constant: Constant) -> Literal:
 
 
 def check(expression: Expression, types: Mapping[str, str], source: Source | None = None) -> Typed:
-    """Return the expression with types and coercions. `types`: those of its variables. Raises CepError.
+    """Return the expression with types and coercions. `types`: the types of its variables. Raises CepError.
 
     `types` may contain `start()`, `end()` and `duration()` where the pattern's interval is known.
     """
@@ -362,7 +362,7 @@ class _Checker:
         return TypedCall(operator, (sides[0], sides[1]), "bool")
 
     def within_reach(self, expression: Expression, typed: Typed, type: str) -> None:
-        """Refuse a number that is too large for a time or duration; it would silently become missing."""
+        """Refuse a number that is too large for a time or duration. When converted, it would become a missing value."""
         if type not in TICKS or not isinstance(typed, TypedConstant) or typed.type not in ("int", "float"):
             return
         if abs(float(typed.value)) * 1_000_000 > FARTHEST:

@@ -21,7 +21,7 @@ FLATTENING = 1 / 298.257223563
 ECCENTRICITY2 = FLATTENING * (2 - FLATTENING)
 
 TIGHTEST_RADIUS = EQUATORIAL_RADIUS * (1 - ECCENTRICITY2)
-"""The smallest radius of curvature of a geodesic in metres: the meridian's at the equator."""
+"""The smallest radius of curvature of a geodesic in metres: the radius of the meridian at the equator."""
 
 FARTHEST_BOUNDED = 17_500_000.0
 SLACK, RELATIVE_SLACK = 1e-3, 1e-9
