@@ -133,7 +133,8 @@ HEAD = (
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """A full collection of Java at a second of its life: the bytes of objects and of classes that were left."""
+    """A full collection of Java at a second of the process's life: the bytes of objects and of classes that were
+    left."""
 
     second: float
     heap: int

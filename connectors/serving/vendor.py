@@ -32,7 +32,8 @@ class Unfetched(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package of npm. `paths`: the files that are used. `sha512`: the hash of its archive, in base64."""
+    """A package of npm. `files`: the files that are used, each with the name under which it is stored. `sha512`: the
+    hash of its archive, in base64."""
 
     name: str
     version: str
