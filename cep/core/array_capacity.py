@@ -1,8 +1,8 @@
-"""Capacity of growing arrays. They get more than needed, so they rarely grow.
+"""The capacity of growing arrays. They are allocated larger than needed, so they rarely have to grow.
 
 The checked run (`make checked`) compiles kernels with bounds checks and gives small arrays no spare capacity. An access
-to a row that was not reserved is then out of bounds. A kernel that stops when an array is full stops as often as
-possible.
+to a row that was not reserved is then out of bounds. A kernel that stops whenever an array is full, so that the array
+can grow, then stops as often as possible.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ SPARE = 0 if CHECKED else 2
 
 
 MANY = 4_000
-"""The number of rows from which the checked run also allocates an eighth more. Growing by one row at a time would be
-quadratic."""
+"""From this number of rows, arrays get spare capacity (an eighth) in the checked run, too. If they always grew by one
+row, the run would take quadratic time."""
 
 
 def roomy(needed: int, likely: int) -> int:

@@ -1,4 +1,4 @@
-"""The compilation of kernels in this process, for display while a user waits."""
+"""The progress of compiling kernels in this process, to be shown while a user waits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ LIKELY = 30
 
 
 class Compilation:
-    """The state of compilation. `kernels`: the number compiled. `listener`: called before the first and after each."""
+    """The state of compilation.
+
+    `kernels`: the number of kernels compiled so far. `listener`: a function that is called before the first kernel is
+    compiled, and after each.
+    """
 
     def __init__(self) -> None:
         self.kernels = 0

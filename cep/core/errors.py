@@ -145,7 +145,8 @@ class Mistakes(list[CepError]):
             self.append(mistake)
 
     def attempt(self, read: Callable[[Text], Read], text: Text | None, otherwise: Read) -> Read:
-        """Return the result of `read`. Return `otherwise` if there is no text, or after adding a mistake."""
+        """Return `read(text)`. Return `otherwise` if `text` is None, or if `read` raises a mistake, which is added to
+        the list."""
         with self.kept():
             return otherwise if text is None else read(text)
         return otherwise

@@ -1,7 +1,7 @@
-"""Evaluation ticks: whole numbers of a clock, each with the time until the next tick, as codes of intervals.
+"""Evaluation ticks: equal periods of time at which a LARS program evaluates its windows, and their codes.
 
-Tick k is [k * tick, (k + 1) * tick) in microseconds. A LARS program evaluates its windows at each tick. An atom is in a
-window for some consecutive ticks (Beck, Eiter, Folie, *Ticker*, 2017, Definition 3).
+Tick k is [k * tick, (k + 1) * tick) in microseconds. An atom is in a window for some consecutive ticks (Beck, Eiter,
+Folie, *Ticker*, 2017, Definition 3). Codes are those of `cep.core.interval_sets`.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ class WindowTicks:
         return self.tick - 1
 
     def opens(self, ticks: Ints) -> Ints:
-        """Return the codes from which windows contain atoms of these ticks."""
+        """Return, for each of these ticks, the code of the time at which windows begin to contain its atoms."""
         return self._code(ticks + self.first)
 
     def closes(self, ticks: Ints) -> Ints:
-        """Return the codes from which windows no longer contain atoms of these ticks."""
+        """Return, for each of these ticks, the code of the time at which windows cease to contain its atoms."""
         if self.last is None:
             return np.full(len(ticks), INFINITE)
         return self._code(ticks + self.last + 1)
 
     def _code(self, ticks: Ints) -> Ints:
-        """Return the code of the first tick, at or after each of these, at which the window moves."""
+        """Return, for each of these ticks, the code of the first tick at or after it to which windows move."""
         if self.step > 1:
             ticks = -(-ticks // self.step) * self.step
         far = FAR // 2 // self.tick

@@ -21,7 +21,8 @@ RECORDED = " recorded"
 """The suffix of a fluent's name for its input records, if formulas define the fluent, too."""
 
 LASTS = "what lasts in "
-"""The prefix of the auxiliary fluent for a fluent that LASTING defines."""
+"""The prefix of a name. If `f` is defined with LASTING, the auxiliary fluent `what lasts in f` is the operand of
+LASTING."""
 
 UNCONSTRAINED = " before constraints"
 """The suffix of a fluent's name before LARS constraints are applied."""
@@ -39,8 +40,8 @@ INCONSISTENT = "answer streams"
 """The fluent that holds at ticks at which a LARS program has no answer stream. Its argument is their number, 0."""
 
 OWN_END = -3
-"""The index of the row that holds the ends of records, in a table of records. The rows of bounds and of starts follow
-it."""
+"""The matrix row with the ends of records in a table of records, as a negative index. Two rows follow: bounds and
+starts."""
 
 HOLDS, TRANSITIONS, EDGES, CHANGES, RECORDS = "holds", "transitions", "edges", "changes", "records"
 
@@ -61,7 +62,8 @@ BEGINS and ENDS take effect just after the instant.
 BEGINS_AT, ENDS_AT, BEGINNING, ENDING = range(5, 9)
 """Kinds of changes of fluents that formulas define: BEGINS_AT and ENDS_AT take effect at the instant itself.
 
-BEGINNING and ENDING are the instants as occurrences in patterns, for either kind.
+BEGINNING and ENDING are the instants of beginnings and ends, as occurrences that patterns match. They do not tell
+whether the change takes effect at the instant or just after it.
 """
 GIVEN = 9
 """The kind of a maximal interval for output. Its bounds (`BOUNDS`) are in the column of the arrival order."""
@@ -81,7 +83,8 @@ def author_name(table: str) -> str:
 
 
 def beside(column: str, attributes: Collection[str]) -> str:
-    """Return the name of an additional column in a fluent's table that differs from its attributes."""
+    """Return a name for an additional column of a fluent's table: `column`, with an apostrophe if an attribute has that
+    name."""
     return f"{column}'" if column in attributes else column
 
 
@@ -89,11 +92,11 @@ def beside(column: str, attributes: Collection[str]) -> str:
 class FluentTable:
     """The kind of a fluent's table.
 
-    `part`: the contents: maximal intervals (HOLDS), transitions that its rules derive (TRANSITIONS), beginnings and
-    ends (EDGES), the same in the form of the output (CHANGES), or input records (RECORDS). `name`: the fluent.
-    `valued`: its last attribute is its value. `defined`: formulas or records define it, so each interval has its own
-    bounds. `late`: how many microseconds after an end all rows are known. `final`: an interval of a record without an
-    end lasts for ever, and no later record closes it.
+    `part` names the contents. HOLDS: maximal intervals; TRANSITIONS: transitions that its rules derive; EDGES:
+    beginnings and ends; CHANGES: beginnings and ends in the form of the output; RECORDS: input records. `name`: the
+    fluent. `valued`: its last attribute is its value. `defined`: formulas or records define it, so each interval has
+    its own bounds. `late`: the delay, in microseconds, after which all rows up to a time are known. `final`: an
+    interval of a record without an end lasts for ever, and no later record closes it.
     """
 
     part: str

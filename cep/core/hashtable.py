@@ -1,8 +1,8 @@
 """The hash table for rows of 64-bit words. Each distinct row gets the next id.
 
-The table stores every row, so it never confuses two rows. `insert` and `find` take rows. Keys of joins and groups
-(`cep.operators.goals.keys`) are columns of a table of occurrences. Kernels that process keys one by one, such as the
-distinct values of windows, call `id_of`, or `id_of_two`, which also inserts. The only other hash table contains byte
+The table stores every row, so it never confuses two rows. `insert` and `find` take many keys, one per row.
+`cep.operators.goals.keys` takes the keys of joins and groups from columns of a table of occurrences. Kernels that
+process keys one by one call `id_of`, or `id_of_two`, which also inserts. The only other hash table contains byte
 strings: the names of JSON members in `cep.connectors.formats.json_scan`.
 """
 
@@ -24,11 +24,11 @@ NAN = 0x7FF8000000000000  # the bits of a missing float; as an int, they equal n
 AHEAD = 24
 """The number of rows by which the index is prefetched. The key is prefetched half as many rows ahead."""
 CACHED = 1 << 14
-"""The size of an index, in slots, up to which it fits in the processor's cache, so nothing is prefetched."""
+"""Up to this number of slots, an index fits in the processor's cache, so that nothing is prefetched."""
 FEW = 1 << 10
-"""The maximum number of new rows for which room is reserved before any is seen.
+"""The maximum number of new rows for which room is reserved before they are compared with the stored rows.
 
-So repetitive input does not create a table of its own size.
+If the room were reserved for all rows, repetitive input would create a table much larger than necessary.
 """
 NO_ROOM: Ints = np.empty(0, dtype=np.int64)
 
@@ -109,7 +109,7 @@ class KeySet:
     def _ids(
         self, columns: Ints, places: Ints, done: int, insert: bool, joins: bool, ids: Ints, fresh: Ints
     ) -> tuple[int, int]:
-        """Call the kernel of `ids_of` for keys of this width."""
+        """Call the kernel for keys of this width, with the arguments and results of `ids_of`."""
         index, table, count = self.index, self.table, self.count
         if len(places) == 1:
             counts = ids_of_one(columns[places[0]], index, table, count, done, insert, joins, ids, fresh)
@@ -225,10 +225,10 @@ def ids_of_one(words, index, table, count, done, insert, joins, ids, fresh):  # 
 def ids_of(columns, places, index, table, count, done, insert, joins, ids, fresh):  # type: ignore[no-untyped-def]
     """Write the id of each key, from row `done` on, to `ids`; -1 for an unknown key, unless `insert` adds it.
 
-    Return the number of known keys, and the number of processed rows. It stops early if a new key has no room in
-    `table`, or in `index`, which is at most half full. The words of a key are in the rows `places` of `columns`. With
-    `joins`, a key with a missing word has no id. The positions of new keys go to `fresh`, which has size 0 or room for
-    all of them.
+    Return the number of known keys, and the number of processed rows. Processing stops early if a new key has no room
+    in `table`, or in `index`, which is at most half full. The words of a key are in the rows `places` of `columns`.
+    With `joins`, a key with a missing word has no id. The positions of new keys go to `fresh`, which has size 0 or room
+    for all of them.
     """
     n = ids.shape[0]
     width = places.shape[0]

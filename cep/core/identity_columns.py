@@ -32,7 +32,8 @@ WHOLE, OPTIONAL, BOOL, FLOAT, TEXT = 0, 1, 2, 3, 4
 Each kind except WHOLE has a number that means missing.
 """
 NONE = -1
-"""The value for missing: instead of a float's bits, where it would be NaN, or instead of a text's offset."""
+"""The number for a missing value in columns of floats and texts. No finite float has these bits, and no text has this
+offset."""
 AROUND = 4
 """The maximum number of letters around a value: comma, space and two quotes."""
 
@@ -42,10 +43,10 @@ _NULL, _TRUE, _FALSE = (np.frombuffer(word, np.uint8) for word in (b"null", b"tr
 
 @dataclass(frozen=True, slots=True)
 class IdentityColumns:
-    """The columns of an identity.
+    """The columns whose values are part of an identity.
 
-    `kinds`: the kind of each. `places`: its row in the cells, or the number of a text column. `nones`: the number that
-    means missing. `head`: the beginning of every hashed message.
+    `kinds`: the kind of each column. `places`: its row in the cells, or the number of a text column. `nones`: the
+    number that means missing. `head`: the beginning of every hashed message.
     """
 
     head: bytes
@@ -55,7 +56,7 @@ class IdentityColumns:
 
     @classmethod
     def of(cls, head: bytes, columns: Sequence[tuple[int, int, int]]) -> IdentityColumns:
-        """Create it from the kind, the place and the missing value of each column."""
+        """Return an object for columns, each described by its kind, its place and the number that means missing."""
         kinds, places, nones = np.array(columns, np.int64).reshape(-1, 3).T.copy()
         return cls(head, kinds, places, nones)
 
@@ -157,8 +158,9 @@ def _quoted(letters, end, texts, start, stop):  # type: ignore[no-untyped-def]
 def _identities(cells, kinds, places, nones, spans, texts, words, letters, head, digits, odd):  # type: ignore[no-untyped-def]
     """Write the hash of each row to `digits` (DIGITS letters), and mark rows that it cannot write in `odd`.
 
-    `words` and `letters` are the same memory, that of the message, which begins with `head` letters. It has room for
-    the longest row: LETTERS and AROUND per column, the longest text of each text column, and padding to a whole block.
+    `words` and `letters` are two views of one memory, in which the message of each row is written. Its first `head`
+    letters are already there. There is room for the longest row: LETTERS and AROUND per column, the longest text of
+    each text column, and padding to a whole block.
     """
     for row in range(len(odd)):
         end = head

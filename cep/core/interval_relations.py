@@ -1,9 +1,9 @@
 """Relations between two intervals. Each is defined once; everything else about it follows from the definition.
 
 A relation holds between L = [a, b] and R = [c, d] if the differences of their ends lie within bounds. So it is a simple
-temporal problem (Dechter, Meiri, Pearl, *Temporal constraint networks*, 1991). Its implications are shortest paths, for
-instance which side ends last, or if an instant can satisfy it. Names are those of Allen (1983) where he has one. The
-interval of a pair is [min(a, c), max(b, d)].
+temporal problem (Dechter, Meiri, Pearl, *Temporal constraint networks*, 1991). Its implications, for instance which
+side ends last, are shortest paths. Relations that Allen (1983) named have his names. The interval of a pair is [min(a,
+c), max(b, d)].
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class IntervalRelation:
     def misses(self, a: int, b: int, c: int, d: int) -> int | None:
         """Return how far [a, b] and [c, d] are from satisfying the relation, or None if they do.
 
-        It is the least distance by which ends would have to move until they touch.
+        The result is the sum, in microseconds, of the distances by which they miss its bounds. A strict bound counts as
+        an inclusive one.
         """
         ends = (a, b, c, d)
         gaps = [(ends[bound.later] - ends[bound.earlier], bound) for bound in self.bounds]
@@ -89,7 +90,8 @@ class IntervalRelation:
         return (0,) if self.implies(before(D, B)) else (0, 1)
 
     def ends_together(self, *known: Bound) -> bool:
-        """Return True if both sides end at the same instant, so neither waits longer."""
+        """Return True if both sides of every pair with the given bounds end at the same instant, so neither waits
+        longer."""
         return self.implies(at_once(B, D), *known)
 
     @property
@@ -120,7 +122,7 @@ class IntervalRelation:
 
     @property
     def reach(self) -> int:
-        """The time after its end during which a left side can still match an instant on the right, or UNBOUNDED.
+        """The time for which a left side can still match an instant on the right after its own end, or UNBOUNDED.
 
         Only for relations in which the right side ends last.
         """
@@ -132,7 +134,7 @@ class IntervalRelation:
         return _spread(self.bounds, B, C)
 
     def instant_if(self, *known: Bound) -> bool:
-        """Return True if the pair's interval is always an instant."""
+        """Return True if the interval of every pair with the given bounds is an instant."""
         return (
             self.implies(at_once(A, B), *known) and self.implies(at_once(B, C), *known) and self.ends_together(*known)
         )

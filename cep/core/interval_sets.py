@@ -48,7 +48,7 @@ class Reach:
 
     @property
     def mirrored(self) -> Reach:
-        """Mirror the displacement: the future becomes the past."""
+        """Return the same displacements in the other direction of time."""
         return Reach(-self.high, -self.low)
 
 
@@ -115,7 +115,7 @@ def since(left: Intervals, right: Intervals, by: Reach) -> Intervals:
 
 
 def until(left: Intervals, right: Intervals, by: Reach) -> Intervals:
-    """Return the times at which the right will hold at some displacement on, and the left at all times strictly
+    """Return the times at which the right will hold at some displacement ahead, and the left at all times strictly
     between."""
     return _turned(since(_turned(left), _turned(right), by))
 
@@ -128,7 +128,7 @@ def lasting(held: Intervals, least: int, strictly: bool = False) -> Intervals:
 
 
 def _turned(held: Intervals) -> Intervals:
-    """Reverse the direction of time; twice gives the original."""
+    """Reverse the direction of time. Doing so twice returns the original."""
     return Intervals(~held.key[::-1], -held.end[::-1], -held.start[::-1])
 
 
@@ -292,8 +292,9 @@ def _difference(key, start, end, other_key, other_start, other_end):  # type: ig
 def _stretches(key, start, end, other_key, other_start, other_end, low, high):  # type: ignore[no-untyped-def]
     """Return the times at which the right held at a positive displacement back, and the left ever since.
 
-    The right may have held within the left, including its ends. Two such ranges share at most a point, which at most
-    one row of the right contains. So there are at most as many rows as in the right plus twice those of the left.
+    The right may have held within the left, including its ends. The resulting ranges of two left rows share at most one
+    point, which at most one row of the right contains. So there are at most as many rows as on the right side, plus
+    twice as many as on the left.
     """
     n, m = len(key), len(other_key)
     room = 2 * n + m

@@ -48,7 +48,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMPILED = ROOT / "cep" / "compiled"
 """The folder of the kernels in the package, with a subfolder per target."""
 ORIGIN = "origin"
-"""The name of a file beside cached kernels with the folder of their sources. Without that folder they are useless."""
+"""The name of a file beside cached kernels. It contains the folder of their sources, without which they are useless."""
 
 config: Any = numbas
 unliteral: Any = types.unliteral  # numba's functions have no type annotations
@@ -187,8 +187,8 @@ class KernelCache(FunctionCache):
 
     @contextmanager
     def compiling(self) -> Iterator[None]:
-        """Compile the kernel in the block, unless it is found. Other processes that need it wait until the block
-        ends."""
+        """Return a context in which the kernel is compiled. Other processes that need it wait until the block ends, and
+        then load it."""
         with ExitStack() as self._held:
             yield
 
@@ -311,7 +311,8 @@ def _kept() -> Path:
 
 @cache
 def _is_own(folder: Path) -> bool:
-    """Create a folder. Return False if others, who cannot write our sources, may write to it. Raises OSError."""
+    """Create a folder. Return True if only the user, root and the owner of our sources may write to it. Raises
+    OSError."""
     for place in (*reversed(folder.parents), folder):
         if not place.is_dir():
             place.mkdir(0o755, exist_ok=True)

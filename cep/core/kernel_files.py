@@ -49,8 +49,8 @@ class KernelFile(IndexDataCacheFile):
         return None
 
     def index(self) -> dict[Any, str]:
-        """Return the file names by key. It is empty if the index is missing, damaged, or of other sources or another
-        numba."""
+        """Return the file names by key. They are empty if the index is missing or damaged, or belongs to other sources
+        or another version of numba."""
         with suppress(Exception):
             kept: dict[Any, str] = super()._load_index()  # type: ignore[no-untyped-call]
             return kept

@@ -15,12 +15,12 @@ DILATE, ERODE, LAST, SINCE, UNTIL = range(5)
 """Kernels of operators on intervals.
 
 DILATE extends intervals by the reach, and ERODE shrinks them. LAST selects them by length. SINCE and UNTIL combine two
-sets, looking back and ahead.
+sets: SINCE looks back, UNTIL ahead.
 """
 
 
 class Place(Enum):
-    """The position of an operator."""
+    """The position of an operator relative to its operands."""
 
     BEFORE = "before one formula, with how far it reaches"
     BETWEEN = "between two, with how far it reaches"
@@ -51,7 +51,7 @@ class TemporalOperator:
 
     @property
     def throughout(self) -> bool:
-        """True if the operator tests the same values at several times. Its operand must then keep all its variables."""
+        """True if a tuple must satisfy the operand at several times. The operand must then keep all its variables."""
         return self.kernel in (ERODE, LAST)
 
     @property

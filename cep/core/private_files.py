@@ -22,7 +22,7 @@ def private_opener(path: str, flags: int) -> int:
 
 
 def private_file(path: Path | str) -> None:
-    """Create an empty private file that others will fill, unless it exists. Raises OSError."""
+    """Create an empty private file, unless it exists. Other code fills it. Raises OSError."""
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
 
 

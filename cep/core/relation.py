@@ -72,8 +72,8 @@ def contiguous(table: Table) -> Table:
 
 
 def narrowed(table: Table, count: int) -> Table:
-    """Return the first `count` occurrences of a whole table. If most remain, the table's memory is reused and
-    overwritten."""
+    """Return the first `count` occurrences of a contiguous table. If they are at least half, the result reuses the
+    table's memory, so the table must not be used again."""
     width, n = table.shape
     if 2 * count < n:
         return contiguous(table[:, :count])

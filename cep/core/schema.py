@@ -14,7 +14,7 @@ ARRIVAL, TIE = "@order", "@tie"
 ARRIVAL is a row's position in the input, TIE its position among the rows that an engine output at once.
 """
 NUMBER = "@number"
-"""The column of the number of equal occurrences before a row, in tables between stages."""
+"""In tables between stages, the column that counts the equal occurrences before a row."""
 CHANGE = "@change"
 """The column of changes: 1 for an added row, -1 for a withdrawn one."""
 
@@ -23,9 +23,9 @@ CHANGE = "@change"
 class TimeFormat:
     """The format of times: a `pattern` of strptime directives, or counts of a `unit` (`s` `ms` `us` `ns`) since 1970.
 
-    Without either, times are in ISO 8601 or numbers of seconds. Durations are counts of a unit. `zone`: that of times
-    without an offset (None: UTC). `fold` selects between the instants of a local time that occurs twice: `later`,
-    `earlier`, or the one that fits the order of the records (`order`). None means `earlier`, by default.
+    Without either, times are in ISO 8601 or numbers of seconds. Durations are counts of a unit. `zone`: the time zone
+    of times without an offset (None: UTC). `fold` selects between the instants of a local time that occurs twice:
+    `later`, `earlier`, or the one that fits the order of the records (`order`). None means the default, `earlier`.
     """
 
     pattern: str | None = None
@@ -64,7 +64,7 @@ class RecordTest:
 
 
 When = tuple[tuple[RecordTest, ...], ...]
-"""Alternatives. A record passes one if it passes all its tests."""
+"""Alternative groups of tests. A record passes a group if it passes all its tests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ class Attribute:
 
     `low` and `high` bound the value inclusively, in microseconds for times and durations. `source`: the input column
     (None: the attribute's name). `iri`: the RDF property. `format`: the format of a time or a duration. `missing`:
-    numbers and texts that mean a missing value. `quoted`: numbers may be in quotes. The input format does not count for
-    equality.
+    numbers and texts that mean a missing value. `quoted`: numbers may be in quotes. Comparisons of attributes ignore
+    `format`, `missing` and `quoted`.
     """
 
     name: str
@@ -101,11 +101,11 @@ class Schema:
     """An event's attributes in order. `point`: every occurrence is an instant.
 
     `time`, or `start` and `end`: the input columns of times (None: columns of these names). `further`: further columns
-    of the time, joined with blanks. `iri`: the class of its occurrences in RDF. `format`: the format of times;
-    `records`: that of records. `fluent`: None for an event, otherwise the kind of a fluent's table. `key`: a later
-    record with the same values of these attributes and the same time replaces an earlier one. `when`: the tests for
-    records of this event (None: a record names its event). `strict`: a record of no event is a dead letter. `distinct`:
-    equal records are one event.
+    with parts of the time. Their texts are joined with blanks. `iri`: the class of its occurrences in RDF. `format`:
+    the format of times; `records`: that of records. `fluent`: None for an event, otherwise the kind of a fluent's
+    table. `key`: a later record with the same values of these attributes and the same time replaces an earlier one.
+    `when`: the tests for records of this event (None: a record names its event). `strict`: a record of no event is a
+    dead letter. `distinct`: equal records are one event.
     """
 
     name: str

@@ -25,7 +25,8 @@ _LEAST, _MOST = -292, 324
 
 
 def _power(ten: int) -> tuple[int, int]:
-    """Return a power of ten as 128 bits, of which the first is set, rounded up: the upper and the lower half."""
+    """Return the upper and the lower half of a power of ten, as 128 bits. It is rounded up, and its first bit is
+    set."""
     shift = 127 - (ten * 1741647 >> 19)  # the power's logarithm to base 2, as in the paper
     above, below = 10 ** max(ten, 0) << max(shift, 0), 10 ** max(-ten, 0) << max(-shift, 0)
     upper, lower = divmod(-(-above // below), 2**64)
@@ -74,8 +75,8 @@ def _to_odd(power, by):  # type: ignore[no-untyped-def]
 def _shortest(bits):  # type: ignore[no-untyped-def]
     """Return the shortest digits of a positive float, and the power of ten by which to multiply them.
 
-    Names as in the paper. All numbers between `low` and `high`, in units of a quarter, read back as the float; `middle`
-    is the nearest.
+    Names are as in the paper. All numbers between `low` and `high` read back as the float, and `middle` is nearest to
+    it. All three count quarters of the last digit.
     """
     fraction, exponent = np.uint64(bits) & _FRACTION, (bits >> 52) - 1075
     near = fraction == _0 and exponent > -1074  # the next lower float is nearer than the next higher one

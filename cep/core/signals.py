@@ -1,7 +1,7 @@
 """Handling of Ctrl-C and SIGTERM. A handler that raised an exception inside compiled code would crash the process.
 
-So no handler raises. Normally either signal ends a command at once, without an exception. If work must end cleanly, a
-caller is `listening`. The first signal is then only a request, which the work grants by calling `look` between two
+So no handler raises. Normally either signal ends a command at once, without an exception. Work that must end cleanly
+runs within `listening`. The first signal is then only a request, which the work grants by calling `look` between two
 steps. A second signal ends the command at once. `wait` waits for input, and a signal wakes it. A long step may be
 abandoned where it calls `between`.
 """
@@ -27,11 +27,11 @@ _STEP = 2.0  # seconds for which a step may continue after a stop request
 
 
 class Stops:
-    """The signals of this process.
+    """The handling of signals in this process.
 
-    `requested`: the number of the signal that was handled, 0 for none. `awaiting`: the process awaits input, so a
-    request is granted wherever it is checked. `status`: the exit status, once the command has ended; `began`: when it
-    started.
+    `requested`: the number of the signal that was handled, 0 for none. `awaiting`: the process awaits input, so it
+    grants a request at the next `look` or `between`. `status`: the exit status, once the command has ended. `began`:
+    when the command started.
     """
 
     def __init__(self) -> None:
@@ -57,10 +57,10 @@ class Stops:
                 signal.signal(number, self._handle)
 
     def interrupt_reads(self) -> None:
-        """Let a signal end a read that waits. Call this after imports.
+        """Let a signal end a read that is blocked. Call this after imports.
 
-        At its import, polars installs its own handler before ours, and asks the system to resume calls (SA_RESTART).
-        Our handler would then never run.
+        When polars is imported, it installs its own handler before ours, and asks the system to resume calls
+        (SA_RESTART). Our handler would then never run.
         """
         for number in STOPS:
             signal.siginterrupt(number, True)
@@ -90,7 +90,7 @@ class Stops:
         return 128 + (self.requested or signal.SIGINT)
 
     def look(self) -> None:
-        """Raise KeyboardInterrupt between two steps of reading, if a request can be granted."""
+        """Raise KeyboardInterrupt if a stop was requested and the process awaits input. Call it between two steps."""
         if self.requested and self.awaiting:
             raise KeyboardInterrupt
 
@@ -104,9 +104,9 @@ class Stops:
             self._stepping = False
 
     def between(self) -> None:
-        """Raise KeyboardInterrupt between two parts of a step, outside compiled code.
+        """Raise KeyboardInterrupt if a request has waited for some seconds during a step, or the process awaits input.
 
-        It does so if a request has waited for some seconds, or the step reads input.
+        Call it between two parts of a step, outside compiled code.
         """
         if self.requested and (self.awaiting or (self._stepping and monotonic() > self._came + _STEP)):
             raise KeyboardInterrupt
@@ -136,8 +136,7 @@ class Stops:
 
     @contextmanager
     def breaking(self) -> Iterator[None]:
-        """End the block at once when a request is granted. The block calls code that waits by itself and is not
-        compiled."""
+        """End the block at once when a request is granted. Use it around uncompiled code that waits by itself."""
         self._breaking = True
         try:
             self.look()

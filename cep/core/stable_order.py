@@ -1,4 +1,8 @@
-"""Stable sorting of whole numbers. Words with value and position sort ten times as fast as positions alone."""
+"""Stable sorting of whole numbers.
+
+Each value is combined with its position in one word. Sorting these words is ten times as fast as sorting positions by
+value.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +50,7 @@ def phased_order(codes: Ints, phases: Ints) -> Ints:
 
 
 def stable_order_of(*columns: Ints) -> Ints:
-    """Return the stable order by these columns, the first one first, as int64 positions.
+    """Return the stable order by the first column, then by the second, and so on, as int64 positions.
 
     Columns whose values are close together are sorted as one word.
     """
@@ -68,7 +72,7 @@ def stable_order_of(*columns: Ints) -> Ints:
 
 
 def _by_word(words: Ints, order: Ints, bits: int) -> Ints:
-    """Sort an order by words. The words leave `bits` bits for a position."""
+    """Return `order`, sorted by the words of its elements. The words leave `bits` bits for a position."""
     places = words[order] << bits | np.arange(len(order))
     _sort(places)
     sorted_order: Ints = order[places & ((1 << bits) - 1)]

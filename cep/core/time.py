@@ -22,9 +22,10 @@ class Frontier:
     """The progress of time, in microseconds.
 
     `watermark`: events that end at or before it no longer arrive, except as revisions. `stable`: results that end at or
-    before it never change; without revision, it equals the watermark. `latest`, `earliest`: at the end of the input,
-    the times at which results stop that would continue for ever, or reach back for ever. `first`: the first time of the
-    input, or END_OF_TIME before any. `half`: changes that take effect just after the watermark are still to come.
+    before it never change; without revision, it equals the watermark. `latest`, `earliest`: the times to which results
+    that would continue for ever, or reach back for ever, are computed at the end of the input. `first`: the first time
+    of the input, or END_OF_TIME before any. `half`: changes that take effect just after the watermark are still to
+    come.
 
     The watermark is that of Akidau et al., The Dataflow Model, PVLDB 8(12), 2015.
     """
@@ -44,5 +45,5 @@ class Frontier:
         return cls(watermark, watermark, latest, first, earliest=earliest)
 
     def until(self, time: int) -> Frontier:
-        """Return this frontier, or one at `time` if that is earlier. A step may advance in several parts."""
+        """Return this frontier, or one at `time` if that is earlier."""
         return self if time >= self.watermark else replace(self, watermark=time, stable=min(time, self.stable))

@@ -72,7 +72,7 @@ class Pool:
 
     @property
     def capacity(self) -> int:
-        """The length of an array indexed by code: more than the greatest code, so that the last element is for
+        """The length of an array indexed by code. It exceeds the greatest code, so that the last element can stand for
         missing."""
         return len(self._kind)
 

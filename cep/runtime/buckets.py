@@ -36,8 +36,8 @@ _LONGEST = 80
 class KeyShares:
     """The most frequent keys of an event whose rows are partitioned by the attributes `by`.
 
-    `rows` is the number of all rows. `keys` holds the numbers of rows of frequent keys, by the key's values as text,
-    the most frequent key first. There are fewer than `PART` keys.
+    `rows` is the number of all rows. `keys` maps each frequent key, its values as text, to its number of rows; the most
+    frequent key is first. There are fewer than `PART` keys.
 
     If counts of several tables are added, a key's count may be too small by at most one `PART`-th of all rows. So a key
     with more than two `PART`-ths of the rows is always included.
@@ -54,10 +54,10 @@ class KeyShares:
 
 
 def slowdown(share: float, partitions: int) -> float:
-    """Return the slowdown of a step due to one key with this share of the rows.
+    """Return the slowdown of a step due to one key with this share of the rows. It is 1 if keys are evenly distributed.
 
-    With even keys it is 1. Each partition runs on a core of its own. The partition of the key processes the key's rows
-    and its part of the others.
+    Each partition runs on a core of its own. The partition of the key processes the key's rows and its part of the
+    others.
     """
     return share * partitions + 1 - share
 
@@ -131,7 +131,8 @@ def _text(value: object) -> str:
 
 
 PLACE = ["end", "start", ARRIVAL, TIE]
-"""The columns that order the rows of one event from several stages. (`tie` is new in every round.)"""
+"""The columns that order the rows of one event from several stages. The column `tie` only distinguishes rows of one
+round."""
 
 # The initial value of the hash of a text.
 _TEXT = np.uint64(0x3C6EF372FE94F82B)

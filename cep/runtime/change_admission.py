@@ -143,7 +143,7 @@ def _changes(parts: EngineParts, schema: Schema, frame: pl.DataFrame, withdraws:
 
 
 def named_by_key(schema: Schema) -> Schema:
-    """Return the schema of withdrawals. If the event has a KEY, all other attributes are optional."""
+    """Return the schema of withdrawals. If the event has a KEY, the attributes outside it are optional."""
     if schema.key_places is None:
         return schema
     own = set(schema.key_places)

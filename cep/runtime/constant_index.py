@@ -1,8 +1,7 @@
 """An index of the constants in the conditions of many readers of one table. It finds the readers that a row concerns.
 
-Readers with an equality are found by binary search among their constants. Readers with one bound are found among the
-bounds, and those with two among the readers whose lower bound is reached. So a reader costs nothing if no row fulfils
-its condition.
+Readers with an equality, or with one bound, are found by binary search. Readers with two bounds are tested one by one,
+but only those whose lower bound is reached. So most readers cost nothing if no row fulfils their conditions.
 """
 
 from __future__ import annotations
@@ -24,7 +23,8 @@ ROOM = 1 << 22
 
 
 class ConstantIndex:
-    """The index of some readers, by number. Each reader has a lower and an upper bound on one row of the table."""
+    """The index of some readers, by number. Each reader has a lower and an upper bound on the same column, row `row` of
+    a table's matrix."""
 
     def __init__(self, row: int, mask: int, bounds: Mapping[int, tuple[int, int]]) -> None:
         self.row, self.mask = row, mask

@@ -45,7 +45,7 @@ class KeyClocks:
     """The clocks of all keys, and the current time.
 
     `by` is the attribute that is the key, and `types` holds its type in each event that has it. All rows of other
-    events share one key. A key is a hash of its value that is the same in every process.
+    events share one key. A key is a hash of the attribute's value. It is the same in every process.
 
     `keys` holds, by id of a key, the latest end of its records, and 1 if the key is in the `heap`. The heap orders ids
     by an end that may be out of date.
@@ -58,7 +58,8 @@ class KeyClocks:
     """
 
     def __init__(self, by: str, lateness: int, schemas: Mapping[str, Schema]) -> None:
-        """Set up clocks without keys. CepError: no event has the attribute, or its types differ between events."""
+        """Set up clocks without keys. Raises CepError if no event has the attribute, or its types differ between
+        events."""
         self.by, self.lateness, self.apart = by, lateness, max(lateness, APART)
         self.types = {name: a.type for name, schema in schemas.items() for a in schema.attributes if a.name == by}
         if not self.types:
@@ -179,7 +180,7 @@ class KeyClocks:
         }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Restore a state that `save` returned. CepError: it is for another attribute, or damaged."""
+        """Restore a state that `save` returned. Raises CepError if it is for another attribute, or damaged."""
         if saved["by"] != self.by:
             message = f"the snapshot was made with lateness by `{saved['by']}`, and not by `{self.by}`"
             raise CepError(message, hint="use the same attribute as for the snapshot", code="snapshot")

@@ -1,7 +1,7 @@
 """State by key: the state of an engine for selected keys, as bytes.
 
-The complete state of a key in a stage (`cep.runtime.keyed_stage`) can be extracted. It can be put back into an engine
-of the same stage, also into another one.
+The complete state of a key in a stage (`cep.runtime.keyed_stage`) can be extracted. It can then be put into any engine
+of the same stage.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class StateByKey:
         self._goals()
 
     def read(self, state: bytes) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
-        """Read the result of `extract`. CepError: it belongs to another program, stage or time, or is damaged."""
+        """Read the result of `extract`. Raises CepError if it belongs to another program, stage or time, or is
+        damaged."""
         header, batches = snapshot.load(state, self.program)
         if not self._new() and header["watermark"] != self.parts.buffer.watermark:
             raise CepError(
@@ -135,7 +136,8 @@ class StateByKey:
 
 
 def recode(tables: Mapping[str, Table], codes: Translation, places: Mapping[str, Sequence[int]]) -> None:
-    """Replace the pool codes in tables by event, given the rows of each event that hold codes."""
+    """Replace the pool codes in tables by event. `places`: for each event, the rows of its tables' matrices that hold
+    codes."""
     for name, table in tables.items():
         for row in places[name]:
             table[row] = codes(table[row])
@@ -156,7 +158,7 @@ def translation(moved: Ints) -> Translation:
 
 
 class Bucket(Protocol):
-    """An engine, as far as this module needs it."""
+    """The methods of an engine that this module uses."""
 
     def extract(self, keys: KeySelection) -> bytes:
         """See `Engine.extract`."""
@@ -255,7 +257,7 @@ def gather(before: Callable[[int], Bucket | None], of: int, into: Bucket, number
     """Fill the new engine of partition `number` of `count` from the engines of another number of partitions, `of`.
 
     `before`: a function that returns the engine of an old partition, or None. Those engines keep state that belongs to
-    every key. CepError: some state has no key.
+    every key. Raises CepError if some state has no key.
     """
     mine = groups_in(number, count)
     stops = [first_group(place + 1, of) for place in range(of)]

@@ -22,7 +22,8 @@ words."""
 
 @bare
 def _disorder(table):  # type: ignore[no-untyped-def]
-    """Return 0 if the table is sorted, 1 if only rows of the same end are not, 2 if the ends are not.
+    """Return 0 if the table is sorted, 1 if only rows with the same end are out of order, and 2 if ends are out of
+    order.
 
     The loop is free of branches, because the processor would mispredict half of them.
     """
@@ -137,7 +138,7 @@ def _places(words, mask, positions):  # type: ignore[no-untyped-def]
     """Write the indexes at which a mask is True into `positions`.
 
     `words`: the mask in words of eight values, without the remainder at its end. `positions` must have room for one
-    index more than there are, because each index is written before it is checked.
+    more index than the mask has True values, because each index is written before it is checked.
     """
     written = 0
     for word in range(words.shape[0]):
@@ -174,14 +175,14 @@ def order_of_arrival(table: Table) -> NDArray[np.int64]:
 def _by_words(table: Table, end: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the permutation that sorts the rows by arrival, computed for many rows at once.
 
-    `end`: numbers in the order of the ends.
+    `end`: for each row a number that sorts like its end.
     """
     return stable_order_of(end, table[START] - table[END], table[ORDER])
 
 
 @bare
 def _same(table, i, j, since):  # type: ignore[no-untyped-def]
-    """Return True if two rows are equal from row `since` of the table on."""
+    """Return True if two occurrences are equal in all matrix rows from `since` on."""
     for c in range(since, table.shape[0]):
         if table[c, i] != table[c, j]:
             return False
@@ -190,10 +191,10 @@ def _same(table, i, j, since):  # type: ignore[no-untyped-def]
 
 @njit()
 def _counted(table, since, numbers):  # type: ignore[no-untyped-def]
-    """Write, for each row of a sorted table, the number of earlier equal rows. Return how many rows have earlier equal
-    rows.
+    """Write, for each occurrence in a sorted table, the number of earlier equal ones. Return how many have earlier
+    equal ones.
 
-    Rows are equal if their intervals and all values from row `since` of the table on are.
+    Occurrences are equal if their intervals are equal, and all values in the matrix rows from `since` on.
     """
     n = table.shape[1]
     numbers[:] = 0

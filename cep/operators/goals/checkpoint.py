@@ -22,7 +22,7 @@ ALL = slice(None)
 PICKED = 8
 """The number of consecutive rows that cost as much to copy as one row picked by index."""
 Touched = Mapping[str, Ints | slice]
-"""For each attribute of a goal, the rows of its array; ALL if the attribute is a number."""
+"""The rows that a step may change, in the array of each attribute of a goal; ALL for an attribute that is a number."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,8 @@ Arrays = dict[str, Ints]
 KeyedRows = tuple[Ints, Ints]
 """The number of each row's key (-1 if the row belongs to every key), and the rows."""
 Translation = Callable[[Ints], Ints]
-"""A function that translates codes of one pool to another, or lineage handles. The missing value stays the same."""
+"""A function that translates the codes of one pool to those of another, or handles of lineage. It maps a missing value
+to itself."""
 
 
 class Goal(Protocol):
@@ -47,7 +48,7 @@ class Goal(Protocol):
         ...
 
     def pending(self) -> int:
-        """Return an upper bound of the results that waiting rows produce without further input."""
+        """Return an upper bound of the number of results that waiting rows produce without further input."""
         ...
 
     def begin(self, frontier: Frontier) -> None:
@@ -144,7 +145,7 @@ class Goal(Protocol):
         ...
 
     def names(self) -> list[Ints]:
-        """Return the identities of the waiting occurrences, for lineage."""
+        """Return the handles of the waiting occurrences, for lineage."""
         ...
 
     def checkpoint(self, inputs: Sequence[Table], frontier: Frontier) -> Checkpoint:
@@ -183,7 +184,7 @@ class Lasting:
     def open(self, ended: bool = True) -> Table:
         """Return the occurrences that still last, with an end later than every time.
 
-        `ended`: with lineage, give each a new name.
+        `ended`: the input has ended; with lineage, each occurrence gets a new handle.
         """
         raise NotImplementedError("a goal that only keeps records is not asked what lasts")
 
@@ -264,13 +265,14 @@ class Takes:
 
 @dataclass(frozen=True, slots=True)
 class StateKeys:
-    """Keys whose state is requested, as an operator sees them.
+    """Keys whose state is requested from an operator.
 
     `columns`: for each input, the argument columns that form the key. For the event whose absence between a pair is
     tested, these are the columns of its own key. None: each row of the input belongs to every key.
 
-    `tests`: for each input, a function from the key columns of occurrences, one row each, to a mask of those that
-    belong to the keys. `numbers`: if requested, for each input, a function from such rows to the numbers of their keys.
+    `tests`: for each input, a function that takes key columns, one row per occurrence, and returns a mask of the
+    occurrences that belong to the keys. `numbers`: for each input, a function that takes the same columns and returns
+    the numbers of their keys; empty if these are not needed.
     """
 
     columns: tuple[tuple[int, ...] | None, ...]
@@ -278,13 +280,13 @@ class StateKeys:
     numbers: tuple[Callable[[Ints], Ints], ...] = ()
 
     def among(self, side: int, table: Ints) -> Bools:
-        """Return a mask of the occurrences, given by the rows of their arguments, that belong to these keys."""
+        """Return a mask of the occurrences that belong to these keys. `table`: their arguments, one row each."""
         columns = self.columns[side]
         assert columns is not None, "asked of rows that have a key"
         return self.tests[side](table[:, list(columns)]) if len(table) else np.zeros(0, np.bool_)
 
     def numbered(self, side: int, table: Ints) -> Ints:
-        """Return the number of the key of each row of arguments of an input; -1 if rows belong to every key."""
+        """Return the key number of each row of `table`, the arguments of an input; -1 if rows belong to every key."""
         columns = self.columns[side]
         if columns is None or not len(table):
             return np.full(len(table), -1)
@@ -319,12 +321,12 @@ def to_arrow(arrays: Mapping[str, Ints]) -> pa.RecordBatch:
 
 
 def kept(states: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Return copies of the states of goals that continue. Goals change the arrays that their snapshots share."""
+    """Copy the states of goals, because goals that continue to run change the arrays that their snapshots share."""
     return [pa.ipc.read_record_batch(batch.serialize(), batch.schema) for batch in states]
 
 
 def from_arrow(batch: pa.RecordBatch) -> Arrays:
-    """Return the arrays that `to_arrow` was called with, writable. Raises CepError if the batch is not from
+    """Return the arrays that `to_arrow` was called with, as writable arrays. Raises CepError if the batch is not from
     `to_arrow`."""
     arrays: Arrays = {}
     for field, column in zip(batch.schema, batch.columns, strict=True):

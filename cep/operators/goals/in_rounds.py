@@ -68,7 +68,8 @@ class InRounds(ABC):
         return INFINITE
 
     def held(self, changes: Table, first: int, last: int) -> Table:
-        """Return when its tuples held in a stretch, given the changes that it has just returned."""
+        """Return the intervals of a stretch in which the goal's tuples held. `changes`: the changes that it has just
+        returned."""
         raise AssertionError("cycles read goals that know what holds")
 
     def look_ahead(self, frontier: Frontier, ahead: Frontier) -> Table:

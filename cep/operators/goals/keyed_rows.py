@@ -1,6 +1,6 @@
 """Rows of keys, stored contiguously by key and sorted, so that a late row moves only the later rows of its key.
 
-The first words of a row are its end and two more that order rows of equal end, followed by all words that identify it.
+The first words of a row are its end and two words that order rows of equal end. All words that identify the row follow.
 In a bag, the next word is its multiplicity. Further words are stored with the row. Changes are sorted in the same order
 as rows. So a key is updated in one pass from its first change on.
 """
@@ -23,7 +23,7 @@ AT, COUNT, ROOM = range(3)
 R_END, R_START, R_ORDER, R_REST = range(4)
 """The first words of a row that is an occurrence. The first three put rows in order."""
 LEAST = 256
-"""The least number of new rows before all keys are searched for rows that have left the window."""
+"""All keys are searched for rows that have left the window, but only after at least this many new rows."""
 LEAST_TIMES, MOST_TIMES = 1.25, 4.0
 """The least and the greatest factor by which the room of a key exceeds its number of rows."""
 
@@ -182,7 +182,8 @@ def _packed(rows, spans, packed):  # type: ignore[no-untyped-def]
 
 @bare
 def _forgotten(rows, spans, keys, floor, before, kept):  # type: ignore[no-untyped-def]
-    """Drop the rows of these keys that end at or before `floor`. Keep the last words of the last one in `before`."""
+    """Drop the rows of these keys that end at or before `floor`. Keep the last words of the last dropped row in
+    `before`."""
     for key in keys:
         start, count = spans[key, AT], spans[key, COUNT]
         gone = 0
@@ -199,7 +200,8 @@ def _forgotten(rows, spans, keys, floor, before, kept):  # type: ignore[no-untyp
 
 @njit()
 def _at(rows, spans, keys, ends, words, bag, matched):  # type: ignore[no-untyped-def]
-    """Return the rows of these keys with these ends, each after the number of its pair; their array grows as needed.
+    """Return the rows of each pair (key, end). Each row is preceded by the index of its pair. Their array grows as
+    needed.
 
     In a `bag`, each row is repeated by its multiplicity.
     """
@@ -301,7 +303,7 @@ class KeyedRows:
         """The number of changes since all keys were last searched, and the number of rows that remained then."""
 
     def know(self, keys: int) -> None:
-        """Make room for so many keys."""
+        """Make room for this many keys."""
         self.spans = filled_room(self.spans, keys, 0)
         self.before = filled_room(self.before, keys, 0)
 
@@ -371,7 +373,7 @@ class KeyedRows:
         self.rows = packed
 
     def at(self, keys: Ints, ends: Ints, once: bool = False) -> tuple[Ints, Ints]:
-        """Return the rows of these keys with these ends, and for each row the number of its pair.
+        """Return the rows of each pair (key, end), and for each row the index of its pair.
 
         Rows are repeated by their multiplicity, unless `once`.
         """
@@ -422,7 +424,7 @@ def as_table(matched: Ints) -> Table:
 KEY, TIMES, ROW = range(3)
 COMES, GOES = 1, -1
 NONE = -1
-"""Marks a word that no row of the table provides; its value is 0."""
+"""Marks a word that no matrix row of the table provides; its value is 0."""
 SHORT = 64
 """The greatest number of changes of a key that are sorted by insertion."""
 SPREAD = 8
@@ -431,7 +433,8 @@ SPREAD = 8
 
 @bare
 def collected(table, slots, words, changes):  # type: ignore[no-untyped-def]
-    """Convert the rows of a table that have a key to changes. `words`: the table row for each word of a change."""
+    """Convert the rows of a table that have a key to changes. `words`: the matrix row that provides each word of a
+    change."""
     count = 0
     for i in range(table.shape[1]):
         if slots[i] < 0:
@@ -446,7 +449,7 @@ def collected(table, slots, words, changes):  # type: ignore[no-untyped-def]
 
 @bare
 def _by_key(changes, begins, sorted_changes):  # type: ignore[no-untyped-def]
-    """Sort changes by key, stably. `begins` must have as many zeros as there are keys, and one more."""
+    """Sort changes by key, stably. `begins` must consist of zeros, one more than there are keys."""
     for i in range(changes.shape[0]):
         begins[changes[i, KEY] + 1] += 1
     for key in range(1, len(begins)):
@@ -478,7 +481,8 @@ def _before(changes, c, d):  # type: ignore[no-untyped-def]
 
 @bare
 def _by_row(changes):  # type: ignore[no-untyped-def]
-    """Sort changes that are sorted by key by their rows too. Returns False if that would take too many moves."""
+    """Sort the changes of each key by row. They are already sorted by key. Returns False if that would take too many
+    moves."""
     first = 0
     while first < changes.shape[0]:
         last = first + 1
@@ -539,7 +543,7 @@ def changes_of(table: Table, slots: Ints, words: Ints, known: int) -> Ints:
 
 
 def words_of(arguments: int) -> Ints:
-    """Return the row numbers of a table with so many arguments that hold end, start, order and arguments."""
+    """Return the matrix rows with end, start, order and arguments, for a table with this many arguments."""
     return np.array([END, START, ORDER, *range(FIRST, FIRST + arguments)])
 
 

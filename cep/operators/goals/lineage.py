@@ -1,4 +1,8 @@
-"""Lineage: the occurrences from which each occurrence was derived, as columns of names and edges. It is optional."""
+"""Lineage: the occurrences from which each occurrence was derived. It is optional.
+
+Occurrences have handles, which are called names here. Edges connect the name of an occurrence with the names of its
+constituents.
+"""
 
 from __future__ import annotations
 
@@ -43,11 +47,12 @@ class Lineage:
         self._new.append(np.stack([wholes[known], parts[known]]))
 
     def follow(self, names: Ints, rules: Ints) -> None:
-        """Record for each name the number of the rule that derived it. Needed only if several rules derive an event."""
+        """Record for each name the number of the rule that derived the occurrence. Needed only if several rules derive
+        an event."""
         sorted_runs.put(self._rules, np.stack([names, rules]), _WHOLE)
 
     def number(self, names: Ints, numbers: Ints) -> None:
-        """Record for each name how many equal occurrences precede it."""
+        """Record for each name how many equal occurrences precede that occurrence."""
         some = numbers > 0
         sorted_runs.put(self._equal, np.stack([names[some], numbers[some]]), _WHOLE)
 
@@ -60,7 +65,7 @@ class Lineage:
         return numbers
 
     def pass_on(self, names: Ints, parts: Ints) -> None:
-        """Copy the numbers of `parts` to `names`, pair by pair."""
+        """Give each of `names` the recorded number of the corresponding occurrence in `parts`."""
         if self._equal:
             self.number(names, self.numbers_of(parts))
 
@@ -149,7 +154,8 @@ class Lineage:
     def add(self, other: Lineage, names: Translation, known: Ints) -> None:
         """Add another lineage, except for its names in `known`, which is sorted.
 
-        `names`: translates its names, giving new names to those that are unknown here.
+        `names`: a function that translates names of the other lineage. It returns new names for those that are unknown
+        here.
         """
         edges = [(self._runs, run, True) for run in other._settled()]
         edges += [(self._rules, run, False) for run in other._rules] + [

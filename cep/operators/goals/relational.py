@@ -220,7 +220,8 @@ class Project(Memoryless):
 
     Equal occurrences with the same number are merged. Numbers start from 0; they are in IDENTITY, or in the lineage.
     `rules`: the numbers of the heads, which the lineage records if there are several. `own`: how equal input records
-    are treated. `passing`: the rules that pass numbers on. `distinct`: the results of the heads are already a set.
+    are treated. `passing`: the rules whose results keep the number of the row that the head read. `distinct`: the
+    results of the heads are already a set.
     """
 
     def __init__(
@@ -308,7 +309,7 @@ class Project(Memoryless):
         return table
 
     def every(self, inputs: Sequence[Table]) -> Table:
-        """Return all occurrences of the inputs with multiplicity, in no order and without new names."""
+        """Return all occurrences of the inputs with multiplicity, in no order and without new handles."""
         tables = [inputs[0]] if rows(inputs[0]) else []
         tables += [head(table) for table, head in zip(inputs[1:], self.heads, strict=True) if rows(table)]
         return concat(tables) if tables else empty(self.width)
@@ -321,7 +322,7 @@ class Project(Memoryless):
         return shorter
 
     def _named(self, table: Table, lineage: Lineage, passes: bool) -> Table:
-        """Give occurrences new names in the lineage, each linked to the row that the head read."""
+        """Give occurrences new handles in the lineage, each linked to the row that the head read."""
         named = table.copy()
         names = lineage.name(named)
         lineage.link(names, table[IDENTITY])

@@ -27,7 +27,7 @@ from cep.operators.goals.keys import Keys
 from cep.operators.goals.relational import Project
 
 TOGETHER = 1024
-"""The greatest number of pairs of rows that arrive together and are compared with each other."""
+"""Rows that arrive together are compared with each other if they form at most this many pairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class RuleReviser(LinearReviser):
 
 
 class InputReviser(LinearReviser):
-    """The reviser of an event that is only read, as a set.
+    """The reviser of an event that no rule derives. Its occurrences are a set.
 
     Equal records count once. Equal records of one push are added and removed together.
     """
@@ -285,7 +285,7 @@ def apart(was: Table, now: Table) -> Table:
 
 
 def _beyond(table: Table, kinds: Ints, both: Ints) -> Table:
-    """Drop the first `both[kind]` rows of each kind."""
+    """Drop the first `both[kind]` rows of each kind. Equal rows are of one kind; `kinds` holds the kind of each row."""
     order = np.argsort(kinds, kind="stable")
     ordered = kinds[order]
     first = np.flatnonzero(np.diff(ordered, prepend=-1))

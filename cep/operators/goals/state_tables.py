@@ -55,7 +55,8 @@ class StateTable:
     """One table of an operator's state. Without `keyed`, `beside`, `owner` or `counted`, its rows belong to every key.
 
     - `width`: the number of columns.
-    - `keyed`: for each input, where the key is in a row. If there is a `tag`, that column says of which input a row is.
+    - `keyed`: for each input, the columns of its key. `tag`: the column with the number of the input that a row is
+      from.
     - `beside`: row i belongs to row i of that table.
     - `owner`: the column with the number of the row that owns this row, in the table that `refers` names for it.
     - `counted`: a table and a column of it. Each row of that table owns as many consecutive rows of this table as the
@@ -65,7 +66,7 @@ class StateTable:
     - `dictionary`: rows are unique, and exist only because other tables refer to them.
     - `codes`: columns of pool codes. `codes_by_tag`: the same for the rows of each tag.
     - `handles`: columns of lineage handles.
-    - `ranges`: the least value of a column, and the first value beyond its greatest.
+    - `ranges`: for some columns, the least valid value and the first value beyond the greatest.
     - `clock`: one row; when states are combined, the later time counts.
     - `order`: the columns by which rows are sorted when states are combined. Default: rows are appended.
     """
@@ -139,7 +140,7 @@ class DeclaredState(TakenBack):
         return self._state()
 
     def needed_arrays(self, frontier: Frontier) -> Arrays:
-        """See `cep.operators.goals.contract`. Without lineage, names of occurrences are set to 0."""
+        """See `cep.operators.goals.contract`. Without lineage, handles of occurrences are set to 0."""
         self.evict(frontier, wholly=True)
         state = self._state()
         for name, table in self.tables.items() if self.lineage is None else ():
@@ -305,7 +306,7 @@ class DeclaredState(TakenBack):
     def _masks(self, state: Arrays, keys: StateKeys, staying: bool = False) -> dict[str, Bools]:
         """Return masks of the rows of some keys or, if `staying`, of the rows that remain without them.
 
-        Rows of dictionaries follow from the rows that refer to them.
+        Masks of dictionaries are not used: `_chosen` takes the rows to which chosen rows refer.
         """
         masks: dict[str, Bools] = {}
         for name in self.tables:

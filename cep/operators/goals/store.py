@@ -272,8 +272,8 @@ def known(store, cold, chains, slot, table, i, width):  # type: ignore[no-untype
 def feed(waiting, count, arrival, start, order, arguments, width):  # type: ignore[no-untyped-def]
     """Add a derived occurrence as a left side of its own rule, at row `count` of the store.
 
-    Returns False if an identical occurrence that arrived earlier is waiting. If the identical one arrived later, the
-    new one replaces it; it has not been paired yet.
+    Returns False if an identical occurrence that arrived earlier is waiting. If the identical one arrived later, it has
+    not been paired yet, and the new one replaces it.
     """
     hot, cold, chains, slot = waiting.hot, waiting.cold, waiting.chains, arrival.slot
     p = chains[slot, 1]
@@ -331,7 +331,7 @@ def rows_table(store, cold, index, width):  # type: ignore[no-untyped-def]
 def live(hot, cold, count, within, reach_left, reach_right, watermark):  # type: ignore[no-untyped-def]
     """Return the rows of a store that may still be needed after `watermark`.
 
-    Such a row began less than `within` before it, and ended less than its side's reach before it.
+    Such a row began less than `within` before the watermark, and ended less than its side's reach before it.
     """
     keep = np.empty(count, np.int64)
     n = 0
@@ -436,10 +436,12 @@ ABSENT = 2
 def stored(
     hot: str, width: int, codes: Sequence[Sequence[int]], key: Sequence[int], least: int, other: str | None = None
 ) -> dict[str, StateTable]:
-    """Declare the tables of a store: times of rows (`hot`), the rest of the rows (`cold`) and the keys that they name.
+    """Declare the tables of a store: times of rows (`hot`), the rest of the rows (`cold`), and the keys to which the
+    rows refer.
 
-    `width`: the arguments of a row; `codes`: for each side, its arguments that are pool codes; `key`: the arguments of
-    the first side that make the key; `least`: the least slot of a row; `other`: the table of the second key of a row.
+    `width`: the number of arguments of a row. `codes`: for each side, its arguments that are pool codes. `key`: the
+    arguments of the first side that form the key. `least`: the least slot of a row. `other`: the table of a row's
+    second key.
     """
     refers = {SLOT: ("keys", least)} | ({} if other is None else {OTHER: (other, -1)})
     keyed = [

@@ -23,7 +23,7 @@ UNKNOWN = "unknown-withdrawal"
 KnownRows = Callable[[Table, Sequence[int]], Table]
 """A function that returns the known rows of an event that equal a row of a table.
 
-It compares the table rows with these numbers, which include the end.
+The second argument lists the matrix rows to compare, among them the end.
 """
 
 
@@ -144,7 +144,7 @@ def _changed(
 ) -> tuple[Table, Ints, Ints]:
     """Return the known rows to remove, the pushed rows to add, and the unknown withdrawals, if equal rows count once.
 
-    `known` holds the known rows that equal a pushed row in the table rows `words`.
+    `known` holds the known rows that agree with a pushed row in `words`, which are matrix rows.
     """
     groups = KeySet(len(words))
     before, _ = groups.insert(np.ascontiguousarray(known[words].T))
@@ -175,7 +175,7 @@ def _changed(
 def _in_turn(
     pushed: Table, withdraws: Bools, known: Table, several: Ints, group: Ints, known_row: Ints
 ) -> tuple[Ints, Ints, Ints]:
-    """Process pushed rows of which `several` belong to the same record, in order.
+    """Process, in order, the pushed rows `several`: those that share their record with other pushed rows.
 
     Return the pushed rows to add, the groups whose known row is removed, and the unknown withdrawals.
     """

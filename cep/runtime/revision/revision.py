@@ -235,7 +235,8 @@ class Revision:
                 self._window(stretch.held[number], event).add(table)
 
     def _begin_stretch(self, until: int, reach: Frontier) -> None:
-        """Begin another stretch if it is time, either at once or just before the next instant."""
+        """Begin another stretch if the last one should end (`Stretch.ends`): either at once, or just before the next
+        instant."""
         stretch, held = self.stretches[-1], lambda: self.machine.size[0]
         changes = self.incremental
         parts = None if changes is None else changes.stretches_of_a_window
@@ -374,7 +375,8 @@ class Revision:
         return True
 
     def _is_uniform(self, changes: Incremental, until: int) -> bool:
-        """Return True if the knowledge does not change within the window, and no equal records count separately."""
+        """Return True if the knowledge does not change within the window, and the window contains no equal records that
+        count separately."""
         known = self.going_back.knowledge
         return known.is_one(self.stretches[0].since, until) and not changes.tells_apart(self.stretches)
 

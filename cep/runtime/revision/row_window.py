@@ -16,7 +16,7 @@ from cep.operators.goals.contract import Bools, Ints
 from cep.operators.goals.keys import grow
 
 FEW = 8
-"""The maximum number of rows of one end that are compared one by one. More rows are looked up by hash."""
+"""Up to this number, rows with the same end are compared one by one. More rows are looked up by hash."""
 SMALL = 8192
 """The number of rows below which tables are joined, so that their number stays small."""
 
@@ -111,7 +111,7 @@ class RowWindow:
     def same(self, table: Table, words: Sequence[int]) -> Table:
         """Return the rows that equal a row of a table, in any order.
 
-        The table is sorted by end. The table rows `words` are compared, which include the end.
+        The table is sorted by end. `words`: the matrix rows to compare, among them the end.
         """
         parts = [empty(self.arguments)]
         if rows(table):
@@ -167,7 +167,7 @@ class RowWindow:
         return (number for number, span in enumerate(self._spans) if span[0] <= last and span[1] >= first)
 
     def _same(self, number: int, table: Table, words: Ints) -> Ints:
-        """Return the places, in a stored table, of the rows that equal a row of another table, by these words."""
+        """Return the places, in a stored table, of the rows that equal a row of another table in these matrix rows."""
         count = rows(table)
         buckets = np.empty(capacity_for(count) if count > FEW else 1, np.int64)
         room = np.empty(count, np.int64), np.empty((count, 1), np.int64)
@@ -188,8 +188,8 @@ class RowWindow:
 def _alike(run, table, words, buckets, chained, places):  # type: ignore[no-untyped-def]
     """Return the places in `run` of the rows that equal a row of `table` in these words. Both are sorted by end.
 
-    If `table` has more than FEW rows of an end, they are looked up by hash. `buckets` needs room for a power of two
-    that is at least twice their number, and `chained` for each row. `places` grows as needed.
+    If more than FEW rows of `table` have the same end, they are looked up by hash. `buckets` needs room for a power of
+    two that is at least twice their number, and `chained` for each row. `places` grows as needed.
     """
     count, ends = 0, run[END]
     i, last = np.searchsorted(table[END], ends[0]), ends[ends.shape[0] - 1]
@@ -249,7 +249,7 @@ def _equal(first_table, row, other, its, words):  # type: ignore[no-untyped-def]
 
 
 def _telling(words: Sequence[int]) -> Ints:
-    """Return the table rows in an order that finds differences early: arguments first."""
+    """Return these matrix rows in an order that finds differences early: arguments first."""
     return np.array(words[::-1], np.int64)
 
 

@@ -1,6 +1,7 @@
 """Changes of tuples that hold: their conversion to and from tables, their order, and evaluation in stretches of time.
 
-Times are codes, two per microsecond: the instant t is 2t, and the gap after it is 2t + 1.
+Times are codes, two per microsecond: the instant t is 2t, and the gap after it is 2t + 1. Changes are decided up to a
+code if no later input can add changes at or before it.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ def _settled(key, code, begins, first, changes):  # type: ignore[no-untyped-def]
 
 
 NOTHING = -INFINITE - 1
-"""The code up to which everything is decided, if nothing is."""
+"""A code before all others. If changes are decided up to it, nothing is decided yet."""
 _NONE: Ints = np.empty(0, np.int64)
 _LATER, _BEGIN, _CHANGE, _EVER = 1, 2, 4, 8
 """Flags of a kind of row: applies just after the instant; is a beginning; is a change; has held since before all
@@ -338,7 +339,7 @@ class PendingChanges:
 
 
 class GrowingIntervals:
-    """Intervals of numbered tuples that only grow."""
+    """The intervals of numbered tuples. Intervals can be added, but not removed."""
 
     def __init__(self) -> None:
         self._levels: list[Intervals] = []
@@ -408,7 +409,8 @@ class Rows:
         self.count = needed
 
     def met(self, table: Table, keys: Ints) -> tuple[Ints, Ints]:
-        """Return the index pairs (given row, own row) that have a key and a time in common."""
+        """Return pairs of indexes (row of `table`, row of this side). The two rows have the same key, and their times
+        overlap."""
         pairs, count = _met(
             keys, table[START].copy(), table[END].copy(), self.heads, self.following, self._table,
             np.empty((max(1, len(keys)), 2), np.int64),
@@ -427,8 +429,8 @@ def _chained(keys, count, heads, following):  # type: ignore[no-untyped-def]
 
 @njit()
 def _met(keys, starts, ends, heads, following, table, pairs):  # type: ignore[no-untyped-def]
-    """Return pairs (given row, row of the table) with equal key and overlapping time, and their count. `pairs` grows as
-    needed."""
+    """Return pairs (index in `keys`, row of `table`) with equal key and overlapping time, and their count. `pairs`
+    grows as needed."""
     count = 0
     for i in range(len(keys)):
         if keys[i] < 0 or keys[i] >= len(heads):
@@ -454,7 +456,8 @@ def table_of(held: Intervals, known: Ints) -> Table:
 
 
 def held_in(changes: Table, holding: Ints, first: int, last: int) -> Table:
-    """Return the intervals of a stretch, from its `changes` and from the tuples that hold after it, one per row.
+    """Return the intervals in which tuples hold during a stretch, one per row. They follow from the `changes` of the
+    stretch and from the tuples that hold after it.
 
     The last column of `changes` holds the kind of change.
     """

@@ -81,8 +81,11 @@ def _lose(  # type: ignore[no-untyped-def]
 
 @njit()
 def _facing(keys, chains, state, gone, pairs):  # type: ignore[no-untyped-def]
-    """Pair each key with the tuples of one side that continue. Returns the pairs (row, tuple), enlarged as needed,
-    and their count."""
+    """Pair each key with the continuing tuples of one side. Return the pairs (index of the key, tuple), and their
+    count.
+
+    `pairs` grows as needed.
+    """
     paired = 0
     for i in range(len(keys)):
         if keys[i] < 0:
@@ -120,8 +123,10 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class ConjunctionSpec:
-    """A conjunction. `negated`: left tuples that hold while no right tuple with their key does. `lates`: the delays of
-    both inputs."""
+    """A conjunction of two inputs. `lates`: their delays in microseconds.
+
+    `negated`: the results are left tuples, which hold while no right tuple with their key does.
+    """
 
     left: Side
     right: Side
@@ -183,7 +188,7 @@ class ConjunctionStretches(InRounds):
         return pairs[:paired, 0], self._known(side, pairs[:paired, 1])
 
     def grow(self, inputs: Sequence[Table]) -> Table:
-        """Return the pairs that rows new to either side complete.
+        """Return the pairs that new rows of either side complete.
 
         A negated side lies on no cycle: it is complete when the stretch begins, or does not change in it.
         """
@@ -279,7 +284,7 @@ def unlink(state, chains, p, key):  # type: ignore[no-untyped-def]
 def _turned(state, chains, p, key, begun, turn):  # type: ignore[no-untyped-def]
     """Let a tuple begin to hold or stop holding.
 
-    Return 0 if nothing changes, 2 if it is the only one with its key, else 1.
+    Return 0 if nothing changes, 2 if no other tuple with its key holds, else 1.
     """
     if begun == state[p, HOLDS]:
         return 0
@@ -307,7 +312,7 @@ def _meet(  # type: ignore[no-untyped-def]
     """Process changes of both sides in order; the first `count` are of the left side.
 
     Return the changes of pairs and their count. Each is a row (change, left tuple, right tuple, 1 for a beginning);
-    `pairs` grows as needed. `state` and chains must have room for all tuples and keys.
+    `pairs` grows as needed. The states (`left`, `right`) and the chains must have room for all tuples and keys.
     """
     paired = 0
     for position in range(len(order)):
@@ -366,8 +371,8 @@ class HoldingAlone:
     _state: Callable[[], Arrays]
 
     def unmatched(self, side: int, width: int, watermark: int) -> WaitingRows:
-        """See `cep.operators.goals.contract`. Return tuples that hold alone at the watermark; under NOT, those that the
-        other side suppresses."""
+        """See `cep.operators.goals.contract`. Return tuples that hold alone at the watermark. Under NOT, return those
+        that the other side suppresses."""
         state = self._state()
         tuples = state["left"], state["right"]
         places = [[own.columns.index(column) for column in own.key] for own in self.sides]
@@ -507,7 +512,6 @@ class ConjunctionGoal(HoldingAlone, NumberedState, ConjunctionStretches):
 
 LEFT, RIGHT, ALONE = 1, 2, 4
 """Flags of a tuple: the left side holds; the right side holds; a value is missing, so it has no partner."""
-"""The number of changes to prefetch ahead."""
 
 
 def matches(spec: ConjunctionSpec) -> bool:
@@ -522,9 +526,9 @@ def _matched(  # type: ignore[no-untyped-def]
     """Process sorted changes of both sides for the same tuples. Write the resulting changes to `changes`; return their
     count.
 
-    At one code, ends are processed before beginnings, and the left before the right. If `negated`, beginnings and ends
-    of the right change places. There is at most one result per change, as a column (tuple, code, 1 for a beginning).
-    `flags` has a row for each tuple.
+    At one code, ends are processed before beginnings, and the left side before the right side. If `negated`, a
+    beginning of the right side counts as an end, and an end as a beginning. There is at most one result per change, as
+    a column (tuple, code, 1 for a beginning). `flags` has a row for each tuple.
     """
     n, m = len(left), len(right)
     i = j = count = 0

@@ -1,4 +1,4 @@
-"""The goal of aggregates of formulas: aggregates the tuples of each group that hold, whenever these change.
+"""The goal of aggregates of formulas. It aggregates the holding tuples of each group, whenever they change.
 
 goal(P):  at each time code at which tuples of a group begin or end, its old results end and new ones begin
 
@@ -83,7 +83,7 @@ def _ranked(kind, parameter, values):  # type: ignore[no-untyped-def]
 
 @njit()
 def _most_often(k, head, size, state, values, ranks):  # type: ignore[no-untyped-def]
-    """Return the most frequent value in a group; of several, the one with the least rank in `ranks`."""
+    """Return the most frequent value in a group. Among equally frequent ones, it has the least rank in `ranks`."""
     picked, rank = np.empty(size, np.int64), np.empty(size, np.int64)
     count, p = 0, head
     while p >= 0:

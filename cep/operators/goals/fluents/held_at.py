@@ -1,6 +1,6 @@
 """The goal of conditions on fluents at a past time: it keeps the intervals in which each tuple held.
 
-goal(L, F):  pairs each L = [a, b] that has a time t <= b with the tuples of F that held at t
+goal(L, F):  each L = [a, b] contains a time t <= b, and is paired with the tuples of F that held at t
 
 Ends of intervals are time codes, two per microsecond: the instant t is 2t, the gap after it 2t + 1.
 """
@@ -63,7 +63,7 @@ def _absorb(edges, tuples, slots, kind_row, cells, count, newest, latest):  # ty
 
 @njit()
 def _ask(left, slots, at_row, back, negated, single, cells, newest, pairs):  # type: ignore[no-untyped-def]
-    """Return pairs (left row, tuple, name) and their count; `pairs` grows as needed.
+    """Return matches as rows (left row, tuple, lineage handle), and their count. `pairs` grows as needed.
 
     `negated`: instead return each left row that meets no tuple. `single`: each key has one tuple, whose intervals are
     in order.

@@ -44,10 +44,11 @@ CELLS = 5
 
 @njit()
 def _meet(left, right, left_slots, tuples, right_slots, kind_row, negated, state, chains, pairs):  # type: ignore[no-untyped-def]
-    """Process both sides in order of arrival. Return pairs (left row, tuple, name) and their count; `pairs` grows.
+    """Process both sides in order of arrival. Return matches as rows (left row, tuple, lineage handle), and their
+    count.
 
     At one instant, beginnings and ends that apply at the instant itself come first, then left rows, then those that
-    apply just after it. `negated`: instead return each left row that meets no tuple.
+    apply just after it. `negated`: instead return each left row that meets no tuple. `pairs` grows as needed.
     """
     n, m = left.shape[1], right.shape[1]
     i = j = paired = 0
@@ -193,7 +194,7 @@ class HoldingGoal(NumberedState, Untimed):
         return self._paired(left, pairs[:paired])
 
     def _paired(self, left: Table, pairs: Ints) -> Table:
-        """Return the output rows for pairs (left row, tuple, name)."""
+        """Return the output rows for matches, which are rows (left row, tuple, lineage handle)."""
         spec = self.spec
         if not len(pairs):
             return empty(spec.left_width + len(spec.take))

@@ -75,7 +75,7 @@ def _out_of(lists, places, which, tuple_):  # type: ignore[no-untyped-def]
 
 @inside
 def _passed(edges, i, lists, places, which):  # type: ignore[no-untyped-def]
-    """Let the sweep of the old state (OLD) or of the new state (NEW) pass a beginning or end."""
+    """Process a beginning or end in the sweep over the old state (`which` is OLD) or the new state (NEW)."""
     tuple_ = edges[i, E_TUPLE]
     held = places[tuple_, which] > 0
     if held == (edges[i, E_BEGINS] == 1):
@@ -538,5 +538,5 @@ class HoldingReviser:
 
 
 def holding_reviser(goal: HoldingGoal) -> Reviser | None:
-    """Return the reviser, or None with lineage."""
+    """Return the reviser, or None if the goal records lineage."""
     return HoldingReviser(goal) if goal.lineage is None else None

@@ -125,7 +125,7 @@ class InertiaGoal(NumberedState, Lasting):
         return transitions, slots
 
     def _table(self, told: Ints, named: bool = True) -> Table:
-        """Return output rows as a table of occurrences. `named`: give them new names in the lineage."""
+        """Return output rows as a table of occurrences. `named`: give them new handles in the lineage."""
         if not len(told):
             return empty(self.spec.width + 1)
         table = np.empty((FIRST + self.spec.width + 1, len(told)), np.int64)

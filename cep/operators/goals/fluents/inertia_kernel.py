@@ -131,7 +131,7 @@ def terminated(state, now, slot, every, value, name):  # type: ignore[no-untyped
 def decide(state, keys, t, now, deadlines, wanted, told, count, number):  # type: ignore[no-untyped-def]
     """Process the instant `now` for the key at place `t`.
 
-    Appends at most three rows to `told`, which must have room for them; they name the key by `number`. Returns the
+    Appends at most three rows to `told`, which must have room for them; they refer to the key by `number`. Returns the
     new number of rows and the key's new deadline (NEVER: unchanged).
     """
     slot = keys[t, OF]
@@ -177,9 +177,9 @@ def inertia(  # type: ignore[no-untyped-def]
 ):
     """Process all instants up to the watermark. `transitions` is sorted by end, with none later than the watermark.
 
-    Endless deadlines are processed up to `latest`. Returns the output rows (start, end, order, name, other name, slot,
-    value, kind), at most three per key and instant; their array grows as needed. `state` must have room for all slots,
-    `heap` for one further deadline per transition.
+    Deadlines that follow each other for ever are processed up to `latest`. Returns the output rows (start, end, order,
+    two lineage handles, slot, value, kind), at most three per key and instant; their array grows as needed. `state`
+    must have room for all slots, `heap` for one further deadline per transition.
     """
     n = transitions.shape[1]
     keys = np.empty((n + counts[S_HEAP] + 1, STOPPER + 1), np.int64)

@@ -92,7 +92,8 @@ def _instant(table, first, last, now, state, keys, deadlines, wanted, told, coun
 
 @njit()
 def _time_passes(table, until, state, keys, deadlines, wanted, told, count, number):  # type: ignore[no-untyped-def]
-    """Process the deadlines of a key up to `until`, if no transition is earlier. `told` grows as needed."""
+    """Process the deadlines of a key up to `until`. The key must have no transition before that. `told` grows as
+    needed."""
     while state[0, HOLDS] and state[0, DUE] <= until:
         told = grow(told, count + 3) if told.shape[0] < count + 3 else told
         count = _instant(table, 0, 0, state[0, DUE], state, keys, deadlines, wanted, told, count, number)
@@ -113,10 +114,10 @@ def _same(left, other):  # type: ignore[no-untyped-def]
 
 @inside
 def _without_both(was, before, old, now, first, new):  # type: ignore[no-untyped-def]
-    """Remove the rows that are in the old and in the new output of a key. Return the number of rows left in each.
+    """Remove the rows that are in both the old and the new output of a key. Return the number of rows left in each.
 
     The rows of the key begin at `before` in `was` and at `first` in `now`, in order of time. The counts include the
-    rows before them.
+    rows before those of the key.
     """
     i, j = before, first
     while i < old and j < new:
@@ -315,7 +316,7 @@ class InertiaReviser(KeyedReviser):
     def _revised(self, changes: Ints, since: int, until: int, tells: bool, count: int) -> tuple[Ints, Ints, Ints, int]:
         """Apply changes. Return the old and the new output rows, the changed final states, and the number of keys.
 
-        The final states are those that changed, one row per key. Keys count if they have changes up to `since`.
+        The final states are those that changed, one row per key. Only keys with changes up to `since` are counted.
         """
         self.rows.make_room(changes)
         room = np.empty((4 * count + 6, 8), np.int64)
@@ -371,6 +372,7 @@ def _passed(cells, time, deadlines, wanted):  # type: ignore[no-untyped-def]
 
 
 def inertia_reviser(goal: InertiaGoal) -> Reviser | None:
-    """Return the reviser, or None with lineage or endless deadlines, which depend on the end of the input."""
+    """Return the reviser. None: the goal records lineage, or has endless deadlines, whose results depend on the end of
+    the input."""
     endless = len(goal.spec.deadlines) and bool(goal.spec.deadlines[:, D_ENDLESS].any())
     return None if goal.lineage is not None or endless else InertiaReviser(goal.spec)

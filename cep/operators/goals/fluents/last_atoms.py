@@ -1,6 +1,6 @@
 """The goal of windows of tuples: each arriving atom replaces the one that arrived `atoms` atoms before it.
 
-goal(E, A):  among all arrivals A, returns the tuples of E, perhaps with their ticks, while they are in the window
+goal(E, A):  among all arrivals A, returns the tuples of E, each while it is in the window, perhaps with its tick
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The goal of tuples that hold around a tick that they contain: for some evaluation ticks before and after it.
+"""The goal of tuples that contain a tick. Each holds only at some evaluation ticks before and after that tick.
 
 goal(F):  returns the changes of F's tuples, restricted to each tuple's own period
 """
@@ -215,7 +215,7 @@ class OwnTimesGoal(NumberedState, InRounds):
         return table_of(Intervals(slots[some], start[some], end[some]), self.tuples.known)
 
     def _news(self, slots: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return the intervals without those of tuples that continue anyway.
+        """Return the intervals, except those of tuples that continue anyway.
 
         In the first round, also return intervals of tuples whose input continues although they themselves do not.
         """

@@ -27,8 +27,8 @@ NEVER = 2 * END_OF_TIME
 class Pieces(NamedTuple):
     """Columns of pieces, all of equal length.
 
-    `slot`: the tuple. `start`, `end`: time codes (INFINITE: no end yet). `order`, `name`: arrival order and name of the
-    record.
+    `slot`: the tuple. `start`, `end`: time codes (INFINITE: no end yet). `order`, `name`: arrival order and lineage
+    handle of the record.
     """
 
     slot: Ints
@@ -76,8 +76,8 @@ def _numbered(*columns: Ints) -> Ints:
 def closed(held: Pieces, new: Pieces, closers: Pieces) -> Pieces:
     """End open pieces by the records that close them, and return all pieces.
 
-    A record closes pieces with the same tuple and start. An open piece is dropped if a complete record for it arrived
-    at the same time; otherwise the closing record with the earliest end counts.
+    A record closes pieces with the same tuple and start. An open piece is dropped if such a record with an end is among
+    the `new` pieces. Otherwise the closing record with the earliest end counts.
     """
     every = held.with_(new)
     is_open = every.end == INFINITE
@@ -95,7 +95,7 @@ def closed(held: Pieces, new: Pieces, closers: Pieces) -> Pieces:
 
 
 def maximal(pieces: Pieces) -> Pieces:
-    """Return the maximal intervals, each with the order and name of its first piece."""
+    """Return the maximal intervals, each with the order and handle of its first piece."""
     merged = coalesce(pieces.slot, pieces.start, pieces.end)
     order = np.lexsort((pieces.order, pieces.start, pieces.slot))
     ordered = pieces.at(order)
@@ -118,7 +118,8 @@ def within(pieces: Pieces, whole: Pieces) -> Ints:
 
 
 C_START, C_END, C_ORDER, C_NAME, CELLS = range(5)
-"""Columns of a tuple: the time codes of its interval (end NOTHING: no interval), order and name of its first record."""
+"""Columns of a tuple: the time codes of its interval (end NOTHING: no interval), order and handle of its first
+record."""
 T_TIMER, T_TOUCHED, T_WIDTH = range(3)
 """Further columns of a tuple: the code of its only timer (INFINITE: none), and 1 if this step has a record of it."""
 NOTHING = -NOWHERE
@@ -294,7 +295,7 @@ def _gone(cells, timers, slot, watermark, ended, counts):  # type: ignore[no-unt
 
 @bare
 def _past(cells, timers, heap, counts, watermark, ended):  # type: ignore[no-untyped-def]
-    """Drop intervals that are over by time alone, one timer each.
+    """Drop intervals that end because time passes. Each has one timer.
 
     Timers are taken off the heap one by one. If many of them are due, the kernel scans all timers instead.
     """
@@ -340,8 +341,8 @@ def next_end(cells, timers, heap, counts):  # type: ignore[no-untyped-def]
 
 @bare
 def keep(slots, start, end, order, name, cells, timers, heap, counts):  # type: ignore[no-untyped-def]
-    """Store one interval for each tuple; none may have one. The arrays must have room for all slots and their
-    timers."""
+    """Store one interval for each tuple, none of which may have one yet. The arrays must have room for all slots and
+    their timers."""
     for i in range(len(slots)):
         slot = slots[i]
         cells[slot, C_START], cells[slot, C_END] = start[i], end[i]

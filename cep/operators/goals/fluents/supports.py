@@ -1,6 +1,6 @@
-"""The goal of supported tuples: it counts what supports each tuple, which holds while the count is positive.
+"""The goal that counts the supports of tuples. A tuple holds while its count is positive.
 
-goal(F):  projects F's tuples to some columns; `extent`: also outputs the rows of a fluent
+goal(F):  projects F's tuples to some columns; for a fluent that formulas define, also returns other kinds of rows
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ COUNT, SINCE = range(2)
 def counted(slots, code, begins, state):  # type: ignore[no-untyped-def]
     """Count changes of support in order; at one code, beginnings must come first.
 
-    Returns the rows at which a tuple begins or ends to hold, and the codes since which it holds or held. `state` must
+    Returns the changes with which a tuple begins to hold or stops holding, and the code at which it began. `state` must
     have room for all slots.
     """
     turns, since = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
@@ -97,8 +97,8 @@ class SupportsSpec:
     """Columns and options of an operator that counts supports.
 
     The input has `width` columns. Those in `take` form the tuple; `codes` of them hold pool codes. `kind` is the column
-    with the kind of change; with None, rows are occurrences, and those longer than `within` do not count. `late`: the
-    delay of the input in microseconds. `wanted`: the kinds of rows of a fluent that are read; None for projections.
+    with the kind of change. If it is None, rows are occurrences, and those longer than `within` are ignored. `late`:
+    the delay of the input in microseconds. `wanted`: the kinds of rows of a fluent that are read; None for projections.
     `delay`: how much later the output rows are known. `closed`: a pair of kinds of change; the first is replaced by the
     second, so that a bound belongs to the interval. A beginning just after an instant becomes one at it, and an end
     just before an instant becomes one just after it.

@@ -184,7 +184,8 @@ class TemporalGoal(NumberedState, InRounds):
         return table_of(fresh, self.tuples.known)
 
     def _going_on(self, keys: Ints) -> None:
-        """Extend the grown intervals of each input by those of tuples that hold and that the input has not lost."""
+        """Add to each input the tuples that already held in it and that it has not lost: they hold during the whole
+        stretch."""
         keys = keys[keys < len(self.known)]
         keys = keys[~self.known[keys]]
         self.known[keys] = True

@@ -38,10 +38,10 @@ R_KIND, R_LOW, R_HIGH, R_LEAST, R_WIDTH = range(5)
 
 FLAGS, HEAD, TAIL, WAITING, TIMER, OPENED, _, CELLS = range(8)
 """Columns of a key: flags; its first and last interval, and their number; the code at which it is next checked
-(INFINITE: never); the code since which the left holds, including its bound."""
+(INFINITE: never); the code since which the left operand holds, including its bound."""
 LEFT, RIGHT, OPEN, BEGUN, TOUCHED = 1, 2, 4, 8, 16
-"""Flags: the left holds; the right holds; the last interval has no end yet; the beginning of the first interval was
-output; the key is in the current step."""
+"""Flags: the left operand holds; the right operand holds; the last interval has no end yet; the beginning of the first
+interval was output; the key is in the current step."""
 AHEAD = 16
 """The number of changes to prefetch ahead."""
 
@@ -131,8 +131,8 @@ def _alone(state, pool, counts, key, code, begins, rule):  # type: ignore[no-unt
 
 @inside
 def _right(state, pool, counts, key, code, begins, rule):  # type: ignore[no-untyped-def]
-    """Process a change of the right of SINCE and UNTIL. If the reach includes 0, the result holds wherever the right
-    does."""
+    """Process a change of the right operand of SINCE or UNTIL. If the reach includes 0, the result holds wherever the
+    right operand does."""
     kind, low, high = rule[R_KIND], rule[R_LOW], rule[R_HIGH]
     held = state[key, FLAGS] & LEFT
     if begins:
@@ -151,9 +151,9 @@ def _right(state, pool, counts, key, code, begins, rule):  # type: ignore[no-unt
 
 @inside
 def _left(state, pool, counts, key, code, begins, rule):  # type: ignore[no-untyped-def]
-    """Process a change of the left of SINCE and UNTIL.
+    """Process a change of the left operand of SINCE or UNTIL.
 
-    The left only has to hold strictly between the time of the right and the time of the result.
+    It only has to hold strictly between the time of the right operand and the time of the result.
     """
     kind, low, high = rule[R_KIND], rule[R_LOW], rule[R_HIGH]
     here = (low == 0 and kind == SINCE) or (high == 0 and kind == UNTIL)
@@ -347,8 +347,9 @@ def advance(  # type: ignore[no-untyped-def]
     `touched`: all keys with changes or due timers, marked, each once. Changes of the result that an input change cannot
     affect any more are output before that change is processed.
 
-    At equal codes, the right is processed first at an instant, and the left first in a gap. So a left that holds
-    between two instants includes both instants, where the right may hold.
+    Among changes with the same code, those of the right operand are processed first if the code is an instant, and
+    those of the left operand first if it is a gap. So a left operand that holds between two instants includes both
+    instants, where the right one may hold.
 
     `pool` must have room for one interval per change, `heap` for one timer per key of `touched`. The output arrays need
     room for two changes per interval that waited (`touch`) or begins.
@@ -396,7 +397,7 @@ def advance(  # type: ignore[no-untyped-def]
 
 
 BEFORE_ALL = -INFINITE - 1
-"""The code up to which everything is decided, if nothing is."""
+"""A code before all others. If inputs are decided up to it, nothing is decided yet."""
 
 Arrays = dict[str, Ints]
 
@@ -431,7 +432,7 @@ class TemporalEvaluation:
         self._watched = 1024
 
     def step(self, inputs: Sequence[Changes], decided: int, until: int | None = None) -> tuple[Changes, int]:
-        """Return the changes of the result that are newly decided, and the code up to which they are.
+        """Return the changes of the result that are newly decided, and the code up to which they are decided.
 
         `inputs`: their changes with codes after the last step and up to `decided`. INFINITE means that the inputs never
         change again. The result is returned up to `decided` at most, or up to `until`, which may be later: `ONCE[1 s, 1
@@ -521,8 +522,8 @@ class TemporalEvaluation:
     def ahead(self, keys: Ints, inputs: Sequence[Intervals], first: int, last: int) -> Intervals:
         """Return the result from `first` to `last` for these keys (ascending), without changing the state.
 
-        `inputs` are the inputs in that stretch, sorted by key; up to `first` they are as before. The keys of the
-        result are indexes into `keys`.
+        `inputs`: the intervals of each input from `first` to `last`, sorted by key. For earlier times, the state
+        contains the inputs. The keys of the result are indexes into `keys`.
         """
         known = keys[keys < len(self._state)]
         flags = np.zeros(len(keys), np.int64)
@@ -559,7 +560,7 @@ class TemporalEvaluation:
 
     @property
     def rows(self) -> int:
-        """Return the number of kept intervals plus that of their keys."""
+        """Return the number of kept intervals plus the number of their keys."""
         kept = self.kept()
         return int(self._state[kept, WAITING].sum()) + len(kept)
 

@@ -79,9 +79,10 @@ def _passed(opening, closing, until, state, touched, key, code, begins):  # type
 
 
 class PassingSupports:
-    """Supports of numbered tuples, each with a known beginning and end. A support is in both queues until it begins.
+    """Supports of numbered tuples, each with a known beginning and end.
 
-    `opening`, `closing`: the queues, rows (code, tuple) sorted by code.
+    `opening`, `closing`: the queues of beginnings and ends, as rows (code, tuple) sorted by code. A support is in both
+    queues until it begins.
     """
 
     def __init__(self) -> None:
@@ -136,8 +137,8 @@ class PassingSupports:
         return arrays
 
     def become(self, held: Ints, counts: Ints, queues: list[tuple[Ints, Ints]]) -> None:
-        """Load a state. `held`, `counts`: tuples by number and their supports. `queues`: codes and tuples of both
-        queues."""
+        """Load a state. `held`, `counts`: the numbers of supported tuples, and of their supports. `queues`: the codes
+        and tuples of each queue."""
         self.__init__()  # type: ignore[misc]
         tuples = max(
             (int(numbers.max()) + 1 for numbers in (held, *(slots for _, slots in queues)) if len(numbers)), default=0
@@ -227,7 +228,7 @@ class PassingGoal(NumberedState):
         self.passing = PassingSupports()
 
     def _slots(self, table: Table, ticks: Ints) -> Ints:
-        """Return the numbers of the tuples of rows at these ticks."""
+        """Return the number of each row's tuple. `ticks`: the ticks of the rows."""
         atoms = np.empty((FIRST + self.spec.columns, rows(table)), np.int64)
         atoms[FIRST : FIRST + len(self.take)] = table.take(self.take, axis=0)
         if self.spec.numbered:
@@ -280,7 +281,7 @@ class PassingGoal(NumberedState):
         self.passing.become(held, state["held"][:, 0], queues)
 
     def _named(self, tuples: Ints) -> Ints:
-        """Return the numbers of tuples, given as rows."""
+        """Return the number of each row of `tuples`."""
         table = np.zeros((FIRST + self.spec.columns, len(tuples)), np.int64)
         table[FIRST:] = tuples.T
         return self.tuples.slots(table, self.columns, groups=True)

@@ -48,7 +48,7 @@ def consume(pairs, allowed, tie, by_left, by_right, by_float, hot, cold, keep_ri
     """Choose pairs by the policy `chronological`. `pairs` must be all candidates, in order of arrival.
 
     `allowed`: a mask of the pairs whose conditions hold. Returns a mask of the chosen pairs, and removes their rows
-    from the chains. Pairs name rows of the store.
+    from the chains. Pairs consist of row numbers of the store.
     """
     taken = np.zeros(pairs.shape[0], np.bool_)
     used = np.zeros(hot.shape[0], np.bool_)  # rows may also have left their chain by expiring

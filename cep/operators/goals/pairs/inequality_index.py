@@ -76,7 +76,7 @@ def append(index, used, orders, offset, slot, side, hot, cold, p):  # type: igno
     """Append row `p` to the tree of a chain. Returns the number of nodes in use afterwards, or -1 if there is no room
     for more.
 
-    `orders[at:]`: the inequalities, as numbers.
+    The inequalities, as numbers, begin at `orders[offset]`.
     """
     nodes = index.nodes
     keys = orders[offset] + 1

@@ -78,7 +78,7 @@ def bounds_of(relation: IntervalRelation) -> Sequence[int]:
 
 @njit()
 def relates(spec, offset, a, b, c, d):  # type: ignore[no-untyped-def]
-    """Return True if L = [a, b] and R = [c, d] satisfy the relation whose numbers begin at `spec[at]`."""
+    """Return True if L = [a, b] and R = [c, d] satisfy the relation whose numbers begin at `spec[offset]`."""
     for place in range(offset + 1, offset + 1 + 3 * spec[offset], 3):
         which = spec[place]
         if which == 0:
@@ -148,7 +148,7 @@ class Waiting(NamedTuple):
 
 
 class AbsentKey(NamedTuple):
-    """The key of the negated event, if only both sides together know it.
+    """The key of the negated event, if its parts come from both sides.
 
     `columns`: for each part, the side (0: left, 1: right) and the column. `places`, `keys`: the arrays of `Keys`.
     `key`: a buffer for one key.
@@ -194,7 +194,7 @@ class TurnRow(NamedTuple):
 
 
 class PairSpec(NamedTuple):
-    """The parameters of a goal, read from `spec`.
+    """The parameters of a goal, read from `spec`. Most are flags:
 
     `only_gap`: the relation only limits the time between the end of the left side and the start of the right one, so
     that the right one completes. `orders`: values of both sides are compared. `indexed`: searches may use the index of

@@ -478,11 +478,11 @@ PROGRESS = 7
 def advance(rows, numbers, results, windows, watermark, lineage):  # type: ignore[no-untyped-def]
     """Let rows enter their groups' windows, and let time advance to the watermark.
 
-    Returns the results in order of arrival, edges (result, name of a row in it) for lineage, and the array of tree
-    nodes, which may be a larger copy. All other changes are in `state` and the arrays. `rows`: EnteringRows; `numbers`:
-    WindowNumbers; `results`: ResultKinds; `windows`: WindowArrays. `store` must have room for all rows, if they are
-    kept, and `groups` for all slots. A sliding window has at most one result per row. The loops are in kernels that
-    allocate nothing: they stop when an array is full, and continue once it is larger.
+    Returns the results in order of arrival, edges (result, handle of a row in its window) for lineage, and the array of
+    tree nodes, which may be a larger copy. All other changes are in `state` and the arrays. `rows`: EnteringRows;
+    `numbers`: WindowNumbers; `results`: ResultKinds; `windows`: WindowArrays. `store` must have room for all rows, if
+    they are kept, and `groups` for all slots. A sliding window has at most one result per row. The loops are in kernels
+    that allocate nothing: they stop when an array is full, and continue once it is larger.
     """
     form, nodes, state, keys = numbers.form, windows.nodes, windows.state, windows.keys
     n = rows.slots.shape[0]
@@ -690,7 +690,7 @@ def slid(slot, over, kinds, parameters, store, groups, nodes, state):  # type: i
 
 @njit()
 def slide_on(rows, numbers, results, windows):  # type: ignore[no-untyped-def]
-    """Let rows enter their groups' windows, and remove rows that are too old. Return the results by end.
+    """Let rows enter their groups' windows, and remove rows that are too old. Return the results, sorted by end.
 
     Results of an instant are in the order of their last rows. The arguments are those of `advance`. `store` must have
     room for all rows, `groups` for all slots. There is at most one result per row.

@@ -32,7 +32,7 @@ from cep.operators.goals.store import sortable
 DISTINCT, FIRST_FLOAT, LAST_FLOAT = 12, 13, 14
 
 EXACT_ROWS = 2**20
-"""From so many values on, sums of floats may be inexact."""
+"""From this many values on, sums of floats may be inexact."""
 
 
 @njit(inline="always")
@@ -45,8 +45,8 @@ def lift(kind, value):  # type: ignore[no-untyped-def]
 def exact(number):  # type: ignore[no-untyped-def]
     """Return True for 0 and floats from 2**-10 to below 2**22.
 
-    They are multiples of 2**-62. A sum of fewer than EXACT_ROWS of them and its rounding error, of 106 bits together,
-    are exact in any order, and after subtraction.
+    They are multiples of 2**-62. A sum of fewer than EXACT_ROWS of them, together with its rounding error, has 106
+    bits. It is exact in any order, also after subtractions.
     """
     size = abs(number)
     return size == 0.0 or 0.0009765625 <= size < 4194304.0
@@ -61,7 +61,7 @@ def around(x, u):  # type: ignore[no-untyped-def]
 
 @njit()
 def combine(kind, n, x, y, m, u, v):  # type: ignore[no-untyped-def]
-    """Combine the partial results (n, x, y), older, and (m, u, v), younger."""
+    """Combine an older partial result, (n, x, y), and a younger one, (m, u, v)."""
     if m == 0:
         return n, x, y
     if n == 0:

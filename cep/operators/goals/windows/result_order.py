@@ -10,7 +10,7 @@ from cep.operators.goals.intrinsics import bare, prefetch
 
 FEW = 32
 BITS, FEWEST = 12, 8
-"""The greatest number of bits per round of radix sort, and the least one for few results."""
+"""The greatest number of bits per round of radix sort, and the least, which is used for few results."""
 RADIX = 1 << BITS
 AHEAD = 8
 """The number of results to prefetch ahead."""
@@ -20,9 +20,9 @@ AHEAD = 8
 def in_order(outputs, chosen, edges, step):  # type: ignore[no-untyped-def]
     """Return the rows `chosen` of `outputs` as a table sorted by (end, start, order of arrival, identity).
 
-    The identities are not in the table. Edges are updated to the new numbers of their results. `step`: all ends are
-    multiples of it, and many results share an end. 0: the ends are those of arrivals, and results with the same end are
-    mostly sorted.
+    The identities are not in the table. Edges are updated to the new numbers of their results. `step`: if it is
+    positive, all ends are multiples of it, and many results share an end. If it is 0, ends are those of arrivals, and
+    results with the same end are mostly sorted.
     """
     n = chosen.shape[0]
     for column in (IDENTITY, END):

@@ -36,8 +36,8 @@ AHEAD, LINE = 12, 8
 def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ignore[no-untyped-def]
     """Let rows enter the rings of their groups, and compute one result per group and instant.
 
-    Returns (results, edges); an edge is (result, name of a row in it), for lineage. `rings` has a row for each slot,
-    with room for `events` rows. There is at most one result per row, with at most `events` edges.
+    Returns (results, edges); an edge is (result, handle of a row in its window), for lineage. `rings` has a row for
+    each slot, with room for `events` rows. There is at most one result per row, with at most `events` edges.
     """
     n = table.shape[1]
     words = rings.shape[1]

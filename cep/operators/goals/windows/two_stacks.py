@@ -135,7 +135,7 @@ def subtractable(kind, value):  # type: ignore[no-untyped-def]
 
 @inside
 def add(kind, n, x, y, value):  # type: ignore[no-untyped-def]
-    """Add the youngest value to a result. Counts and sums of integers save the call of `combine`."""
+    """Add the youngest value to a result. Counts and sums of integers do not need `combine`."""
     more = lift(kind, value)
     if kind <= COUNT_VALUES:
         return n + more, x, y
@@ -174,9 +174,9 @@ def slide(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Let rows enter the windows of their groups, and compute one result per group and instant.
 
-    `values`: the bits of the arguments, one row per result. `free`: the first unused row of the store, -1 if there is
-    none; NEXT links them. Returns the results, edges (result, name of a row in it) for lineage, the number of rows in
-    the store, the first unused one, and the number of tallies. There is at most one result per row.
+    `values`: the bits of the arguments, one row per result. `free`: the first unused row of the store, or -1; NEXT
+    links the unused rows. Returns the results, edges (result, handle of a row in its window) for lineage, the number of
+    rows in the store, the first unused one, and the number of tallies. There is at most one result per row.
 
     `store` must have room for all rows, `groups` for all slots. `tallies` must have room for one value per row and
     DISTINCT aggregate, and its index for twice as many.
