@@ -97,10 +97,22 @@ async function begin() {
   looked(address, parts);
   mapped(store, program, parts, () => new StationMap(store, program.rights, choose, kinds, filters));
   window.semcep = Object.freeze({ store, parts }); // for a look from the console
-  const wire = new Wire(store, program.handled ? program.changes : [], connection);
+  let connections = 0;
+  const wire = new Wire(store, program.handled ? program.changes : [], (state, reason) => {
+    connection(state, reason);
+    if (state === "live" && connections++) permissions(program, why);
+  });
   const past = new Past(store, wire, program, address, parts.timeline, () => why.again());
   await wire.begin();
   past.follow();
+}
+
+// The server ends the streams when the roles change, so after each new connection the page asks what the person may do.
+async function permissions(program, why) {
+  const { person } = await (await ask("api/program")).json();
+  if (person.refused === program.person.refused) return;
+  Object.assign(program.person, person);
+  why.again();
 }
 
 // The map comes with the first thing that has a place; without any its room is the timeline's.
