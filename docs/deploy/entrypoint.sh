@@ -1,12 +1,12 @@
 #!/bin/bash
-# What a container of the image runs: an executor, where Spark asks Kubernetes for one, else the command that is given.
+# The entry point of the image: start an executor if Spark has requested one from Kubernetes, or else run the command.
 set -e
-if ! getent passwd "$(id -u)" > /dev/null; then # a user of the cluster's choice: Java asks for its name
+if ! getent passwd "$(id -u)" > /dev/null; then # the cluster has chosen the user, and Java needs a name for it
     NSS_WRAPPER_PASSWD=$(mktemp) NSS_WRAPPER_GROUP=/etc/group LD_PRELOAD=libnss_wrapper.so
     (cat /etc/passwd && echo "semcep:x:$(id -u):$(id -g)::/tmp:/bin/false") > "$NSS_WRAPPER_PASSWD"
     export NSS_WRAPPER_PASSWD NSS_WRAPPER_GROUP LD_PRELOAD
 fi
-if [ -d "$NUMBA_CACHE_DIR" ] && [ ! -w "$NUMBA_CACHE_DIR" ]; then # another user, or a root that is read-only
+if [ -d "$NUMBA_CACHE_DIR" ] && [ ! -w "$NUMBA_CACHE_DIR" ]; then # another user, or a read-only file system
     kernels=$(mktemp -d)
     cp -R "$NUMBA_CACHE_DIR/." "$kernels"
     export NUMBA_CACHE_DIR=$kernels

@@ -1,4 +1,4 @@
-"""Print what semcep needs with some extras, a line each, by the pyproject.toml beside: `requirements.py spark`."""
+"""Print the requirements of semcep with some extras, one per line, from pyproject.toml in the same folder."""
 
 import sys
 import tomllib
