@@ -9,7 +9,7 @@ import sys
 from cep.core.signals import stops
 
 stops.begin()
-gc.set_threshold(50_000)  # most objects that are created at the start live as long as the process
+gc.set_threshold(250_000)  # most objects that are created at the start live as long as the process
 
 
 def main() -> None:

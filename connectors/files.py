@@ -12,16 +12,11 @@ from typing import TYPE_CHECKING, BinaryIO
 import polars as pl
 
 from cep.connectors.brokers.sources import Sources
-from cep.connectors.brokers.tcp import connected
 from cep.connectors.clock_skew import without_ahead
 from cep.connectors.epochs import SmallUnits
 from cep.connectors.formats.chunks import ChunkReaders
 from cep.connectors.formats.csv import read_csv
-from cep.connectors.formats.json_files import read_json
-from cep.connectors.formats.jsonl import LineReader, read_jsonl
-from cep.connectors.formats.packs import PackReader, read_packs
 from cep.connectors.formats.parquet import open_parquet, read_parquet
-from cep.connectors.formats.sosa import Documents, read_observations
 from cep.connectors.formats.streams import LONGEST, ByteStream
 from cep.connectors.inputs import Input, inputs, sure
 from cep.connectors.open_files import is_being_written
@@ -229,7 +224,11 @@ def _parts(
                     yield tables, dead, block, (file.size or 0) * min(done, count) // count, 0
             return
         with stops.breaking():  # opening a connection, or a pipe without a writer, may block
-            binary = stdin if file.address is None else connected(file.address)
+            binary = stdin
+            if file.address is not None:
+                from cep.connectors.brokers.tcp import connected
+
+                binary = connected(file.address)
             stream = ByteStream(file.path if file.address is None else "-", binary, idle, _encoding(file, schemas))
     except OSError as error:
         raise _unreadable(file.path, error) from None
@@ -316,7 +315,13 @@ def _text(
 def _read_text(
     file: Input, stream: ByteStream, schemas: Mapping[str, Schema], chunk: int, first: int, readers: ChunkReaders | None
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]:
-    """Read an input whose format is also allowed in messages."""
+    """Read an input whose format is also allowed in messages. The modules of these formats are imported here, because
+    most runs need one of them or none."""
+    from cep.connectors.formats.json_files import read_json
+    from cep.connectors.formats.jsonl import LineReader, read_jsonl
+    from cep.connectors.formats.packs import PackReader, read_packs
+    from cep.connectors.formats.sosa import Documents, read_observations
+
     reader = file.known.open(schemas, file.type, file.bound)
     if isinstance(reader, LineReader) and (parts := read_json(file.path, stream, reader, chunk, first, readers)):
         yield from parts

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import tomllib
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 
-from cep.core import extras
 from cep.core.extras import install_command
 
 ROOT = Path(__file__).parent.parent
@@ -26,7 +26,7 @@ def test_without_metadata_the_command_installs_the_clone(monkeypatch: pytest.Mon
     def missing(name: str) -> list[str]:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(extras, "requires", missing)
+    monkeypatch.setattr(importlib.metadata, "requires", missing)
     assert install_command("kafka") == "pip install '.[kafka]' in a clone of semcep"
 
 

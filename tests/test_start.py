@@ -15,6 +15,8 @@ warming(F, A, B) <- reading(F, A) SEQ reading(F, B) WHERE A > 7, B > A WITHIN 15
 """
 KNOWLEDGE = {"owlrl", "pyoxigraph", "pyproj", "pyshacl", "rdflib", "shapely"}
 COMPILER = {"llvmlite", "numba"}
+PARSER = {"pydantic"}
+"""What typer loads to convert the values of options."""
 TABLES = {"polars.dataframe", "pyarrow.lib"}
 RUNS = """
 import sys
@@ -39,7 +41,7 @@ def modules(code: str, *words: str) -> set[str]:
 def test_a_program_is_checked_without_a_compiler_and_without_tables(command: str, tmp_path: Path) -> None:
     (tmp_path / "rules.cep").write_text(PROGRAM)
     loaded = modules(RUNS, command, str(tmp_path / "rules.cep"))
-    assert sorted(loaded & (COMPILER | KNOWLEDGE | TABLES)) == []
+    assert sorted(loaded & (COMPILER | KNOWLEDGE | PARSER | TABLES)) == []
     unused = (
         "cep.language.dialects.rtec.",
         "cep.language.dialects.lars.lowering",
@@ -52,7 +54,7 @@ def test_a_program_is_checked_without_a_compiler_and_without_tables(command: str
 
 
 def test_help_needs_nothing() -> None:
-    assert not modules(RUNS, "--help") & (COMPILER | KNOWLEDGE | TABLES | {"numpy", "cep.engine"})
+    assert not modules(RUNS, "--help") & (COMPILER | KNOWLEDGE | PARSER | TABLES | {"numpy", "cep.engine"})
 
 
 def test_importing_costs_nothing() -> None:
@@ -63,7 +65,26 @@ def test_a_run_without_knowledge_loads_none(tmp_path: Path) -> None:
     (tmp_path / "rules.cep").write_text(PROGRAM)
     (tmp_path / "in.csv").write_text("time,fridge,temp\n2024-05-01 08:00,milk,8.1\n")
     words = ["run", str(tmp_path / "rules.cep"), "--input", f"reading={tmp_path / 'in.csv'}"]
-    assert sorted(modules(RUNS, *words) & KNOWLEDGE - {"pyoxigraph"}) == []
+    modules(RUNS, *words)  # compiles the kernels
+    loaded = modules(RUNS, *words)
+    assert sorted(loaded & (KNOWLEDGE | PARSER)) == []
+    unused = ("cep.connectors.brokers.messages", "cep.connectors.formats.packs", "cep.connectors.rdf.writer")
+    compiling = ("numba.cpython.unicode", "numba.np.arrayobj")
+    assert sorted(loaded.intersection(unused + compiling)) == []
+
+
+def test_options_of_all_types_are_converted(tmp_path: Path) -> None:
+    """typer converts numbers, and the command converts paths and texts itself."""
+    (tmp_path / "rules.cep").write_text(PROGRAM)
+    (tmp_path / "in.csv").write_text("time,fridge,temp\n2024-05-01 08:00,milk,8.1\n2024-05-01 08:05,milk,9.1\n")
+    words = ["run", str(tmp_path / "rules.cep"), "--input", f"reading={tmp_path / 'in.csv'}", "--only", "warming"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "cep", *words, "--batch", "1", "--workers", "1", "--log", "json"],
+        cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    assert ran.returncode == 0 and '"milk"' in ran.stdout, ran.stderr
+    refused = subprocess.run([sys.executable, "-m", "cep", *words, "--batch", "0"], cwd=ROOT, capture_output=True)
+    assert refused.returncode == 2 and b"--batch" in refused.stderr
 
 
 def test_tables_of_facts_are_read_where_a_program_is_checked(tmp_path: Path) -> None:

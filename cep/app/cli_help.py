@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, get_args, get_origin
 
 from typer.core import TyperCommand, TyperGroup
 
@@ -15,7 +16,38 @@ WATCHING, SPARK, OTHER = "Monitoring", "Spark", "Options"
 `Options`."""
 
 
-class Sectioned(TyperCommand):
+class _WithoutPydantic:
+    """A command that converts texts, paths and defaults itself. typer imports pydantic for it, which takes a tenth of a
+    second."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if "process_value" not in vars(param) and hasattr(param, "type_descriptor"):  # older versions lack it
+                param.process_value = _conversion(param)
+        return params
+
+
+def _conversion(param: Any) -> Callable[[Any, Any], Any]:
+    """Return the function that converts the value of a parameter, and calls its callback."""
+    by_typer, annotation = param.process_value, param.type_descriptor.annotation
+    repeated = get_origin(annotation) is list
+    kind = get_args(annotation)[0] if repeated else annotation
+
+    def process_value(ctx: Any, value: Any) -> Any:
+        is_default = ctx.get_parameter_source(param.name).name == "DEFAULT" and not param.required
+        if not is_default and (kind not in (str, Path) or not value):
+            return by_typer(ctx, value)
+        if repeated:
+            value = [kind(item) for item in value or ()]
+        elif not is_default:
+            value = kind(value)
+        return value if param.callback is None else param.callback(ctx, param, value)
+
+    return process_value
+
+
+class Sectioned(_WithoutPydantic, TyperCommand):
     """A command whose help has sections, in the order of their first options, with the default section last.
 
     Before it runs, `cep.app.conflicts` checks that no output would overwrite an input. The command's context stores the
@@ -59,7 +91,7 @@ class Sectioned(TyperCommand):
                     formatter.write_dl(rows)
 
 
-class Commands(TyperGroup):
+class Commands(_WithoutPydantic, TyperGroup):
     """A group of commands, with its own message for unknown names."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

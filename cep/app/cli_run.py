@@ -340,11 +340,10 @@ def _sourced(options: RunOptions) -> _Sourced:
 def _writer(options: RunOptions, source: _Sourced, guard: OutputGuard) -> Writer | RdfWriter | TableWriter:
     from cep.app.durations import refuse
     from cep.connectors.addresses import live as is_address
-    from cep.connectors.rdf.writer import RdfWriter, output_format
     from cep.connectors.tables.names import is_table
     from cep.connectors.writing.rtec_writer import RtecWriter, tick_of
     from cep.connectors.writing.table_writer import TableWriter
-    from cep.connectors.writing.writers import Writer
+    from cep.connectors.writing.writers import Writer, rdf_format
 
     def opening(path: str) -> None:
         guard.write("--output", path)
@@ -354,7 +353,7 @@ def _writer(options: RunOptions, source: _Sourced, guard: OutputGuard) -> Writer
             raise refuse(f"--output-format: a table is not written as {options.sink.output_format}")
         return TableWriter(options.sink.output, source.derived, source.engine.inputs if options.sink.explain else None)
 
-    rdf = None if is_address(options.sink.output) else output_format(options.sink.output, options.sink.output_format)
+    rdf = None if is_address(options.sink.output) else rdf_format(options.sink.output, options.sink.output_format)
     if options.sink.output_format == "rtec":
         if source.engine.withdraws:
             hint = "add `--final`, which withdraws nothing, or use `--output-format jsonl`"
@@ -368,6 +367,8 @@ def _writer(options: RunOptions, source: _Sourced, guard: OutputGuard) -> Writer
                 "--changes: in RDF, fluents are written as intervals",
                 "leave --changes out: intervals that still hold then have no end",
             )
+        from cep.connectors.rdf.writer import RdfWriter
+
         return RdfWriter(options.sink.output, source.shown, source.engine, rdf)
     inputs = source.engine.inputs if options.sink.explain else None
     return Writer(

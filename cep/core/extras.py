@@ -6,13 +6,14 @@ semcep is on no package index. Hints must not name it to pip, because anyone cou
 from __future__ import annotations
 
 import re
-from importlib.metadata import PackageNotFoundError, requires
 
 _REQUIREMENT = re.compile(r"""\s*([^;]+?)\s*;.*\bextra\s*==\s*["']([\w-]+)["']""")
 
 
 def install_command(extra: str) -> str:
     """Return the `pip install` command for the packages of an extra in `pyproject.toml`."""
+    from importlib.metadata import PackageNotFoundError, requires
+
     try:
         declared = [_REQUIREMENT.fullmatch(line) for line in requires("semcep") or ()]
     except PackageNotFoundError:

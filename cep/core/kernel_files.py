@@ -14,10 +14,12 @@ import os
 import pickle
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from numba.core.caching import IndexDataCacheFile
+from numba.core.environment import Environment, lookup_environment
 
 from cep.core.checksum import content, seal
 
@@ -71,8 +73,27 @@ class KernelFile(IndexDataCacheFile):
         return name
 
     def _load_data(self, name: str) -> Any:
-        return pickle.loads(content(Path(self._data_path(name)).read_bytes()))  # type: ignore[no-untyped-call]
+        return _Unpickler(BytesIO(content(Path(self._data_path(name)).read_bytes()))).load()  # type: ignore[no-untyped-call]
 
     def _save_data(self, name: str, data: Any) -> None:
         with self._open_for_write(self._data_path(name)) as file:  # type: ignore[no-untyped-call]
             file.write(seal(self._dump(data)))  # type: ignore[no-untyped-call]
+
+
+class _Unpickler(pickle.Unpickler):
+    """Read compiled code without the modules of numba that define its helper functions. Their import takes longer than
+    most kernels."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        return _environment if name == "_rebuild_env" else super().find_class(module, name)
+
+
+def _environment(module: str, constants: list[Any], name: str) -> Any:
+    """Return a function's environment, of which compiled code uses only the constants."""
+    environment: Any = lookup_environment(name)  # type: ignore[no-untyped-call]
+    if environment is None:
+        environment = Environment({"__name__": module})
+        environment.consts[:] = constants
+        environment.env_name = name
+        Environment._memo[name] = environment
+    return environment

@@ -21,21 +21,7 @@ from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.runtime.history import CONSTITUENTS
 
-SUFFIXES: Mapping[str, str] = {
-    ".nq": "nquads",
-    ".nt": "ntriples",
-    ".ttl": "turtle",
-    ".trig": "trig",
-    ".jsonld": "jsonld",
-}
 _PRETTY = {"turtle": ox.RdfFormat.TURTLE, "trig": ox.RdfFormat.TRIG}
-
-
-def output_format(path: str, format: str | None) -> str | None:
-    """Return the format of RDF that the option or, without it, the suffix of an output names; None if it is not RDF."""
-    if format is not None:
-        return format if format in SUFFIXES.values() else None
-    return SUFFIXES.get(os.path.splitext(path.removesuffix(".gz"))[1].lower())
 
 
 class RdfWriter:

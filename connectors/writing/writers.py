@@ -33,7 +33,14 @@ from cep.core.time import BEGINNING, END_OF_TIME
 
 WRITTEN = tuple(name for name, format in FORMATS.items() if format.written)
 """The formats for derived events that this module writes."""
-OUTPUT_FORMATS = (*WRITTEN, "nquads", "ntriples", "turtle", "trig", "jsonld", "rtec")
+RDF_SUFFIXES: Mapping[str, str] = {
+    ".nq": "nquads",
+    ".nt": "ntriples",
+    ".ttl": "turtle",
+    ".trig": "trig",
+    ".jsonld": "jsonld",
+}
+OUTPUT_FORMATS = (*WRITTEN, *RDF_SUFFIXES.values(), "rtec")
 """All output formats, including RDF and RTEC, which other modules write."""
 
 _ARROW: Mapping[str, Any] = {
@@ -47,6 +54,13 @@ _ARROW_TIME = pl.Datetime("us", "UTC")
 _OPEN = {"end": END_OF_TIME, "time": BEGINNING}
 """The values by which rows without an end or a time are sorted: ongoing intervals last, and beginnings before all time
 first."""
+
+
+def rdf_format(path: str, format: str | None) -> str | None:
+    """Return the format of RDF that the option or, without it, the suffix of an output names; None if it is not RDF."""
+    if format is not None:
+        return format if format in RDF_SUFFIXES.values() else None
+    return RDF_SUFFIXES.get(os.path.splitext(path.removesuffix(".gz"))[1].lower())
 
 
 class Writer:
