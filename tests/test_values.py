@@ -55,6 +55,34 @@ def test_texts_come_back(rows: int, type: str) -> None:
     assert not set(pool.encode(series, "string" if type == "iri" else "iri").tolist()) & set(codes.tolist()) - {MISSING}
 
 
+@examples(20)
+@given(st.integers(1, 40), st.integers(1, 3000), st.integers(0, 2**32))
+def test_texts_with_equal_hashes_are_distinct(buckets: int, distinct: int, seed: int) -> None:
+    """Many texts have the same first hash. Columns are pushed in turns, as strings and IRIs, and values are dropped."""
+    rng, real = np.random.default_rng(seed), pl.Series.hash
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pl.Series, "hash", lambda s, n: real(s, n) % buckets if n == 1 else real(s, n))
+        pool = Pool()
+        for turn in range(6):
+            numbers = rng.integers(0, distinct, rng.integers(1, 4_000))
+            texts = [None if number % 11 == 10 else f"t{number}" for number in numbers.tolist()]
+            type = "iri" if rng.random() < 0.5 else "string"
+            codes = pool.encode(pl.Series(texts, dtype=pl.String), type)
+            expected = [None if text is None else Iri(text) if type == "iri" else text for text in texts]
+            assert pool.decode_values(codes) == expected
+            assert pool.decode(codes, type).to_list() == texts
+            pool.sweep([codes[: turn % 3 * 100]])
+
+
+def test_numbers_with_the_bits_of_other_values_are_distinct() -> None:
+    """Keys of ints and floats are told apart by their second words, whatever their bits."""
+    pool, rows = Pool(), 2_000
+    whole = np.arange(1, rows + 1)
+    large = (whole ^ 0x1F83D9ABFB41BD6B ^ 0x5BE0CD19137E2179).view(np.float64)  # their keys equal those of the ints
+    codes = pool.encode(pl.Series(whole), "any"), pool.encode(pl.Series(large), "any")
+    assert pool.decode_values(codes[0]) == whole.tolist() and pool.decode_values(codes[1]) == large.tolist()
+
+
 @pytest.mark.parametrize(
     ("series", "expected"),
     [

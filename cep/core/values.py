@@ -28,7 +28,7 @@ Areas = Callable[[Sequence[str]], list[Any]]
 
 _MANY = 1024  # the number of rows from which looking up columns is faster than looking up rows
 
-# Second words of keys that are not hashes of strings: of ints, of floats, and a word that marks the keys of IRIs.
+# Words that mark the keys of ints, floats and IRIs, so that they rarely equal the key of a value of another kind.
 _INT_KEY, _FLOAT_KEY, _IRI_KEY = 0x1F83D9ABFB41BD6B, 0x5BE0CD19137E2179, 0x3C6EF372FE94F82B
 
 
@@ -36,7 +36,9 @@ class Pool:
     """A two-way mapping between values and codes, which are dense from 0. A value keeps its code until `sweep` drops
     it.
 
-    Dictionaries contain the mapping. The hash table in front of them only speeds up large columns.
+    Dictionaries contain the mapping. The hash table in front of them only speeds up large columns. Its key is one word
+    per value: a hash of a text, or the bits of a number. A second word tells apart values with equal keys, and all but
+    the first of them are looked up in the dictionaries.
     """
 
     def __init__(self) -> None:
@@ -55,6 +57,7 @@ class Pool:
         self._number: Floats = np.full(16, np.nan)
         self._integer: Ints = np.full(16, MISSING, dtype=np.int64)
         self._hashed: KeySet | None = None
+        self._hashed_proofs: Ints = np.empty(0, dtype=np.int64)  # the second words, by id
         self._hashed_codes: Ints = np.empty(0, dtype=np.int64)
         self._texts: pl.Series | None = None  # all values as text, by code; None after values were added
         self._decoded = 0  # the number of rows that were decoded one by one since then
@@ -67,7 +70,7 @@ class Pool:
     @property
     def nbytes(self) -> int:
         """The approximate memory in bytes: arrays, dictionaries and texts."""
-        hashed = self._hashed.nbytes + self._hashed_codes.nbytes if self._hashed is not None else 0
+        hashed = self._hashed.nbytes + 2 * self._hashed_codes.nbytes if self._hashed is not None else 0
         return int(17 * len(self._kind) + hashed + 160 * len(self._values) + self._text_bytes)
 
     @property
@@ -127,18 +130,16 @@ class Pool:
     def encode_ints(self, column: Ints) -> Ints:
         if len(column) < _MANY:
             return _each(self._numbers, or_none(column))
-        keys = np.empty((len(column), 2), dtype=np.int64)
-        keys[:, 0], keys[:, 1] = column, _INT_KEY
-        return self._encode_keys(keys, self._numbers, lambda rows: or_none(column[rows]))
+        marks = np.broadcast_to(np.int64(_INT_KEY), column.shape)
+        return self._encode_keys(column ^ marks, marks, self._numbers, lambda rows: or_none(column[rows]))
 
     def encode_floats(self, column: Floats) -> Ints:
         if len(column) < _MANY:
             return _each(self._numbers, column.tolist())
-        keys = np.empty((len(column), 2), dtype=np.int64)
         whole = (np.abs(column) < 2.0**63) & (np.trunc(column) == column)
-        keys[:, 0] = np.where(whole, np.where(whole, column, 0.0).astype(np.int64), column.view(np.int64))
-        keys[:, 1] = np.where(whole, _INT_KEY, _FLOAT_KEY)
-        return self._encode_keys(keys, self._numbers, lambda rows: column[rows].tolist())
+        bits: Ints = np.where(whole, np.where(whole, column, 0.0).astype(np.int64), column.view(np.int64))
+        marks: Ints = np.where(whole, _INT_KEY, _FLOAT_KEY)
+        return self._encode_keys(bits ^ marks, marks, self._numbers, lambda rows: column[rows].tolist())
 
     def encode_bools(self, column: Ints) -> Ints:
         """Return the codes of a column of 0, 1 and MISSING."""
@@ -280,7 +281,7 @@ class Pool:
         """Return the codes of a categorical column. Each category that occurs is looked up once, in order of
         occurrence.
 
-        A process may have many more categories than a column has rows. Then the rows are looked up instead.
+        If the process has more categories than a quarter of the rows, the rows are looked up instead, which is faster.
         """
         cells: Ints
         if series.null_count():
@@ -288,7 +289,7 @@ class Pool:
             cells[series.is_not_null().to_numpy()] = self._encode_categories(series.drop_nulls(), type)
             return cells
         places = series.to_physical().to_numpy()
-        if len(places) < _MANY or places.max() > 8 * len(places):
+        if len(places) < _MANY or 4 * int(places.max()) > len(places):
             return self.encode(series.cast(pl.String), type)
         first = np.full(int(places.max()) + 1, len(places))
         first[places[::-1]] = np.arange(len(places))[::-1]  # writes the first row of a category last, so that it stays
@@ -301,33 +302,40 @@ class Pool:
     def _encode_texts(self, series: pl.Series, codes: _Codes) -> Ints:
         if len(series) < _MANY:
             return _each(codes, series.to_list())
-        keys = np.empty((len(series), 2), dtype=np.int64)
-        keys[:, 0] = series.hash(1).to_numpy().view(np.int64)
-        keys[:, 1] = series.hash(2).to_numpy().view(np.int64)
+        keys, proofs = (series.hash(seed).to_numpy().view(np.int64) for seed in (1, 2))
         if codes is self._iris:
-            keys[:, 1] ^= _IRI_KEY
-        return self._encode_keys(keys, codes, lambda rows: series.gather(rows).to_list())
+            keys, proofs = keys ^ _IRI_KEY, proofs ^ _IRI_KEY
+        return self._encode_keys(keys, proofs, codes, lambda rows: series.gather(rows).to_list())
 
-    def _encode_keys(self, keys: Ints, codes: _Codes, fetch: Callable[[Ints], list[Any]]) -> Ints:
+    def _encode_keys(self, keys: Ints, proofs: Ints, codes: _Codes, fetch: Callable[[Ints], list[Any]]) -> Ints:
         if self._hashed is None:
             from cep.core.hashtable import KeySet
 
-            self._hashed, self._hashed_codes = KeySet(2), np.empty(1024, dtype=np.int64)
+            self._hashed = KeySet(1)
+            self._hashed_proofs, self._hashed_codes = np.empty((2, 1024), dtype=np.int64)
         known = self._hashed.count
-        ids, fresh = self._hashed.insert(keys)
+        ids, fresh = self._hashed.insert(keys[:, None])
+        count = self._hashed.count
+        if count > len(self._hashed_codes):
+            grown: Ints = np.empty((2, 2 * count), dtype=np.int64)
+            grown[:, :known] = self._hashed_proofs[:known], self._hashed_codes[:known]
+            self._hashed_proofs, self._hashed_codes = grown
         if len(fresh):
-            if self._hashed.count > len(self._hashed_codes):
-                grown: Ints = np.empty(2 * self._hashed.count, dtype=np.int64)
-                grown[:known] = self._hashed_codes[:known]
-                self._hashed_codes = grown
-            self._hashed_codes[known : self._hashed.count] = self._fetched(codes, fetch(fresh))
-        return self._hashed_codes[ids]
+            self._hashed_proofs[known:count] = proofs[fresh]
+            self._hashed_codes[known:count] = self._fetched(codes, fetch(fresh))
+        cells = self._hashed_codes[ids]
+        others = np.flatnonzero(self._hashed_proofs[ids] != proofs)
+        if len(others):
+            cells[others] = _each(codes, fetch(others))
+        return cells
 
     def _fetched(self, codes: _Codes, values: list[Any]) -> Ints:
         # Most of these distinct values are new, so texts are added all at once.
         if codes.kind not in (STRING, IRI):
             return _each(codes, values)
-        cells: Ints = np.array([codes.get(value, -1) for value in values], dtype=np.int64)
+        cells: Ints = np.full(len(values), -1)
+        if not codes.keys().isdisjoint(values):
+            cells[:] = [codes.get(value, -1) for value in values]
         new = np.flatnonzero(cells == -1)
         texts = values if len(new) == len(values) else [values[i] for i in new.tolist()]
         again = min(len(texts), len(self._free))
@@ -379,7 +387,9 @@ class Pool:
         self._decoded += 0 if few else len(codes)
         if not few and self._texts is None and self._decoded >= max(64, len(self._values)):
             self._decoded = 0
-            texts = [value if isinstance(value, str) else None for value in self._values]
+            texts: list[Any] = self._values
+            if ((self._kind > FREE) & (self._kind < STRING)).any():
+                texts = [value if isinstance(value, str) else None for value in texts]
             self._texts = pl.Series([*texts, None], dtype=pl.String, strict=False)
         if not few and self._texts is not None:
             return self._texts.gather(np.where(codes < 0, len(self._values), codes))
