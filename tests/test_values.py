@@ -55,6 +55,19 @@ def test_texts_come_back(rows: int, type: str) -> None:
     assert not set(pool.encode(series, "string" if type == "iri" else "iri").tolist()) & set(codes.tolist()) - {MISSING}
 
 
+def test_columns_of_all_kinds_use_one_compiled_kernel() -> None:
+    """A further signature would be compiled in the first run after each installation."""
+    from cep.core.hashtable import ids_of_one
+
+    pool, rows = Pool(), range(2_000)
+    for type in ("string", "iri"):
+        pool.encode(pl.Series([f"t{row}" for row in rows]), type)
+    pool.encode(pl.Series(rows), "any")
+    pool.encode(pl.Series(map(float, rows)), "any")
+    arrays = [argument for signature in ids_of_one.signatures for argument in signature if hasattr(argument, "ndim")]
+    assert arrays and all(array.mutable for array in arrays)
+
+
 @examples(20)
 @given(st.integers(1, 40), st.integers(1, 3000), st.integers(0, 2**32))
 def test_texts_with_equal_hashes_are_distinct(buckets: int, distinct: int, seed: int) -> None:

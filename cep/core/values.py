@@ -302,9 +302,9 @@ class Pool:
     def _encode_texts(self, series: pl.Series, codes: _Codes) -> Ints:
         if len(series) < _MANY:
             return _each(codes, series.to_list())
-        keys, proofs = (series.hash(seed).to_numpy().view(np.int64) for seed in (1, 2))
-        if codes is self._iris:
-            keys, proofs = keys ^ _IRI_KEY, proofs ^ _IRI_KEY
+        mark = _IRI_KEY if codes is self._iris else 0
+        # `^` also makes a copy, because polars' array is read-only, for which the kernel would be compiled again
+        keys, proofs = (series.hash(seed).to_numpy().view(np.int64) ^ mark for seed in (1, 2))
         return self._encode_keys(keys, proofs, codes, lambda rows: series.gather(rows).to_list())
 
     def _encode_keys(self, keys: Ints, proofs: Ints, codes: _Codes, fetch: Callable[[Ints], list[Any]]) -> Ints:
