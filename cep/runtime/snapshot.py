@@ -18,7 +18,7 @@ from cep.core.errors import CepError
 from cep.operators.goals.contract import DAMAGED as DAMAGED
 from cep.operators.goals.contract import damaged
 
-VERSION = 3
+VERSION = 4
 
 IN_PARTITIONS = " in partitions"
 """The suffix of a program's fingerprint in a snapshot of an engine with workers."""

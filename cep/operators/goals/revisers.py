@@ -18,7 +18,8 @@ from cep.operators.goals.pairs.join_reviser import join_reviser
 from cep.operators.goals.pairs.unless import AbsenceDeadline
 from cep.operators.goals.relational import Project, ScanGoal, SelectGoal, UnionGoal
 from cep.operators.goals.reviser import InputReviser, LinearReviser, Reviser, RuleReviser, SetReviser
-from cep.operators.goals.windows.window_state import WindowState
+from cep.operators.goals.windows.sliding_aggregate import SlidingAggregate
+from cep.operators.goals.windows.windowed_aggregate import WindowedAggregate
 from cep.plan.order import PlanUnit
 
 
@@ -116,4 +117,4 @@ _REVISERS: dict[type, Callable[[Any], Reviser | None]] = {
     InertiaGoal: inertia_reviser,
     HoldingGoal: holding_reviser,
 }
-IN_TIME = (JoinGoal, AbsenceDeadline, WindowState)
+IN_TIME = (JoinGoal, AbsenceDeadline, SlidingAggregate, WindowedAggregate)

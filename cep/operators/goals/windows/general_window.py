@@ -4,6 +4,8 @@ If windows slide and values are sorted, the rows of a step are first sorted by g
 rows while its trees are in the processor's cache. Otherwise rows are processed in order of arrival. Results are sorted
 afterwards. Windows that slide at arrivals, without lineage and trees, use a simpler loop, `slide_on`.
 
+Windows that slide have a front and a back of partial results, as in `sliding_rings`, without subtraction.
+
 EACH and SESSION keep one running result per group. They keep rows only for sorted values and for lineage. Their groups
 are in a list, ordered by the time at which their window ends.
 """
@@ -26,24 +28,6 @@ from cep.operators.goals.store import sortable
 from cep.operators.goals.windows import ordered_multiset
 from cep.operators.goals.windows.partial_aggregates import DISTINCT, combine, lift
 from cep.operators.goals.windows.result_order import in_order
-from cep.operators.goals.windows.two_stacks import (
-    ARRIVAL,
-    BEGIN,
-    END,
-    G_BACK,
-    G_COUNT,
-    G_HEAD,
-    G_START,
-    G_TAIL,
-    HEADER,
-    LEAST,
-    NAME,
-    NEXT,
-    PREVIOUS,
-    SLOT,
-    chain_row,
-    drop_oldest,
-)
 from cep.operators.goals.windows.wide_partial_aggregates import (
     MODE,
     MODE_FLOAT,
@@ -58,13 +42,20 @@ from cep.operators.goals.windows.wide_partial_aggregates import (
 
 LAST_EVENTS, LAST_TIME, EVERY, EACH, SESSION = range(5)
 
+# Columns of a row: its neighbours in its group's chain, oldest row first; its group; and LEAST, the least
+# start from it to the youngest row of the front.
+BEGIN, END, NEXT, PREVIOUS, ARRIVAL, NAME, SLOT, LEAST = range(8)
+HEADER = 8
+
 # Columns after the header, for each result: its value, its sort rank, and its partial result.
 VALUE, RANK, PARTIAL = 0, 1, 2
 CELLS = PARTIAL + WORDS
 
-# Columns of a group: those of a sliding window; the end of its window (EVERY: when results are due); end, order and
-# number of its latest row; its neighbours in the list; then one partial result per result. Sorted results store the
-# root of their tree there, from 1, and its size. A mode stores the count of its value (0: unknown) and its rank.
+# Columns of a group: the ends of its chain, the first row of the back part, the number of rows, the least start of the
+# back; the end of its window (EVERY: when results are due); end, order and number of its latest row; its neighbours in
+# the list; then one partial result per result. Sorted results store the root of their tree there, from 1, and its size.
+# A mode stores the count of its value (0: unknown) and its rank.
+G_HEAD, G_TAIL, G_BACK, G_COUNT, G_START = range(5)
 G_DUE, G_END, G_ORDER, G_SEQUENCE, G_BEFORE, G_AFTER = range(5, 11)
 GROUP = 11
 AMONG = 1
@@ -123,6 +114,38 @@ class WindowArrays(NamedTuple):
     nodes: Ints
     state: Ints
     keys: Ints
+
+
+@inside
+def chain_row(store, groups, p, slot):  # type: ignore[no-untyped-def]
+    """Append row `p` of the store, whose NEXT must be -1, to its group's chain. Return True if the back part was
+    empty."""
+    tail = groups[slot, G_TAIL]
+    store[p, PREVIOUS] = tail
+    if tail >= 0:
+        store[tail, NEXT] = p
+    else:
+        groups[slot, G_HEAD] = p
+    groups[slot, G_TAIL] = p
+    fresh = groups[slot, G_BACK] < 0
+    if fresh:
+        groups[slot, G_BACK] = p
+    return fresh
+
+
+@inside
+def drop_oldest(store, groups, slot):  # type: ignore[no-untyped-def]
+    """Remove the oldest row of a group's chain. Return the new oldest row, or -1."""
+    head = groups[slot, G_HEAD]
+    store[head, SLOT] = -1
+    head = store[head, NEXT]
+    groups[slot, G_HEAD] = head
+    groups[slot, G_COUNT] -= 1
+    if head >= 0:
+        store[head, PREVIOUS] = -1
+    else:
+        groups[slot, G_TAIL] = -1
+    return head
 
 
 @bare
@@ -732,3 +755,26 @@ def slide_rows(rows, numbers, results, windows, cells, outputs):  # type: ignore
             give(outputs, out, slot, now, kinds, parameters, store, groups, nodes, windows.keys, results.scratch)
             out += 1
     return out
+
+
+def chained(store: Ints, groups: Ints) -> bool:
+    """Return True if the chain of each group contains its rows in order, as it must in a snapshot."""
+    count, number, slots = len(store), len(groups), store[:, SLOT]
+    if count and (int(slots.min()) < 0 or int(slots.max()) >= number):
+        return False
+    sizes = np.bincount(slots, minlength=number)
+    order, last = np.argsort(slots, kind="stable"), np.cumsum(sizes) - 1
+    first = last - sizes + 1
+    following, before = np.append(order[1:], -1)[:count], np.append(-1, order[:-1])[:count]
+    back = groups[:, G_BACK]
+    if not sizes.all() or (number and (int(back.min()) < -1 or int(back.max()) >= count)):
+        return False
+    following[last], before[first] = -1, -1
+    return bool(
+        (store[order, NEXT] == following).all()
+        and (store[order, PREVIOUS] == before).all()
+        and (groups[:, G_HEAD] == order[first]).all()
+        and (groups[:, G_TAIL] == order[last]).all()
+        and (groups[:, G_COUNT] == sizes).all()
+        and ((back < 0) | (slots[back] == np.arange(number))).all()
+    )

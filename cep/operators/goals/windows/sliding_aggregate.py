@@ -8,28 +8,47 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cep.core.array_capacity import roomy
-from cep.core.relation import FIRST, Table, bits, contiguous, empty, rows
+from cep.core.array_capacity import filled_room, roomy
+from cep.core.relation import FIRST, Table, bits, contiguous, empty, narrowed, rows
 from cep.core.schema import CODED
 from cep.core.time import BEGINNING, END_OF_TIME, Frontier
 from cep.core.zones import Zone, zone
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import Arrays, Bools, Goal, Ints, Untimed, demand
 from cep.operators.goals.heads import columns_of
-from cep.operators.goals.keys import Keys
+from cep.operators.goals.keys import Keys, capacity_for, reindex
 from cep.operators.goals.lineage import Lineage
-from cep.operators.goals.state_tables import StateTable
+from cep.operators.goals.state_tables import DeclaredState, StateTable, tuples_of
 from cep.operators.goals.store import room
-from cep.operators.goals.windows import (
-    general_window,
-    partial_aggregates,
-    ring_buffer,
-    two_stacks,
-    wide_partial_aggregates,
-)
+from cep.operators.goals.windows import general_window, partial_aggregates, wide_partial_aggregates
 from cep.operators.goals.windows.order_labels import Labels
-from cep.operators.goals.windows.two_stacks import END, HEADER, SLOT
-from cep.operators.goals.windows.window_state import WindowState, more_groups, no_tallies
+from cep.operators.goals.windows.sliding_rings import (
+    COUNTS,
+    EDGES,
+    FOLDS,
+    FRONT,
+    G_BACK,
+    G_COUNT,
+    G_OLDEST,
+    G_PARTS,
+    G_RING,
+    G_SIZE,
+    LEAST_SIZE,
+    MORE_EDGES,
+    MORE_ROWS,
+    PARTIAL,
+    ROWS,
+    SHORT,
+    TALLIES,
+    UNLIMITED,
+    VALUES,
+    Entering,
+    SlidingResults,
+    Windows,
+    rebuild,
+    slide,
+)
+from cep.operators.goals.windows.sliding_rings import END as ROW_END
 from cep.operators.goals.windows.windowed_aggregate import Bounds, WindowedAggregate, WindowSpec
 from cep.rules.expressions.checking import check
 from cep.rules.expressions.evaluate import Evaluation, compile_expression
@@ -210,132 +229,187 @@ class AggregateSpec:
     value_codes: tuple[int, ...]
 
 
-class SlidingAggregate(WindowState, Untimed):
-    """The goal of a sliding aggregate. Windows of few events are kept in ring buffers."""
+NAMELESS: Ints = np.empty((2, 0), np.int64)
+
+
+class SlidingAggregate(DeclaredState, Untimed):
+    """The goal of a sliding aggregate. `sliding_rings` is the kernel."""
+
+    rings: Ints
+    partials: Ints
+    identities: Ints
+    groups: Ints
+    tally_index: Ints
+    tallies: Ints
+    counts: Ints
+    watched: int
 
     def __init__(self, spec: AggregateSpec, lineage: Lineage | None = None) -> None:
         self.spec = spec
         self.lineage = lineage
-        self.by, self.by_codes = np.array(spec.by, np.int64), spec.by_codes
+        self.by = np.array(spec.by, np.int64)
         self.kinds = np.array(spec.kinds, np.int64)
-        self.short = 0 < spec.events <= ring_buffer.SHORT
-        self.rings = np.zeros(
-            (0, ring_buffer.RING + spec.events * (2 + len(spec.kinds)) if self.short else 0), np.int64
+        self.limit = spec.events or UNLIMITED
+        self.least = self.limit if self.limit <= SHORT else LEAST_SIZE
+        self.distinct = spec.kinds.count(partial_aggregates.DISTINCT)
+        results = len(spec.kinds)
+        self._become(
+            {
+                "keys": np.empty((0, len(spec.by)), np.int64),
+                "groups": np.empty((0, 2), np.int64),
+                "rings": np.empty((0, VALUES + results + 1), np.int64),
+            }
         )
-        self.store = np.empty((roomy(0, 16), HEADER + 4 * len(spec.kinds)), np.int64)
-        self.count, self.free = 0, -1
-        self.keys = Keys(len(spec.by))
-        self.groups = np.empty((0, two_stacks.GROUP + 3 * len(spec.kinds)), np.int64)
-        self.tally_index, self.tallies = no_tallies()
-        self.tally_count = 0
-        self.watched = 1024
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        table = inputs[0]
-        if not rows(table):
-            return empty(len(self.spec.by) + len(self.spec.kinds))
+        table, width = inputs[0], FIRST + len(self.spec.by) + len(self.spec.kinds)
+        n, known = rows(table), self.keys.count
+        if not n:
+            return empty(width - FIRST)
         slots = self.keys.slots(table, self.by, groups=True)
-        keys, times = self.keys.known, contiguous(table[:FIRST])
-        if self.short:
-            self.rings = _more_rings(self.rings, self.keys.count)
-            results, edges = ring_buffer.turn(
-                times, self.spec.values(table), slots, self.spec.events, self.kinds, self.rings, keys,
-                self.lineage is not None,
+        self.groups = filled_room(self.groups, self.keys.count, 0)
+        self._reserve(self.keys.count - known, n)
+        entering = Entering(contiguous(table[:FIRST]), self.spec.values(table), slots)
+        outputs, edges = np.empty((width, n), np.int64), np.empty((0, 2), np.int64)
+        later, superseded = np.empty(self.keys.count, np.int64), np.empty(n, np.bool_)
+        self.counts[EDGES] = done = count = 0
+        while done < n:
+            sliding = SlidingResults(outputs, edges, later, superseded, NAMELESS)
+            done, count = slide(
+                entering, self.spec.events, self.spec.duration, self.kinds, self._windows(), self.keys.known, sliding,
+                done, count,
             )  # fmt: skip
-            return self._named(results, edges)
-        self.groups = more_groups(self.groups, self.keys.count)
-        self.store = room(self.store, self.count + rows(table))
-        self._room_for_tallies(self.tally_count, rows(table) * self.spec.kinds.count(partial_aggregates.DISTINCT))
-        results, edges, self.count, self.free, self.tally_count = two_stacks.slide(
-            times, self.spec.values(table), slots, self.spec.events, self.spec.duration, self.kinds, self.store,
-            self.count, self.free, self.groups, keys, self.tally_index, self.tallies, self.tally_count,
-            self.lineage is not None,
-        )  # fmt: skip
-        return self._named(results, edges)
-
-    def _named(self, outputs: Table, edges: Ints) -> Table:
-        outputs = np.ascontiguousarray(outputs)
+            if done < n:
+                self._more_rows(int(self.counts[ROWS] + self.counts[MORE_ROWS]))
+                edges = room(edges, int(self.counts[EDGES] + self.counts[MORE_EDGES]))
+        outputs = narrowed(outputs, count)
         if self.lineage is not None:
+            edges = edges[: self.counts[EDGES]]
             self.lineage.link(self.lineage.name(outputs)[edges[:, 0]], edges[:, 1])
         return by_arrival(outputs)
 
-    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
-        if (self.spec.duration and self.count > self.watched) or (wholly and not self.short):
-            self._compact(frontier.watermark)
-            self.watched = max(1024, 2 * self.count)
-
-    def _compact(self, watermark: int) -> None:
-        """Drop rows outside every window, and groups whose whole window has passed."""
-        groups = self.groups[: self.keys.count]
-        tails = groups[:, two_stacks.G_TAIL]
-        used = tails >= 0
-        if self.spec.duration and watermark > BEGINNING:
-            used[used] = self.store[tails[used], END] > watermark - self.spec.duration
-        numbers = np.where(used, np.cumsum(used) - 1, -1)
-        count = int(groups[used, two_stacks.G_COUNT].sum())
-        fresh = more_groups(np.empty((0, self.groups.shape[1]), np.int64), int(used.sum()))
-        regrouped = two_stacks.regroup(self.store, count, groups, numbers, fresh, self.kinds)
-        keys = Keys.of(self.keys.known[used], int(used.sum()))
-        self.store, self.tally_index, self.tallies, self.tally_count = regrouped
-        self.groups, self.keys, self.count, self.free = fresh, keys, count, -1
-
-    def _tables(self) -> dict[str, StateTable]:
-        values = self.spec.value_codes
-        if self.short:
-            step = 2 + len(self.spec.kinds)
-            rings = StateTable(
-                width=self.rings.shape[1],
-                beside="keys",
-                codes=tuple(ring_buffer.RING + 2 + k + step * r for k in values for r in range(self.spec.events)),
-                handles=tuple(ring_buffer.RING + 1 + step * r for r in range(self.spec.events)),
-                ranges={ring_buffer.R_COUNT: (0, self.spec.events + 1), ring_buffer.R_OLDEST: (0, self.spec.events)},
-            )
-            return {"rings": rings, "keys": self._keys()}
-        return self._windows(
-            StateTable(
-                width=self.store.shape[1], codes=tuple(HEADER + 4 * k + cell for k in values for cell in (0, 2))
-            ),
-            StateTable(width=self.groups.shape[1], codes=tuple(two_stacks.GROUP + 3 * k + 1 for k in values)),
+    def _windows(self) -> Windows:
+        return Windows(
+            self.rings, self.partials, self.identities, self.groups, self.tally_index, self.tallies, self.counts
         )
 
-    def _live(self) -> Arrays:
-        keys = self.keys.count
-        if self.short:
-            return {"rings": self.rings[:keys], "keys": self.keys.known}
-        return {"store": self.store[: self.count], "keys": self.keys.known, "groups": self.groups[:keys]}
+    def _reserve(self, groups: int, more: int) -> None:
+        """Reserve room for the first rings of new groups, and for the distinct values of `more` rows."""
+        self._more_rows(int(self.counts[ROWS]) + self.least * groups)
+        tallies = int(self.counts[TALLIES]) + more * self.distinct
+        self.tallies = room(self.tallies, tallies)
+        if 2 * tallies > len(self.tally_index):
+            pairs = np.ascontiguousarray(self.tallies[:, :2])
+            self.tally_index = reindex(pairs, int(self.counts[TALLIES]), capacity_for(tallies))
+
+    def _more_rows(self, needed: int) -> None:
+        """Make room for `needed` rows in rings."""
+        if needed <= len(self.rings):
+            return
+        count, size = int(self.counts[ROWS]), roomy(needed, 2 * len(self.rings))
+        for name in ("rings", "identities") + ("partials",) * bool(self.counts[FOLDS]):
+            array = getattr(self, name)
+            larger = np.empty((size, array.shape[1]), np.int64)
+            larger[:count] = array[:count]
+            setattr(self, name, larger)
+        if len(self.partials) < size:
+            self.partials = np.empty((size, self.partials.shape[1]), np.int64)
+
+    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
+        used = max(self.counts[ROWS], self.counts[TALLIES])
+        if used <= self.watched and not wholly:
+            return
+        within = self._within_windows(frontier.watermark)
+        groups = self.groups[: self.keys.count][within]
+        needed = np.minimum(groups[:, G_SIZE], 4 * np.maximum(groups[:, G_COUNT], self.least)).sum()
+        if wholly or self.counts[ROWS] > 2 * needed or self.counts[TALLIES] > 2 * self.distinct * needed:
+            self._become(self._chosen_state(within))
+        else:
+            self.watched = 2 * used
+
+    def _within_windows(self, watermark: int) -> Bools:
+        """Return a mask of the groups with rows that may be in a later window."""
+        groups = self.groups[: self.keys.count]
+        within: Bools = groups[:, G_COUNT] > 0
+        if self.spec.duration and watermark > BEGINNING:
+            ring, size, place = (groups[within, column] for column in (G_RING, G_SIZE, G_OLDEST))
+            youngest = ring + (place + groups[within, G_COUNT] - 1) % size
+            within[within] = self.rings[youngest, ROW_END] > watermark - self.spec.duration
+        return within
+
+    def _chosen_state(self, chosen: Bools) -> Arrays:
+        """Return the state of some groups."""
+        groups = self.groups[: self.keys.count][chosen]
+        counts = groups[:, G_COUNT]
+        places = (np.repeat(groups[:, G_OLDEST], counts) + _numbered(counts)) % np.repeat(groups[:, G_SIZE], counts)
+        places += np.repeat(groups[:, G_RING], counts)
+        names = np.zeros((len(places), 1), np.int64) if self.lineage is None else self.identities[places]
+        return {
+            "keys": self.keys.known[chosen],
+            "groups": np.stack([counts, groups[:, G_PARTS] // FRONT], axis=1),
+            "rings": np.concatenate([self.rings[places], names], axis=1),
+        }
+
+    def _tables(self) -> dict[str, StateTable]:
+        by, width = self.by.tolist(), VALUES + len(self.spec.kinds)
+        beyond = self.limit + 1
+        return {
+            "keys": StateTable(width=len(by), keyed=tuples_of("keys", by), codes=self.spec.by_codes),
+            "groups": StateTable(width=2, beside="keys", ranges={0: (1, beyond), 1: (0, beyond)}),
+            "rings": StateTable(
+                width=width + 1,
+                counted=("groups", 0),
+                codes=tuple(VALUES + k for k in self.spec.value_codes),
+                handles=(width,),
+            ),
+        }
 
     def _state(self) -> Arrays:
-        if not self.short:
-            self._compact(BEGINNING)
-        return self._live()
+        return self._chosen_state(self._within_windows(BEGINNING))
 
     def _fits(self, state: Arrays) -> None:
-        demand(self.short or two_stacks.chained(state["store"], state["groups"]))
+        groups = state["groups"]
+        demand(bool((groups[:, 1] < groups[:, 0]).all()))
 
     def _become(self, state: Arrays) -> None:
-        self.keys.become(state["keys"], len(state["keys"]))
-        if self.short:
-            self.rings = state["rings"]
-            return
-        self.store, self.count, self.groups = state["store"], len(state["store"]), state["groups"]
-        self._compact(BEGINNING)
+        counts, fronts, table = state["groups"][:, 0], state["groups"][:, 1].copy(), state["rings"]
+        results, number = len(self.spec.kinds), len(counts)
+        sizes = np.full(number, self.least)
+        while (small := sizes < counts).any():
+            sizes[small] *= 2
+        sizes = np.minimum(sizes, self.limit)
+        groups = np.zeros((roomy(number, 2 * number), G_BACK + 3 * results), np.int64)
+        groups[:number, G_RING], groups[:number, G_SIZE] = np.cumsum(sizes) - sizes, sizes
+        groups[:number, G_COUNT] = counts
+        total, values = int(sizes.sum()), len(table) * self.distinct
+        size = roomy(total, 2 * total)
+        chosen = np.repeat(groups[:number, G_RING], counts) + _numbered(counts)
+        rings, partials = (
+            np.empty((size, VALUES + results), np.int64),
+            np.empty((size, PARTIAL + 3 * results), np.int64),
+        )
+        identities = np.empty((size, 0 if self.lineage is None else 1), np.int64)
+        rings[chosen], identities[chosen] = table[:, :-1], table[:, -1:][:, : identities.shape[1]]
+        tally_index = np.full(capacity_for(values), -1, np.int64)
+        tallies, tallied = np.empty((roomy(values, 16), 3), np.int64), np.zeros(COUNTS, np.int64)
+        tallied[ROWS] = total
+        windows = Windows(rings, partials, identities, groups, tally_index, tallies, tallied)
+        rebuild(windows, fronts, self.kinds)
+        self.keys = Keys.of(state["keys"], number)
+        self.rings, self.partials, self.identities, self.groups, self.tally_index, self.tallies, self.counts = windows
+        self.watched = max(1024, 3 * max(total, int(tallied[TALLIES])))
 
     @property
     def size(self) -> tuple[int, int]:
-        if self.short:
-            words = self.rings.shape[1] + len(self.spec.by) + 2
-            return int(self.rings[: self.keys.count, ring_buffer.R_COUNT].sum()), 8 * self.keys.count * words
-        live = int((self.store[: self.count, SLOT] >= 0).sum())
-        used = self.count * self.store.shape[1] + self.keys.count * (self.groups.shape[1] + len(self.spec.by) + 2)
-        return live, 8 * (used + 5 * self.tally_count)
+        groups = self.groups[: self.keys.count]
+        words = self.rings.shape[1] + self.partials.shape[1] * int(self.counts[FOLDS]) + self.identities.shape[1]
+        used = int(self.counts[ROWS]) * words + len(groups) * (groups.shape[1] + len(self.by) + 2)
+        return int(groups[:, G_COUNT].sum()), 8 * (used + 5 * int(self.counts[TALLIES]))
 
 
-def _more_rings(rings: Ints, slots: int) -> Ints:
-    if rings.shape[0] >= slots:
-        return rings
-    larger = np.zeros((roomy(slots, max(16, 2 * rings.shape[0])), rings.shape[1]), np.int64)
-    larger[: rings.shape[0]] = rings
-    return larger
+def _numbered(counts: Ints) -> Ints:
+    """Return the numbers from 0 to below each count, one after the other."""
+    return np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def window_of(node: Aggregation, builder: GoalBuilder) -> Goal:

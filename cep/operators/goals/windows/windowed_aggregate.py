@@ -22,27 +22,36 @@ from cep.operators.goals.contract import (
 )
 from cep.operators.goals.keys import MISSING, NAN, Keys
 from cep.operators.goals.lineage import Lineage
-from cep.operators.goals.state_tables import StateTable
+from cep.operators.goals.state_tables import DeclaredState, StateTable, tuples_of
 from cep.operators.goals.store import room
-from cep.operators.goals.windows import general_window, ordered_multiset, partial_aggregates, two_stacks
+from cep.operators.goals.windows import general_window, ordered_multiset, partial_aggregates
 from cep.operators.goals.windows.general_window import (
     CELLS,
     EACH,
     ENTERED,
     EVERY,
     G_AFTER,
+    G_BACK,
     G_BEFORE,
+    G_COUNT,
     G_DUE,
     G_END,
+    G_HEAD,
     G_SEQUENCE,
+    G_TAIL,
     GROUP,
     HEAD,
+    HEADER,
     LAST_EVENTS,
     LAST_TIME,
+    NAME,
+    NEXT,
     PARTIAL,
+    PREVIOUS,
     RANK,
     ROWS,
     SESSION,
+    SLOT,
     STATE,
     TAIL,
     TICK,
@@ -52,13 +61,12 @@ from cep.operators.goals.windows.general_window import (
     WindowArrays,
     WindowNumbers,
     advance,
+    chained,
     gathered,
     slide_on,
 )
 from cep.operators.goals.windows.order_labels import Labels
-from cep.operators.goals.windows.two_stacks import HEADER
 from cep.operators.goals.windows.wide_partial_aggregates import MEDIAN, MODE, MODE_FLOAT, PERCENTILE, WORDS
-from cep.operators.goals.windows.window_state import WindowState, more_groups
 
 SORTED = (partial_aggregates.DISTINCT, PERCENTILE, MEDIAN, MODE, MODE_FLOAT)
 UNORDERED = (partial_aggregates.DISTINCT, MODE)
@@ -91,7 +99,7 @@ class WindowSpec:
     value_codes: tuple[int, ...]
 
 
-class WindowedAggregate(WindowState):
+class WindowedAggregate(DeclaredState):
     """The goal of an aggregation node."""
 
     def __init__(self, spec: WindowSpec, labels: Callable[[], Labels], lineage: Lineage | None = None) -> None:
@@ -189,7 +197,7 @@ class WindowedAggregate(WindowState):
         if max(self.count, self.keys.count) <= self.watched and not wholly:
             return
         if self.spec.form == LAST_EVENTS and not wholly:  # time alone ends no window
-            inside = int(self.groups[: self.keys.count, two_stacks.G_COUNT].sum())
+            inside = int(self.groups[: self.keys.count, G_COUNT].sum())
             if self.count <= 2 * inside:
                 self.watched = max(1024, 2 * inside)
                 return
@@ -199,7 +207,7 @@ class WindowedAggregate(WindowState):
     def _compact(self, watermark: int) -> None:
         """Drop rows outside every window, and empty groups."""
         groups = self.groups[: self.keys.count]
-        used = groups[:, two_stacks.G_COUNT] > 0
+        used = groups[:, G_COUNT] > 0
         if self.spec.form == LAST_TIME and watermark > BEGINNING:
             over = used & (groups[:, G_END] <= watermark - self.spec.length)
             for root in groups[over][:, self._roots()].reshape(-1).tolist():
@@ -268,9 +276,9 @@ class WindowedAggregate(WindowState):
     def _fits(self, state: Arrays) -> None:
         store, groups = state["store"], state["groups"]
         if self.keeps:
-            demand(two_stacks.chained(store, groups))
+            demand(chained(store, groups))
         else:
-            demand(not len(store) and bool((groups[:, : two_stacks.G_BACK + 1] == -1).all()))
+            demand(not len(store) and bool((groups[:, : G_BACK + 1] == -1).all()))
 
     def _become(self, state: Arrays) -> None:
         self._begin()
@@ -298,22 +306,40 @@ class WindowedAggregate(WindowState):
         values = [HEADER + CELLS * k + VALUE for k in self.spec.value_codes]
         values += [HEADER + CELLS * k + PARTIAL + 1 for k in first]
         ranges = dict.fromkeys((G_END, G_DUE) if self.spec.form >= EVERY else (G_END,), (BEGINNING, -BEGINNING))
-        return self._windows(
-            StateTable(width=self.store.shape[1], codes=tuple(values)),
-            StateTable(width=self.groups.shape[1], codes=tuple(GROUP + WORDS * k + 1 for k in first), ranges=ranges),
-        )
+        by = self.by.tolist()
+        links = dict.fromkeys((NEXT, PREVIOUS), ("store", -1))
+        return {
+            "store": StateTable(
+                width=self.store.shape[1],
+                owner=SLOT,
+                refers={SLOT: ("keys", 0)} | links,
+                handles=(NAME,),
+                codes=tuple(values),
+            ),
+            "keys": StateTable(width=len(by), keyed=tuples_of("keys", by), codes=self.by_codes),
+            "groups": StateTable(
+                width=self.groups.shape[1],
+                beside="keys",
+                refers=dict.fromkeys((G_HEAD, G_TAIL, G_BACK), ("store", -1)),
+                codes=tuple(GROUP + WORDS * k + 1 for k in first),
+                ranges=ranges,
+            ),
+        }
 
     def codes(self) -> list[Ints]:
-        return [*super().codes(), *(labels.codes for labels in self.labels.values())]
+        live = self._live()
+        codes = [array[:, column] for name, array in live.items() for column in self.tables[name].codes]
+        return [*codes, *(labels.codes for labels in self.labels.values())]
+
+    def names(self) -> list[Ints]:
+        return [self._live()["store"][:, NAME]]
 
     @property
     def size(self) -> tuple[int, int]:
         groups = self.groups[: self.keys.count]
         used = self.count * self.store.shape[1] + len(groups) * (groups.shape[1] + len(self.spec.by) + 2)
         used += ordered_multiset.NODE * int(self.state[ordered_multiset.USED])
-        inside = (
-            int(groups[:, two_stacks.G_COUNT].sum()) if self.keeps else int((groups[:, two_stacks.G_COUNT] > 0).sum())
-        )
+        inside = int(groups[:, G_COUNT].sum()) if self.keeps else int((groups[:, G_COUNT] > 0).sum())
         return inside, 8 * used
 
 
@@ -326,3 +352,13 @@ def _sortable(bits: Ints) -> Ints:
 def _numbers(groups: Bools) -> tuple[Ints, int]:
     """Return new numbers for the selected groups, -1 for all others, and how many are selected."""
     return np.where(groups, np.cumsum(groups) - 1, -1), int(groups.sum())
+
+
+def more_groups(groups: Ints, slots: int) -> Ints:
+    """Return the groups, extended by empty ones to at least `slots`."""
+    if groups.shape[0] >= slots:
+        return groups
+    larger = np.zeros((roomy(slots, max(16, 2 * groups.shape[0])), groups.shape[1]), np.int64)
+    larger[:, : G_BACK + 1] = -1
+    larger[: groups.shape[0]] = groups
+    return larger

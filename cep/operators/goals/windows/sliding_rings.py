@@ -1,0 +1,444 @@
+"""Sliding windows in constant time per row: each group has its rows in a ring, and two stacks of partial results.
+
+The rows of a group are in two parts. Each row of the older part, the front, has the aggregate of itself and all younger
+rows of the front. The younger part, the back, has one running aggregate. The result of a window combines the front's
+first row with the back. When the front is empty, the oldest value is subtracted from the back if that is exact.
+Otherwise the back is folded into a new front, from the youngest row on. (This is the two-stack queue of functional
+programming; cf. Tangwongsan, Hirzel, Schneider, Wu: General Incremental Sliding-Window Aggregation, PVLDB 8(7), 2015.)
+
+A partial result is three words (n, x, y): the number of its values, and two that depend on the function. Rows leave
+before a row enters, and a group whose rows have all left is like a new one. So the results do not depend on when groups
+without rows are dropped.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cep.core.relation import END as T_END
+from cep.core.relation import FIRST, IDENTITY, ORDER, START, Table
+from cep.operators.goals.contract import Bools, Ints
+from cep.operators.goals.intrinsics import as_bits, as_float, bare, inside, prefetch
+from cep.operators.goals.keys import MISSING, id_of_two
+from cep.operators.goals.pairs.found_pairs import make_place
+from cep.operators.goals.windows.partial_aggregates import (
+    AVG,
+    COUNT_VALUES,
+    DISTINCT,
+    EXACT_ROWS,
+    SUM_FLOAT,
+    SUM_INT,
+    around,
+    combine,
+    exact,
+    lift,
+    outcome,
+)
+
+# Columns of a row in a ring: its times, then one value per result.
+BEGIN, END, VALUES = 0, 1, 2
+
+# Columns of the partial results beside a row. LEAST: in the front, the least start from the row on; in the back, the
+# least start up to the row, unless ASCENDS. PARTIAL: in the front, three words per result.
+LEAST, PARTIAL = 0, 1
+
+# Columns of a group: the first row of its ring, the ring's size, the place of the oldest row in it, the number of rows,
+# and its PARTS; then the aggregate of the back, three words per result. A distinct count has only its number.
+G_RING, G_SIZE, G_OLDEST, G_COUNT, G_PARTS, G_BACK = range(6)
+
+# G_PARTS: FRONT for each row of the front, and flags of the back. ASCENDS: no start is less than the one before it, so
+# the oldest start is the least. EXACT: all values can be subtracted.
+ASCENDS, EXACT, FRONT = 1, 2, 4
+SUBTRACTS = ASCENDS | EXACT
+
+# Counts: the rows of all rings, the tallies of distinct values, the edges; the rows and edges that `slide` needs to
+# continue; 1 once there are partial results beside rows; and for each size of rings the first row of an unused ring,
+# from 1. The first word of an unused ring is the next one.
+ROWS, TALLIES, EDGES, MORE_ROWS, MORE_EDGES, FOLDS, UNUSED = range(7)
+COUNTS = UNUSED + 62
+
+LEAST_SIZE, SHORT = 4, 16
+"""The size of a group's first ring, and the number of events up to which it has room for the whole window."""
+UNLIMITED = 2**62
+FAR, NEAR = 24, 12
+"""How many rows ahead to prefetch a group, and its ring."""
+CACHED = 8192
+"""The number of groups up to which most of them are in the processor's cache, so less is prefetched."""
+
+
+class Windows(NamedTuple):
+    """The state of windows. `names`: the handles of the rows in rings, for lineage. `counts`: ROWS to FOLDS.
+
+    `partials` has as many rows as `rings`. `tallies`: group and result, value, how often it is there.
+    """
+
+    rings: Ints
+    partials: Ints
+    names: Ints
+    groups: Ints
+    tally_index: Ints
+    tallies: Ints
+    counts: Ints
+
+
+class Entering(NamedTuple):
+    """Arriving occurrences. `values`: the bits of the arguments, one row per result. `slots`: the group of each."""
+
+    table: Table
+    values: Ints
+    slots: Ints
+
+
+class SlidingResults(NamedTuple):
+    """Room for a result per arriving occurrence. `edges`: (result, handle of a row in its window), for lineage.
+
+    `later`: a word per group, and `superseded`: a cell per occurrence, both with any contents. `nameless`: no names.
+    """
+
+    outputs: Table
+    edges: Ints
+    later: Ints
+    superseded: Bools
+    nameless: Ints
+
+
+@inside
+def subtractable(kind, value):  # type: ignore[no-untyped-def]
+    """Return True if subtracting the value from a result of this kind is exact."""
+    if kind == SUM_FLOAT or kind == AVG:
+        return lift(kind, value) == 0 or exact(as_float(value))
+    return kind <= SUM_INT or kind == DISTINCT
+
+
+@inside
+def add(kind, n, x, y, value):  # type: ignore[no-untyped-def]
+    """Add the youngest value to a result. Counts and sums of integers do not need `combine`."""
+    more = lift(kind, value)
+    if kind <= COUNT_VALUES:
+        return n + more, x, y
+    if kind == SUM_INT:
+        if more == 0:
+            return n, x, y
+        total = around(x, value)
+        if ((x ^ total) & (value ^ total)) < 0:
+            y += 1 if x > 0 else -1
+        return n + 1, total, y
+    return combine(kind, n, x, y, more, value, 0)
+
+
+@inside
+def subtract(kind, n, x, y, value):  # type: ignore[no-untyped-def]
+    """Subtract the oldest value, which must be `subtractable`, from a result."""
+    if lift(kind, value) == 0:
+        return n, x, y
+    if kind <= COUNT_VALUES:
+        return n - 1, x, y
+    if kind == SUM_INT:
+        rest = around(x, -value)
+        if ((x ^ value) & (x ^ rest)) < 0:
+            y += 1 if x > 0 else -1
+        return n - 1, rest, y
+    m, x, y = combine(kind, n, x, y, 1, as_bits(-as_float(value)), 0)
+    return m - 2, x, y
+
+
+@inside
+def tally(windows, group, value, change):  # type: ignore[no-untyped-def]
+    """Add `change` to how often a window has a value, for which there must be room. Return how often it has it then."""
+    tallies, count = windows.tallies, windows.counts[TALLIES]
+    where = id_of_two(group, value, windows.tally_index, tallies, count)
+    if where == count:
+        windows.counts[TALLIES] = count + 1
+        tallies[where, 2] = 0
+    tallies[where, 2] += change
+    return tallies[where, 2]
+
+
+@inside
+def around_ring(ring, size, place):  # type: ignore[no-untyped-def]
+    """Return the row of a place in a ring. Places from `size` on begin anew."""
+    return ring + (place if place < size else place - size)
+
+
+@bare
+def fold(windows, slot, kinds):  # type: ignore[no-untyped-def]
+    """Make all rows of a group its front, and empty the back."""
+    rings, partials, groups = windows.rings, windows.partials, windows.groups
+    count, younger = groups[slot, G_COUNT], -1
+    for place in range(groups[slot, G_OLDEST] + count - 1, groups[slot, G_OLDEST] - 1, -1):
+        row = around_ring(groups[slot, G_RING], groups[slot, G_SIZE], place)
+        partials[row, LEAST] = rings[row, BEGIN]
+        if younger >= 0:
+            partials[row, LEAST] = min(partials[row, LEAST], partials[younger, LEAST])
+        for k in range(kinds.shape[0]):
+            kind, cell = kinds[k], PARTIAL + 3 * k
+            n, x, y = lift(kind, rings[row, VALUES + k]), rings[row, VALUES + k], 0
+            if younger >= 0 and kind != DISTINCT:
+                n, x, y = combine(
+                    kind, n, x, y, partials[younger, cell], partials[younger, cell + 1], partials[younger, cell + 2]
+                )
+            partials[row, cell], partials[row, cell + 1], partials[row, cell + 2] = n, x, y
+        younger = row
+    for k in range(kinds.shape[0]):
+        for cell in range(G_BACK + 3 * k, G_BACK + 3 * k + 3 if kinds[k] != DISTINCT else 0):
+            groups[slot, cell] = 0
+    groups[slot, G_PARTS] = FRONT * count + SUBTRACTS
+    windows.counts[FOLDS] = 1
+
+
+@inside
+def least_size(limit):  # type: ignore[no-untyped-def]
+    """Return the size of a group's first ring, in a window of at most `limit` rows."""
+    return limit if limit <= SHORT else LEAST_SIZE
+
+
+@inside
+def unused(size):  # type: ignore[no-untyped-def]
+    """Return the cell of the unused rings of a size."""
+    cell = UNUSED
+    while LEAST_SIZE << (cell - UNUSED) < size:
+        cell += 1
+    return cell
+
+
+@bare
+def new_ring(windows, size):  # type: ignore[no-untyped-def]
+    """Return the first row of a ring of this size, or -1 if there is no room."""
+    counts, cell = windows.counts, unused(size)
+    ring = counts[cell] - 1
+    if ring >= 0:
+        counts[cell] = windows.rings[ring, BEGIN]
+    elif counts[ROWS] + size <= windows.rings.shape[0]:
+        ring = counts[ROWS]
+        counts[ROWS] += size
+    else:
+        counts[MORE_ROWS] = size
+    return ring
+
+
+@bare
+def move(windows, slot, ring, size):  # type: ignore[no-untyped-def]
+    """Move a group's rows to another ring."""
+    rings, partials, names, groups = windows.rings, windows.partials, windows.names, windows.groups
+    old, old_size = groups[slot, G_RING], groups[slot, G_SIZE]
+    for place in range(groups[slot, G_COUNT]):
+        row = around_ring(old, old_size, groups[slot, G_OLDEST] + place)
+        for cell in range(rings.shape[1]):
+            rings[ring + place, cell] = rings[row, cell]
+        for cell in range(partials.shape[1] if windows.counts[FOLDS] else 0):
+            partials[ring + place, cell] = partials[row, cell]
+        for cell in range(names.shape[1]):
+            names[ring + place, cell] = names[row, cell]
+    if old_size > 0:
+        cell = unused(old_size)
+        rings[old, BEGIN] = windows.counts[cell]
+        windows.counts[cell] = old + 1
+    groups[slot, G_RING], groups[slot, G_SIZE], groups[slot, G_OLDEST] = ring, size, 0
+
+
+@bare
+def mark_superseded(table, slots, later, superseded):  # type: ignore[no-untyped-def]
+    """Mark occurrences that another one of their group follows at the same time."""
+    n = slots.shape[0]
+    for i in range(n - 1, -1, -1):
+        slot = slots[i]
+        j = later[slot]
+        if j <= i or j >= n:  # the cell has not been written
+            j = i
+        superseded[i] = (j > i) & (slots[j] == slot) & (table[T_END, j] == table[T_END, i])
+        later[slot] = i
+
+
+@inside
+def least(windows, ring, size, place, parts, back, begin):  # type: ignore[no-untyped-def]
+    """Return the least start of a group's back, which has `back` rows before `place` and gets one that begins at
+    `begin`, and the group's parts."""
+    if back == 0:
+        return begin, parts
+    before = np.uint64(around_ring(ring, size, place - 1))
+    if not parts & ASCENDS:
+        return min(begin, windows.partials[before, LEAST]), parts
+    if windows.rings[before, BEGIN] > begin:
+        parts &= ~ASCENDS
+    return min(begin, windows.rings[np.uint64(around_ring(ring, size, place - back)), BEGIN]), parts
+
+
+@inside
+def append(windows, kinds, results, slot, row, parts, back, start):  # type: ignore[no-untyped-def]
+    """Add a row to the back of its group, which had `back` rows. Return the group's parts.
+
+    `start`: the least start of the back, with the row's. It is stored unless starts ascend.
+    """
+    rings, groups = windows.rings, windows.groups
+    if not parts & ASCENDS:
+        windows.partials[row, LEAST] = start
+        windows.counts[FOLDS] = 1
+    if back + 1 >= EXACT_ROWS:
+        parts &= ~EXACT
+    for k in range(results):
+        kind, cell, value = kinds[k], G_BACK + 3 * k, rings[row, VALUES + k]
+        if not subtractable(kind, value):
+            parts &= ~EXACT
+        if kind != DISTINCT:
+            n, x, y = groups[slot, cell], groups[slot, cell + 1], groups[slot, cell + 2]
+            groups[slot, cell], groups[slot, cell + 1], groups[slot, cell + 2] = add(kind, n, x, y, value)
+        elif lift(kind, value) == 1:
+            groups[slot, cell] += tally(windows, np.int64(slot) * results + k, value, 1) == 1
+    return parts
+
+
+@inside
+def process(entering, events, duration, kinds, results, windows, keys, sliding, done, out):  # type: ignore[no-untyped-def]
+    """See `slide`. `results`: the number of results."""
+    table, values, slots = entering.table, entering.values, entering.slots
+    rings, partials, groups, counts = windows.rings, windows.partials, windows.groups, windows.counts
+    outputs, edges = sliding.outputs, sliding.edges
+    n = slots.shape[0]
+    width = keys.shape[1]
+    lineage = windows.names.shape[1] > 0
+    limit = events if events > 0 else UNLIMITED
+    many = keys.shape[0] > CACHED
+    if done == 0:
+        mark_superseded(table, slots, sliding.later, sliding.superseded)
+    last_end = last_start = last_order = -UNLIMITED
+    if out > 0:
+        last_end, last_start, last_order = outputs[T_END, out - 1], outputs[START, out - 1], outputs[ORDER, out - 1]
+    for i in range(done, n):
+        if i + FAR < n:
+            prefetch(groups, slots[i + FAR])
+            ahead = np.uint64(slots[i + NEAR])
+            ring, size, place = groups[ahead, G_RING], groups[ahead, G_SIZE], groups[ahead, G_OLDEST]
+            prefetch(rings, ring + place)
+            place = around_ring(ring, size, place + groups[ahead, G_COUNT])
+            prefetch(rings, place)
+            if many:  # rows may span two cache lines
+                prefetch(groups, slots[i + FAR] + 1)
+                prefetch(rings, ring + groups[ahead, G_OLDEST] + 1)
+                prefetch(rings, place - 1)
+                prefetch(keys, slots[i + NEAR])
+        slot = np.uint64(slots[i])
+        now = table[T_END, i]
+        over = now - duration if duration > 0 else -UNLIMITED
+        ring, size, oldest = groups[slot, G_RING], groups[slot, G_SIZE], groups[slot, G_OLDEST]
+        count, parts = groups[slot, G_COUNT], groups[slot, G_PARTS]
+        while count == limit or (count > 0 and rings[np.uint64(ring + oldest), END] <= over):
+            if parts < FRONT and parts != SUBTRACTS:
+                groups[slot, G_OLDEST], groups[slot, G_COUNT] = oldest, count
+                fold(windows, slots[i], kinds)
+                parts = groups[slot, G_PARTS]
+            head = np.uint64(ring + oldest)
+            for k in range(results):
+                kind, cell, value = kinds[k], G_BACK + 3 * k, rings[head, VALUES + k]
+                if kind == DISTINCT:
+                    if lift(kind, value) == 1:
+                        groups[slot, cell] -= tally(windows, np.int64(slot) * results + k, value, -1) == 0
+                elif parts < FRONT:
+                    m, x, y = groups[slot, cell], groups[slot, cell + 1], groups[slot, cell + 2]
+                    groups[slot, cell], groups[slot, cell + 1], groups[slot, cell + 2] = subtract(kind, m, x, y, value)
+            if parts >= FRONT:
+                parts -= FRONT
+            oldest = oldest + 1 if oldest + 1 < size else 0
+            count -= 1
+        if count == 0:
+            parts = SUBTRACTS
+            for cell in range(G_BACK, G_BACK + 3 * results):
+                groups[slot, cell] = 0
+        groups[slot, G_OLDEST], groups[slot, G_COUNT], groups[slot, G_PARTS] = oldest, count, parts
+        if lineage and counts[EDGES] + count + 1 > edges.shape[0]:
+            counts[MORE_EDGES] = count + 1
+            return i, out
+        if count == size:
+            size = min(max(least_size(limit), 2 * size), limit)
+            ring = new_ring(windows, size)
+            if ring < 0:
+                return i, out
+            move(windows, slots[i], ring, size)
+            oldest = 0
+        begin, back = table[START, i], count - parts // FRONT
+        start, parts = least(windows, ring, size, oldest + count, parts, back, begin)
+        row = np.uint64(around_ring(ring, size, oldest + count))
+        rings[row, BEGIN] = begin
+        rings[row, END] = now
+        for k in range(results):
+            rings[row, VALUES + k] = values[k, i]
+        if lineage:
+            windows.names[row, 0] = table[IDENTITY, i]
+        parts = append(windows, kinds, results, slot, row, parts, back, start)
+        count += 1
+        groups[slot, G_COUNT], groups[slot, G_PARTS] = count, parts
+        if sliding.superseded[i]:
+            continue
+        head = np.uint64(ring + oldest)
+        if parts >= FRONT:
+            start = min(start, partials[head, LEAST])
+        order, place = table[ORDER, i], out
+        if (last_end == now) & ((start < last_start) | ((start == last_start) & (order < last_order))):
+            place = -1 if lineage else make_place(outputs, sliding.nameless, out, start, now, order)
+            if place < 0:
+                place = out
+        else:
+            last_end, last_start, last_order = now, start, order
+        outputs[START, place] = start
+        outputs[T_END, place] = now
+        outputs[ORDER, place] = order
+        outputs[IDENTITY, place] = 0
+        for k in range(width):
+            outputs[FIRST + k, place] = keys[slot, k]
+        for k in range(results):
+            kind, cell = kinds[k], G_BACK + 3 * k
+            m, x, y = groups[slot, cell], groups[slot, cell + 1], groups[slot, cell + 2]
+            if parts >= FRONT and kind != DISTINCT:
+                cell = PARTIAL + 3 * k
+                m, x, y = combine(
+                    kind, partials[head, cell], partials[head, cell + 1], partials[head, cell + 2], m, x, y
+                )
+            if kind == SUM_INT:
+                outputs[FIRST + width + k, place] = x if m > 0 and y == 0 else MISSING
+            else:
+                outputs[FIRST + width + k, place] = outcome(kind, m, x, y)
+        for place in range(oldest, oldest + count if lineage else 0):
+            edges[counts[EDGES], 0] = out
+            edges[counts[EDGES], 1] = windows.names[around_ring(ring, size, place), 0]
+            counts[EDGES] += 1
+        out += 1
+    return n, out
+
+
+@bare
+def slide(entering, events, duration, kinds, windows, keys, sliding, done, out):  # type: ignore[no-untyped-def]
+    """Let occurrences from the one of number `done` on enter the windows of their groups, and compute one result per
+    group and instant. `out`: the number of results so far.
+
+    Returns both numbers. If there is no room for another row in the rings, or for its edges, it stops early, and
+    `counts` have what it needs. `groups` must have room for all slots, `outputs` for a result per occurrence. `tallies`
+    must have room for a value per occurrence and DISTINCT aggregate, and their index for twice as many.
+    """
+    if kinds.shape[0] == 1:  # compiled by itself, without loops over results
+        return process(entering, events, duration, kinds, 1, windows, keys, sliding, done, out)
+    return process(entering, events, duration, kinds, kinds.shape[0], windows, keys, sliding, done, out)
+
+
+@bare
+def rebuild(windows, fronts, kinds):  # type: ignore[no-untyped-def]
+    """Compute the parts and the aggregates of groups from their rows, of which `fronts` are in the front.
+
+    Rings begin at their first place. `tallies` have no values, but room for all.
+    """
+    rings, groups, results = windows.rings, windows.groups, kinds.shape[0]
+    for slot in range(fronts.shape[0]):
+        ring, size, count = groups[slot, G_RING], groups[slot, G_SIZE], groups[slot, G_COUNT]
+        groups[slot, G_COUNT], groups[slot, G_PARTS] = fronts[slot], SUBTRACTS
+        if fronts[slot] > 0:
+            fold(windows, slot, kinds)
+        for row in range(ring, ring + fronts[slot]):
+            for k in range(results):
+                if kinds[k] == DISTINCT and lift(DISTINCT, rings[row, VALUES + k]) == 1:
+                    groups[slot, G_BACK + 3 * k] += tally(windows, slot * results + k, rings[row, VALUES + k], 1) == 1
+        parts = groups[slot, G_PARTS]
+        for place in range(fronts[slot], count):
+            row, back = ring + place, place - fronts[slot]
+            start, parts = least(windows, ring, size, place, parts, back, rings[row, BEGIN])
+            parts = append(windows, kinds, results, slot, row, parts, back, start)
+        groups[slot, G_COUNT], groups[slot, G_PARTS] = count, parts
