@@ -50,9 +50,10 @@ _VARIABLE = re.compile(r"[^\W\d]\w*")
 
 @dataclass(frozen=True, slots=True)
 class Alerting:
-    """An alert, the rules that derive its occurrences, and their schema.
+    """An alert, the rules that derive its occurrences, and the schema of these occurrences.
 
-    `ends`: the schema of the event `Alert.ends`, for an alert on a fluent. `key`: the column of each key variable.
+    `ends`: for an alert on a fluent, the schema of the event `Alert.ends`. `key`: maps each variable of the alert's key
+    to its column.
     """
 
     alert: Alert
@@ -63,7 +64,7 @@ class Alerting:
 
 
 def alert_variables(statement: AlertStatement) -> list[str]:
-    """Return the variables of the conditions, templates, labels, key and position, with repetitions."""
+    """Return the variables of the conditions, texts, labels, key and position. A variable can occur several times."""
     names = [name for condition in statement.conditions for name in condition_variables(condition)]
     for template in (statement.title, statement.text, statement.instruction, statement.runbook):
         names += [] if template is None else [name for name in _PIECE.findall(str(template.value)) if name]
@@ -75,10 +76,10 @@ def alert_variables(statement: AlertStatement) -> list[str]:
 def alerting(
     statement: AlertStatement, atom: Atom, conditions: tuple[Condition, ...], event: Schema, source: Source
 ) -> tuple[Alerting, list[CepError]]:
-    """Lower an alert on the event `atom`. Return it with its mistakes.
+    """Lower an alert on the event that `atom` matches. Return the lowered alert, and the mistakes in it.
 
-    The head of the rule has the event's arguments, then the other variables that the alert uses, then the alert's
-    position on the map.
+    The columns of the alert's rule are the event's arguments, then the other variables that the alert uses, then the
+    alert's position on the map.
     """
     lowered, errors = _alerting(statement, atom, conditions, event, source, False)
     if statement.duration is None:
@@ -102,8 +103,10 @@ def _alerting(
     source: Source,
     whole: bool,
 ) -> tuple[Alerting, list[CepError]]:
-    """Lower an alert on an event or on the beginning of a fluent. `whole`: without KEYED BY, all arguments are the
-    key."""
+    """Lower an alert on an event or on the beginning of a fluent.
+
+    `whole`: True if all arguments are the key when the alert has no KEYED BY.
+    """
     own, head = _named(atom, event)
     atom = replace(atom, arguments=(*head, *atom.arguments[len(head) :]))
     bound = {argument.name: name for name, argument in zip(own, head) if isinstance(argument, Variable)}
@@ -165,7 +168,7 @@ def _alerting(
 def on_fluent(
     statement: AlertStatement, atom: Atom, conditions: tuple[Condition, ...], fluent: Schema, source: Source
 ) -> tuple[Alerting, list[CepError]]:
-    """Lower an alert on a fluent. `atom` matches the beginning of an interval of the fluent; the alert lasts until this
+    """Lower an alert on a fluent. `atom` matches the beginning of an interval of the fluent. The alert lasts until this
     interval ends.
 
     Without KEYED BY, all arguments are the key, because each tuple of a fluent begins and ends independently.
@@ -213,10 +216,10 @@ def since_ever(watched: Alerting) -> Alerting:
 def inhibited(
     statement: AlertStatement, alerting: Alerting, by: Alerting, source: Source
 ) -> tuple[Alert, list[CepError]]:
-    """Add the inhibitor to an alert. `by` is the alert that the statement names, or the hidden alert on a fluent.
+    """Add the inhibitor to an alert. Return the alert, and the mistakes in its INHIBITED BY clause.
 
-    In INHIBITED BY, the arguments of an alert are its KEYED BY variables in lower case. Without KEYED BY they are the
-    fluent's arguments.
+    `by`: the alert that the clause names, or the hidden alert on the fluent that it names. In INHIBITED BY, the
+    arguments of an alert are its KEYED BY variables in lower case. Without KEYED BY they are the fluent's arguments.
     """
     pattern, errors = statement.inhibitor, list[CepError]()
     assert pattern is not None, "something inhibits it"
@@ -268,7 +271,7 @@ def inhibited(
 
 
 def _named(atom: Atom, event: Schema) -> tuple[list[str], list[Variable | Constant]]:
-    """Return the event's columns, and the atom's arguments with a variable in place of each `_`."""
+    """Return the event's columns, and the arguments of `atom` after each `_` is replaced by a new variable."""
     own = [attribute.name for attribute in event.attributes]
     return own, [
         Variable(f"{name}'", argument.span) if isinstance(argument, Variable) and argument.name == "_" else argument
@@ -277,7 +280,8 @@ def _named(atom: Atom, event: Schema) -> tuple[list[str], list[Variable | Consta
 
 
 def _binds(condition: Condition) -> bool:
-    """Return True if a condition may bind its variables. The checks of the rule decide if it really does."""
+    """Return True if a condition may give its variables their values. Later checks of the rule decide whether it
+    does."""
     if isinstance(condition, Disjunction):
         return all(any(_binds(inner) for inner in inside) for inside in condition.alternatives)
     return condition.operator == "=" if isinstance(condition, Comparison) else not condition.negated
@@ -286,8 +290,8 @@ def _binds(condition: Condition) -> bool:
 class _AlertReader:
     """A reader of the variables that an alert uses.
 
-    `known`: the column of each variable that the event or a condition binds. `used`: the first span of each variable
-    that the alert uses.
+    `known`: maps each variable that the event or a condition binds to its column. `used`: maps each variable that the
+    alert uses to the place of its first use.
     """
 
     def __init__(self, statement: AlertStatement, known: Mapping[str, str], source: Source) -> None:
@@ -309,7 +313,8 @@ class _AlertReader:
         return self.known.get(name, name)
 
     def template(self, constant: Constant | None) -> Template:
-        """Split a text such as `Blizzard at {S}` into literal pieces and columns. `{{` and `}}` stand for braces."""
+        """Split a text such as `Blizzard at {S}` into literal texts and columns. `{{` and `}}` stand for single
+        braces."""
         if constant is None:
             return ()
         text = str(constant.value)
@@ -329,8 +334,10 @@ class _AlertReader:
         return tuple(piece for piece in pieces if piece)
 
     def label(self, name: str, value: Constant | Variable, key: Sequence[str]) -> Template:
-        """Return the value of a label. It may depend only on the key, because receivers identify an alert by its
-        labels."""
+        """Return the value of a label, and report a label that does not depend only on the key.
+
+        Receivers identify an alert by its labels, so labels must not change while an alert lasts.
+        """
         if name in TAKEN:
             hint = f"choose another name: `alert_{name}`"
             self.error(f"every alert already has the label `{name}`", self.statement.clauses["LABELS"], hint)
@@ -351,7 +358,7 @@ class _AlertReader:
             self.error("a runbook must be an address that begins with `https://`", self.statement.runbook.span, hint)
 
     def check_escalations(self) -> None:
-        """Report escalations whose severity or time does not increase."""
+        """Report each escalation whose severity or time does not increase."""
         word, time = self.statement.severity or SEVERITY, 0
         for severity, ticks, span in self.statement.escalations:
             if SEVERITIES.index(severity) >= SEVERITIES.index(word):
@@ -365,7 +372,7 @@ class _AlertReader:
             word, time = severity, ticks
 
     def ill(self, written: str, constant: Constant, place: tuple[int, int]) -> tuple[str, Span, str]:
-        """Return the message, span and hint for braces that do not contain a variable."""
+        """Return the message, span and hint of the error for braces that do not contain a variable."""
         span = self.span(constant, place)
         if len(written) == 1:
             return (
@@ -380,7 +387,8 @@ class _AlertReader:
         return f"`{written}` holds no variable", span, hint
 
     def span(self, constant: Constant, place: tuple[int, int]) -> Span:
-        """Return the span of a piece of a string, or of the whole string if it has escapes, which shift columns."""
+        """Return the span of a part of a string. If the string has escapes, which shift columns, return the span of the
+        whole string."""
         span = constant.span
         line = self.source.line(span.line)[span.column - 1 : span.end_column - 1]
         if "\\" in line:

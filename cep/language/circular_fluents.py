@@ -1,4 +1,4 @@
-"""Check that refuses fluents whose beginnings or ends depend on themselves."""
+"""A check that refuses fluents whose beginnings or ends depend on themselves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from cep.rules.terms import Constant
 
 
 def refuse_circular(fluents: Fluents, rules: Sequence[Rule]) -> None:
-    """Report each rule that uses the edges of a fluent, if that fluent depends on the rule's own event."""
+    """Report each rule that reads the beginnings or ends of a fluent, if that fluent depends on the event that the rule
+    derives."""
     needs: dict[str, list[str]] = {}
     for rule in rules:
         needs.setdefault(rule.event, []).extend(events(rule.body))

@@ -1,1 +1,1 @@
-"""Dialects. Each one turns a syntax tree into rules of the plan's algebra; none imports another."""
+"""Dialects. Each dialect turns a syntax tree into rules of the plan's algebra. No dialect imports another."""

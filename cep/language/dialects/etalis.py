@@ -1,8 +1,10 @@
-"""Lowering of the event language (ETALIS): from the syntax tree to the plan's algebra.
+"""Lowering of the event language (ETALIS) from the syntax tree to the plan's algebra.
 
-It turns named arguments into positional ones, hands policies and WITHIN down to the goals they govern, and gives every
-event its attribute names. CNOT becomes NOT, and TIMES a chain of SEQ. Each condition on background knowledge becomes a
-predicate for the table that answers it.
+- Named arguments become positional arguments.
+- A policy or a WITHIN applies to the operators inside it, so it is passed down to them.
+- Every event gets names for its attributes.
+- CNOT becomes NOT, and TIMES becomes a chain of SEQ.
+- Each condition on background knowledge becomes a predicate for the table that contains its answers.
 """
 
 from __future__ import annotations
@@ -50,14 +52,14 @@ from cep.rules.terms import (
 # Each repetition becomes a goal of its own.
 MOST_TIMES = 100
 MOST_REPEATED = 20_000
-"""The maximum number of events in a pattern after every TIMES is expanded."""
+"""The maximum number of events in a pattern after each TIMES is expanded."""
 UNRESTRICTED = PolicyChoice("unrestricted")
 
 _EDGES = {
     **dict.fromkeys(("begin", "begins", "start", "starts", "entered"), "BEGIN"),
     **dict.fromkeys(("end", "ends", "stop", "stops", "left"), "END"),
 }
-"""Words of other languages for the beginning and the end of a fluent."""
+"""Words of other languages that mean the beginning or the end of a fluent."""
 
 
 def lower(
@@ -66,11 +68,11 @@ def lower(
     types: Mapping[str, tuple[str, ...]],
     tables: Collection[str] = (),
 ) -> Rules:
-    """Lower a program.
+    """Lower a program. The result's `errors` contain the mistakes, and rules that have mistakes are omitted.
 
-    `policy`: the consumption policy of patterns that name none; None: unrestricted. `types`: argument types of
-    undeclared input events, where known. `tables`: predicates whose rows come from outside the program. The result's
-    `errors` contain the mistakes; rules with mistakes are omitted.
+    - `policy`: the consumption policy of patterns that name none. None means unrestricted.
+    - `types`: for undeclared input events, the argument types as far as they are known.
+    - `tables`: the names of predicates whose rows come from outside the program.
     """
     return _Lowering(program, types, tables).lowered(policy or UNRESTRICTED)
 
@@ -364,8 +366,8 @@ class _Lowering:
         return self.fluents.atom(atom, lowered) if fluent else lowered
 
     def inhibitions(self, alerts: Mapping[str, Alerting], rules: list[Rule]) -> list[Alert]:
-        """Return all alerts with their inhibitors, including hidden alerts on fluents, whose rules are added to
-        `rules`."""
+        """Return all alerts after their inhibitors are added. The result includes hidden alerts on fluents, whose rules
+        are appended to `rules`."""
         by_name = {name: alerting.alert for name, alerting in alerts.items()}
         written = [statement for statement in self.program.statements if isinstance(statement, ast.AlertStatement)]
         by: dict[str, str] = {}
@@ -399,7 +401,8 @@ class _Lowering:
         alerts: Mapping[str, Alerting],
         written: frozenset[str],
     ) -> Alerting | None:
-        """Return the alert that inhibits another, or None after a mistake. For a fluent it is a hidden alert."""
+        """Return the alert that inhibits another alert, or None after a mistake. If `pattern` names a fluent, the
+        result is a hidden alert."""
         name = pattern.name
         alert, fluent = name in written, name in self.fluents.declared
         if alert and fluent:

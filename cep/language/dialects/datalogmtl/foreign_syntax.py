@@ -1,4 +1,4 @@
-"""Forms of other languages that DatalogMTL does not have, and what to write instead."""
+"""Hints for syntax of other languages that DatalogMTL does not have."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ _BETWEEN = {
 
 
 def instead(token: DatalogMtlToken, before: DatalogMtlToken) -> str | None:
-    """Suggest what to write instead of the unexpected token `token`, which follows `before`. Return None without a
-    suggestion."""
+    """Suggest what to write instead of the unexpected token `token`, or return None. `before`: the token before it."""
     if token is before and token.text in ("!", "-", "\u00ac"):
         return "negation is written `not B(X)`"
     if token.text in _BETWEEN and token.kind != "string":

@@ -39,8 +39,8 @@ OPERATORS = {
     "Boxplus": "ALWAYS",
 }
 SIGNED = {"SOMETIME": ("ONCE", "EVENTUALLY"), "ALWAYS": ("HISTORICALLY", "ALWAYS")}
-"""For each of MeTeoR's operators, our operators for the past and for the future. The signs of the interval decide which
-applies."""
+"""For each operator of MeTeoR, our operator for the past and our operator for the future. The signs of the interval's
+ends decide which of the two is used."""
 NEGATIONS = ("not", "~", "\\+")
 BINARY = {"Since": "SINCE", "Until": "UNTIL"}
 WORDS = (*OPERATORS, *SIGNED, *BINARY, "Top", "Bottom")
@@ -178,9 +178,9 @@ class _ProgramReader:
         return [ast.Box(operator, within) for operator, within in operators]
 
     def meets(self, name: str, arguments: tuple[Expression, ...], span: Span, own: bool = False) -> None:
-        """Check the name of a predicate, and that all its atoms have the same number of arguments.
+        """Check the name of a predicate, and that the predicate has the same number of arguments everywhere.
 
-        `own`: the reader created the name, so it may be a reserved one.
+        `own`: True if the reader created the name, which may then be a reserved word.
         """
         if not own and (name in WORDS or (name.startswith(BOTTOM) and name[len(BOTTOM) :].isdigit())):
             raise CepError(
@@ -196,7 +196,7 @@ class _ProgramReader:
             )
 
     def name(self, head: FormulaAtom) -> None:
-        """Name a predicate's attributes after the variables of its first head."""
+        """Name the attributes of a predicate after the variables of the first head that the predicate has."""
         wanted = [
             argument.name.lower() if isinstance(argument, Variable) and argument.name.strip("_") else None
             for argument in head.arguments
@@ -316,7 +316,7 @@ class _ProgramReader:
     # --- how far an operator reaches ---
 
     def operators(self, cursor: DatalogMtlCursor, word: DatalogMtlToken) -> list[tuple[str, MetricInterval]]:
-        """Translate one of MeTeoR's operators to ours. Return two of ours if its interval reaches both back and
+        """Translate an operator of MeTeoR into ours. Return two operators if the interval reaches both back and
         ahead."""
         if word.text in OPERATORS:
             return [(OPERATORS[word.text], self.within(cursor, word, False))]
@@ -342,7 +342,7 @@ class _ProgramReader:
     def interval(
         self, cursor: DatalogMtlCursor, signed: bool, word: DatalogMtlToken | None = None
     ) -> tuple[int | None, int | None, str]:
-        """Read `[a, b]` or `[a]`, which means the single distance a. Return both ends (None: infinite) and the
+        """Read `[a, b]`, or `[a]`, which means exactly the distance a. Return both ends (None: infinite) and the
         brackets."""
         opening = cursor.token
         if opening.text not in ("[", "(") or opening.kind == "string":
@@ -394,7 +394,7 @@ def _binary(operator: str, left: Part, right: Part, within: MetricInterval, span
 
 
 def _bound(formula: Formula) -> list[str]:
-    """Return the variables that a formula binds, in order of appearance."""
+    """Return the variables that get a value from a formula, in order of appearance."""
     match formula:
         case And(parts, negated):
             return [n for part, no in zip(parts, negated, strict=True) if not no for n in _bound(part)]
@@ -409,9 +409,10 @@ def _bound(formula: Formula) -> list[str]:
 
 
 def _statements(source: Source) -> list[list[DatalogMtlToken]]:
-    """Split a source into the tokens of each rule, normally one rule per line.
+    """Return the tokens of each rule of a program. A rule is normally one line.
 
-    A rule continues after a comma, and on a line that begins with a blank and has no `:-`.
+    A rule continues on the next line after a comma. It also continues on a line that begins with a blank and has no
+    `:-`.
     """
     statements: list[list[DatalogMtlToken]] = []
     open_ended = False

@@ -1,4 +1,4 @@
-"""Lexer of DatalogMTL: tokens, a cursor over the tokens of one rule, and numbers as times."""
+"""Lexer of DatalogMTL: tokens, a cursor over the tokens of one rule, and a reader of times."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class DatalogMtlToken:
-    """A token of one line. `kind`: name, number, string, mark, bad or end; `column` counts from 1."""
+    """A token of one line. `kind`: name, number, string, mark, bad or end. `column`: the column of the first character,
+    from 1."""
 
     kind: str
     text: str
@@ -38,7 +39,7 @@ class DatalogMtlToken:
 
 
 def tokens(line: str, number: int) -> list[DatalogMtlToken]:
-    """Return the tokens of a line, and a last one of kind `end`."""
+    """Return the tokens of a line. The last token has the kind `end`."""
     words = [
         DatalogMtlToken(str(match.lastgroup), match.group(), number, match.start() + 1)
         for match in _TOKEN.finditer(line)
@@ -49,7 +50,7 @@ def tokens(line: str, number: int) -> list[DatalogMtlToken]:
 
 
 def with_values(words: list[DatalogMtlToken], parameters: Parameters, tick: int) -> list[DatalogMtlToken]:
-    """Replace parameter names by their values, except where a name is followed by `(`: that is a predicate."""
+    """Replace the names of parameters by their values. A name before `(` is a predicate and stays."""
     if not parameters:
         return words
     replaced = list[DatalogMtlToken]()
@@ -83,7 +84,7 @@ class DatalogMtlCursor:
         return self.previous
 
     def accept(self, *marks: str) -> bool:
-        """Move past the next token if it is one of `marks`. Return True if it was."""
+        """Move past the next token and return True if that token is one of `marks`."""
         if self.token.kind in ("end", "string") or self.token.text not in marks:
             return False
         self.advance()
@@ -95,7 +96,7 @@ class DatalogMtlCursor:
         return self.previous
 
     def span(self, first: DatalogMtlToken) -> Span:
-        """Return the span from `first` to the previous token."""
+        """Return the span from the token `first` to the previous token."""
         return first.span.to(self.previous.span)
 
     def fail(self, expected: str, hint: str | None = None) -> NoReturn:
@@ -107,7 +108,7 @@ class DatalogMtlCursor:
 
 
 def bound(cursor: DatalogMtlCursor, tick: int) -> int | None:
-    """Read a signed number of ticks. Return it in microseconds, or None for `inf`."""
+    """Read a signed number of time units. Return it in microseconds, or return None for `inf`."""
     negative = cursor.accept("-")
     if not negative:
         cursor.accept("+")

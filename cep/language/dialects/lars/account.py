@@ -1,4 +1,4 @@
-"""The summary of a LARS program for `cep check`: its components, and the cycles through negation."""
+"""The summary of a LARS program for `cep check`: its components, and its cycles through negation."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from cep.language.syntax.ast import EventDeclaration
 from cep.rules.static.typed_facts import FactDeclaration
 
 LONGEST = 4
-"""The maximum number of rules shown per cycle."""
+"""The maximum number of rules that the explanation of a cycle shows."""
 
 
 def circles(program: LarsProgram, source: Source) -> list[str]:
-    """Explain for each unstratified component where and why it is not stratified."""
+    """Explain for each component that is not stratified why it is not."""
     return [told(component.cyclic, source) for component in components(program) if component.cyclic is not None]
 
 
 def counted(program: LarsProgram) -> list[str]:
-    """Count the rules and components of each kind."""
+    """Return the numbers of rules and of components, of recursive components and of components that are not stratified,
+    as texts."""
     groups = [component for component in components(program) if component.predicates]
     cyclic = sum(component.cyclic is not None for component in groups)
     recursive = sum(component.recursive and component.cyclic is None for component in groups)
@@ -29,7 +30,7 @@ def counted(program: LarsProgram) -> list[str]:
 
 
 def comes_in(program: LarsProgram) -> list[str]:
-    """Return the undeclared input: predicates that bodies use, but no rule, fact or declaration defines.
+    """Return the undeclared input: predicates that bodies use, but that no rule, fact or declaration defines.
 
     If the program declares events, return an empty list.
     """
@@ -43,7 +44,7 @@ def comes_in(program: LarsProgram) -> list[str]:
 
 
 def excerpt(source: Source, span: Span, longest: int = 100) -> str:
-    """Return the text of a span on one line."""
+    """Return the text of a span on one line, cut to about `longest` characters."""
     lines = [source.line(number) for number in range(span.line, span.end_line + 1)]
     lines[-1] = lines[-1][: span.end_column - 1]
     lines[0] = lines[0][span.column - 1 :]
@@ -56,8 +57,7 @@ def _number(number: int, what: str) -> str:
 
 
 def told(cycle: Cycle, source: Source) -> str:
-    """Explain why a component is not stratified: list the cycle's rules, each with the atom that it needs from the next
-    rule."""
+    """Explain why a component is not stratified. List the rules of the cycle with their places and texts."""
     first = cycle.literals[0]
     asked = f"`{excerpt(source, first.span)}`"
     names = [f"`{name}`" for name in cycle.predicates[:LONGEST]]

@@ -1,4 +1,4 @@
-"""Warnings about a LARS program: code that is valid but hardly intended, or that keeps its input for ever."""
+"""Warnings about a LARS program: code that is valid but probably not intended, or that keeps its input for ever."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import Call, Comparison, Expression, Graph, Variable, expression_variables
 
 COMPARED = {"leq": "<=", "lt": "<", "geq": ">=", "gt": ">", "eq": "=", "neq": "!="}
-"""Comparison operators that replace the comparison predicates of older files."""
+"""Maps the comparison predicates of older files to the operators that replace them."""
 CALCULATED = {"plus": "+", "minus": "-", "times": "*", "sum": "+"}
 
 
@@ -33,7 +33,7 @@ def _literals(program: LarsProgram) -> Iterator[LarsLiteral]:
 
 
 def _given(program: LarsProgram) -> frozenset[str]:
-    """Return the predicates that consist of facts only."""
+    """Return the predicates that only facts define."""
     events = {declaration.name for declaration in program.declarations if isinstance(declaration, ast.EventDeclaration)}
     facts = {declaration.name for declaration in program.declarations if isinstance(declaration, FactDeclaration)}
     facts |= {rule.head.predicate for rule in program.rules if rule.head is not None and rule.is_fact}
@@ -74,7 +74,7 @@ def _windows(program: LarsProgram, source: Source) -> Iterator[Warning]:
 
 
 def _names(program: LarsProgram, source: Source) -> Iterator[Warning]:
-    """Warn of undeclared predicates that have nearly the same name as a known predicate."""
+    """Warn of undeclared predicates whose names nearly equal the name of a known predicate."""
     if any(isinstance(declaration, ast.EventDeclaration) for declaration in program.declarations):
         return
     known = program.derived | _given(program)
@@ -94,7 +94,7 @@ def _names(program: LarsProgram, source: Source) -> Iterator[Warning]:
 
 
 def _ahead(program: LarsProgram, source: Source) -> Iterator[Warning]:
-    """Warn of recursion without a bound: it derives atoms at ever later ticks, or with ever new values."""
+    """Warn of recursion that has no bound: it derives atoms at ever later ticks, or ever new values."""
     for component in components(program):
         if not component.recursive:
             continue
@@ -111,7 +111,8 @@ def _ahead(program: LarsProgram, source: Source) -> Iterator[Warning]:
 
 
 def _grows(rule: LarsRule, argument: Expression, component: Component) -> bool:
-    """Return True if a head argument is calculated, without a bound, from values that the component itself derives."""
+    """Return True if a head argument is calculated from values that the component itself derives, and nothing bounds
+    it."""
     if not _moves(rule, argument) or _bounded(rule, argument):
         return False
     own: set[str] = set()
@@ -128,7 +129,7 @@ def _grows(rule: LarsRule, argument: Expression, component: Component) -> bool:
 
 
 def _origins(rule: LarsRule, calculated: Expression) -> set[str]:
-    """Return the variables of an expression, and all variables from which these are calculated."""
+    """Return the variables of an expression, and the variables from which these are calculated."""
     names = set(expression_variables(calculated))
     for element in rule.body:
         if (
@@ -141,7 +142,7 @@ def _origins(rule: LarsRule, calculated: Expression) -> set[str]:
 
 
 def _moves(rule: LarsRule, instant: Expression) -> bool:
-    """Return True if a value is calculated from other values."""
+    """Return True if the value of an expression is calculated from other values."""
     if isinstance(instant, Call):
         return True
     return isinstance(instant, Variable) and any(
@@ -156,7 +157,8 @@ def _moves(rule: LarsRule, instant: Expression) -> bool:
 
 
 def _bounded(rule: LarsRule, instant: Expression) -> bool:
-    """Return True if a comparison bounds the value, or a window bounds a tick from which it is calculated."""
+    """Return True if a comparison bounds the value of an expression, or a window bounds a tick from which it is
+    calculated."""
     names = _origins(rule, instant)
     for element in rule.body:
         if isinstance(element, Comparison) and element.operator in ("<", "<=", ">", ">="):

@@ -1,8 +1,8 @@
-"""Keys of an answer set program: columns by which its rules split into independent programs.
+"""Keys of an answer set program: columns by which the program splits into independent programs.
 
-One column of each derived predicate forms a key if, in every rule, all derived atoms have the same variable in their
-key column. Then atoms with different values of the key do not depend on each other. An answer set of the program is the
-union of one answer set per value. Source: Lifschitz and Turner, *Splitting a logic program* (1994).
+A key has one column of each derived predicate. In each rule, all derived atoms must have the same variable in their key
+columns. Then atoms that have different values in the key column do not depend on each other. An answer set of the
+program is the union of one answer set per value. Source: Lifschitz and Turner, *Splitting a logic program* (1994).
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from cep.rules.answer_set_rules import AnswerSetKeys
 from cep.rules.terms import Variable
 
 Places = Mapping[str, int]
-"""The key column of each derived predicate."""
+"""Maps each derived predicate to the number of its key column."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedRule:
-    """A rule, reduced to its head and its literals over derived predicates.
+    """A rule that is reduced to its head and its literals over derived predicates.
 
-    `inputs`: the variables of each input relation of the rule, by the relation's number. `denied`: the numbers of
-    negated relations.
+    `inputs`: maps the number of each input relation that the rule reads to the variables of the relation. `denied`: the
+    numbers of the relations that the rule negates.
     """
 
     head: LarsAtom | None
@@ -36,14 +36,16 @@ class KeyedRule:
         return [*([] if self.head is None else [self.head]), *(literal.atom for literal in self.asked)]
 
     def variable(self, places: Places) -> str | None:
-        """Return the variable that all derived atoms have in their key columns, or None if they differ."""
+        """Return the variable that all derived atoms have in their key columns. Return None if the columns differ or
+        have no variable."""
         first, *others = (_name(atom, places[atom.predicate]) for atom in self.atoms)
         return first if all(name == first for name in others) else None
 
     def bound(self, names: Sequence[str]) -> bool:
-        """Return True if the body binds all of `names`.
+        """Return True if the body gives each variable of `names` a value.
 
-        Only positive literals count: derived atoms outside □, and inputs that contain all of `names`.
+        Only two kinds of literals count: positive derived atoms outside □, and input relations that have all variables
+        of `names`.
         """
         dealt = [known for number, known in self.inputs.items() if number not in self.denied and set(names) <= {*known}]
         derived = [literal.atom for literal in self.asked if not literal.negated and literal.modality != EVERY]
@@ -53,7 +55,10 @@ class KeyedRule:
 
 
 def keys_of(rules: Sequence[KeyedRule], predicates: Sequence[str], inputs: int) -> AnswerSetKeys | None:
-    """Return the key columns of the derived predicates and of the inputs, or None if there is no key."""
+    """Return the key columns of the derived predicates and of the input relations, or None if the program has no key.
+
+    `inputs`: the number of input relations.
+    """
     singles = list(_singles(rules, predicates))
     for places in (singles, *([single] for single in singles)):
         if places and (keys := _joint(rules, predicates, inputs, places)) is not None:
@@ -62,7 +67,7 @@ def keys_of(rules: Sequence[KeyedRule], predicates: Sequence[str], inputs: int) 
 
 
 def _singles(rules: Sequence[KeyedRule], predicates: Sequence[str]) -> Iterator[Places]:
-    """Yield choices of key columns for all predicates, at most one choice for each column of the first predicate."""
+    """Yield keys that have one column per predicate, at most one key for each column of the first predicate."""
     arity = {atom.predicate: len(atom.arguments) for rule in rules for atom in rule.atoms}
     for column in range(arity.get(predicates[0], 0)):
         places = _spread(rules, {predicates[0]: column})
@@ -75,8 +80,8 @@ def _singles(rules: Sequence[KeyedRule], predicates: Sequence[str]) -> Iterator[
 
 
 def _spread(rules: Sequence[KeyedRule], places: dict[str, int]) -> dict[str, int] | None:
-    """Extend key columns to all predicates that share rules with those in `places`. Return None if that is
-    impossible."""
+    """Add the key columns of all predicates that share rules with the predicates of `places`. Return None if there is
+    no such key."""
     before = -1
     while before < len(places):
         before = len(places)
@@ -98,7 +103,7 @@ def _spread(rules: Sequence[KeyedRule], places: dict[str, int]) -> dict[str, int
 
 
 def _name(atom: LarsAtom, column: int) -> str | None:
-    """Return the variable in a column of an atom, or None."""
+    """Return the name of the variable in a column of an atom, or None."""
     term = atom.arguments[column]
     return term.name if isinstance(term, Variable) and term.name != "_" else None
 

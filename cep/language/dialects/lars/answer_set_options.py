@@ -9,9 +9,10 @@ from dataclasses import dataclass
 class AnswerSetOptions:
     """Options of the solver.
 
-    `models`: 1 returns only the answer stream nearest to the answer stream of the tick before; any other number returns
-    all. `seconds`: the time limit of a search (None: unlimited). `first`: the tick at which the stream begins unless
-    earlier input arrives.
+    - `models`: 1 to return only the answer stream that is nearest to the one of the previous tick. Any other
+      number returns all answer streams.
+    - `seconds`: the time limit of a search. None means unlimited.
+    - `first`: the tick at which the stream begins unless earlier input arrives.
     """
 
     models: int = 1

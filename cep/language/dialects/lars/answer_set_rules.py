@@ -1,11 +1,11 @@
 """Translation of LARS rules that depend on a cycle through negation into the text of an answer set program.
 
-The parts of a body that do not depend on such a cycle become rules of their own. Their heads, for instance `asks.3`,
-are the solver's input.
+The parts of a body that do not depend on such a cycle become separate rules. The atoms that these rules derive, for
+instance of the predicate `asks.3`, are the solver's input.
 
-LARS uses the FLP reduct; the solver uses another one. Both have the same result here, because every windowed literal
-(◇, □, @) is monotone in the derived atoms, and `not` negates it as a whole (Faber, Leone, Pfeifer, 2004). So such a
-literal can become an atom of its own, `w3`, with a rule.
+LARS uses the FLP reduct, but the solver uses another one. Both have the same result here, because every windowed
+literal (◇, □, @) is monotone in the derived atoms, and `not` negates it as a whole (Faber, Leone, Pfeifer, 2004).
+Therefore such a literal can become an auxiliary atom, for instance `w3`, that a rule defines.
 """
 
 from __future__ import annotations
@@ -31,17 +31,20 @@ from cep.rules.answer_set_rules import AnswerSetRules, AskedWindow, Calculation,
 from cep.rules.terms import Call, Comparison, Constant, Expression, Graph, Variable, expression_variables
 
 ASKED = "asks."
-"""Prefix of the predicates that hold the solver's input."""
+"""The prefix of predicates that contain the solver's input."""
 BEGUN = f"{ASKED}begun"
 """The predicate that holds at every tick of the stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class SplitProgram:
-    """A program in two parts.
+    """A program in two parts: the rules for the engine and the rules for the solver.
 
-    `rest`: the rules without a cycle through negation, and one rule for each predicate of `inputs` except `BEGUN`.
-    `inputs`: the relations that `rules` read, `BEGUN` first. `names`: the predicates that `rules` derive.
+    - `rest`: the rules that do not depend on a cycle through negation, and one rule for each predicate of
+      `inputs` except `BEGUN`.
+    - `rules`: the rules for the solver.
+    - `inputs`: the predicates whose atoms the solver reads. The first is `BEGUN`.
+    - `names`: the predicates that the solver derives.
     """
 
     rest: LarsProgram
@@ -51,11 +54,11 @@ class SplitProgram:
 
 
 Types = Callable[[LarsRule], Mapping[str, str]]
-"""A function that returns the known types of a rule's variables."""
+"""A function that returns the types of a rule's variables, as far as they are known."""
 
 
 def split(program: LarsProgram, types: Types = lambda _: {}) -> SplitProgram | None:
-    """Separate the rules that depend on a cycle through negation from the others. Return None if there are none."""
+    """Separate the rules that depend on a cycle through negation from the other rules. Return None if no rule does."""
     names = beyond_cycles(program)
     if not names:
         return None
@@ -98,7 +101,7 @@ def _reached(name: str, asks: dict[str, set[str]]) -> set[str]:
 
 @dataclass
 class _Writer:
-    """Writer of the solver's program. `numbers`: the number of each predicate that the solver derives."""
+    """Writer of the solver's program. `numbers`: maps each predicate that the solver derives to its number."""
 
     program: LarsProgram
     numbers: dict[str, int]
@@ -142,14 +145,13 @@ class _Writer:
         self.keyed.append(KeyedRule(rule.head, tuple(text.mine), inputs, frozenset(self.denied)))
 
     def _variables(self, number: int) -> tuple[str, ...]:
-        """Return the variables of an input relation."""
         head = self.asking[number - 1].head
         assert head is not None, "it is derived"
         return tuple(argument.name for argument in head.arguments if isinstance(argument, Variable))
 
     def asked(self, variables: Sequence[str], body: Sequence[BodyLiteral], rule: LarsRule) -> str:
-        """Create an input relation for the values of `variables` that satisfy `body`. Return its name in the solver's
-        text."""
+        """Create an input relation that contains the values of `variables` for which `body` is true. Return the name of
+        this relation in the solver's text."""
         head = LarsAtom(f"{ASKED}{len(self.widths)}", tuple(Variable(name) for name in variables), rule.span)
         self.asking.append(LarsRule(head, None, tuple(body), rule.span))
         self.widths.append(len(variables))
@@ -222,9 +224,9 @@ class _RuleText:
 
     @staticmethod
     def _home(groups: list[list[BodyLiteral]], element: BodyLiteral) -> list[BodyLiteral] | None:
-        """Return the group that binds all variables of `element`, or None.
+        """Return the group whose literals bind all variables of `element`, or None.
 
-        For an equation with a variable alone on one side, it suffices to bind the variables of the other side.
+        For an equation that has a single variable on one side, it suffices to bind the variables of the other side.
         """
         needed = [set(variables_of(element))]
         if isinstance(element, Comparison) and element.operator == "=":
@@ -237,9 +239,9 @@ class _RuleText:
         return None
 
     def _calls_apart(self, positive: list[BodyLiteral], known: set[str]) -> tuple[list[BodyLiteral], list[Comparison]]:
-        """Replace a calculation by a fresh variable unless the literals bind all variables in it.
+        """Replace each calculation by a fresh variable, unless the literals bind all variables of the calculation.
 
-        Return the literals, and the equations of the fresh variables.
+        Return the literals, and the equations that define the fresh variables.
         """
         elements: list[BodyLiteral] = []
         equal: list[Comparison] = []
@@ -268,7 +270,8 @@ class _RuleText:
         return self.places.setdefault(name, f"V{len(self.places)}")
 
     def _term(self, expression: Expression) -> str:
-        """Return the text of a value. A calculation becomes a variable with an equation in the body."""
+        """Return the solver's text of a value. A calculation becomes a variable, and an equation for it is added to the
+        body."""
         match expression:
             case Variable("_"):
                 return "_"
@@ -304,7 +307,7 @@ class _RuleText:
         self.body.append(f"{self._calculated(comparison)} = 1")
 
     def _denied(self, element: LarsLiteral | Graph) -> None:
-        """Add `not` of an input relation, for a negated literal or graph pattern whose variables the solver binds."""
+        """Add a negated literal or graph pattern to the body, as `not` of an input relation."""
         if isinstance(element, Graph):
             asked: BodyLiteral = replace(element, negated=False)
             names = list(dict.fromkeys(element.variables))
@@ -316,7 +319,8 @@ class _RuleText:
         self.writer.denied.add(len(self.writer.widths) - 1)
 
     def _plain(self, literal: LarsLiteral) -> tuple[list[str], LarsLiteral]:
-        """Remove `not` and calculations from a literal. Return the solver's variables, and the literal."""
+        """Remove `not` and calculations from a literal. Return the variables of the result in the solver's text, and
+        the result."""
         arguments: list[Expression] = []
         values: dict[str, str] = {}
         for term in (*literal.atom.arguments, *([] if literal.tick is None else [literal.tick])):
@@ -332,8 +336,8 @@ class _RuleText:
         return list(values.values()), plain
 
     def _own(self, literal: LarsLiteral) -> None:
-        """Add a literal over a predicate that the solver derives. It becomes an atom, or an auxiliary atom with its own
-        rule."""
+        """Add a literal over a predicate that the solver derives. It becomes an atom, or an auxiliary atom that a new
+        rule defines."""
         plainly = not literal.negated and literal.modality != EVERY
         if plainly and literal.atom.predicate not in self.writer.given:
             terms = [self._term(term) for term in literal.atom.arguments]
@@ -357,7 +361,8 @@ class _RuleText:
         self.body.append(f"{'not ' if literal.negated else ''}{_call(own.partition('(')[0], values)}")
 
     def _true(self, literal: LarsLiteral, terms: list[str], instant: str | None, fresh: str) -> list[str]:
-        """Return the atoms that express a literal without its `not`. `fresh`: a variable name that is not in use."""
+        """Return atoms that mean the same as a literal without its `not`. `fresh`: the name of a variable that is not
+        in use."""
         writer, name = self.writer, f"d{self.writer.numbers[literal.atom.predicate]}"
         window = literal.window
         assert window is None or isinstance(window, TimeWindow), "windows of tuples are over what comes in"

@@ -1,5 +1,5 @@
-"""Statements that connect the answer set solver with the fluents of a LARS program: its input, its output, its
-predicates."""
+"""Statements that connect the answer set solver with the fluents of a LARS program. They declare the solver's input,
+its output and its predicates."""
 
 from __future__ import annotations
 
@@ -20,19 +20,23 @@ from cep.rules.answer_set_rules import COUNTED, GIVEN_FIRST, AnswerSetTables
 from cep.rules.terms import Constant, Expression, Variable
 
 ASKS, GIVES = "what is asked", "what is given"
-"""Names of the fluents for the solver's input and output."""
+"""Names of the fluents that contain the solver's input and output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """The layout of several relations in one table: the types of its columns, and which columns each relation uses."""
+    """The layout of several relations in one table: the types of the table's columns, and the columns that each
+    relation uses."""
 
     types: tuple[str, ...]
     of: tuple[tuple[int, ...], ...]
 
 
 def placed(relations: Sequence[Sequence[str]]) -> Placed:
-    """Lay out relations in one table. They share columns of the same type; one row uses each column at most once."""
+    """Lay out relations in one table. `relations`: the column types of each relation.
+
+    Relations share columns that have the same type. No relation uses a column twice.
+    """
     types: list[str] = []
     placements = []
     for columns in relations:
@@ -53,8 +57,9 @@ def placed(relations: Sequence[Sequence[str]]) -> Placed:
 class AnswerSetStatements:
     """Builder of the statements for the solver.
 
-    `types`: argument types of all predicates, including `parts.inputs`. `inconsistent`: the fluent that holds while
-    there is no answer stream; `timeline`: a formula that holds from the first tick on.
+    - `types`: the argument types of all predicates, including the predicates of `parts.inputs`.
+    - `inconsistent`: the fluent that holds while the program has no answer stream.
+    - `timeline`: a formula that holds from the first tick on.
     """
 
     def __init__(
@@ -110,8 +115,8 @@ class AnswerSetStatements:
         return statements
 
     def _derived(self, number: int, timed: bool) -> list[ast.Statement]:
-        """Return the rules that extract a predicate from the solver's output. `timed`: also extract its atoms at
-        ticks."""
+        """Return the rules that extract a predicate from the solver's output. `timed`: True to extract also the atoms
+        that it has at other ticks."""
         name, places = self.parts.names[number], self.given.of[number]
         own = tuple(Variable(f"X{index}") for index in range(len(places)))
         model = (Variable("Model"),) if self.options.every else ()
@@ -137,7 +142,8 @@ class AnswerSetStatements:
         return FormulaAtom(GIVES, tuple(named))
 
     def attributes(self, attributes: Sequence[ast.AttributeTree]) -> tuple[ast.AttributeTree, ...]:
-        """Return a predicate's attributes, followed by the number of the answer stream if all streams are wanted."""
+        """Return a predicate's attributes. If the user wants all answer streams, the last attribute is the number of
+        the stream."""
         if not self.options.every:
             return tuple(attributes)
         return (*attributes, ast.AttributeTree(beside("model", [attribute.name for attribute in attributes]), "int"))
@@ -152,7 +158,7 @@ def _rule(name: str, arguments: Sequence[Expression], formula: Formula, span: Sp
 
 
 def _filler(type: str) -> Constant:
-    """Return the value for unused columns of a type."""
+    """Return the value that fills unused columns of a type."""
     match type:
         case "string":
             return Constant("", "string")

@@ -1,7 +1,7 @@
 """The syntax tree of a LARS program: rules over windows, with their positions in the text.
 
-It represents both notations, Ticker's files and Laser's rule strings. Ticks are whole numbers. Source: Beck, Eiter and
-Folie, Ticker (2017), plain LARS programs, Definitions 1 to 4.
+The tree represents both notations, Ticker's files and Laser's rule strings. Ticks are whole numbers. Source: Beck,
+Eiter and Folie, Ticker (2017), plain LARS programs, Definitions 1 to 4.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from cep.rules.terms import Comparison, Expression, Graph
 NOW, SOME, EVERY, AT = "now", "some", "every", "at"
 """Modalities of a literal.
 
-NOW: no window. SOME: at some tick of the window (`in`, ◇). EVERY: at every tick of the window (`always in`, □). AT: at
-the tick T (`at T in`, @).
+- NOW: the literal has no window.
+- SOME: at some tick of the window (`in`, ◇).
+- EVERY: at every tick of the window (`always in`, □).
+- AT: at the tick T (`at T in`, @).
 """
 
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """A window over time, `[n]`: the n + 1 ticks from t - n to t, fewer at the beginning of the stream.
+    """A window over time, `[n]`: the n + 1 ticks from t - n to t. At the beginning of the stream there are fewer.
 
     `step`: t is the evaluation tick, rounded down to a multiple of `step`.
     """
@@ -36,8 +38,8 @@ class TimeWindow:
 class TupleWindow:
     """A window over tuples, `[n #]`: the last `atoms` input atoms by arrival.
 
-    `by`: count only atoms of the literal's predicate with the same values of these variables. None: count all input
-    atoms.
+    `by`: None if the window counts all input atoms. Otherwise it counts only atoms that have the literal's predicate
+    and the same values of the variables `by`.
     """
 
     atoms: int
@@ -61,8 +63,9 @@ class LarsAtom:
 class LarsLiteral:
     """A literal, `not p(X) at T in [5 sec]`.
 
-    `modality`: NOW, SOME, EVERY or AT. `tick`: the tick expression of AT; if it is a variable, the literal binds it.
-    `window`: None with NOW, and for `p at T`, which reaches back to the first tick.
+    - `modality`: NOW, SOME, EVERY or AT.
+    - `tick`: for AT, the expression of the tick. If it is a variable, the literal binds it.
+    - `window`: None for NOW, and for `p at T`, which reaches back to the first tick.
     """
 
     atom: LarsAtom
@@ -74,13 +77,13 @@ class LarsLiteral:
 
 
 BodyLiteral = LarsLiteral | Comparison | Graph
-"""An element of a rule's body. `S = T + 1` binds S if T is bound; a graph pattern queries the background knowledge."""
+"""An element of a rule's body. `S = T + 1` binds S if T is bound. A graph pattern queries the background knowledge."""
 
 
 @dataclass(frozen=True, slots=True)
 class LarsRule:
-    """A rule, `head at T :- body.` `head` is None in a constraint. `tick`: the tick of the derived atom, or None for
-    now."""
+    """A rule, `head at T :- body.` `head`: None in a constraint. `tick`: the tick at which the head is derived, or None
+    for the current tick."""
 
     head: LarsAtom | None
     tick: Expression | None
@@ -95,11 +98,13 @@ class LarsRule:
 
 @dataclass(frozen=True, slots=True)
 class LarsProgram:
-    """A program.
+    """A LARS program.
 
-    `tick`: the length of a tick in microseconds. `declarations`: the statements `event`, `fact` and `PREFIX`. In a
-    program of several files, `elsewhere` has the names declared here that other files also declare or derive.
-    `derived_elsewhere` has the events that rules of the other files derive.
+    - `tick`: the length of a tick in microseconds.
+    - `declarations`: the statements `event`, `fact` and `PREFIX`.
+    - `elsewhere`: if the program has several files, the names that this file declares and other files also
+      declare or derive.
+    - `derived_elsewhere`: the events that rules of other files derive.
     """
 
     rules: tuple[LarsRule, ...]

@@ -14,7 +14,7 @@ from cep.rules.terms import Call, Comparison, Constant, Variable
 
 
 def helping(relations: Relations, first: int | None = None) -> tuple[list[ast.Statement], list[str]]:
-    """Return the statements and the names of the auxiliary fluents.
+    """Return the statements that define the auxiliary fluents, and the names of these fluents.
 
     `first`: the tick at which the stream begins unless earlier input arrives.
     """
@@ -44,7 +44,7 @@ def helping(relations: Relations, first: int | None = None) -> tuple[list[ast.St
 
 
 def _at_now(relations: Relations, name: str) -> ast.WhileRule:
-    """Return the rule that makes an atom derived for a tick hold while that tick is the current tick."""
+    """Return the rule that makes an atom true now if it was derived for the current tick."""
     arguments = tuple(Variable(f"X{index + 1}") for index in range(len(relations.types[name])))
     instant = Variable("At")
     formula = FormulaAtom(relations.at(name), (*arguments, instant))
@@ -54,7 +54,8 @@ def _at_now(relations: Relations, name: str) -> ast.WhileRule:
 
 
 def _filled_rules(relations: Relations, ticks: int) -> list[ast.Statement]:
-    """Return rules for the number of past ticks in a window. It grows by one at each tick until the window is full."""
+    """Return the rules for the number of past ticks in a window. The number grows by one at each tick until the window
+    is full."""
     name, first, instant, number = filled_name(ticks), Variable("First"), Variable("At"), Variable("Number")
     opening = OwnTimesFormula(relations.timeline(first), first.name, WindowTicks(relations.tick, 1, ticks - 1))
     every_tick = EachTickFormula(opening, instant.name, relations.tick)

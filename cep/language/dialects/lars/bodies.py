@@ -9,7 +9,7 @@ from cep.rules.terms import Comparison, Graph, Variable, expression_variables
 
 
 def variables_of(element: BodyLiteral) -> list[str]:
-    """Return the variables of a literal, in order, with repetitions."""
+    """Return the variables of a literal in order. A variable can occur several times."""
     match element:
         case LarsLiteral():
             terms = (*element.atom.arguments, *([] if element.tick is None else [element.tick]))
@@ -29,10 +29,10 @@ def bound(element: BodyLiteral) -> list[str]:
 
 
 def assigned(compared: Iterable[Comparison], known: set[str]) -> list[Comparison]:
-    """Move the comparisons that bind a variable to the front, each after the comparisons that bind the variables it
+    """Sort comparisons so that those that bind a variable come first, each after the comparisons whose variables it
     needs.
 
-    Add the bound variables to `known`.
+    Add the variables that they bind to `known`.
     """
     waiting = list(compared)
     ordered: list[Comparison] = []

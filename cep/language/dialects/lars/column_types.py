@@ -13,16 +13,16 @@ from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import Comparison, Constant, Expression, Variable, expression_variables
 
 Types = dict[str, tuple[str | None, ...]]
-"""Argument types by predicate; None: unknown."""
+"""Maps each predicate to the types of its arguments. None: the type is unknown."""
 
 
 def column_types(
     program: LarsProgram, input_types: Mapping[str, Sequence[str | None]], unknown: str = UNKNOWN
 ) -> dict[str, tuple[str, ...]]:
-    """Infer the types of all predicates.
+    """Infer the argument types of all predicates.
 
-    `input_types`: the declared types. `unknown`: the type of values that only the plan can determine, such as those
-    from the background knowledge.
+    `input_types`: the declared types. `unknown`: the type of values whose type only the plan can determine, such as
+    values from the background knowledge.
     """
     by_predicate: Types = {name: tuple(types) for name, types in input_types.items()}
     for atom in _atoms(program):
