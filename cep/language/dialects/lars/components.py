@@ -20,8 +20,11 @@ from cep.language.dialects.lars.ast import EVERY, LarsLiteral, LarsProgram, Lars
 class Cycle:
     """A cycle through negation.
 
-    Each rule derives one of `predicates` from the next one, and the last rule from the first. `literals`: the literal
-    by which each rule depends on the next predicate. The first literal is negative: under `not` or □.
+    - `predicates`: each predicate has a rule that derives it from the next predicate, and the last one from the
+      first.
+    - `rules`: these rules, in the same order.
+    - `literals`: for each rule, the literal over the next predicate. The first literal is negative: it has `not`
+      or □.
     """
 
     predicates: tuple[str, ...]
@@ -33,8 +36,9 @@ class Cycle:
 class Component:
     """Derived predicates that depend on each other, in program order, and all their rules.
 
-    `recursive`: a predicate depends on itself. `cyclic`: the cycle that prevents stratification, or None. Each
-    constraint is a component without predicates, after all others.
+    `recursive`: True if a predicate depends on itself. `cyclic`: the cycle through negation, or None if there is none.
+
+    Each constraint is a component that has no predicates. Constraints come after all other components.
     """
 
     predicates: tuple[str, ...]
@@ -45,7 +49,7 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class _Edge:
-    """An edge of the dependency graph: a rule derives `head` from `body`."""
+    """An edge of the dependency graph: `rule` derives the predicate `head` from the predicate `body`."""
 
     head: str
     body: str
@@ -58,7 +62,7 @@ class _Edge:
 
 
 def components(program: LarsProgram) -> tuple[Component, ...]:
-    """Return all components, each after those on which it depends."""
+    """Return all components of a program. Each one comes after the components on which it depends."""
     derived = program.derived
     rules: dict[str, list[LarsRule]] = {}
     for rule in program.rules:
@@ -83,8 +87,8 @@ def _edges(rule: LarsRule, derived: frozenset[str]) -> Iterator[_Edge]:
 
 
 def _cycle(inside: list[_Edge]) -> Cycle | None:
-    """Return the shortest cycle through the first `not` of a component, or else through the first □. None: neither
-    exists."""
+    """Return the shortest cycle through the first `not` of a component. Without `not`, use the first □. Return None if
+    the component has neither."""
     negative = next((edge for edge in inside if edge.literal.negated), None)
     negative = negative or next((edge for edge in inside if edge.negative), None)
     if negative is None:

@@ -1,4 +1,4 @@
-"""Forms of answer set programs and other languages that LARS does not have, and what to write instead."""
+"""Hints for syntax of answer set programs and other languages that LARS does not have."""
 
 from __future__ import annotations
 
@@ -32,8 +32,10 @@ COMPARISON = "a comparison is written `18 <= V`, `S = T + 1` or `X != Y`; predic
 
 
 def behind_element(cursor: LarsCursor, missing: bool = False) -> str | None:
-    """Return a hint for an unexpected token. `missing`: the token stands in place of a condition; otherwise it follows
-    one."""
+    """Return a hint for the next token, which is unexpected, or None.
+
+    `missing`: True if a condition should begin at this token, False if a condition ends before it.
+    """
     token = cursor.token
     if missing and cursor.previous.text == ",":
         return "something is missing after the `,`, or there is one `,` too many"
@@ -53,13 +55,13 @@ def behind_element(cursor: LarsCursor, missing: bool = False) -> str | None:
 
 
 def compared(text: str, left: str) -> str:
-    """Return a hint for text that should be a comparison operator."""
+    """Return a hint for `text`, which was written in place of a comparison operator. `left`: the text before it."""
     meant = COMPARED.get(text.lower())
     return f"`{left} {meant} ..`" if meant else COMPARISON
 
 
 def head_hint(cursor: LarsCursor) -> str | None:
-    """Return a hint for the token after a head that is not an arrow."""
+    """Return a hint for a token that follows a head but is not an arrow."""
     token = cursor.token
     if token.text == ",":
         return "a rule has one head; write a rule for each head"

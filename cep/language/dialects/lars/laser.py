@@ -58,7 +58,7 @@ MATH = "`MATH(+, S, T, 1)`, which is S = T + 1"
 def read_laser(source: Source, tick: int = SECOND, *, counted: bool = False) -> LarsProgram:
     """Read a program and check that its variables have values. Raises CepError with all mistakes.
 
-    `tick`: the length of a tick in microseconds. `counted`: a window of n ticks has n ticks, not n + 1.
+    `tick`: the length of a tick in microseconds. `counted`: True if a window `n` has n ticks, False if it has n + 1.
     """
     program = parsed_laser(source, tick, counted)
     refuse_unsafe(program, source)
@@ -66,7 +66,7 @@ def read_laser(source: Source, tick: int = SECOND, *, counted: bool = False) -> 
 
 
 def parsed_laser(source: Source, tick: int, counted: bool = False, parameters: Parameters | None = None) -> LarsProgram:
-    """Read a program without checking that its variables have values. Raises CepError."""
+    """Read a program without checking that its variables have values. Raises CepError if it has mistakes."""
     return statements(LarsCursor(source, tick, counted, parameters), _rule, _skip_rule)
 
 
@@ -147,7 +147,7 @@ def _formula(cursor: LarsCursor) -> BodyLiteral:
 
 
 def _denied(cursor: LarsCursor, reader: Callable[[LarsCursor], F]) -> F:
-    """Read `not` and what `reader` reads after it, with or without parentheses."""
+    """Read `not` and the form that `reader` reads, with or without parentheses around this form."""
     cursor.expect("not")
     cursor.depth += 1
     if cursor.depth > 100:
@@ -161,7 +161,7 @@ def _denied(cursor: LarsCursor, reader: Callable[[LarsCursor], F]) -> F:
 
 
 def _asked(cursor: LarsCursor) -> LarsLiteral:
-    """Read a literal; `not` inside swaps ◇ and □."""
+    """Read a literal. A `not` inside an operator turns ◇ into □, and □ into ◇."""
     if cursor.sees("not"):
         inner = _denied(cursor, _asked)
         return replace(inner, negated=not inner.negated)
@@ -222,7 +222,7 @@ def _windowed(cursor: LarsCursor) -> LarsLiteral:
 
 
 def _number(cursor: LarsCursor, hint: str) -> LarsToken:
-    """Read a number of a window, and the `,` after it."""
+    """Read a number of a window and the `,` that follows."""
     if cursor.token.kind != "number":
         cursor.fail("a number", hint)
     token = cursor.advance()

@@ -1,9 +1,9 @@
-"""Lowering of LARS programs to defined fluents, which hold while an atom is true at the evaluation tick.
+"""Lowering of LARS programs to defined fluents. A fluent holds while an atom is true at the evaluation tick.
 
 Each tick is an interval of time (`cep.core.evaluation_ticks`). For a derived predicate `b`, the fluent `b` holds while
-`b` is true now. The fluent `b at` has one more column, a tick, and holds while `b` is true at that tick. A literal with
-a window over input holds during the ticks whose window contains the atom. A rule becomes a join of such fluents; `not`
-subtracts one.
+`b` is true now. The fluent `b at` has one more column, a tick, and holds while `b` is true at that tick. A literal that
+applies a window to input holds during the ticks whose window contains the atom. A rule becomes a join of these fluents.
+A literal under `not` is subtracted.
 """
 
 from __future__ import annotations
@@ -43,10 +43,7 @@ from cep.rules.terms import (
 
 
 def lowered(program: LarsProgram, source: Source, options: AnswerSetOptions | None = None) -> ast.SyntaxTree:
-    """Lower a program to a tree of fluents. Undefined predicates are permitted. Raises CepError with all mistakes.
-
-    `options`: the options of the solver.
-    """
+    """Lower a program to a tree of fluents. Undefined predicates are permitted. Raises CepError with all mistakes."""
     return _Lowering(program, source, options or AnswerSetOptions()).tree()
 
 
@@ -74,7 +71,10 @@ class _Lowering:
     def _set_apart(
         self, parts: SplitProgram, input_types: Mapping[str, Sequence[str | None]], options: AnswerSetOptions
     ) -> None:
-        """Lower the part without cycles through negation, and prepare the answer sets for the other part."""
+        """Prepare to lower a program that has cycles through negation.
+
+        The engine runs the part without such cycles, and the solver finds the answer sets of the other part.
+        """
         whole = self.relations
         self.program = living(parts.rest, self.events)
         self.types |= {
@@ -125,7 +125,7 @@ class _Lowering:
         return ast.SyntaxTree(statements, self.source, (), frozenset(helpers))
 
     def own_declarations(self) -> list[ast.Statement]:
-        """Return the declarations that no other file repeats."""
+        """Return the declarations whose names no other file declares or derives."""
         elsewhere = self.written.elsewhere
         return [
             declaration
@@ -134,13 +134,12 @@ class _Lowering:
         ]
 
     def instants(self, statement: ast.Statement) -> ast.Statement:
-        """Declare an event as instantaneous unless the declaration names its time columns."""
+        """Declare an event as instantaneous, unless its declaration names a time column."""
         if isinstance(statement, ast.EventDeclaration) and (statement.time, statement.start) == (None, None):
             return replace(statement, time="time")
         return statement
 
     def declared(self, name: str) -> ast.FluentDeclaration:
-        """Return the declaration of a relation's fluent."""
         return ast.FluentDeclaration(name, self.attributes(name))
 
     def solved(self, name: str) -> ast.FluentDeclaration:
@@ -231,8 +230,8 @@ class _Lowering:
 def living(program: LarsProgram, events: Collection[str]) -> LarsProgram:
     """Remove the rules that are never true.
 
-    Some need a predicate that is neither input nor derived by another rule. Others apply a window to facts, which are
-    not part of the stream.
+    A rule is never true if it needs a predicate that is neither input nor derived. It is also never true if it applies
+    a window to facts, because facts are not part of the stream.
     """
     facts = {declaration.name for declaration in program.declarations if isinstance(declaration, FactDeclaration)}
     facts |= {rule.head.predicate for rule in program.rules if rule.is_fact and rule.head is not None}
@@ -256,8 +255,10 @@ def living(program: LarsProgram, events: Collection[str]) -> LarsProgram:
 
 
 def joined(parts: Sequence[Formula], conditions: Sequence[Condition], span: Span) -> Formula:
-    """Conjoin formulas and conditions. A condition that calculates a value comes before the formulas that join on
-    it."""
+    """Return the conjunction of formulas and conditions.
+
+    A condition that calculates a value comes before the formulas that are joined by this value.
+    """
     waiting, rest = list(conditions), list(parts)
     formula = rest.pop(0)
     known = set(formula.bound())
@@ -277,10 +278,10 @@ def joined(parts: Sequence[Formula], conditions: Sequence[Condition], span: Span
 
 
 def condition_is_ready(condition: Condition, known: set[str], last: bool) -> bool:
-    """Return True if a condition can be added to the formulas joined so far.
+    """Return True if a condition can be added to the formulas that have been joined so far.
 
-    A comparison needs known variables, except for one that it calculates. Other conditions wait until all formulas are
-    joined (`last`).
+    A comparison is ready when its variables are in `known`, except for one that the comparison calculates. Other
+    conditions are ready when all formulas have been joined (`last`).
     """
     if not isinstance(condition, Comparison):
         return last

@@ -1,6 +1,6 @@
-"""Printer of LARS programs in the syntax of `.lars` files. Reading its output returns the same tree.
+"""Printer of LARS programs in the syntax of `.lars` files. Reading the printed text returns the same tree.
 
-It prints windows in ticks, graph patterns as written, and IRIs in full.
+It prints windows in ticks, graph patterns as the program writes them, and IRIs in full.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cep.rules.terms import DIVIDED, Comparison, Expression, Graph
 
 _BEFORE_REMAINDER = re.compile(r".*[\w)]", re.ASCII | re.DOTALL)
 _AFTER_REMAINDER = re.compile(r"\(|(?:[0-9]+(?:\.[0-9]+)?|[A-Z_]\w*)(?: [-+*/%^]|\Z)", re.ASCII)
-"""A pattern that matches the text after a `%` if the `%` is the remainder operator and does not begin a comment."""
+"""Matches the text after a `%` that is the remainder operator. Any other `%` begins a comment."""
 NOTATION = Notation(
     {DIVIDED: "/", "//": "/", "mod": "%", "**": "^"},
     frozenset(("TRUE", "FALSE", "NOT")),
@@ -35,7 +35,7 @@ NOTATION = Notation(
 
 
 def print_program(program: LarsProgram) -> str:
-    """Print one statement per line, declarations first."""
+    """Return the text of a program, one statement per line, declarations first."""
     lines = [print_statement(declaration) for declaration in program.declarations]
     lines += [print_rule(rule, program.tick) for rule in program.rules]
     return "".join(f"{line}\n" for line in lines)
@@ -83,7 +83,7 @@ def print_atom(atom: LarsAtom) -> str:
 
 
 def print_argument(expression: Expression) -> str:
-    """Print an argument of an atom. A string that is a symbol needs no quotes."""
+    """Return the text of an argument of an atom. A string that is a symbol is printed without quotes."""
     return own_argument(expression, NOTATION)
 
 

@@ -1,4 +1,4 @@
-"""LARS as a dialect: from the text of a program, in either notation, to the tree of fluents."""
+"""LARS as a dialect: the way from the text of a program, in either notation, to the tree of fluents."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from cep.rules.parameters import Parameters
 def program_of(source: Source, dialect: str, tick: int = SECOND) -> LarsProgram:
     """Read a program and check it. Raises CepError with all mistakes.
 
-    `dialect`: `lars` or `laser`. With the suffix `/n`, a window of n ticks has n ticks, not n + 1. `tick`: the length
-    of a tick in microseconds.
+    `dialect`: `lars` or `laser`. With the suffix `/n`, a window `n` has n ticks instead of n + 1. `tick`: the length of
+    a tick in microseconds.
     """
     read = laser.read_laser if dialect.startswith("laser") else reader.read
     return read(source, tick, counted=dialect.endswith("/n"))
 
 
 def parsed_of(source: Source, dialect: str, tick: int = SECOND, parameters: Parameters | None = None) -> LarsProgram:
-    """Read one of several files, without checking that its variables have values. Raises CepError."""
+    """Read one of several files, without checking that its variables have values. Raises CepError if it has
+    mistakes."""
     read = laser.parsed_laser if dialect.startswith("laser") else reader.parsed
     return read(source, tick, dialect.endswith("/n"), parameters)
 
@@ -32,8 +33,8 @@ def parsed_of(source: Source, dialect: str, tick: int = SECOND, parameters: Para
 def lars_tree(
     dialect: str, source: Source, tick: int = SECOND, options: AnswerSetOptions | None = None
 ) -> ast.SyntaxTree:
-    """Read and lower a program. If it declares no event, declarations of its input are inferred from the rules.
+    """Read and lower a program. If the program declares no event, infer the declarations of its input from the rules.
 
-    `options`: the options of the solver.
+    `options`: the options of the answer set solver.
     """
     return lowered(with_inputs(program_of(source, dialect, tick)), source, options=options)

@@ -56,7 +56,7 @@ PLACES = "`a [10]`, `a always in [10]` or `a at T in [10]`"
 def read(source: Source, tick: int = SECOND, *, counted: bool = False) -> LarsProgram:
     """Read a program and check that its variables have values. Raises CepError with all mistakes.
 
-    `tick`: the length of a tick in microseconds. `counted`: a window of n ticks has n ticks, not n + 1.
+    `tick`: the length of a tick in microseconds. `counted`: True if a window `[n]` has n ticks, False if it has n + 1.
     """
     program = parsed(source, tick, counted)
     refuse_unsafe(program, source)
@@ -64,13 +64,15 @@ def read(source: Source, tick: int = SECOND, *, counted: bool = False) -> LarsPr
 
 
 def parsed(source: Source, tick: int, counted: bool = False, parameters: Parameters | None = None) -> LarsProgram:
-    """Read a program without checking that its variables have values. Raises CepError."""
+    """Read a program without checking that its variables have values. Raises CepError if it has mistakes."""
     return statements(LarsCursor(source, tick, counted, parameters), rule, _skip_rule)
 
 
 def _skip_rule(cursor: LarsCursor, begins: int) -> None:
-    """Skip to the end of a rule that has a mistake, unless its `.` has already been read. `begins`: its first token's
-    index."""
+    """Skip to the end of a rule that has a mistake, unless its `.` has already been read.
+
+    `begins`: the index of the rule's first token.
+    """
     if cursor.previous.text != "." or cursor.at == begins:
         cursor.skip_statement()
 
@@ -80,7 +82,8 @@ def statements(
 ) -> LarsProgram:
     """Read the declarations and rules of a program, in either notation. Raises CepError with all mistakes.
 
-    `rule` reads one rule. `skip` moves past a rule with a mistake, given the index of its first token.
+    `rule`: reads one rule. `skip`: moves past a rule that has a mistake; it also receives the index of the rule's first
+    token.
     """
     errors = Mistakes()
     rules: list[LarsRule] = []
@@ -104,7 +107,8 @@ def statements(
 
 
 def whole(cursor: LarsCursor, rules: list[LarsRule], declared: list[ast.Statement]) -> LarsProgram:
-    """Return the program of these statements. Its graph patterns may use all prefixes of the program."""
+    """Return the program that consists of `rules` and `declared`. Its graph patterns may use all prefixes of the
+    program."""
 
     def seeing(element: BodyLiteral) -> BodyLiteral:
         if not isinstance(element, Graph):
@@ -136,7 +140,7 @@ def flat(rule: LarsRule) -> LarsRule:
 
 
 def _names(rule: LarsRule) -> set[str]:
-    """Return the variables of a body."""
+    """Return the names of the variables in a rule's body."""
     names: set[str] = set()
     for element in rule.body:
         match element:
@@ -202,7 +206,7 @@ def _head(cursor: LarsCursor) -> tuple[LarsAtom, Expression | None]:
 
 
 def tick_of(cursor: LarsCursor) -> Expression:
-    """Read the tick after `at`: a number of ticks, or a time, which stands for the tick that contains it."""
+    """Read the tick after `at`: a number of ticks, or a time. A time stands for the tick that contains it."""
     term = expression(cursor)
     if isinstance(term, Constant) and term.type == "time":
         assert isinstance(term.value, int), "times are microseconds"
@@ -240,7 +244,7 @@ def element(cursor: LarsCursor) -> BodyLiteral:
 
 
 def _compared(cursor: LarsCursor) -> bool:
-    """Return True if the next token is a symbol that is compared: `red = X`."""
+    """Return True if a comparison operator follows the next token, as in `red = X`."""
     return cursor.peek().kind == "mark" and cursor.peek().text in (*COMPARISONS, *FOREIGN_COMPARISONS)
 
 
@@ -282,7 +286,7 @@ def _literal(cursor: LarsCursor, first: LarsToken, negated: bool) -> LarsLiteral
 
 
 def _negated_behind(cursor: LarsCursor, negated: bool) -> bool:
-    """Read the `not` after an atom."""
+    """Read the `not` that follows an atom. Raises CepError if the atom already has a `not` before it."""
     if negated:
         cursor.stop(
             "`not` is written twice", "put it before the atom or after it, not both: `not a in [5]`, `a not in [5]`"

@@ -1,5 +1,5 @@
-"""Translation of LARS literals to formulas: input in windows, atoms derived now or at ticks, and every tick of a
-window."""
+"""Translation of LARS literals to formulas: literals over input and over derived predicates, in all kinds of
+windows."""
 
 from __future__ import annotations
 
@@ -36,14 +36,15 @@ from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import AggregateResult, Call, Comparison, Condition, Constant, Expression, Predicate, Variable
 
 BEGINS = "stream begins"
-"""The optional input event that states when a stream begins."""
+"""The name of an optional input event that says when a stream begins."""
 
 
 class Relations:
-    """The relations of a program, as fluents.
+    """The relations of a LARS program, as fluents.
 
-    `events`: the input predicates; `types`: argument types of all predicates. `asks_first`, `asks_clock` and `filled`
-    record which auxiliary fluents the formulas use.
+    - `events`: the declarations of the input predicates.
+    - `types`: the argument types of all predicates.
+    - `asks_first`, `asks_clock`, `filled`: record which auxiliary fluents the formulas use.
     """
 
     def __init__(
@@ -67,12 +68,12 @@ class Relations:
         self.constrained = any(rule.head is None for rule in program.rules)
         self.asks_first = self.asks_clock = False
         self.cycle: frozenset[str] = frozenset()
-        """The predicates that depend on the current rule and on which it depends."""
+        """The predicates that depend on the current rule's predicate and on which it depends."""
         self.filled: dict[int, None] = {}
         self._numbers = count(1)
 
     def _column_names(self) -> dict[str, dict[int, str]]:
-        """Return the attribute names of predicates, after the variables of the first head."""
+        """Return the attribute names of each predicate. They are the variables of its first head."""
         columns: dict[str, dict[int, str]] = {}
         for rule in self.program.rules:
             if rule.head is not None and rule.head.predicate not in columns:
@@ -87,7 +88,7 @@ class Relations:
 
     @property
     def derived(self) -> list[str]:
-        """The fluents of derived predicates."""
+        """The fluents of the derived predicates."""
         names = [name for name in dict.fromkeys(self._heads()) if name in self.predicates]
         return [fluent for name in names for fluent in (name, *([at_ticks(name)] if name in self.placed else []))]
 
@@ -95,15 +96,16 @@ class Relations:
         return [rule.head.predicate for rule in self.program.rules if rule.head is not None]
 
     def now(self, name: str) -> str:
-        """Return the fluent of a predicate's atoms that are true now, before constraints are applied."""
+        """Return the name of the fluent that contains the predicate's atoms that are true now, before constraints are
+        applied."""
         return f"{name}{UNCONSTRAINED}" if self.constrained else name
 
     def at(self, name: str) -> str:
-        """Return the fluent of a predicate's atoms that are derived at ticks."""
+        """Return the name of the fluent that contains the predicate's atoms that rules derive for a certain tick."""
         return self.now(at_ticks(name))
 
     def facts_of(self, name: str) -> str:
-        """Return the static predicate that contains the facts of a predicate."""
+        """Return the name of the static predicate that contains the facts of a predicate."""
         return f"{name} fact" if name in self.with_facts else name
 
     def fresh(self, name: str) -> Variable:
@@ -111,7 +113,8 @@ class Relations:
         return Variable(f"{name}'{next(self._numbers)}")
 
     def plain(self, arguments: Sequence[Expression]) -> tuple[tuple[Expression, ...], list[Condition]]:
-        """Replace calculated arguments by variables. Return also the conditions that calculate these."""
+        """Replace calculated arguments by variables. Return the arguments, and the conditions that calculate these
+        variables."""
         terms: list[Expression] = []
         conditions: list[Condition] = []
         for argument in arguments:
@@ -123,7 +126,8 @@ class Relations:
         return tuple(terms), conditions
 
     def is_tick(self, rule: LarsRule, term: Expression) -> bool:
-        """Return True if an expression is certainly a tick of the timeline: the body contains an atom at that tick."""
+        """Return True if a variable is certainly a tick of the stream, because a positive literal of the body binds it
+        by `at`."""
         if not isinstance(term, Variable):
             return False
         return any(
@@ -134,13 +138,13 @@ class Relations:
     # --- literals ---
 
     def is_static(self, literal: LarsLiteral) -> bool:
-        """Return True if a literal is over facts alone."""
+        """Return True if only facts define the literal's predicate."""
         name = literal.atom.predicate
         return literal.modality == NOW and name in self.facts and name not in self.with_facts
 
     def literal(self, literal: LarsLiteral) -> tuple[Formula | None, list[Condition]]:
-        """Return the formula of a literal without its `not`, and the conditions that calculate its tick. None: never
-        true."""
+        """Return the formula of a literal without its `not`, or None if it is never true. Return also the conditions
+        that calculate its tick."""
         name = literal.atom.predicate
         if name not in self.predicates and name not in self.events:
             return None, []
@@ -149,10 +153,10 @@ class Relations:
         return formula, conditions
 
     def _at(self, literal: LarsLiteral) -> tuple[Variable | None, list[Condition]]:
-        """Return a variable for the tick of AT, and the conditions that set it.
+        """Return a variable for the tick of AT, and the conditions that calculate it.
 
-        It is the variable that the program writes, unless that is also an argument of the atom. Otherwise it is a fresh
-        one.
+        This is the program's own variable, unless that variable is also an argument of the atom. Otherwise it is a
+        fresh variable.
         """
         if literal.modality != AT:
             return None, []
@@ -169,22 +173,25 @@ class Relations:
         return own, [Comparison("=", own, literal.tick, literal.span)]
 
     def atom(self, literal: LarsLiteral, name: str | None = None, *more: Expression) -> FormulaAtom:
-        """Return the atom of a literal. `name`: the fluent to use instead of the predicate; `more`: further
-        arguments."""
+        """Return the atom of a literal.
+
+        `name`: the fluent to use instead of the predicate. `more`: arguments that are appended to the atom's arguments.
+        """
         own = literal.atom
         if name is None:
             name = self.now(own.predicate) if own.predicate in self.predicates else own.predicate
         return FormulaAtom(name, (*own.arguments, *more), span=own.span)
 
     def distinct(self, literal: LarsLiteral) -> LarsLiteral:
-        """Replace each `_` by a variable of its own."""
+        """Replace each `_` of a literal by a fresh variable."""
         arguments = tuple(
             self.fresh("any") if argument == Variable("_") else argument for argument in literal.atom.arguments
         )
         return replace(literal, atom=replace(literal.atom, arguments=arguments))
 
     def window(self, literal: LarsLiteral, first: int = 0) -> WindowTicks:
-        """Return the ticks whose window contains an atom, relative to the atom's tick. `first`: the least distance."""
+        """Return the ticks whose window contains an atom, relative to the atom's tick. `first`: the least distance in
+        ticks."""
         if literal.modality == NOW:
             return WindowTicks(self.tick, 0, 0)
         match literal.window:
@@ -217,8 +224,11 @@ class Relations:
         return Or((formula, fact_formula), literal.span)
 
     def _every_input(self, literal: LarsLiteral) -> Formula:
-        """Return the formula for □ of input: the atom arrived at every tick of the window, or at every tick since the
-        stream began."""
+        """Return the formula for □ over input.
+
+        It is true if the atom arrived at every tick of the window. If the window reaches back before the first tick, it
+        is true if the atom arrived at every tick since then.
+        """
         window, span = literal.window, literal.span
         assert isinstance(window, TimeWindow), "the other windows are elsewhere"
         if window.step > 1:
@@ -244,8 +254,10 @@ class Relations:
     def _last(
         self, literal: LarsLiteral, window: TupleWindow, instant: Variable | None, oldest: bool = False
     ) -> Formula:
-        """Return the formula of the atoms in a window of tuples. `oldest`: only the oldest atom, while the window is
-        full."""
+        """Return the formula that is true for the atoms in a window of tuples.
+
+        `oldest`: True for only the oldest atom, and only while the window is full.
+        """
         names = self.arriving if window.by is None else [literal.atom.predicate]
         arrivals = self._arrivals(names)
         by: tuple[int, ...] = ()
@@ -257,8 +269,8 @@ class Relations:
     def _every_tuple(self, literal: LarsLiteral, window: TupleWindow) -> Formula:
         """Return the formula for □ over a window of tuples.
 
-        It requires that the atom holds now, and that the window contains it as often as there are ticks since the
-        window's oldest atom.
+        It is true if the atom is true now, and the window contains the atom at every tick since the window's oldest
+        atom. Before the window is full, this means every tick since the first.
         """
         span = literal.span
         own, number, oldest, first = (self.fresh(name) for name in ("tick", "number", "oldest", "first"))
@@ -276,9 +288,11 @@ class Relations:
         return Or((filled, not_full), span)
 
     def _full(self, literal: LarsLiteral, window: TupleWindow, oldest: Variable, keys: Sequence[str]) -> Formula:
-        """Return the formula for the tick of the oldest atom in a full window.
+        """Return the formula that is true while a window of tuples is full. It binds `oldest` to the tick of the oldest
+        atom.
 
-        The window counts all predicates, or only atoms of the literal's predicate with the same `keys`.
+        The window counts all input atoms. With `by`, it counts only atoms of the literal's predicate that have the same
+        values of `keys`.
         """
         if window.by is None:
             arrivals = self._arrivals(self.arriving)
@@ -299,11 +313,11 @@ class Relations:
 
     @staticmethod
     def _spans(number: Variable, last: Variable, first: Expression) -> Comparison:
-        """Return the condition that there are `number` ticks from `first` to `last`."""
         return Comparison("=", number, Call("+", (Call("-", (last, first)), Constant(1, "int"))))
 
     def _counted(self, literal: LarsLiteral, rows: Formula, number: Variable) -> Formula:
-        """Return the formula that counts rows for each combination of values of a literal's variables."""
+        """Return the formula that counts the tuples of `rows` for each combination of values of the literal's
+        variables."""
         by = tuple(dict.fromkeys(argument for argument in literal.atom.arguments if isinstance(argument, Variable)))
         return AggregatedFormula(rows, (AggregateResult(number.name, "count", None),), by, literal.span)
 
@@ -332,8 +346,8 @@ class Relations:
         return OwnTimesFormula(rows, own.name, self.window(literal), span)
 
     def _rows(self, literal: LarsLiteral, instant: Variable) -> Formula:
-        """Return the formula of the ticks at which a literal's atom is true, including the current tick. `instant`: the
-        variable for the tick."""
+        """Return the formula that is true at each tick at which the literal's atom is true, up to the current tick. It
+        binds `instant` to that tick."""
         name = literal.atom.predicate
         parts: list[Formula] = []
         if name in self.placed:
@@ -347,7 +361,7 @@ class Relations:
         return parts[0] if len(parts) == 1 else Or(tuple(parts), literal.span)
 
     def _every_derived(self, literal: LarsLiteral, stepped: bool) -> Formula:
-        """Return the formula for □ of a derived predicate: true now, and at as many earlier ticks as the window has."""
+        """Return the formula for □ over a derived predicate: it is true now, and at all earlier ticks of the window."""
         span, name = literal.span, literal.atom.predicate
         window = literal.window
         assert isinstance(window, TimeWindow), "windows of tuples hold what comes in"
@@ -371,12 +385,16 @@ class Relations:
         return Or((And(parts, (False, False, False), span), at_first), span)
 
     def _all_of(self, literal: LarsLiteral, rows: Formula, points: tuple[Formula, Variable]) -> Formula:
-        """Return the formula that holds if there are as many rows as ticks in the window."""
+        """Return the formula that is true if the number of `rows` equals the number of ticks in the window.
+
+        `points`: the formula that calculates the number of ticks, and the variable that it binds to this number.
+        """
         formula, number = points
         return And((self._counted(literal, rows, number), formula), (False, False), literal.span)
 
     def _points(self, literal: LarsLiteral) -> tuple[Formula, Variable]:
-        """Return the formula for the number of ticks in a window with a step, and the variable for that number."""
+        """Return a formula that calculates the number of ticks in a window with a step, and the variable that it binds
+        to this number."""
         window, span = literal.window, literal.span
         assert isinstance(window, TimeWindow), "the other windows are elsewhere"
         own, number, first, last = (self.fresh(name) for name in ("tick", "number", "first", "last"))
@@ -393,7 +411,7 @@ class Relations:
     # --- the timeline ---
 
     def timeline(self, first: Variable) -> Formula:
-        """Return a formula that holds from the first tick on, and binds `first` to that tick."""
+        """Return a formula that holds from the first tick on. It binds `first` to that tick."""
         self.asks_first = True
         return FormulaAtom(FIRST_TICK, (first,))
 
@@ -404,15 +422,15 @@ class Relations:
 
 
 def at_ticks(name: str) -> str:
-    """Return the name of the fluent for atoms derived at ticks."""
+    """Return the name of the fluent for atoms that rules derive for a certain tick."""
     return f"{name}{AT_TICKS}"
 
 
 def predicate_of(name: str) -> str:
-    """Return the predicate of a fluent."""
+    """Return the name of the predicate to which a fluent belongs."""
     return name.removesuffix(AT_TICKS)
 
 
 def filled_name(ticks: int) -> str:
-    """Return the name of the fluent for the number of ticks before now in a window of `ticks`."""
+    """Return the name of the fluent that says how many of the last `ticks` ticks have already passed."""
     return f"ticks before now of {ticks}"

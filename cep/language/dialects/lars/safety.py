@@ -1,7 +1,7 @@
 """Checks of a LARS program: variables without a value, and inconsistent uses of predicates.
 
-A variable gets its value from an atom or a graph pattern without `not`. In an atom, it may be an argument or the tick
-after `at`. It also gets a value from `=`: `S = T + 1` gives S a value if T has one.
+A positive atom gives a value to its variables, and to a variable after its `at`. A positive graph pattern gives a value
+to its variables. An equation such as `S = T + 1` gives S a value if T has one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BINDS = "bind it in an atom that is not negated, or with `{0} = ...`"
 
 
 def refuse_unsafe(program: LarsProgram, source: Source) -> None:
-    """Raise CepError with all mistakes of a program."""
+    """Check a program. Raises CepError with all mistakes."""
     errors, derived = Mistakes(), program.derived
     for rule in program.rules:
         _RuleChecker(rule, derived | program.derived_elsewhere, FARTHEST // program.tick, source, errors).check()
@@ -53,7 +53,7 @@ def bound(rule: LarsRule) -> frozenset[str]:
 
 
 def _binds(literal: LarsLiteral | Comparison | Graph) -> list[str]:
-    """Return the variables that a literal binds by itself."""
+    """Return the variables that a literal binds without help from other literals."""
     if isinstance(literal, Graph):
         return [] if literal.negated else list(literal.variables)
     if isinstance(literal, Comparison) or literal.negated:
@@ -63,7 +63,7 @@ def _binds(literal: LarsLiteral | Comparison | Graph) -> list[str]:
 
 
 def variables_of(expression: Expression) -> Iterator[Variable]:
-    """Yield the variables of an expression with their spans, including `_`."""
+    """Yield the variables of an expression with their spans. `_` counts as a variable."""
     match expression:
         case Variable():
             yield expression
@@ -73,7 +73,7 @@ def variables_of(expression: Expression) -> Iterator[Variable]:
 
 
 class _RuleChecker:
-    """The checks of one rule. `farthest`: the last tick of time."""
+    """Checker of one rule. `farthest`: the last tick that a stream can have."""
 
     def __init__(
         self, rule: LarsRule, derived: frozenset[str], farthest: int, source: Source, errors: Mistakes
@@ -111,8 +111,10 @@ class _RuleChecker:
             self.unbound.setdefault(name, (variable.span, hint))
 
     def complain(self) -> None:
-        """Report variables without a value. A variable that is calculated from another such variable is not reported,
-        unless they form a cycle."""
+        """Report variables that have no value.
+
+        If such a variable is calculated from another one, report only the other one. In a cycle, report all.
+        """
         follows = {name for element in self.rule.body if isinstance(element, Comparison) for name in _defined(element)}
         roots = [name for name in self.unbound if name not in follows] or list(self.unbound)
         for name in roots:
@@ -184,7 +186,7 @@ class _RuleChecker:
                 self.use(variable, BINDS.format(variable.name))
 
     def tick(self, term: Expression) -> None:
-        """Report a constant tick that is not a whole number, or is beyond the end of time."""
+        """Report a constant tick that is not a whole number, or that lies beyond the end of time."""
         if not isinstance(term, Constant):
             return
         if term.type != "int":
@@ -198,7 +200,7 @@ class _RuleChecker:
 
 
 def _defined(comparison: Comparison) -> list[str]:
-    """Return the variables that are alone on one side of an equation whose other side contains variables."""
+    """Return each variable that is alone on one side of an equation, if the other side contains variables."""
     if comparison.operator != "=":
         return []
     sides = ((comparison.left, comparison.right), (comparison.right, comparison.left))
@@ -206,7 +208,10 @@ def _defined(comparison: Comparison) -> list[str]:
 
 
 def solved(comparison: Comparison, name: str, known: frozenset[str]) -> str | None:
-    """Solve `S = T + 1` for `name`: return `T = S - 1` if S is known. None: the equation has another form."""
+    """Solve an equation such as `S = T + 1` for `name`, and return the text `T = S - 1`.
+
+    Return None if another variable is not in `known`, or the equation has another form.
+    """
     if comparison.operator != "=":
         return None
     for result, call in ((comparison.left, comparison.right), (comparison.right, comparison.left)):
@@ -230,7 +235,7 @@ def solved(comparison: Comparison, name: str, known: frozenset[str]) -> str | No
 
 
 def atoms(program: LarsProgram) -> Iterator[tuple[LarsAtom, LarsLiteral | None]]:
-    """Yield all atoms, heads before bodies in each rule, and the literal of each body atom."""
+    """Yield all atoms of a program, each with its literal. A head has no literal, and comes before its body."""
     for rule in program.rules:
         if rule.head is not None:
             yield rule.head, None
@@ -240,8 +245,8 @@ def atoms(program: LarsProgram) -> Iterator[tuple[LarsAtom, LarsLiteral | None]]
 
 
 def _misfits(program: LarsProgram, source: Source) -> Iterator[CepError]:
-    """Yield mistakes in the number of arguments, unknown names, and names that are used for several kinds of
-    predicates."""
+    """Yield errors for wrong numbers of arguments, unknown names, and names that stand for predicates of several
+    kinds."""
     declared = {
         declaration.name: declaration
         for declaration in program.declarations

@@ -16,7 +16,7 @@ from cep.rules.terms import DIVIDED, Call, Constant, Expression, Variable
 
 DEEPEST = 100
 HIGHEST = 200
-"""The maximum height of an expression, so that later passes can use recursion."""
+"""The maximum height of an expression. It allows later passes to be recursive."""
 LEVELS = {"+": 1, "-": 1, "*": 2, "/": 2, "%": 2}
 FUNCTIONS = {"+": "+", "-": "-", "*": "*", "%": "mod"}
 COMPARISONS = {"=": "=", "==": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
@@ -44,8 +44,10 @@ def expression(cursor: LarsCursor, level: int = 1) -> Expression:
 
 
 def quotient(left: Expression, right: Expression) -> str:
-    """Return the operator for `/`. The quotient of whole numbers is whole, as in Ticker and ASP, unless a constant is a
-    float."""
+    """Return the operator that `/` stands for.
+
+    The quotient of whole numbers is whole, as in Ticker and ASP, unless a constant is a float.
+    """
     decimal = any(isinstance(side, Constant) and isinstance(side.value, float) for side in (left, right))
     return "/" if decimal else DIVIDED
 
@@ -99,7 +101,7 @@ def operand(cursor: LarsCursor) -> Expression:
 
 
 def constant(cursor: LarsCursor, token: LarsToken) -> Constant:
-    """Return the constant of a token that has been read."""
+    """Return the constant that a token stands for."""
     span = cursor.place(token.start, token.end)
     match token.kind:
         case "number":
@@ -127,7 +129,7 @@ def constant(cursor: LarsCursor, token: LarsToken) -> Constant:
 
 
 def arguments(cursor: LarsCursor) -> tuple[Expression, ...]:
-    """Read arguments, `(X, 1)`. Return an empty tuple if there are no parentheses, or they are empty."""
+    """Read the arguments of an atom, `(X, 1)`. Return an empty tuple if there are none."""
     opening = cursor.token
     if not cursor.accept("("):
         return ()
@@ -157,8 +159,10 @@ def _enter(cursor: LarsCursor) -> None:
 
 
 def _grown(cursor: LarsCursor, call: Call, operator: LarsToken) -> Call:
-    """Return `call`, or refuse it if its tree is too high. The cursor stores the height of each part of an
-    expression."""
+    """Return `call`. Raises CepError if its expression tree is too high.
+
+    The cursor stores the height of each part of an expression.
+    """
     height = 1 + max(cursor.heights.get(id(argument), (1, argument))[0] for argument in call.arguments)
     if height > HIGHEST:
         where = cursor.place(operator.start, operator.end)
@@ -170,7 +174,7 @@ def _grown(cursor: LarsCursor, call: Call, operator: LarsToken) -> Call:
 
 
 def _refuse_word(cursor: LarsCursor, first: LarsToken, read: Expression) -> None:
-    """Refuse arithmetic on a symbol; a variable was probably meant."""
+    """Refuse arithmetic on a symbol, because a variable was probably meant."""
     if first.kind == "name" and isinstance(read, Constant) and read.type in ("string", "bool"):
         hint = f"a variable begins with a capital letter: `{first.text[0].upper()}{first.text[1:]}`"
         cursor.stop(f"`{first.text}` is a symbol, not a number", hint, cursor.place(first.start, first.end))

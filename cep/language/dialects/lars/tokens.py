@@ -1,6 +1,6 @@
-"""Lexer of LARS: tokens, a cursor over them, and durations as ticks.
+"""Lexer of LARS: tokens, a cursor over the tokens, and units of time.
 
-`//` begins a comment, and so does `%`, unless it is the remainder operator between two values on one line.
+`//` begins a comment. `%` also begins one, unless it is the remainder operator between two values on one line.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UNITS = {
     "h": 3_600 * SECOND,
     "d": 86_400 * SECOND,
 }
-"""Microseconds per unit of a window, for Ticker's units and ours."""
+"""Maps the units of Ticker and our own units to microseconds."""
 
 _BREAKS = r"\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.\-]*:"
@@ -54,7 +54,7 @@ _REMAINDER = re.compile(
     r"%[ \t]*(?:\(|(?:[0-9]+(?:\.[0-9]+)?|[A-Z_]\w*)[ \t]*(?:[-+*/%^,.)<>=!\[:]|(?:not[ \t]+)?in[ \t]*\[|$))",
     re.MULTILINE,
 )
-"""A pattern that matches the text from a `%` on if the `%` is the remainder operator and does not begin a comment."""
+"""Matches a `%` and the text after it, if the `%` is the remainder operator. Any other `%` begins a comment."""
 _COMMENT = re.compile(rf"[%#][^{_BREAKS}]*+")
 _HEAD = r"at\s+[-A-Z0-9_]|at\s*\((?!\s*(?:\)|[^\W\d]\w*\s*:(?!-)))"  # `event at T :- ...` is a rule, not a declaration
 _DECLARATION = re.compile(
@@ -67,9 +67,11 @@ _PREFIX = re.compile(r"[^<\n]*(?:\n\s*)?(?:<[^<>\n]*>)?")
 class LarsToken(NamedTuple):
     """A token.
 
-    `kind`: name, variable, number, string, iri, prefixed, time, graph, declaration, mark or end. Kinds of invalid text:
-    quoted (single quotes), open (a string without an end), brace, unclosed (a comment), bad. `start` and `end` are
-    offsets into the text. A declaration is one token, including its `.`.
+    - `kind` of valid text: name, variable, number, string, iri, prefixed, time, graph, declaration, mark or end.
+      A declaration is one token, including its `.`.
+    - `kind` of invalid text: quoted (single quotes), open (a string without an end), brace, unclosed (a comment)
+      or bad.
+    - `start`, `end`: offsets into the text.
     """
 
     kind: str
@@ -79,7 +81,7 @@ class LarsToken(NamedTuple):
 
 
 def tokens(text: str) -> Iterator[LarsToken]:
-    """Yield the tokens of a text, and a last one of kind `end`. Never raises."""
+    """Yield the tokens of a text. The last token has the kind `end`. Invalid text does not raise an error."""
     position, before, last = 0, None, 0
     called: list[bool] = []  # for each open parenthesis: True if it contains the arguments of an atom
     value = False  # True if a value ends just before
@@ -129,7 +131,7 @@ def tokens(text: str) -> Iterator[LarsToken]:
 
 
 def _with_values(token: LarsToken, parameters: Parameters, tick: int) -> Iterator[LarsToken]:
-    """Yield a token, or the tokens of its value if it names a parameter."""
+    """Yield a token. If it is the name of a parameter, yield the tokens of the parameter's value instead."""
     pieces = parameters.in_dialect(token.text, tick) if token.kind == "variable" else None
     if token.kind == "graph":
         yield token._replace(text=parameters.in_graph(token.text))
@@ -140,15 +142,18 @@ def _with_values(token: LarsToken, parameters: Parameters, tick: int) -> Iterato
 
 
 def _between(before: LarsToken | None) -> bool:
-    """Return True if the next token begins a statement. `before`: the previous token."""
+    """Return True if a statement can begin after the token `before`."""
     return before is None or before.kind == "declaration" or before.text == "."
 
 
 class LarsCursor:
-    """A cursor over the tokens of a program. `previous` is the token before the current one.
+    """A cursor over the tokens of a program.
 
-    `counted`: a window of n ticks has n ticks, not n + 1. `prefixes`: the prefixes declared so far. `depth`: the number
-    of open parentheses. `heights`: the heights of expressions in the current statement.
+    - `previous`: the token before the current one.
+    - `counted`: True if a window `[n]` has n ticks, False if it has n + 1.
+    - `prefixes`: the prefixes that have been declared so far.
+    - `depth`: the number of open parentheses.
+    - `heights`: the heights of expressions in the current statement.
     """
 
     def __init__(self, source: Source, tick: int, counted: bool = False, parameters: Parameters | None = None) -> None:
@@ -185,7 +190,7 @@ class LarsCursor:
         return self.token.kind in ("mark", "name") and self.token.text in texts
 
     def accept(self, *texts: str) -> bool:
-        """Move past the next token if it is one of `texts`. Return True if it was."""
+        """Move past the next token and return True if that token is one of `texts`."""
         if not self.sees(*texts):
             return False
         self.advance()
@@ -204,29 +209,29 @@ class LarsCursor:
         return bisect_right(self._starts, offset)
 
     def place(self, start: int, end: int) -> Span:
-        """Return the span between two offsets of the text."""
+        """Return the span between two offsets of the program's text."""
         first, last = self.line(start), self.line(max(end - 1, start))
         return Span(first, start - self._starts[first - 1] + 1, last, end - self._starts[last - 1] + 1)
 
     def span(self, first: LarsToken) -> Span:
-        """Return the span from `first` to the previous token."""
+        """Return the span from the token `first` to the previous token."""
         return self.place(first.start, max(self.previous.end, first.start))
 
     def skip_statement(self) -> None:
-        """Skip to after the next `.`, or to the next declaration."""
+        """Skip to the token after the next `.`, or to the next declaration."""
         while self.token.kind not in ("end", "declaration"):
             if self.advance().text == ".":
                 return
 
     def value(self, reader: Callable[P, V], token: LarsToken, *arguments: P.args, **options: P.kwargs) -> V:
-        """Return the result of `reader`. If it raises CepError, report the error at the token."""
+        """Call `reader` and return its result. If it raises CepError, report the error at `token`."""
         try:
             return reader(*arguments, **options)
         except CepError as error:
             self.stop(error.message, error.hint, self.place(token.start, token.end))
 
     def fail(self, expected: str, hint: str | None = None) -> NoReturn:
-        """Raise the error that the next token is not what the grammar expects."""
+        """Raise an error that says what the grammar expects instead of the next token."""
         token = self.token
         if token.kind == "open":
             self.stop(

@@ -1,4 +1,4 @@
-"""Inference of input declarations: the types of undeclared predicates, from the rules of a LARS program."""
+"""Inference of input declarations for LARS programs. The types of undeclared predicates follow from the rules."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from cep.rules.terms import Call, Comparison, Constant, Expression, Variable
 
 
 def with_inputs(program: LarsProgram) -> LarsProgram:
-    """Add declarations of input predicates to a program that declares no events.
+    """Declare the input predicates of a program that declares no events.
 
-    The declared events are instants. The types of their positional arguments are inferred from the rules.
+    The declared events are instants. Their arguments are positional, and the types are inferred from the rules.
     """
     undeclared = [
         ast.EventDeclaration(
@@ -31,9 +31,10 @@ def with_inputs(program: LarsProgram) -> LarsProgram:
 
 
 def argument_types(program: LarsProgram, name: str) -> list[str]:
-    """Infer the argument types of a predicate from constants, and from comparisons with its variables.
+    """Infer the argument types of a predicate from its constants, and from the constants with which its variables are
+    compared.
 
-    A type is `any` if nothing is known about the argument, or constants of several kinds occur.
+    An argument has the type `any` if nothing is known about it, or if its constants have several types.
     """
     types: list[str | None] = []
     for rule in program.rules:
@@ -50,7 +51,8 @@ def argument_types(program: LarsProgram, name: str) -> list[str]:
 
 
 def _compared(rule: LarsRule) -> dict[str, str]:
-    """Return the types of constants with which a rule compares or calculates its variables."""
+    """Return types for the variables of a rule. They are the types of the constants with which the variables are
+    compared or calculated."""
     types: dict[str, str] = {}
 
     def see(expression: Expression, type: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Reader of LARS windows in Ticker's syntax, and their length in ticks.
+"""Reader of LARS windows in Ticker's syntax, and of their lengths in ticks.
 
     window = "[" ( NUMBER [ UNIT ] | "inf" ) "]" [ "step" NUMBER [ UNIT ] ]
            | "[" NUMBER "#" "]" [ "by" VARIABLE { "," VARIABLE } ]
