@@ -1,7 +1,8 @@
-"""Answers to a pattern over a stretch of time in which the knowledge changes often, each with its valid time.
+"""Answers to patterns while the knowledge changes, each with the interval for which the answer holds.
 
-Two sets of triples are collected once: triples that exist at any time of the stretch, and triples that exist
-throughout. If reasoning infers nothing from the changing triples, an answer holds exactly while all its triples exist.
+Many changes are processed together, instead of one after the other. Two sets of triples are collected once: the triples
+that exist at any time, and the triples that exist all the time. If reasoning infers nothing from the changing triples,
+an answer holds exactly while all its triples exist.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Knowledge before, during and after some changes.
+    """Knowledge before, during and after a sequence of changes.
 
-    - `whole`: the knowledge with all triples that exist at any time.
-    - `rest`: the knowledge with the triples that exist throughout.
-    - `after`: the knowledge after the changes.
-    - `spans`: the changing triples with their valid times, as written.
-    - `seen`: the same with canonical objects, as in `Knowledge.seen`.
+    - `whole`: knowledge that contains all triples that exist at any time.
+    - `rest`: knowledge that contains only the triples that exist all the time.
+    - `after`: the knowledge after the last change.
+    - `spans`: the changing triples as they are asserted, with their valid times.
+    - `seen`: the changing triples with canonical objects (see `Knowledge.seen`), with their valid times.
     """
 
     whole: Knowledge
@@ -53,8 +54,10 @@ class Stretch:
     def answers(
         self, patterns: Mapping[str, Graph | algebra.Triples], keys: Mapping[str, Any], pool: Pool
     ) -> dict[str, Spanned] | None:
-        """Return the answers to patterns by name, each with its valid time; None if there are too many. `keys`: the key
-        of each pattern's table in `Knowledge.tables`, by name."""
+        """Return the answers to each pattern, with their valid times. Return None if a pattern has too many answers.
+
+        `patterns`: the patterns by name. `keys`: for each name, the key of the pattern's table in `Knowledge.tables`.
+        """
         answers_by_name: dict[str, Spanned] = {}
         terms = self.after.terms
         for name, pattern in patterns.items():
@@ -72,8 +75,10 @@ class Stretch:
         return answers_by_name
 
     def triples(self, fixed: Sequence[int | None]) -> ValidTimeRows:
-        """Return the triples with these ids (None: any), with their valid times. The result has one column per None in
-        `fixed`."""
+        """Return the triples that have the ids `fixed`, with their valid times.
+
+        `fixed`: the ids of subject, predicate and object; None stands for any id. The result has one column per None.
+        """
         wanted = [i for i, id in enumerate(fixed) if id is None]
         if NONE in fixed:
             return always((np.empty(0, dtype=np.int64),) * len(wanted), 0)
@@ -87,7 +92,11 @@ class Stretch:
         return concat_rows([lasting, ValidTimeRows(tuple(some.columns[i] for i in wanted), some.since, some.until)])
 
     def table(self, whole: PatternTable, rest: PatternTable, resolve: Resolve, most: int) -> ValidTimeRows:
-        """Return the answers to a basic graph pattern, one column per variable. Raise TooLarge."""
+        """Return the answers to a basic graph pattern, with one column per variable.
+
+        `whole`, `rest`: the pattern's tables in the knowledge `self.whole` and `self.rest`. Raise TooLarge if the
+        result would have more than `most` cells.
+        """
         columns: dict[str, Ints] = {}
         since, until = np.array([ALWAYS]), np.array([NEVER])
         for of_whole, of_rest in zip(whole.components, rest.components):
@@ -128,7 +137,7 @@ class Stretch:
         return concat_rows([lasting, ValidTimeRows(tuple(named[name] for name in names), rows.since, rows.until)])
 
     def _while_there(self, rows: ValidTimeRows, triples: TripleColumns) -> ValidTimeRows:
-        """Restrict the valid time of each row to the times at which its triple exists. `triples`: one triple per
+        """Restrict the valid time of each row to the times at which its triple exists. `triples`: one triple for each
         row."""
         groups, begins, counts = self._groups
         _, start, stop = groups.ranges(*triples)
@@ -144,7 +153,8 @@ class Stretch:
 
     @property
     def _groups(self) -> tuple[TripleSet, Ints, Ints]:
-        """The distinct changing triples, with the index of the first span and the number of spans of each."""
+        """The distinct changing triples, and for each one the index of its first row in `seen` and the number of its
+        rows."""
         s, p, o = self.seen.columns
         first = np.ones(len(s), dtype=np.bool_)
         first[1:] = (s[1:] != s[:-1]) | (p[1:] != p[:-1]) | (o[1:] != o[:-1])
@@ -153,10 +163,10 @@ class Stretch:
 
 
 def stretch(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> Stretch | None:
-    """Collect changes, given in order of time. Return None if they must be applied one by one.
+    """Combine changes, which are in order of time, into a Stretch. Return None if they must be applied one by one.
 
-    This is necessary if anything is inferred from a changing triple, if a changing triple defines a place, or if all
-    triples together would be inconsistent.
+    They must be if anything is inferred from a changing triple, if a changing triple defines a place, or if all triples
+    together are inconsistent.
     """
     spans, lines = _spans(before, changes)
     if not spans.rows:
@@ -183,9 +193,9 @@ def stretch(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> Stretch 
 
 
 def _spans(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> tuple[ValidTimeRows, frozenset[str]]:
-    """Return the triples that changes add or remove in any graph, with the times at which they are asserted.
+    """Return the triples that the changes add or remove in any graph, with the times at which they are asserted.
 
-    Return also the same triples as lines of N-Quads, without the names of graphs.
+    The second result contains the same triples as lines of N-Quads, without the names of graphs.
     """
     read = [(time, Change.read(blob)) for time, blob in changes]
     sides = [sorted(side) for _, edit in read for side in (edit.removed, edit.added)]
@@ -226,7 +236,8 @@ def _spans(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> tuple[Val
 
 
 def _among(columns: Sequence[Ints], rows: int, others: ValidTimeRows) -> NDArray[np.bool_]:
-    """Return a mask of the rows that are in `others`. `rows`: the number of rows."""
+    """Return a mask of the rows of `columns` that are also rows of `others`. `rows`: the number of rows in
+    `columns`."""
     known = KeySet(max(1, len(columns)))
     known.insert(words(others.columns, others.rows))
     is_member: NDArray[np.bool_] = known.find(words(columns, rows)) >= 0

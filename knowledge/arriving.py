@@ -1,8 +1,9 @@
-"""Changes of knowledge that arrive as N-Quads, line by line in order of time. Expired changes are dropped.
+"""Changes of knowledge that arrive as N-Quads, line by line in order of time.
 
-The statements of one graph arrive together: its times, then its triples. A graph is complete when a statement of
-another graph arrives, or when the stream is silent. A time without triples announces that nothing earlier will arrive.
-The end of a graph's validity may arrive later than its triples, in further statements.
+The statements about one named graph arrive together: first its times, then its triples. A graph is complete when a
+statement about another graph arrives, or when the stream is silent. A graph that has a time but no triples announces
+that no earlier change will arrive. The end of a graph's validity may arrive later than its triples, in further
+statements. Graphs whose validity has ended are dropped from memory.
 """
 
 from __future__ import annotations
@@ -17,8 +18,7 @@ from cep.knowledge.updates import Graphs, RefusedUpdate, Update, quads_of
 
 BEGINNING = -(2**62)
 Awaited = Callable[[Iterator[bytes]], bytes | None]
-"""A function that returns the next piece of a stream, None at the end: `next` with a default, or an interruptible
-version of it."""
+"""A function that returns the next piece of a byte stream, or None at its end. It may be interruptible."""
 
 
 def quad_line(quad: ox.Quad | ox.Triple) -> str:
@@ -27,10 +27,11 @@ def quad_line(quad: ox.Quad | ox.Triple) -> str:
 
 
 class Arriving:
-    """A stream of changes, in pieces of whole lines. An empty piece means that nothing has arrived for a while.
+    """A stream of changes that arrives in pieces of whole lines. An empty piece means that nothing arrived for a while.
 
-    `now`: the time in microseconds that the stream has reached. Changes for earlier times count as late from now on.
-    `over`: the stream has ended. `quiet`: the stream is silent, so the program does not wait for it.
+    - `now`: the time in microseconds that the stream has reached. Changes for earlier times count as late.
+    - `over`: True if the stream has ended.
+    - `quiet`: True if the stream is silent, so that the program need not wait for it.
     """
 
     def __init__(self, name: str, pieces: Iterator[bytes]) -> None:
@@ -46,7 +47,7 @@ class Arriving:
         self._fading: list[tuple[int, str]] = []  # the times at which graphs may be dropped
 
     def read(self, awaited: Awaited) -> list[Update]:
-        """Read the next piece. Return the changes that are complete."""
+        """Read the next piece of the stream. Return the changes that are complete now."""
         piece = awaited(self._pieces)
         if piece is None:
             self.over = True
@@ -76,7 +77,7 @@ class Arriving:
         return updates
 
     def _close(self) -> list[Update]:
-        """End the open graph, and return its changes."""
+        """Finish the graph whose statements are arriving, and return its changes."""
         name, self._open = self._open, None
         graph = None if name is None else self._graphs.known.get(name)
         if name is None or graph is None:
@@ -111,7 +112,10 @@ class Arriving:
         return updates
 
     def _gone(self, time: int, updates: list[Update]) -> None:
-        """Record removals: graphs that contain a removed triple no longer remove it when their validity ends."""
+        """Record that triples were removed from all graphs at `time`.
+
+        Graphs that began earlier and contain such a triple will not remove it again when their validity ends.
+        """
         for triple in (removed for update in updates for removed in update.remove):
             assert isinstance(triple, ox.Triple), "a removal is of triples"
             for name in sorted(self._bringing.get(triple, ())):

@@ -1,4 +1,4 @@
-"""Changes of knowledge as bytes: sorted lines `D quad` for removed and `A quad` for added quads, in N-Quads."""
+"""Changes of knowledge as bytes: sorted lines of N-Quads, where `D ` precedes a removed quad and `A ` an added quad."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ _TRIPLE = re.compile(r'\S+ \S+ (?:<[^>]*>|_:\S+|"(?:[^"\\]|\\.)*"(?:\^\^<[^>]*>|
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change in N-Quads. The quads in `removed` are removed first, then those in `added` are added.
+    """A change as lines of N-Quads. The quads in `removed` are removed first, then the quads in `added` are added.
 
-    A triple removed without a graph's name is removed from every graph. A labelled blank node is the one with this
-    label in the knowledge. A blank node without a label gets one that depends only on the change.
+    A removed triple without the name of a graph is removed from every graph. A blank node that has a label is the blank
+    node in the knowledge that has the same label. A blank node without a label gets a new one, which depends only on
+    the change.
     """
 
     removed: frozenset[str]
@@ -53,14 +54,14 @@ class Change:
         return "".join(line + "\n" for line in lines).encode()
 
     def parsed(self) -> tuple[list[ox.Quad], list[ox.Quad]]:
-        """Return the removed and the added quads."""
+        """Return the removed quads and the added quads."""
         removed, added = (
             list(ox.parse("\n".join(sorted(lines)), ox.RdfFormat.N_QUADS)) for lines in (self.removed, self.added)
         )
         return removed, added
 
     def quads(self, terms: Terms) -> tuple[load.Quads, load.Quads]:
-        """Return the removed and the added quads as columns of ids."""
+        """Return the removed quads and the added quads as columns of ids."""
         removed, added = self.parsed()
         if len(removed) + len(added) > _FEW:
             gone, new = (load.Quads.joined(list(load.triple_columns(quads, terms, None))) for quads in (removed, added))
@@ -84,7 +85,7 @@ def _columns(quads: list[ox.Quad], terms: Terms) -> load.Quads:
 
 
 def merge(changes: Sequence[bytes]) -> bytes:
-    """Combine consecutive changes into one."""
+    """Combine changes into one that has the same effect as applying them in order."""
     removed: set[str] = set()
     added: dict[str, set[str]] = {}  # by the line that removes them from every graph
     for blob in changes:
@@ -100,7 +101,7 @@ def merge(changes: Sequence[bytes]) -> bytes:
 
 
 def unnamed(line: str) -> str:
-    """Return a quad without the name of its graph."""
+    """Remove the name of the graph from a quad, which is a line of N-Quads."""
     match = _TRIPLE.match(line)
     assert match, "a change holds quads"
     return match[0] + " ."
@@ -128,10 +129,7 @@ def _written(quads: list[ox.Quad], name: str) -> str:
 
 
 def labelled(quads: list[ox.Quad]) -> list[ox.Quad]:
-    """Return the quads with stable labels for blank nodes that had none.
-
-    The parser's labels are random. These depend on the quads only.
-    """
+    """Replace the random labels that the parser gave to blank nodes by labels that depend only on the quads."""
     nodes = [t for q in quads for t in (q.subject, q.object, q.graph_name) if isinstance(t, ox.BlankNode)]
     random = dict.fromkeys(node for node in nodes if load.GENERATED.fullmatch(node.value))
     if not random:

@@ -1,5 +1,7 @@
-"""The part of the knowledge that shapes can refer to, as an rdflib graph. It may have a few thousand triples
-when the knowledge has millions."""
+"""The part of the knowledge to which SHACL shapes can refer, as an rdflib graph.
+
+This part may have a few thousand triples when the knowledge has millions.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,14 @@ if TYPE_CHECKING:
     from rdflib.term import Node
 
 _ANYTHING = (SH.sparql, SH.closed, SH.target, SH.rule, SH.select, SH.ask, SH.js)
-"""Terms of shapes that may refer to any triple."""
+"""Terms of SHACL that let a shape refer to any triple."""
 
 
 def data_graph(terms: Terms, triples: TripleSet, shapes: Graph) -> Graph:
-    """Return the triples that the shapes can refer to; all triples if some shape may refer to any.
+    """Return the triples to which the shapes can refer, or all triples if a shape may refer to any.
 
-    These are the triples on paths from the targets of shapes, the types of all nodes on the paths, and all
-    rdfs:subClassOf triples.
+    The result contains the triples on paths that start at the targets of shapes, the types of all nodes on these paths,
+    and all rdfs:subClassOf triples.
     """
     if any(word in shapes.predicates() for word in _ANYTHING):
         return rdflib_graph(terms, [triples.columns])
@@ -73,7 +75,7 @@ def _of(triples: TripleSet, predicate: int, place: int, nodes: Ints) -> TripleCo
 
 
 def rdflib_graph(terms: Terms, parts: list[TripleColumns]) -> Graph:
-    """Return triples as an rdflib graph. It has the usual prefixes, so queries in shapes need not declare them."""
+    """Return triples as an rdflib graph. The usual prefixes are bound, so queries in shapes need not declare them."""
     graph = Graph()
     for prefix, iri in PREFIXES.items():
         graph.bind(prefix, iri, replace=True)

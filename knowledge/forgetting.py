@@ -1,6 +1,6 @@
-"""Garbage collection of the dictionary: terms that arrived with changes and are no longer used are dropped.
+"""Garbage collection of the term dictionary: terms that arrived in changes and are no longer used are dropped.
 
-Loaded terms keep their ids, and all other terms their order. So sorted columns stay sorted.
+Loaded terms keep their ids. The other terms keep their order, so sorted columns of ids stay sorted.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from cep.knowledge.graph import Knowledge
 
 FEW = 1 << 12
-"""The number of terms below which a dictionary is not collected."""
+"""The number of terms below which garbage collection of the dictionary does not pay."""
 
 
 def forget(knowledge: Knowledge) -> None:
-    """Replace the dictionary of the knowledge by one that contains only the loaded terms and the terms in use.
+    """Replace the dictionary of the knowledge by one that contains only loaded terms and terms in use.
 
-    No other knowledge may use the dictionary.
+    No other Knowledge may share the dictionary.
     """
     seen, closed, asserted, closure = knowledge.seen, knowledge.closed, knowledge.asserted, knowledge.closure
     used = np.zeros(len(knowledge.terms), dtype=np.bool_)

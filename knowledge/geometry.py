@@ -1,4 +1,4 @@
-"""The places in the knowledge: search for things near a point, and areas by IRI."""
+"""The places in the knowledge: a search for things near a point, and the areas of things."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ NUMBERS = (
     (WGS84 + "lat", WGS84 + "long", "wgs84:lat", "wgs84:long"),
     *((schema + "latitude", schema + "longitude", "schema:latitude", "schema:longitude") for schema in SCHEMA),
 )
-"""Pairs of properties for latitude and longitude, followed by their names in messages."""
+"""Pairs of properties for latitude and longitude, each followed by the names of both in messages."""
 PROPERTIES = (*(name for pair in NUMBERS for name in pair[:2]), WGS84 + "lat_long", GEO + "asWKT", *LINKS)
-"""All properties that give a thing a place."""
+"""All properties that give a place to a thing."""
 
 _OF_POINTS = (shapely.GeometryType.POINT, shapely.GeometryType.MULTIPOINT)
 _PIECE = 1 << 20  # rows per piece
 
 
 class Geometries:
-    """The places of things in the knowledge, read at first use.
+    """The places of things in the knowledge. They are read from the triples at first use.
 
     A thing is at its `wgs84:lat` and `wgs84:long`, its `schema:latitude` and `schema:longitude`, its `wgs84:lat_long`,
     and its `geo:asWKT`. It is also at the places of its `wgs84:location`, `schema:geo`, `geo:hasGeometry` and
-    `geo:hasDefaultGeometry`. Raise CepError for numbers or WKT that cannot be read.
+    `geo:hasDefaultGeometry`. Methods raise CepError if a number or WKT text cannot be read.
     """
 
     def __init__(self, terms: Terms, triples: TripleSet) -> None:
@@ -50,7 +50,8 @@ class Geometries:
 
     @cached_property
     def features(self) -> Features:
-        """The IRIs of things at points, with these points. A thing has the points of its geometries."""
+        """The IRIs of all things that are at points, and their points. The points of a geometry belong to the thing
+        that has it."""
         points, links = self._points, self._links
         shapes = self._shapes.filter(pl.col("kind").is_in(_OF_POINTS))
         ends, row = shapely.get_coordinates(shapes["shape"].to_list(), return_index=True)
@@ -81,8 +82,7 @@ class Geometries:
         self._read_shapes()
 
     def areas(self, iris: Sequence[str]) -> list[Any]:
-        """Return the shapes of the things that these IRIs name, combined into one shape each; None if a thing has
-        none."""
+        """Return one shape for each IRI, which combines all shapes of the thing; None if the thing has no shape."""
         things, rows = self._areas
         ids = self._terms.tokens(pl.Series([f"<{iri}>" for iri in iris], dtype=pl.String), add=False)
         starts, stops = np.searchsorted(things, ids, "left").tolist(), np.searchsorted(things, ids, "right").tolist()
@@ -97,10 +97,10 @@ class Geometries:
 
     @cached_property
     def _areas(self) -> tuple[Ints, Ints]:
-        """The things with a shape, in ascending order, each with the row of its shape.
+        """The ids of things that have a shape, in ascending order, and for each one the row of its shape.
 
-        Rows are numbered through `_shapes`, and then through `_points`. A thing with several shapes appears several
-        times.
+        Row numbers count the rows of `_shapes` first, then those of `_points`. A thing that has several shapes appears
+        several times.
         """
         own = pl.concat([self._shapes.select("thing"), self._points.select("thing")]).with_row_index("row")
         linked = self._links.join(own, left_on="place", right_on="thing")
@@ -111,7 +111,7 @@ class Geometries:
     def _links(self) -> pl.DataFrame:
         """The things whose place is defined by another thing.
 
-        Columns: thing, place, geometry (True if the other thing is only a geometry).
+        Columns: thing, place (the id of the other thing), geometry (True if the other thing is only a geometry).
         """
         parts = [
             self._pairs(property, "thing", "place").with_columns(geometry=pl.lit(property in GEOMETRIES))
@@ -121,9 +121,10 @@ class Geometries:
 
     @cached_property
     def _points(self) -> pl.DataFrame:
-        """The points of things, in columns thing, lat, long.
+        """The points of things. Columns: thing, lat, long.
 
-        Each latitude of a thing is combined with each of its longitudes. Literals that contain both numbers are added.
+        If a thing has several latitudes and longitudes, each latitude is combined with each longitude. Literals that
+        contain both numbers yield further points.
         """
         return pl.concat([*(self._both(*pair) for pair in NUMBERS), self._pairs_of_numbers()]).unique(
             maintain_order=True
@@ -147,7 +148,7 @@ class Geometries:
         return pairs.select("thing", numbers.alias(name))
 
     def _pairs_of_numbers(self) -> pl.DataFrame:
-        """Read latitudes and longitudes written together, `40.69,-74.17`. Columns: thing, lat, long."""
+        """Read literals that contain both latitude and longitude, such as `40.69,-74.17`. Columns: thing, lat, long."""
         pairs = self._pairs(WGS84 + "lat_long", "thing", "value")
         texts = self._terms.texts(pairs["value"].to_numpy())
         split = texts.str.split(",").list
@@ -201,9 +202,9 @@ def _together(shapes: list[Any]) -> Any:
 
 @dataclass(frozen=True)
 class Features:
-    """Things at points: their IRIs, sorted as texts, and their points, grouped by IRI.
+    """Things that are at points. The IRIs are sorted as texts, and the points are grouped by IRI.
 
-    `of`: for each point, the index of its thing in `iris`; ascending.
+    `of`: for each point, the index of its thing in `iris`, in ascending order.
     """
 
     iris: pl.Series
@@ -217,14 +218,15 @@ class Features:
 
     @cached_property
     def starts(self) -> Ints:
-        """The index of the first point of each IRI, then the number of points."""
+        """The index of the first point of each IRI; the last item is the number of points."""
         return np.searchsorted(self.of, np.arange(len(self.iris) + 1))
 
 
 class Near:
-    """`near(Lat, Long, Radius, Feature, Metres)`: things at most Radius metres from a point, with their distance.
+    """The relation `near(Lat, Long, Radius, Feature, Metres)` between a point and the things within Radius metres of
+    it.
 
-    Metres is the distance to the nearest point of the feature. The result of a call is sorted by the features' IRIs.
+    Metres is the distance to the feature's nearest point. The results for one point are sorted by the features' IRIs.
     """
 
     name = "near"
@@ -247,7 +249,7 @@ class Near:
 
 
 class _GeometryCodes:
-    """The codes of features' IRIs, created on demand: most features of a gazetteer never need one."""
+    """The codes that the pool assigns to features' IRIs. They are created on demand: most features never need one."""
 
     def __init__(self, iris: pl.Series, pool: Pool) -> None:
         self._iris = iris
@@ -264,7 +266,7 @@ class _GeometryCodes:
         return codes
 
     def features(self, codes: Ints) -> Ints:
-        """Return the index of the feature for each code of an IRI, -1 if there is no such feature."""
+        """Return the index of the feature for each code of an IRI, or -1 if no feature has this IRI."""
         if not len(self._iris):
             return np.full(len(codes), -1)
         distinct, which = np.unique(codes, return_inverse=True)
@@ -300,8 +302,11 @@ class _NearProbe:
         return index, [self._codes.of(which) if i == 3 else metres for i in self._wanted]
 
     def _near(self, bound_values: Mapping[int, Column], index: Ints, points: Ints) -> tuple[Ints, Ints, Floats]:
-        """Keep the candidates that are near enough. Return the index of the call, the feature and the metres of
-        each."""
+        """Keep the pairs of a call and a point that are within the radius.
+
+        `index`: the row of the call. `points`: the index of the point. Return for each result the row of its call, its
+        feature and its distance in metres.
+        """
         features = self._features
         pairs = (bound_values[0][index], bound_values[1][index], features.lat[points], features.long[points])
         radius = bound_values[2][index]
@@ -356,7 +361,7 @@ class _NearProbe:
 
 
 def _nearest_of_each(index: Ints, which: Ints, metres: Floats) -> tuple[Ints, Ints, Floats]:
-    """Keep the nearest point of each feature. The input is sorted by call and feature."""
+    """Keep the nearest point of each feature, for each call. The input is sorted by call and feature."""
     same = (index[1:] == index[:-1]) & (which[1:] == which[:-1])
     if not same.any():
         return index, which, metres
@@ -367,7 +372,7 @@ def _nearest_of_each(index: Ints, which: Ints, metres: Floats) -> tuple[Ints, In
 
 
 def _distinct(index: Ints, metres: Floats) -> tuple[Ints, Floats]:
-    """Return the distinct distances for each call, in ascending order."""
+    """Return the distinct distances of each call, in ascending order."""
     order = np.lexsort((metres, index))
     index, metres = index[order], metres[order]
     first = np.ones(len(index), dtype=np.bool_)

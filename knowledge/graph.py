@@ -1,4 +1,4 @@
-"""Background knowledge: triples, the triples inferred from them, and the answers to patterns in rules."""
+"""Background knowledge: asserted triples, inferred triples, and the answers to patterns in rules."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ _OPEN = frozenset(("limit", "offset", "sample", "group_concat"))  # SPARQL lets 
 class Knowledge(KnowledgeSource):
     """Triples in a default graph and named graphs, closed under a kind of reasoning.
 
-    Patterns see the union of all graphs and everything inferred from it. GRAPH sees the named graphs as they were
-    loaded. In patterns, literals of equal value, such as numbers and times, are the same term
+    Patterns see the union of all graphs and everything inferred from it. GRAPH sees only the asserted triples of the
+    named graphs. In patterns, literals of equal value, such as numbers and times, are the same term
     (knowledge/rdf/canonical.py).
     """
 
     def __init__(self, terms: Terms, graphs: Mapping[int, TripleSet], reasoning: str | type[Any] = "none") -> None:
-        """Build knowledge from triples by the id of their graph, NONE for the default graph.
+        """Build knowledge from triples. `graphs`: the triples by the id of their graph, NONE for the default graph.
 
-        `reasoning`: none, rdfs, owlrl, or your own rule set, which is a class for the library owlrl or its name,
-        `module:Class` (knowledge/reasoning/owlrl_rules.py).
+        `reasoning`: none, rdfs, owlrl, or your own rule set. The latter is a class for the library owlrl, or the name
+        of the class as `module:Class` (knowledge/reasoning/owlrl_rules.py).
 
-        A large closure is cached on disk (knowledge/reasoning/cache.py). Raise CepError if the triples contradict
-        themselves under the reasoning.
+        A large closure is cached on disk (knowledge/reasoning/cache.py). Raise CepError if the triples are inconsistent
+        under the reasoning.
         """
         self.terms = terms
         self.graphs = dict(graphs)
@@ -90,11 +90,11 @@ class Knowledge(KnowledgeSource):
 
     @classmethod
     def load(cls, names: str | Path | Iterable[str | Path], reasoning: str | type[Any] = "none") -> Knowledge:
-        """Load files.
+        """Load knowledge from files.
 
-        These are RDF files, recognised by suffix (.ttl .nt .nq .trig .rdf .owl .xml .jsonld, also with .gz), GeoNames
-        dumps, and registers of places by name. Folders and patterns (`*.ttl`) stand for the files in them. If any file
-        is invalid, load nothing and raise CepError with line and column.
+        A name is an RDF file, recognised by its suffix (.ttl .nt .nq .trig .rdf .owl .xml .jsonld, also followed by
+        .gz), a GeoNames dump, or a register of places. A folder or a pattern (`*.ttl`) stands for the files in it. If
+        any file is invalid, load nothing and raise CepError with line and column.
         """
         terms = Terms()
         return cls(terms, by_graph(load.load(names, terms)), reasoning)
@@ -116,7 +116,8 @@ class Knowledge(KnowledgeSource):
 
     @property
     def fingerprint(self) -> str:
-        """A hash of quads and reasoning, independent of the order and format in which they were loaded."""
+        """A hash of the quads and the reasoning. It does not depend on the order or format in which the quads were
+        loaded."""
         if self._fingerprint is None:
             kind = self.reasoning
             if isinstance(self.closure, OwlrlClosure):  # the class may be another one the next time
@@ -130,7 +131,7 @@ class Knowledge(KnowledgeSource):
         """Return the answers to a graph pattern: one column for each of `graph.variables`, sorted by value
         (answers.py).
 
-        Raise CepError, with the position in the braces, if the pattern is not supported or its result too large.
+        Raise CepError, with the position in the braces, if the pattern is not supported or has too many answers.
         """
         key = _key(graph)
         if key not in self.tables:
@@ -151,8 +152,10 @@ class Knowledge(KnowledgeSource):
         return known[2]
 
     def _followed(self, graph: Graph, source: Source) -> Refreshed | None:
-        """Return the answers to a pattern that does not consist of triples alone, as a table that is updated with later
-        changes; None if there is no such table."""
+        """Return a table of the answers to a pattern that contains more than triples; later changes update the table.
+
+        Return None if changes cannot update such a table for this pattern, or if it would be too large.
+        """
         key = _key(graph)
         if key not in self._refreshed and graph.variables and (of := locality(graph.text, dict(graph.prefixes))):
             wanted = names(of, graph.variables)
@@ -168,7 +171,7 @@ class Knowledge(KnowledgeSource):
         return self.store(ordered=not words.isdisjoint(_OPEN))
 
     def by_difference(self, graph: Graph) -> bool:
-        """Return True if a change can update the pattern's table, so that the pattern need not be evaluated again.
+        """Return True if changes can update the table of this pattern, so that the pattern need not be evaluated again.
 
         This requires that the pattern consists of triples (`cep.knowledge.query.pattern_tables`), or that each of its
         answers depends on few triples (`cep.knowledge.query.locality`).
@@ -177,10 +180,10 @@ class Knowledge(KnowledgeSource):
         return basic(graph.text, prefixes) is not None or bool(graph.variables and locality(graph.text, prefixes))
 
     def difference(self, pattern: Graph | algebra.Triples, pool: Pool) -> tuple[Answers, Answers] | None:
-        """Return the answers that the last change removed, and those that it added; None if unknown.
+        """Return the answers that the last change removed and the answers that it added, or None if they are unknown.
 
-        If it is None, the caller evaluates the pattern again. An answer with several derivations may be in both parts,
-        or appear several times.
+        If they are unknown, the caller must evaluate the pattern again. An answer that has several derivations may be
+        in both results, or appear several times.
         """
         last, key = self._last, _key(pattern) if isinstance(pattern, Graph) else pattern.fixed
         if last is None or not self._single.get(key):
@@ -199,8 +202,8 @@ class Knowledge(KnowledgeSource):
         return unmatched_patterns.why_no_answers(pattern, self, source, schemas)
 
     def triples(self, fixed: Fixed, pool: Pool) -> Answers:
-        """Return the answers to `triple(S, P, O)` in which some positions are given. The columns are the other
-        positions."""
+        """Return the triples that have the terms `fixed` (None: any). The columns are the positions where `fixed` is
+        None."""
         ids = [None if term is None else self.terms.id_of(str(term)) for term in fixed]
         wanted = [i for i, id in enumerate(ids) if id is None]
         columns = self.closed.match(*ids) if NONE not in ids else TripleSet.empty().columns
@@ -213,7 +216,7 @@ class Knowledge(KnowledgeSource):
         return {"near": geometry.Near(self.places, pool)}
 
     def areas(self) -> Areas:
-        """Return a function from IRIs to the shapes of their places."""
+        """Return a function that maps IRIs to the shapes of the places that they name."""
         return self.places.areas
 
     @property
@@ -228,11 +231,11 @@ class Knowledge(KnowledgeSource):
     def query(
         self, sparql: str, prefixes: Mapping[str, str] | None = None, name: str = "query"
     ) -> pl.DataFrame | bool | rdflib.Graph:
-        """Evaluate a SPARQL query: return a table for SELECT, a boolean for ASK, an rdflib graph for CONSTRUCT and
+        """Evaluate a SPARQL query. Return a table for SELECT, a boolean for ASK, an rdflib graph for CONSTRUCT and
         DESCRIBE.
 
-        Rows are sorted by value unless there is an ORDER BY. Raise CepError if the query is invalid; messages call it
-        `name`.
+        Rows are sorted by value unless the query has an ORDER BY. `name`: the name of the query in error messages.
+        Raise CepError if the query is invalid.
         """
         results = self.found(sparql, prefixes, name)
         if isinstance(results, ox.QueryBoolean):
@@ -244,8 +247,7 @@ class Knowledge(KnowledgeSource):
     def found(
         self, sparql: str, prefixes: Mapping[str, str] | None = None, name: str = "query"
     ) -> ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples:
-        """Return Oxigraph's result of a query. Raise CepError if it is not valid SPARQL, or queries another
-        endpoint."""
+        """Return Oxigraph's result for a SPARQL query. Raise CepError if it is invalid, or queries another endpoint."""
         words = {token.text.lower() for token in tokens(sparql) if token.kind == "word"}
         try:
             validation.check_query(sparql, prefixes or {}, name)
@@ -260,7 +262,7 @@ class Knowledge(KnowledgeSource):
         return interop.graph_of(self.terms, self.closed if inferred else self.asserted)
 
     def store(self, ordered: bool = False) -> ox.Store:
-        """Return a store of all triples, which evaluates SPARQL; it is built at first use. See
+        """Return an Oxigraph store that contains all triples. It is filled at first use. `ordered`: see
         knowledge/query/store.py."""
         if ordered not in self._stores:
             self._stores[ordered] = store.filled(self.terms, self._seen, self.graphs, ordered)
@@ -269,10 +271,11 @@ class Knowledge(KnowledgeSource):
     # --- change ---
 
     def fork(self, with_answers: bool = True, apart: bool = False) -> Knowledge:
-        """Return a copy of the knowledge that changes separately. The copies share their data until one changes.
+        """Return a copy of the knowledge that changes independently. The copies share their data until one of them
+        changes.
 
-        `with_answers`: copy the answers too, because the same patterns will be evaluated again. `apart`: give the copy
-        its own dictionary, from which unused terms are dropped (`forget`).
+        `with_answers`: copy the answers to patterns too, because the same patterns will be evaluated again. `apart`:
+        give the copy its own dictionary, from which `forget` drops unused terms.
         """
         forked = object.__new__(Knowledge)
         forked.__dict__.update(self.__dict__)
@@ -295,8 +298,10 @@ class Knowledge(KnowledgeSource):
         return forked
 
     def forget(self, always: bool = False) -> None:
-        """Drop unused terms that arrived with changes, once the number of terms has doubled since the last time.
-        `always`: drop them now."""
+        """Drop unused terms that arrived in changes, but only if the number of terms has doubled since the last time.
+
+        `always`: drop them even if it has not.
+        """
         if self.loaded is not None and (always or len(self.terms) > self._many):
             forget(self)
             self._many = 2 * max(len(self.terms), FEW)
@@ -310,8 +315,10 @@ class Knowledge(KnowledgeSource):
         closure: Closure | None,
         tables: Mapping[_Asked, PatternTable | None],
     ) -> None:
-        """Switch to another dictionary. `triples`: the asserted triples, their closure, and the closure as patterns see
-        it (`seen`)."""
+        """Replace the dictionary, and everything that contains ids of the old one.
+
+        `triples`: the asserted triples, all triples including inferred ones, and these as patterns see them (`seen`).
+        """
         self.terms, self.canonical, self.graphs, self.closure = terms, canonical, dict(graphs), closure
         self.asserted, self.closed, self._asked = triples
         self.tables, self._answers, self._last = dict(tables), {}, None
@@ -323,22 +330,22 @@ class Knowledge(KnowledgeSource):
         return {**self.__dict__, **made_again, "_last": None, "_lent": False}
 
     def change(self, add: Any = None, remove: Any = None) -> bytes:
-        """Build a change, which first removes triples, then adds others.
+        """Build a change, which removes the triples of `remove` and then adds the triples of `add`.
 
         Each source is text (Turtle, TriG, N-Triples or N-Quads), the Path of a file, an rdflib graph, or triples or
         quads of rdflib or pyoxigraph. Raise CepError if one is invalid.
 
-        A triple removed without the name of a graph is removed from all graphs. Blank nodes refer to those with the
-        same label in the knowledge.
+        A removed triple without the name of a graph is removed from all graphs. A blank node is the node in the
+        knowledge that has the same label.
         """
         return Change.of(add, remove).written()
 
     def merge(self, changes: Sequence[bytes]) -> bytes:
-        """Combine consecutive changes into one."""
+        """Combine changes into one that has the same effect as applying them in order."""
         return merge(changes)
 
     def net(self, changes: Sequence[bytes]) -> bytes:
-        """Combine consecutive changes of this knowledge into one, without removals of quads that it does not
+        """Combine changes into one as `merge` does. Leave out removals of quads that this knowledge does not
         contain."""
         merged = Change.read(merge(changes))
         return Change(
@@ -351,8 +358,8 @@ class Knowledge(KnowledgeSource):
     ) -> tuple[Knowledge, dict[str, Spanned]] | None:
         """Apply changes, each with the time from which it holds, in ascending order.
 
-        Return the knowledge after them and the answers to the patterns, each with its valid time. Return None if the
-        changes must be applied one by one (answer_intervals.py).
+        Return the knowledge after the last change, and the answers to the patterns with their valid times. Return None
+        if the changes must be applied one by one (answer_intervals.py).
         """
         keys = {name: _key(pattern) for name, pattern in patterns.items() if isinstance(pattern, Graph)}
         if any(self.tables.get(key) is None for key in keys.values()) or not (timeline := stretch(self, changes)):
@@ -361,7 +368,7 @@ class Knowledge(KnowledgeSource):
         return None if answers is None else (timeline.after, answers)
 
     def apply(self, change: bytes) -> None:
-        """Apply a change. If the new state contradicts itself, raise CepError and leave the knowledge unchanged."""
+        """Apply a change. If the result would be inconsistent, raise CepError and leave the knowledge unchanged."""
         less, more = (by_graph(quads) for quads in Change.read(change).quads(self.terms))
         graphs = changed(self.graphs, less, more)
         added = union(more).minus(self.asserted)
@@ -416,7 +423,7 @@ class Knowledge(KnowledgeSource):
 
     @property
     def seen(self) -> TripleSet:
-        """The triples as patterns and stores see them: with a single literal for each value."""
+        """The triples as patterns and stores see them: all literals of equal value are replaced by one of them."""
         return self._seen
 
     @property
@@ -426,7 +433,7 @@ class Knowledge(KnowledgeSource):
         return self._asked
 
     def constant_id(self, constant: ConstantTerm) -> int:
-        """Return the id that a constant of a pattern has in the triples `seen`."""
+        """Return the id that the triples in `seen` have for a constant of a pattern."""
         return self.canonical.find(constant.text, constant.datatype, constant.language)
 
 

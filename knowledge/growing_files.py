@@ -1,8 +1,8 @@
-"""Changes of knowledge in files that arrive one by one, and in files of N-Quads that grow. New files and lines are read
-from time to time.
+"""Changes of knowledge in files that arrive one by one, and in N-Quads files that grow. New files and new lines are
+read from time to time.
 
-A named graph is read as far as it is written. If it has no time yet, its triples wait. If it grows later, its change is
-issued again with the new triples. Its end may be written later too.
+A named graph takes effect as soon as its time has been read. Triples that are read earlier wait for the time. Triples
+that are read later become a further change at the same time. The end of a graph's validity may be read later too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cep.knowledge.updates import Graphs, RefusedUpdate, Update, quads_of, read_
 
 @dataclass(slots=True)
 class ReadUpdates:
-    """The updates read from files: `changes` in order of time, and the refused ones."""
+    """Updates that were read from files: `changes` in order of time, and the updates that were `refused`."""
 
     changes: list[Update] = field(default_factory=list)
     refused: list[RefusedUpdate] = field(default_factory=list)
@@ -43,9 +43,9 @@ class GrowingFile:
         self._line = 0
 
     def read(self, lines: bytes, last: bool = False) -> ReadUpdates:
-        """Read the lines that follow.
+        """Read the next lines of the file. Return the updates that they complete.
 
-        `last`: the file will not grow any more, so graphs that still lack a time are settled too.
+        `last`: True if the file will not grow any more. Then graphs that have no time yet are refused.
         """
         news = ReadUpdates()
         touched: dict[str, None] = {}
@@ -76,12 +76,12 @@ class GrowingFile:
 
 
 def whole(file: str) -> ReadUpdates:
-    """Read a file that does not grow. Raise CepError if it cannot be read."""
+    """Read the updates in a file that does not grow. Raise CepError if it cannot be read."""
     return ReadUpdates(read_updates([file]))
 
 
 def there(names: Iterable[str]) -> list[str]:
-    """Return the existing files that the names or patterns stand for."""
+    """Return the existing files that the names and patterns stand for."""
     paths: list[str] = []
     for name in names:
         try:
@@ -92,10 +92,10 @@ def there(names: Iterable[str]) -> list[str]:
 
 
 def grows(file: str) -> bool:
-    """Return True if lines may be appended to a file."""
+    """Return True if the file is in N-Quads, a format to which lines may be appended."""
     return Path(file).name.lower().endswith(".nq")
 
 
 def change(update: Update) -> bytes:
-    """Return an update in the form that an engine accepts."""
+    """Convert an update to the bytes of a change, which an engine accepts."""
     return Change.of(update.add, update.remove).written()

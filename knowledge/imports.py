@@ -13,7 +13,10 @@ _SHOWN = 3
 
 
 def missing_imports(knowledge: Knowledge) -> list[str]:
-    """Return the IRIs of imported ontologies that match no loaded file, neither by name nor by version."""
+    """Return the IRIs of imported ontologies that were not loaded.
+
+    An import counts as loaded if its IRI is the name or the version of a loaded ontology.
+    """
     triples, terms = knowledge.asserted, knowledge.terms
     imports, version, kind, ontology = (
         terms.id_of(iri) for iri in (OWL + "imports", OWL + "versionIRI", RDF_TYPE, OWL + "Ontology")

@@ -13,7 +13,7 @@ _LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"(?:\^\^|@)')
 
 
 def with_place(error: CepError, names: str | Path | Iterable[str | Path]) -> CepError:
-    """Add the files and lines that contain an invalid literal to its error. Return other errors unchanged."""
+    """Return the error with the files and lines that contain the invalid literal. Return any other error unchanged."""
     literal = _LITERAL.search(error.message) if "(rule dt-not-type)" in error.message else None
     if literal is None:
         return error

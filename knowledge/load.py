@@ -41,7 +41,7 @@ FORMATS = {
     ".xml": ox.RdfFormat.RDF_XML,
     ".jsonld": ox.RdfFormat.JSON_LD,
 }
-"""The formats of RDF by file suffix, which `.gz` may follow."""
+"""The RDF format for each file suffix. A further `.gz` means that the file is compressed."""
 
 _SERVICE = "sensorthings+"
 _CHUNK = 200_000  # triples per batch
@@ -50,7 +50,8 @@ GENERATED = re.compile("[0-9a-f]{20,32}")  # labels that the parser generates
 
 @dataclass(frozen=True, slots=True)
 class Quads:
-    """Triples as columns of ids, possibly repeated, with the graph of each: NONE for the default graph."""
+    """Columns of ids of subjects, predicates, objects and graphs. The graph is NONE for the default graph. Quads may
+    repeat."""
 
     s: Ints
     p: Ints
@@ -58,7 +59,6 @@ class Quads:
     g: Ints
 
     def rows(self, rows: slice) -> Quads:
-        """Return some of the rows."""
         return Quads(self.s[rows], self.p[rows], self.o[rows], self.g[rows])
 
     @classmethod
@@ -76,10 +76,10 @@ class Quads:
 
 
 class BlankNodeLabels:
-    """Labels for blank nodes. The same label in two files means two nodes.
+    """Labels for the blank nodes of several files. The same label in two files means two different nodes.
 
-    A label stays as it is, unless another file has used it. Nodes without a label become `b1`, `b2`, ... in their
-    order.
+    A label is kept unless an earlier file has used it. Nodes without a label are named `b1`, `b2`, ... in order of
+    appearance.
     """
 
     def __init__(self, prefix: str = "b") -> None:
@@ -92,7 +92,8 @@ class BlankNodeLabels:
         self._file = {}
 
     def renamed(self, labels: Iterable[str]) -> dict[str, str]:
-        """Add `labels` of the present file, in this order. Return the new label of each label of the file so far."""
+        """Assign labels to blank nodes of the present file. Return the new label for each old label of this file so
+        far."""
         for label in labels:
             if label not in self._file:
                 self._file[label] = self._new() if label in self._taken or GENERATED.fullmatch(label) else label
@@ -107,15 +108,15 @@ class BlankNodeLabels:
 
 
 def is_service(name: str | Path) -> bool:
-    """Return True if the name is the address of a service whose Things are knowledge, rather than a file."""
+    """Return True if the name is the address of a SensorThings service rather than a file."""
     return isinstance(name, str) and name.startswith(_SERVICE)
 
 
 def files(names: str | Path | Iterable[str | Path]) -> list[Path | str]:
-    """Return the sources for names, in the given order.
+    """Return the files and registers of places that the names stand for, in the given order.
 
-    A name is a file, a register of places, a folder, or a pattern. The files of the last two are sorted by name. Raise
-    CepError if one does not exist or has an unknown type.
+    A name is a file, a register of places, a folder, or a pattern. Files in a folder, and files that match a pattern,
+    are sorted by name. Raise CepError if a file does not exist or has an unknown type.
     """
     paths: list[Path | str] = []
     for name in [names] if isinstance(names, str | Path) else names:
@@ -148,12 +149,12 @@ def files(names: str | Path | Iterable[str | Path]) -> list[Path | str]:
 
 
 def at(source: Path | str) -> Path | str:
-    """Return an RDF file as a path, or as an address if it is in a remote file system."""
+    """Return the source unchanged if it is an address in a remote file system; otherwise return it as a Path."""
     return source if isinstance(source, str) and is_url(source) else Path(source)
 
 
 def _stored(name: str) -> list[Path | str]:
-    """Return the files for an address in a remote file system. Raise CepError if there are none."""
+    """Return the RDF files at an address in a remote file system. Raise CepError if there are none."""
     try:
         entry = None if is_pattern(name) else stored.found(name)
         if entry is not None and not entry.folder:
@@ -169,7 +170,7 @@ def _stored(name: str) -> list[Path | str]:
 
 
 def load(names: str | Path | Iterable[str | Path], terms: Terms) -> Quads:
-    """Load all sources. Raise one CepError with the first mistake of each file that cannot be read."""
+    """Load all sources. If some cannot be read, raise one CepError that contains the first mistake of each of them."""
     parts: list[Quads] = []
     errors: list[CepError] = []
     labels = BlankNodeLabels()
@@ -189,19 +190,19 @@ def load(names: str | Path | Iterable[str | Path], terms: Terms) -> Quads:
 
 
 def read_triples(path: Path | str, terms: Terms, labels: BlankNodeLabels) -> Iterator[Quads]:
-    """Yield the triples of an RDF file, in batches. Raise CepError with line and column."""
+    """Yield the triples of an RDF file, in batches. Raise CepError, with line and column, if the file is invalid."""
     with _parsing(path) as (parser, format):
         yield from triple_columns(parser, terms, labels, format.supports_datasets)
 
 
 def read_quads(path: Path) -> list[ox.Quad]:
-    """Return the triples of an RDF file, unchanged. Raise CepError with line and column."""
+    """Return the quads of an RDF file with their original blank node labels. Raise CepError if the file is invalid."""
     with _parsing(path) as (parser, _):
         return list(parser)
 
 
 def subjects(path: Path | str, wanted: AbstractSet[str]) -> tuple[set[str], dict[str, str]]:
-    """Return the terms in `wanted` that are subjects in an RDF file, and the prefixes of the file.
+    """Return the terms in `wanted` that are subjects in an RDF file, and the prefixes that the file declares.
 
     Terms are written as in N-Triples. Blank nodes are never found, because the knowledge gives them other labels. Raise
     CepError if the file cannot be read.
@@ -213,7 +214,7 @@ def subjects(path: Path | str, wanted: AbstractSet[str]) -> tuple[set[str], dict
 
 @contextmanager
 def _parsing(path: Path | str) -> Iterator[tuple[Iterator[ox.Quad], ox.RdfFormat]]:
-    """Yield the parser of a file and the format. Turn errors into CepErrors."""
+    """Open a file, and yield its parser and its format. Turn all errors into CepErrors."""
     format = rdf_format(path)
     if format is None:
         raise CepError(f"{path} does not have the suffix of a known format", hint=_known(), code="knowledge")
@@ -231,7 +232,10 @@ def _parsing(path: Path | str) -> Iterator[tuple[Iterator[ox.Quad], ox.RdfFormat
 
 
 def quads_of(text: str, name: str) -> list[ox.Quad]:
-    """Parse a text in TriG, which includes Turtle and N-Triples, or in N-Quads. Raise CepError with line and column."""
+    """Parse a text in TriG (which includes Turtle and N-Triples) or in N-Quads.
+
+    Raise CepError, with line and column, if the text is invalid.
+    """
     errors: list[tuple[tuple[int, int], CepError]] = []
     for format in (ox.RdfFormat.TRIG, ox.RdfFormat.N_QUADS):
         try:
@@ -252,10 +256,12 @@ class TripleTerm(ValueError):
 def triple_columns(
     quads: Iterable[ox.Quad] | Iterable[ox.Triple], terms: Terms, labels: BlankNodeLabels | None, graphs: bool = True
 ) -> Iterator[Quads]:
-    """Yield triples or quads as columns, in batches. Raise TripleTerm.
+    """Yield triples or quads as columns of ids, in batches. Raise TripleTerm if a triple is a term of another triple.
 
-    Oxigraph writes them as canonical N-Quads, which can be split into columns without parsing single terms. `labels`:
-    new labels for blank nodes, None to keep theirs. `graphs`: if False, all triples are put into the default graph.
+    Oxigraph writes the quads as canonical N-Quads, which can be split into columns without parsing each term.
+
+    - `labels`: new labels for blank nodes; None keeps the old labels.
+    - `graphs`: False if the input has no named graphs, so that all triples belong to the default graph.
     """
     iterator: Iterator[Any] = iter(quads)
     while True:
@@ -311,13 +317,13 @@ def rdf_format(path: Path | str) -> ox.RdfFormat | None:
 
 
 def _alike(path: Path) -> str | None:
-    """Return a hint with the file in the same folder whose name is most similar."""
+    """Return a hint that names the most similar file in the same folder, or None."""
     near = beside(path)
     return None if near is None else f"did you mean {near}?"
 
 
 def _unknown(path: Path) -> str | None:
-    """Return a hint with the valid names if this is not the name of a readable file."""
+    """Return a hint that lists the valid kinds of files, or None if this is the name of a readable file."""
     return None if rdf_format(path) is not None else _known()
 
 

@@ -1,4 +1,4 @@
-"""Operations on triples by the id of their graph, NONE for the default graph."""
+"""Operations on triples grouped by the id of their graph. The id NONE stands for the default graph."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def union(graphs: Mapping[int, TripleSet]) -> TripleSet:
 def differing(
     before: Mapping[int, TripleSet], now: Mapping[int, TripleSet]
 ) -> Iterator[tuple[int, TripleSet, TripleSet]]:
-    """Yield the named graphs that differ, with the removed and the added triples."""
+    """Yield each named graph that differs between `before` and `now`, with the removed and the added triples."""
     for graph in dict.fromkeys([*before, *now]):
         old, new = (graphs.get(graph, TripleSet.empty()) for graphs in (before, now))
         if graph != NONE and old is not new:
@@ -41,8 +41,10 @@ def differing(
 def changed(
     graphs: Mapping[int, TripleSet], less: Mapping[int, TripleSet], more: Mapping[int, TripleSet]
 ) -> dict[int, TripleSet]:
-    """Remove triples from graphs, then add others. A triple removed from the default graph is removed from all
-    graphs."""
+    """Return the graphs after removing the triples of `less` and then adding those of `more`.
+
+    A triple in the default graph of `less` is removed from all graphs.
+    """
     nothing = TripleSet.empty()
     triples_by_graph: dict[int, TripleSet] = {}
     for graph in dict.fromkeys([*graphs, *more]):
@@ -54,9 +56,9 @@ def changed(
 
 
 def graph_contains(line: str, terms: Terms, graphs: Mapping[int, TripleSet], every: TripleSet) -> bool:
-    """Return True if a quad in N-Quads is in its graph, or in any graph if it names none.
+    """Return True if a quad, which is a line of N-Quads, is in its graph. If it names no graph, it may be in any.
 
-    `every`: the triples of all graphs.
+    `every`: the union of all graphs.
     """
     (quad,) = ox.parse(line, ox.RdfFormat.N_QUADS)
     ids = [terms.id_of(term) for term in quad.triple]

@@ -1,4 +1,4 @@
-"""Observations in RDF as values: the nodes of a class, with the values found along paths of properties."""
+"""Observations in RDF as values: nodes of a class, and the values at the ends of paths of properties."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FORMATS = {"nquads": ox.RdfFormat.N_QUADS, "jsonld": ox.RdfFormat.JSON_LD}
 
 @dataclass(frozen=True, slots=True)
 class ObservedTerm:
-    """An IRI, the text of a literal, or the label of a blank node."""
+    """A term in an observation: an IRI, the text of a literal, or the label of a blank node."""
 
     text: str
     kind: Kind
@@ -29,7 +29,10 @@ class ObservedTerm:
 
 @dataclass(frozen=True, slots=True)
 class NodeShape:
-    """The properties to read for nodes of the class `type`, or for nodes with the first property of `key`."""
+    """A kind of node and the property paths to read from it.
+
+    A node matches if its class is `type`, or if it has the first property of `key`.
+    """
 
     type: str
     key: PropertyPath
@@ -38,7 +41,12 @@ class NodeShape:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A node: the index of its shape, the line where it begins (from 1), and the values at the end of each path."""
+    """A node that matches a NodeShape.
+
+    - `shape`: the index of the shape.
+    - `line`: the number of the line where the node begins, from 1.
+    - `values`: for each path of the shape, the values at its end.
+    """
 
     shape: int
     line: int
@@ -54,11 +62,11 @@ class InvalidLine:
 
 
 def observations(text: bytes, format: str, shapes: Sequence[NodeShape]) -> Iterator[Observation | InvalidLine]:
-    """Yield the observations of one document in the order in which they begin. A node with several shapes appears once
-    for each shape.
+    """Yield the observations of one document, in the order in which they begin. A node yields one for each shape it
+    matches.
 
-    In N-Quads, only an invalid line is skipped; in other formats, the rest of the document is. Blank nodes are local to
-    the document.
+    An invalid line of N-Quads is skipped. In other formats, the document is skipped from the mistake on. Blank nodes
+    are local to the document.
     """
     mistakes: list[Observation | InvalidLine] = []
     quads = list(_quads(text, format, mistakes))
@@ -131,7 +139,7 @@ def _term(value: ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple) -> Observ
 
 
 def _lines(text: bytes) -> dict[str, int]:
-    """Return the number of the line in which each subject first appears."""
+    """Return for each subject the number of the line in which it first appears."""
     line_numbers: dict[str, int] = {}
     for number, line in enumerate(text.split(b"\n"), 1):
         words = line.split(None, 1)
@@ -141,7 +149,7 @@ def _lines(text: bytes) -> dict[str, int]:
 
 
 def lines_of_json(text: bytes) -> bool:
-    """Return True if a JSON-LD file has one document per line, judged by its first line."""
+    """Return True if the first line of a JSON-LD file is a document by itself, so that each line is one."""
     first = text.lstrip().split(b"\n", 1)[0]
     try:
         json.loads(first)

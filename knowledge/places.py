@@ -1,4 +1,5 @@
-"""Places from GeoNames dumps and from registers in installed packages, as tables and triples, with attributions."""
+"""Places from GeoNames dumps and from registers in installed packages: as tables, as triples, and their
+attributions."""
 
 from __future__ import annotations
 
@@ -24,21 +25,21 @@ PACKAGES: dict[str, Callable[[], Gazetteer]] = {
     "airportsdata": airports.airportsdata,
     "avwx": airports.avwx,
 }
-"""Registers that need no network, by name."""
+"""Registers in installed packages, by name. They need no network."""
 
 _in_use: WeakValueDictionary[str, Gazetteer] = WeakValueDictionary()
-"""The registers that are in use, which need not be read again."""
+"""The registers that are in use, by name, so that they need not be read again."""
 
 
 def is_register(name: str | Path) -> bool:
-    """Return True if the name is a source of places: a register, or a file with the name of a GeoNames dump."""
+    """Return True if the name is that of a register of places, or of a file that is a GeoNames dump."""
     return str(name) in PACKAGES or geonames.is_dump(Path(name))
 
 
 def gazetteer(name: str | Path) -> Gazetteer:
     """Return the places of a register or GeoNames dump (`US.txt`, `cities500.zip`) as tables.
 
-    Raise CepError, with the line if a line is invalid.
+    Raise CepError if they cannot be read. The message names the line that is invalid.
     """
     if str(name) in PACKAGES:
         used = _in_use.get(str(name))
@@ -56,15 +57,16 @@ def gazetteer(name: str | Path) -> Gazetteer:
 
 
 def read_places(name: str | Path, terms: Terms) -> TripleColumns:
-    """Return the places of a source as triples. Their terms are added to the dictionary only after everything was
+    """Return the places of a register or dump as triples. Add their terms to the dictionary only if all could be
     read."""
     return gazetteer(name).triples(terms)
 
 
 def attributions(knowledge: Knowledge) -> list[str]:
-    """Return the attributions to display wherever places of this knowledge appear, sorted.
+    """Return, in sorted order, the attributions to display wherever places of this knowledge appear.
 
-    They are the `dcterms:rights` of every `void:Dataset`, including those that other files describe.
+    These are the `dcterms:rights` of every `void:Dataset` in the knowledge, including datasets that other files
+    describe.
     """
     terms, triples = knowledge.terms, knowledge.closed
     kind, dataset, rights = (terms.id_of(iri) for iri in (RDF_TYPE, DATASET, DCTERMS + "rights"))

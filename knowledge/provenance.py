@@ -1,4 +1,4 @@
-"""The triples from which an answer to a graph pattern follows, and their derivations."""
+"""The triples from which an answer to a graph pattern follows, and how these triples were inferred."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from cep.runtime.knowledge_source import Fixed, KnowledgeSource
 MOST = 50
 """The maximum number of triples listed for one answer."""
 MOST_SOLUTIONS = 2_000
-"""The maximum number of solutions, and of forms of a literal, among which the answer is searched."""
+"""The maximum number of solutions to search for an answer, and of written forms to search for a literal."""
 
 TermOrValue = Term | Value
 """A term, or a value that stands for a term."""
@@ -39,11 +39,15 @@ class Provenance:
     def __call__(
         self, pattern: Graph | Fixed, values: Mapping[str, Value], then: KnowledgeSource | None = None
     ) -> list[Fact]:
-        """Return the triples behind one answer.
+        """Return the triples from which an answer to `pattern` follows.
 
-        `pattern`: a graph pattern with values for some variables, or `triple(S, P, O)` with values by position (`0`,
-        `1`, `2`). If several answers match, take the first. Return no triples if none of the first MOST_SOLUTIONS
-        candidates matches. `then`: the knowledge at the time of the answer, if it has changed since.
+        - `pattern`: a graph pattern or `triple(S, P, O)`.
+        - `values`: the answer's values, of which some may be missing. The keys are the names of variables; for
+          `triple`, they are the positions `0`, `1` and `2`.
+        - `then`: the knowledge at the time of the answer, if it has changed since.
+
+        If several solutions have these values, use the first one. If none of the first MOST_SOLUTIONS solutions has
+        them, return no triples.
         """
         self.knowledge = then if isinstance(then, Knowledge) else self.loaded
         if isinstance(pattern, Graph):
@@ -88,7 +92,8 @@ class Provenance:
         return list(facts.values())
 
     def _triple(self, pattern: Sequence[TermOrValue]) -> tuple[int, int, int] | None:
-        """Return the first triple with these terms (None: any). A literal matches in any of its written forms."""
+        """Return the first triple that has these terms (None: any). A literal also matches other written forms of its
+        value."""
         terms, thing = self.knowledge.terms, pattern[2]
         ids = [None if (node := _node(term)) is None else terms.id_of(node) for term in pattern]
         if NONE in ids or any(pattern[i] is not None and ids[i] is None for i in (0, 1)):
@@ -126,7 +131,7 @@ class Provenance:
 
 
 def _patterns(graph: Graph) -> Iterator[TriplePattern]:
-    """Yield the triple patterns of a pattern and of its groups, without patterns that must be absent."""
+    """Yield the triple patterns of a graph pattern, including the patterns in its groups."""
     prefixes = dict(graph.prefixes)
     whole = basic(graph.text, prefixes)
     if whole is not None:
@@ -139,9 +144,10 @@ def _patterns(graph: Graph) -> Iterator[TriplePattern]:
 
 
 def _filters(values: Mapping[str, Value], numbers: bool) -> str:
-    """Return filters that restrict the solutions to these values.
+    """Return SPARQL filters that restrict the solutions to these values.
 
-    Times and durations get none. They are numbers here, and their terms in SPARQL may not equal these numbers.
+    `numbers`: filter by numbers too. Times and durations are numbers in the engine, but their terms in SPARQL may not
+    equal these numbers. So a filter may exclude the solution.
     """
     filters = []
     for name, value in values.items():

@@ -37,14 +37,16 @@ _KINDS = {
     "balloonport": "AIRF",
     "weather_station": "STNM",
 }
-"""Feature codes of GeoNames, by the kind in OurAirports and avwx-engine."""
+"""The GeoNames feature code for each kind of aerodrome in OurAirports and avwx-engine."""
 
 
 def airportsdata() -> Gazetteer:
-    """Return the airports and landing strips of the world with their codes, as `urn:semcep:airportsdata:KEWR`.
+    """Return the airports and landing strips of the world with their codes. Their IRIs look like
+    `urn:semcep:airportsdata:KEWR`.
 
-    The package does not state the kind of a place. So the code is AIRH or AIRS if the name says heliport or seaplane
-    base, otherwise AIRP. The package states elevations in feet, and warns that many are wrong.
+    The package does not state the kind of a place. The feature code is AIRH if the name contains "heliport", AIRS if it
+    says that the place is a seaplane base, and AIRP otherwise. The package states elevations in feet, and warns that
+    many are wrong.
     """
     file = data("airportsdata", "airports.csv")
     try:
@@ -76,14 +78,14 @@ def airportsdata() -> Gazetteer:
 
 
 def avwx() -> Gazetteer:
-    """Return the aerodromes and weather stations of avwx-engine, as `urn:semcep:avwx:KEWR`."""
+    """Return the aerodromes and weather stations of avwx-engine. Their IRIs look like `urn:semcep:avwx:KEWR`."""
     return avwx_stations(data("avwx", "data/files/stations.json", "avwx-engine"))
 
 
 def avwx_stations(file: Path) -> Gazetteer:
-    """Read the file of avwx-engine.
+    """Read a file of stations in the format of avwx-engine.
 
-    All heliports have the code AIRH. Those of hospitals could only be recognised by their names.
+    All heliports get the feature code AIRH. Only the names could tell which of them belong to hospitals.
     """
     stations = package_records(file, _avwx)
     rows = [(key, *values) for key, values in stations.items()]

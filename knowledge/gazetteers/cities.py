@@ -28,10 +28,10 @@ _FEATURES: dict[str, type[pl.DataType]] = {
 
 
 def cities_gazetteer(size: str = "15000") -> Gazetteer:
-    """Return the cities, the states of the US, the countries and the continents.
+    """Return the cities that have at least `size` inhabitants, the states of the US, the countries and the continents.
 
-    The package lacks the feature codes of cities and countries (their classes are P and A), and the ids of regions
-    outside the US. So the result lacks them too.
+    The package does not contain the feature codes of cities and countries (only their classes, P and A), nor the ids of
+    regions outside the US. So these values are missing in the result.
     """
     assert size in SIZES, "a size that the package has"
     cities = _table(f"cities{size}.json", _city, "P", None)

@@ -18,8 +18,8 @@ DATASET = "http://rdfs.org/ns/void#Dataset"
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A predicate for a column of a table. Values are literals with this `datatype` or `language`, or IRIs if both are
-    empty."""
+    """A mapping from a table's column to a predicate. The values become literals that have this `datatype` or
+    `language`, or IRIs if both are empty."""
 
     iri: str
     column: str
@@ -37,7 +37,7 @@ class DatasetOrigin:
     rights: str
 
     def triples(self, terms: Terms) -> TripleColumns:
-        """Return the origin as triples: a void:Dataset with title, license and rights."""
+        """Describe the dataset in triples: a void:Dataset that has a title, a license and rights."""
         table = pl.DataFrame({"iri": [self.iri], "type": [DATASET], "title": [self.title]})
         credited = table.with_columns(license=pl.lit(self.license), rights=pl.lit(self.rights))
         return table_triples(credited, _ORIGIN, terms)
@@ -45,15 +45,17 @@ class DatasetOrigin:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Gazetteer:
-    """Places of one origin.
+    """Places from one dataset.
 
-    `features`: one row per place. Its columns are iri, name, lat, long (degrees, WGS84), alt (metres), class (`S`),
-    code (`AIRP`), country (ISO 3166) and population. A register may lack some columns and have others, see PROPERTIES.
-    Unknown values are null. Alternative names (`alternates`, in a dump) do not become triples, because they have no
-    language and outnumber everything else.
+    - `features`: one row per place. The columns are iri, name, lat, long (degrees, WGS84), alt (metres), class (`S`),
+      code (`AIRP`), country (ISO 3166) and population. A register may lack some of them and have others (see
+      PROPERTIES). Unknown values are null.
+    - `links`: relations between places. The columns are iri, relation (`parentADM1`, ..., in the namespace GN), and
+      other (the iri of the other place).
+    - `codes`: descriptions of feature codes. The columns are code (`S.AIRP`), name and comment.
 
-    `links`: iri, relation (`parentADM1`, ..., in GN), and the iri of the other place. `codes`: code (`S.AIRP`), name,
-    comment.
+    Alternative names (the column `alternates` of a dump) do not become triples. They have no language, and there are
+    more of them than of everything else.
     """
 
     origin: DatasetOrigin
@@ -62,7 +64,7 @@ class Gazetteer:
     codes: pl.DataFrame
 
     def triples(self, terms: Terms) -> TripleColumns:
-        """Return all tables as triples, and add their terms to the dictionary."""
+        """Convert all tables to triples, and add their terms to the dictionary."""
         features = self.features.with_columns(
             type=pl.lit(GN + "Feature"),
             class_iri=GN + pl.col("class"),
@@ -96,7 +98,7 @@ PROPERTIES = (
     Property(OWN + "iata", "iata", XSD + "string"),
     Property(OWN + "local", "local", XSD + "string"),
 )
-"""The property for each column of features. The columns `icao`, `iata` and `local` are codes of aerodromes."""
+"""The property for each column of `features`. The columns `icao`, `iata` and `local` are codes of aerodromes."""
 
 CODE_PROPERTIES = (
     Property(RDF_TYPE, "type"),
@@ -115,9 +117,10 @@ NO_LINKS = pl.DataFrame(schema={"iri": pl.String, "relation": pl.String, "other"
 
 
 def table_triples(table: pl.DataFrame, properties: Sequence[Property], terms: Terms) -> TripleColumns:
-    """Convert a table to triples. The column `iri` is the subject, and each property that is not null makes a triple.
+    """Convert a table to triples. The column `iri` contains the subjects, and each value that is not null becomes an
+    object.
 
-    A property without a column is skipped. A column of lists makes a triple for each item.
+    A property whose column the table lacks is skipped. If a column contains lists, each item becomes a triple.
     """
     subjects = terms.iris(table["iri"])
     parts: list[TripleColumns] = []
@@ -140,7 +143,6 @@ def table_triples(table: pl.DataFrame, properties: Sequence[Property], terms: Te
 
 
 def concat_triples(parts: Sequence[TripleColumns]) -> TripleColumns:
-    """Concatenate columns of triples."""
     if not parts:
         nothing: Ints = np.empty(0, dtype=np.int64)
         return nothing, nothing, nothing
@@ -149,7 +151,7 @@ def concat_triples(parts: Sequence[TripleColumns]) -> TripleColumns:
 
 
 def digits(numbers: pl.Series) -> pl.Series:
-    """Write numbers like xsd:integer and xsd:decimal: without an exponent, and with as many digits as needed."""
+    """Write numbers as in xsd:integer and xsd:decimal: without an exponent, and with only as many digits as needed."""
     texts = numbers.cast(pl.String)
     if not numbers.dtype.is_float():
         return texts

@@ -1,4 +1,4 @@
-"""The GeoNames dump and its companion files as tables."""
+"""The GeoNames dump and its companion files, read as tables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FEATURES = (
     Field("timezone"),
     Field("modified", title="modification date", needed=True),
 )
-"""The 19 columns of a dump, in the order of its readme. Elevations are in metres; `dem` is from a terrain model."""
+"""The 19 columns of a dump, in the order of its readme. Elevations are in metres; `dem` comes from a terrain model."""
 
 _REGIONS = (Field("key", needed=True), Field("name", needed=True), Field("ascii"), Field("id", "int", needed=True))
 _COUNTRIES = (
@@ -52,16 +52,22 @@ _HIERARCHY = (Field("parent", "int", needed=True), Field("child", "int", needed=
 _CODES = (Field("code", needed=True), Field("name"), Field("comment"))
 
 COMPANIONS = ("admin1CodesASCII", "admin2Codes", "countryInfo", "hierarchy", "featureCodes_en", "readme")
-"""The names of a dump's companion files, without suffix. Files with these names are not dumps; most of them are read
-together with one."""
+"""The names of a dump's companion files, without suffix. A file that has one of these names is not a dump.
+
+Most of them are read together with a dump.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """The features of a dump, one row each (FEATURES), and the companion files, which are empty tables if absent.
+    """The places of a dump, one row each (columns: FEATURES), and the tables of its companion files.
 
-    `regions` (key, name, id): the key is `US.NJ` or `US.NJ.013`. `countries` (country, name, population, id).
-    `hierarchy` (parent, child): geonameids. `codes` (code, name, comment): the code is `S.AIRP`.
+    The table of a file that does not exist is empty.
+
+    - `regions`: columns key (`US.NJ` or `US.NJ.013`), name and id.
+    - `countries`: columns country, name, population and id.
+    - `hierarchy`: columns parent and child, which are geonameids.
+    - `codes`: columns code (`S.AIRP`), name and comment.
     """
 
     features: pl.DataFrame
@@ -74,8 +80,8 @@ class Dump:
 def read_dump(path: Path) -> Dump:
     """Read a dump (`.txt`, or a `.zip` that contains one) and the companion files in the same folder.
 
-    These are `admin1CodesASCII.txt`, `admin2Codes.txt`, `countryInfo.txt`, `hierarchy.txt` (or `.zip`) and
-    `featureCodes_en.txt`. Raise CepError with file, line and reason for the first invalid line.
+    The companion files are `admin1CodesASCII.txt`, `admin2Codes.txt`, `countryInfo.txt`, `featureCodes_en.txt`, and
+    `hierarchy.txt` or `.zip`. Raise CepError at the first invalid line, with file, line and reason.
     """
     regions = [_companion(path, name, _REGIONS) for name in ("admin1CodesASCII", "admin2Codes")]
     hierarchy = _companion(path, "hierarchy", _HIERARCHY)

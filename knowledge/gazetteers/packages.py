@@ -1,4 +1,5 @@
-"""Data in an installed package, found without importing it: an import may be slow, or read all the data."""
+"""Data files of installed packages. They are found without importing the package, which may be slow or read all the
+data."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from cep.core.errors import CepError
 
 
 def data(package: str, path: str, install: str = "") -> Path:
-    """Return a file of a package. Raise CepError if the package or the file is missing."""
+    """Return the path of a data file in a package. Raise CepError if the package or the file does not exist."""
     spec = find_spec(package)
     if spec is None or spec.origin is None:
         raise CepError(
@@ -27,10 +28,10 @@ def data(package: str, path: str, install: str = "") -> Path:
 
 
 def package_records(file: Path, wanted: Callable[[dict[str, Any]], Any]) -> Any:
-    """Read a JSON file. Replace each object by the result of `wanted` as soon as it is read.
+    """Read a JSON file, and replace each object in it by the result of `wanted` as soon as the object is read.
 
-    `wanted` may return the object itself, to keep it. Objects that are not kept are freed before the next one is read,
-    so a file of 80 MB takes little memory. Raise CepError if the file is not JSON, or an object lacks a required
+    `wanted` may return the object itself to keep it. An object that is not kept is freed before the next one is read,
+    so a file of 80 MB takes little memory. Raise CepError if the file is not JSON, or if an object lacks a required
     member.
     """
     try:

@@ -1,4 +1,4 @@
-"""A GeoNames dump as a gazetteer, in which the parents of places are administrative divisions."""
+"""Conversion of a GeoNames dump to a gazetteer, in which the parents of places are administrative divisions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cep.knowledge.gazetteers.gazetteer import DatasetOrigin, Gazetteer
 from cep.knowledge.gazetteers.geonames import Dump
 
 SWS = "https://sws.geonames.org/"
-"""The prefix of IRIs of GeoNames features. GeoNames now writes them with https."""
+"""The prefix of IRIs of GeoNames features. GeoNames writes it with https now."""
 
 GEONAMES = DatasetOrigin(
     "https://www.geonames.org/",
@@ -21,15 +21,16 @@ _COUNTRIES = ("PCL", "PCLD", "PCLF", "PCLI", "PCLIX", "PCLS")
 
 
 def feature(ids: pl.Expr) -> pl.Expr:
-    """Return the IRIs of geonameids."""
+    """Return the IRIs of the places that have these geonameids."""
     return SWS + ids.cast(pl.String) + "/"
 
 
 def regions_gazetteer(dump: Dump) -> Gazetteer:
-    """Return the dump's features, and the divisions and countries that only its companion files contain.
+    """Convert a dump to a gazetteer. Divisions and countries that only the companion files contain become places too.
 
-    `parentADM1` to `parentADM4` and `parentCountry` follow from the codes of a feature. `parentFeature` comes from the
-    hierarchy file, or else is the lowest of these parents. A population of 0 counts as unknown.
+    `parentADM1` to `parentADM4` and `parentCountry` are derived from the codes of a place. `parentFeature` comes from
+    the hierarchy file; if the place is not in it, it is the smallest of these divisions. A population of 0 counts as
+    unknown.
     """
     features = _complete(dump)
     parents = _parents(features, dump)

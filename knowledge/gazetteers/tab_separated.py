@@ -1,4 +1,4 @@
-"""Tab-separated files as tables, read by columns. Errors name the line and the reason."""
+"""Tab-separated files as tables. They are read column by column; errors name the line and the reason."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Field:
 
     @property
     def tests(self) -> list[pl.Expr]:
-        """The conditions on every value of this column."""
+        """The conditions that every value of this column must satisfy."""
         value = pl.col(self.name)
         tests = [value.is_not_null()] if self.needed else []
         if self.type == "float":
@@ -49,7 +49,7 @@ class Field:
         return tests
 
     def wrong(self, text: str) -> str | None:
-        """Explain why a text is not valid in this column; None if it is."""
+        """Return the reason why `text` is not valid in this column, or None if it is valid."""
         title = self.title or self.name
         if not text:
             return f"has no {title}" if self.needed else None
@@ -66,10 +66,10 @@ class Field:
 
 
 def read_rows(content: bytes, path: Path, fields: Sequence[Field], comment: str | None = None) -> pl.DataFrame:
-    """Return the lines of a file as rows, except lines that begin with `comment`. An empty field is null.
+    """Convert each line of a file to a row, except lines that begin with `comment`. An empty field becomes null.
 
-    There is no quoting: a field is the text between two tabs. Raise CepError, which names `path`, for the first line
-    without exactly these fields. `content` may lack the last line end.
+    There is no quoting: a field is the text between two tabs. The last line need not end with a line feed. Raise
+    CepError, which names `path`, at the first line that does not have exactly these fields.
     """
     content = content.removeprefix(codecs.BOM_UTF8)  # some editors add it
     if not content:

@@ -1,1 +1,1 @@
-"""Evaluation of graph patterns and SPARQL: checks, answers, tables."""
+"""Evaluation of graph patterns and SPARQL queries: validation, joins, and tables of answers."""

@@ -1,4 +1,4 @@
-"""Conversion of columns of term ids to an engine's answers: distinct rows of values, sorted by value."""
+"""Conversion of term ids to the values that an engine uses: distinct rows, sorted by value."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from cep.runtime.knowledge_source import Answers, Spanned
 
 @dataclass(slots=True)
 class PreviousAnswers:
-    """The last answers to a pattern, column by column: ids, type, values and ranks.
+    """The last answers to a pattern. `columns`: the ids, type, values and ranks of each column.
 
-    They are reused for columns that a change leaves unchanged.
+    A column is reused if a change of the knowledge leaves its ids unchanged.
     """
 
     generation: int = -1
@@ -30,9 +30,9 @@ class PreviousAnswers:
 def answered(
     terms: Terms, columns: Sequence[Ints], rows: int, pool: Pool, before: PreviousAnswers | None = None
 ) -> Answers:
-    """Convert rows of ids to distinct rows of values, sorted by the first column, then the second, and so on.
+    """Convert rows of ids to distinct rows of values, sorted by the first column, then by the second, and so on.
 
-    Missing values come first; then numbers and times by size, booleans, strings, and IRIs as texts. So the order
+    Missing values are first, followed by numbers and times by size, booleans, strings, and IRIs as texts. So the order
     depends only on the values.
     """
     if not columns:

@@ -1,4 +1,5 @@
-"""Evaluation of basic graph patterns: triples are joined column by column, smallest first, each by a sorted index."""
+"""Evaluation of basic graph patterns as joins of columns. The smallest join comes first, and each uses a sorted
+index."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from cep.knowledge.rdf.terms import NONE
 from cep.knowledge.rdf.triples import TripleSet, expand
 
 VarOrId = str | int
-"""A variable, or the id of a term; NONE for a term that the knowledge lacks."""
+"""The name of a variable, or the id of a term. The id is NONE for a term that the knowledge lacks."""
 EncodedPattern = tuple[VarOrId, VarOrId, VarOrId]
 
 _SAMPLE = 512  # the rows of a sample to estimate the size of a join
@@ -21,7 +22,7 @@ _SMALL = 4096  # the maximum number of rows to sort here
 
 
 class TooLarge(Exception):
-    """An error for a join that would have `rows` rows."""
+    """An error for a join whose result would have `rows` rows, which is too many."""
 
     def __init__(self, rows: int) -> None:
         self.rows = rows
@@ -29,7 +30,7 @@ class TooLarge(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Bindings:
-    """Rows of ids, a column for each variable."""
+    """Rows of ids, with one column for each variable."""
 
     columns: Mapping[str, Ints]
     rows: int
@@ -61,9 +62,10 @@ def solve(
     start: Bindings = ONE,
     most: int = 2**62,
 ) -> Bindings:
-    """Return the distinct bindings of the wanted variables with which all patterns match triples.
+    """Return the distinct bindings of the variables `wanted` for which all patterns match triples.
 
-    `start`: bindings of some variables. Raise TooLarge instead of building a table of more than `most` cells.
+    `start`: bindings of some variables, which the result extends. Raise TooLarge if a table would have more than `most`
+    cells.
     """
     left = list(patterns)
     answers = start
@@ -112,8 +114,10 @@ def _guess(pattern: EncodedPattern, triples: TripleSet, bindings: Bindings) -> f
 
 
 def _joined(pattern: EncodedPattern, triples: TripleSet, bindings: Bindings, needed: Set[str], most: int) -> Bindings:
-    """Join the bindings with a pattern. Keep the needed columns and, if other columns are dropped, only distinct
-    rows."""
+    """Join the bindings with one more pattern, and keep only the columns `needed`.
+
+    If a column is dropped, keep only distinct rows.
+    """
     if NONE in pattern:
         return Bindings({}, 0)
     keys = _keys(pattern, bindings, slice(None))

@@ -1,5 +1,4 @@
-"""Detection of accidental cross products: parts of a group that share no variable and have too many answers
-together."""
+"""Detection of accidental cross products: parts of a group share no variable, and their product has too many rows."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from cep.knowledge.query.validation import pattern_error
 from cep.rules.terms import Graph
 
 MOST_PRODUCT = 100_000
-"""The number of rows up to which a cross product counts as intended."""
+"""The maximum number of rows of a cross product that is assumed to be intended."""
 
 _TIMES = 10  # a product of less than this many times the sum of its factors counts as intended too
 _JOINED = ("triples", "group", "graph", "values")
@@ -23,10 +22,11 @@ _JOINED = ("triples", "group", "graph", "values")
 
 @dataclass(slots=True)
 class _Factor:
-    """Elements of a group that are connected by variables.
+    """Elements of a group that are connected by shared variables.
 
-    `texts`: the parts whose answers are counted. `places`: their positions. `linked`: they also share variables with
-    parts of the surrounding groups.
+    - `texts`: the texts of the elements whose answers are counted.
+    - `places`: the positions of the elements in the pattern's text.
+    - `linked`: True if some elements share variables with parts of the surrounding groups.
     """
 
     variables: set[str]
@@ -37,11 +37,12 @@ class _Factor:
 
 @dataclass(frozen=True, slots=True)
 class GroupPattern:
-    """A group of a pattern: the pattern itself, or one in braces inside it.
+    """A group of a graph pattern: the whole pattern, or a group in braces inside it.
 
-    `links`: parts of the surrounding groups that are joined with it row by row, so that they connect its parts.
-    `within`: the graph names of the GRAPH clauses that contain it. `tests`: the group is only a test of each row.
-    `cut`: a LIMIT may drop some of its answers.
+    - `links`: parts of the surrounding groups that are joined with each row of this group, so they connect its parts.
+    - `within`: the graph names of the GRAPH clauses that contain the group.
+    - `tests`: True if the group only tests each row (EXISTS).
+    - `cut`: True if a LIMIT may drop some of the group's answers.
     """
 
     elements: tuple[GroupElement, ...]
@@ -73,9 +74,9 @@ def _groups(text: str, block: NestedGroup, around: GroupPattern) -> Iterator[Gro
 
 
 def refuse_products(graph: Graph, store: ox.Store, source: Source, most: int) -> None:
-    """Raise CepError, before anything is joined, if parts share no variable and have too many answers together.
+    """Raise CepError, before anything is joined, if parts of a group share no variable and their product is too large.
 
-    A product that a FILTER narrows may have up to `most` rows.
+    If a FILTER or BIND relates the parts, the product may have up to `most` rows.
     """
     for group in group_patterns(graph.text):
         factors = _factors(graph.text, group)
@@ -99,7 +100,8 @@ def refuse_products(graph: Graph, store: ox.Store, source: Source, most: int) ->
 
 
 def _factors(text: str, group: GroupPattern, without: GroupElement | None = None) -> list[_Factor]:
-    """Return the parts of a group and its links, combined where they share variables."""
+    """Return the elements and links of a group, combined where they share variables. Leave out the element
+    `without`."""
     factors = [_Factor(set(link.variables), list(link.texts), linked=True) for link in group.links]
     for element in group.elements:
         if element.kind in _JOINED and element.variables and element is not without:
@@ -136,7 +138,7 @@ def _size(texts: Sequence[str], within: Sequence[str], graph: Graph, store: ox.S
 
 
 def query_count(query: str, graph: Graph, store: ox.Store) -> int:
-    """Return the number that is the result of a query."""
+    """Return the number that a query of the form SELECT (COUNT(...) AS ...) yields."""
     rows = store.query(query, prefixes=dict(graph.prefixes))
     assert isinstance(rows, ox.QuerySolutions), "a SELECT gives solutions"
     (number,) = next(iter(rows))
@@ -145,7 +147,7 @@ def query_count(query: str, graph: Graph, store: ox.Store) -> int:
 
 
 def pattern_excerpt(graph: Graph, start: int, end: int) -> tuple[SparqlToken, str]:
-    """Return a part of a pattern as a token, and its text for messages."""
+    """Return the part of a pattern from `start` to `end` as a token, and its text in a form for error messages."""
     text = " ".join(graph.text[start:end].split())
     return SparqlToken("part", "", start, end), text if len(text) <= 40 else text[:37] + "..."
 
@@ -157,7 +159,10 @@ def refuse_product(
     source: Source,
     most: int = MOST_PRODUCT,
 ) -> None:
-    """Raise CepError, at the second of the two largest parts, if the product of parts cannot be intended."""
+    """Raise CepError if a product of parts that have these `sizes` is too large to be intended.
+
+    The error's position is the second of the two largest parts.
+    """
     total = 1
     for size in sizes:
         total *= size

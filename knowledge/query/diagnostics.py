@@ -1,4 +1,5 @@
-"""Diagnostics of a pattern or query that is not valid SPARQL: the first mistake, its position, and a correction."""
+"""Diagnostics for a pattern or query that is not valid SPARQL: the first mistake, its position, and how to correct
+it."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ _END = SparqlToken("end", "", -1, -1)
 
 
 class Diagnostic(Exception):
-    """A mistake in the text of a pattern: its position, a message, and a hint at the correction."""
+    """A mistake in the text of a pattern: its position, a message, and a hint that suggests a correction."""
 
     def __init__(self, start: int, end: int, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -36,15 +37,19 @@ class Diagnostic(Exception):
 
 
 def first_error(text: str, prefixes: Collection[str], offset: int) -> Diagnostic:
-    """Return the first mistake in a pattern that SPARQL refuses. `offset`: the position at which its parser gave up."""
+    """Return the first mistake in a pattern that Oxigraph refuses. `offset`: the position where Oxigraph's parser
+    stopped."""
     words = tokens(text)
     diagnostic = _first(words, prefixes)
     return diagnostic or _unexpected(words, offset)
 
 
 def first_query_error(text: str, prefixes: Collection[str], offset: int) -> Diagnostic:
-    """Return the first mistake in a query that SPARQL refuses. `prefixes`: the prefixes that the query need not
-    declare."""
+    """Return the first mistake in a query that Oxigraph refuses. `offset`: the position where Oxigraph's parser
+    stopped.
+
+    `prefixes`: the prefixes that the query need not declare.
+    """
     words = tokens(text)
     declared = [
         name.text[:-1] for word, name in zip(words, words[1:]) if word.text.lower() == "prefix" and name.kind == "name"
@@ -73,7 +78,7 @@ def first_query_error(text: str, prefixes: Collection[str], offset: int) -> Diag
 
 
 def _first(words: list[SparqlToken], prefixes: Collection[str], position: int = 0) -> Diagnostic | None:
-    """Return the first mistake in the group that begins at token number `position`, or None."""
+    """Return the first mistake in the group that begins at index `position` of `words`, or None."""
     try:
         _GrammarCheck(words, prefixes, position).group()
     except Diagnostic as found_one:

@@ -1,4 +1,4 @@
-"""The answers to patterns that a change of the knowledge removes or adds."""
+"""The answers to patterns that the last change of the knowledge removed or added."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ from cep.runtime.knowledge_source import Answers, Fixed
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A change of the knowledge: the tables that patterns had before, and the triples that it removed and added,
-    including inferred ones."""
+    """The last change of the knowledge.
+
+    - `tables`: the tables of patterns before the change.
+    - `gone`, `new`: the removed and the added triples, including inferred ones.
+    """
 
     tables: Mapping[Any, PatternTable | Refreshed | None]
     gone: TripleSet
@@ -28,7 +31,10 @@ class Difference:
 
 
 def of_triples(last: Difference, terms_given: Fixed, terms: Terms, pool: Pool) -> tuple[Answers, Answers]:
-    """Return the removed and the added triples that have the given terms. The columns are the other positions."""
+    """Return the removed and the added triples that have the terms `terms_given` (None: any).
+
+    The columns are the positions where `terms_given` is None.
+    """
     fixed = [None if term is None else terms.id_of(str(term)) for term in terms_given]
     wanted = [i for i, id in enumerate(fixed) if id is None]
     gone, new = (
@@ -49,7 +55,10 @@ def _matching(triples: TripleSet, fixed: Sequence[int | None]) -> list[Ints]:
 def changes_of_table(
     before: PatternTable | Refreshed | None, now: PatternTable | Refreshed, terms: Terms, pool: Pool
 ) -> tuple[Answers, Answers] | None:
-    """Return the removed and the added answers to a pattern; None if it was evaluated anew."""
+    """Return the removed and the added answers to a pattern. Return None if they are unknown.
+
+    `before`, `now`: the pattern's table before and after the change.
+    """
     if before is now:
         nothing = _nothing(len(now.variables))
         return nothing, nothing

@@ -1,8 +1,9 @@
-"""Detection of federated queries: Oxigraph's own parser decides whether a query has a SERVICE clause.
+"""Detection of federated queries. Oxigraph's own parser decides if a query has a SERVICE clause.
 
-Only that parser knows where strings, names and IRIs begin and end. For example, keywords need no space around them, and
-it reads `x:SERVICE` as `x:` and `SERVICE` where a name is not allowed. So the word is replaced by letters that are not
-a keyword. If the query still parses, the word was part of a name; otherwise it was the keyword.
+Only this parser knows where strings, names and IRIs begin and end. For example, keywords need no space around them, and
+the parser reads `x:SERVICE` as `x:` and `SERVICE` where a name is not allowed. So each occurrence of the word is
+replaced by letters that are not a keyword. If the query is still valid, the word was part of a name, a string or an
+IRI. Otherwise it was the keyword.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ class FederatedQuery(Exception):
 
 
 def check_federation(text: str, prefixes: Mapping[str, str]) -> None:
-    """Raise FederatedQuery if a query has a SERVICE clause, and SyntaxError for some invalid queries. Evaluate
-    nothing."""
+    """Raise FederatedQuery if a query has a SERVICE clause. Do not evaluate the query.
+
+    Raise SyntaxError for some invalid queries.
+    """
     escaped = unescaped(text)
     if len(_WORD.findall(escaped)) > len(_WORD.findall(text)):
         raise FederatedQuery
@@ -55,7 +58,7 @@ def check_federation(text: str, prefixes: Mapping[str, str]) -> None:
 
 
 def unescaped(text: str) -> str:
-    r"""Replace the escapes `\u0041` and `\U00000041` in a query by their letters."""
+    r"""Replace escapes such as `\u0041` and `\U00000041` in a query by the characters that they stand for."""
     return _ESCAPE.sub(lambda escape: _letter(escape[1] or escape[2]), text)
 
 

@@ -1,4 +1,4 @@
-"""Conversion of a few terms one by one, which is faster for them than work on whole columns."""
+"""Conversion of a few term ids to values, one by one. For a few rows this is faster than work on whole columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cep.knowledge.rdf.values import INTEGERS, READ
 from cep.rules.static.materialized import Column
 
 FEW = 32
-"""The maximum number of rows for this conversion."""
+"""The maximum number of rows to convert one by one."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _REAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -25,9 +25,10 @@ _FRACTIONS = frozenset((XSD + "decimal", XSD + "double"))
 
 
 def few_columns(terms: Terms, columns: Sequence[Ints], pool: Pool) -> tuple[tuple[str, ...], tuple[Column, ...]] | None:
-    """Return the result of `Terms.columns` for a few rows of IRIs, texts and numbers, each column of one kind.
+    """Return the same result as `Terms.columns` if there are few rows, and each column has values of a single simple
+    type.
 
-    Return None if there are many rows, or values of another kind.
+    The simple types are IRIs, strings and numbers. Return None in all other cases.
     """
     if not columns or len(columns[0]) > FEW:
         return None

@@ -1,4 +1,4 @@
-"""The solutions of a query as a polars table."""
+"""Conversion of a query's solutions to a polars table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from cep.rules.static.materialized import series_of
 
 
 def solutions_frame(results: ox.QuerySolutions, ordered: bool) -> pl.DataFrame:
-    """Return the values of solutions, one column per variable, sorted by value unless they are `ordered`."""
+    """Return the solutions as a table with one column per variable, sorted by value.
+
+    `ordered`: keep the order of the solutions instead.
+    """
     names, pool = [variable.value for variable in results.variables], Pool()
     if not names:
         return pl.DataFrame()

@@ -1,5 +1,7 @@
-"""Evaluation of graph patterns: triples by joins of columns, everything else by Oxigraph. Results are limited in
-size."""
+"""Evaluation of graph patterns. Triples are joined column by column; Oxigraph evaluates everything else.
+
+The size of results is limited.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +24,20 @@ from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Answers
 
 MOST_CELLS = 20_000_000
-"""The maximum number of values in the table of a pattern: rows times variables."""
+"""The maximum number of cells in the table of a pattern: rows times variables."""
 
 MOST_READ = 50_000_000
-"""The maximum number of rows, including equal ones, that a store may produce for a table."""
+"""The maximum number of rows, including duplicates, that a store may produce for one pattern."""
 
 _LOOKED_AT = 2_000_000  # the maximum values of a join that only counts answers
 _ENDLESS = 2_000_000_000  # a store would take an hour for this many answers
 
 
 def triple_patterns_table(graph: Graph, triples: TripleSet, resolve: Resolve, source: Source) -> PatternTable | None:
-    """Return the answers to a pattern that consists of triples; None for other patterns. Raise CepError."""
+    """Return the answers to a pattern that consists of triples only; return None for other patterns.
+
+    Raise CepError if the pattern is invalid or its result too large.
+    """
     check_pattern(graph, source)
     patterns = basic(graph.text, dict(graph.prefixes))
     if patterns is None:
@@ -47,7 +52,10 @@ def triple_patterns_table(graph: Graph, triples: TripleSet, resolve: Resolve, so
 def table_answers(
     pattern: PatternTable, graph: Graph, terms: Terms, pool: Pool, source: Source, before: PreviousAnswers | None = None
 ) -> Answers:
-    """Return answers in the form of the engine. Raise CepError if there are too many."""
+    """Convert the table of a pattern to the engine's form. Raise CepError if there are too many answers.
+
+    `before`: the last answers to this pattern, whose unchanged columns are reused.
+    """
     several = [component for component in pattern.components if component.wanted]
     if len(several) > 1:
         texts = [
@@ -60,9 +68,9 @@ def table_answers(
 
 
 def by_sparql(graph: Graph, store: ox.Store, pool: Pool, source: Source) -> Answers:
-    """Return the answers to any pattern from a store of all triples. Raise CepError.
+    """Return the answers to any pattern. `store`: a store that contains all triples.
 
-    `triple_patterns_table` must have checked the pattern before.
+    Call `triple_patterns_table` first, because it checks the pattern. Raise CepError if there are too many answers.
     """
     if not graph.variables:
         refuse_products(graph, store, source, MOST_CELLS)
@@ -72,9 +80,10 @@ def by_sparql(graph: Graph, store: ox.Store, pool: Pool, source: Source) -> Answ
 
 
 def solved(graph: Graph, names: Sequence[str], store: ox.Store, source: Source) -> tuple[Terms, list[Ints]]:
-    """Return the distinct bindings of some variables of a pattern, from a store of all triples. Raise CepError.
+    """Return the distinct bindings of the variables `names`. `store`: a store that contains all triples.
 
-    The result is a dictionary of terms and columns of ids.
+    The result is a dictionary of terms, and one column of ids per variable. Raise CepError if there are too many
+    bindings.
     """
     refuse_products(graph, store, source, MOST_CELLS)
     results = store.query(select_query(graph.text, names), prefixes=dict(graph.prefixes))
@@ -86,12 +95,12 @@ def solved(graph: Graph, names: Sequence[str], store: ox.Store, source: Source) 
 
 
 def select_query(text: str, names: Sequence[str]) -> str:
-    """Return the query that selects some variables of a pattern."""
     return f"SELECT {' '.join('?' + name for name in names)} WHERE\n{text}"
 
 
 def _refuse_explosion(graph: Graph, triples: TripleSet, resolve: Resolve, source: Source) -> None:
-    """Raise CepError for triples with so many answers that no store can produce them, even if a FILTER leaves few."""
+    """Raise CepError if a group of triples has more answers than a store can produce, even if a FILTER keeps only a
+    few."""
     for group in group_patterns(graph.text):
         parts = group.elements
         if group.links or group.within or any(p.kind not in ("triples", "filter", "optional", "minus") for p in parts):

@@ -1,4 +1,4 @@
-"""The structure of groups in SPARQL: the parts of a group, and the groups inside these."""
+"""The structure of groups in SPARQL: the elements of a group, and the groups inside these elements."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _BLOCKS = ("optional", "minus", "graph", "service", "values", "filter", "bind")
 
 @dataclass(frozen=True, slots=True)
 class GroupElement:
-    """A part of a group, from `start` to `end` in its text.
+    """A part of a group. `start`, `end`: its position in the text of the group.
 
-    `kind`: triples (of one subject), group (in braces, with its UNIONs), optional, minus, graph, values, filter, bind,
-    or select (a subquery, which is the whole group). `variables`: includes labelled blank nodes; for a subquery, the
-    variables that it selects.
+    - `kind`: triples (of one subject), group (in braces, with its UNIONs), optional, minus, graph, values, filter,
+      bind, or select (a subquery, which is the whole group).
+    - `variables`: the variables and labelled blank nodes in it. For a subquery, only the variables that it selects.
     """
 
     kind: str
@@ -26,7 +26,7 @@ class GroupElement:
 
 
 def elements(text: str) -> list[GroupElement]:
-    """Return the parts of a valid group, in the order of the text."""
+    """Return the elements of a valid group, in the order of the text."""
     words = tokens(text)[1:-1]
     if words and words[0].text.lower() == "select":
         return [_part("select", words)]
@@ -45,7 +45,7 @@ def _part(kind: str, piece: Sequence[SparqlToken]) -> GroupElement:
 
 
 def _visible(piece: Sequence[SparqlToken]) -> Iterator[str]:
-    """Yield the variables of some tokens, except those that are local to a subquery."""
+    """Yield the variables in some tokens, except variables that only exist inside a subquery."""
     position = 0
     while position < len(piece):
         token = piece[position]
@@ -107,9 +107,11 @@ def _closed(words: Sequence[SparqlToken], position: int, opening: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class NestedGroup:
-    """A group in braces inside a part. `kind`: group, union (one alternative), optional, minus, graph, select, exists.
+    """A group in braces inside an element of another group.
 
-    `cut`: a LIMIT may drop some of its answers. `name`: the term before the braces of a `graph`.
+    - `kind`: group, union (one alternative), optional, minus, graph, select, or exists.
+    - `cut`: True if a LIMIT may drop some of its answers.
+    - `name`: the term before the braces, if the kind is `graph`.
     """
 
     kind: str
@@ -120,7 +122,7 @@ class NestedGroup:
 
 
 def nested_groups(text: str, part: GroupElement) -> list[NestedGroup]:
-    """Return the groups directly inside a part."""
+    """Return the groups that are directly inside an element."""
     words = [_moved(token, part.start) for token in tokens(text[part.start : part.end])]
     if part.kind in ("filter", "bind"):
         tests = [i + 1 for i, token in enumerate(words[:-1]) if token.text.lower() == "exists"]

@@ -1,8 +1,9 @@
-"""Locality of a graph pattern: each answer depends only on triples reachable from the binding of one variable, its key.
+"""Locality of a graph pattern: each answer depends only on triples that are reachable from the value of one variable.
 
-A pattern is split into blocks of triples, each with the surrounding triples that join it to the key. If every block is
-joined to the key, the answers for one key depend only on the triples that the blocks reach from this key. So a change
-requires new answers only for the keys from which a changed triple is reachable.
+This variable is called the key. The pattern is split into blocks of triple patterns. Each block is stored with the
+surrounding triple patterns that join it to the key. If every block can be joined to the key, the answers for a value of
+the key depend only on the triples that the blocks reach from this value. So after a change, new answers are required
+only for the values from which a changed triple is reachable.
 
 A group or a UNION is joined with its surroundings row by row, so any of their variables may join its blocks to the key.
 The blocks of an OPTIONAL, a MINUS or an EXISTS may use only variables that are always bound beside it: a variable that
@@ -25,7 +26,7 @@ _MOST = 16  # the maximum number of ways through UNIONs
 
 @dataclass(frozen=True, slots=True)
 class PatternBlock:
-    """The triple patterns `own`, which the patterns `around` join to the variable `key`."""
+    """A block of triple patterns, `own`, which the triple patterns `around` join to the variable `key`."""
 
     around: tuple[Slots, ...]
     own: tuple[Slots, ...]
@@ -34,16 +35,17 @@ class PatternBlock:
 
 @dataclass(frozen=True, slots=True)
 class Locality:
-    """A variable that every answer binds, and the blocks of the pattern."""
+    """The key of a pattern, which is a variable that every answer binds, and the blocks of the pattern."""
 
     key: str
     blocks: tuple[PatternBlock, ...]
 
 
 def locality(text: str, prefixes: Mapping[str, str]) -> Locality | None:
-    """Return the triples on which the answers of a valid pattern depend; None if they may depend on all.
+    """Return the key and the blocks of a valid pattern. Return None if its answers may depend on all triples.
 
-    The result is None for a path, GRAPH, a subquery, or triples that share no variable that is always bound.
+    The result is None if the pattern contains a path, GRAPH or a subquery, or if some triple patterns share no variable
+    that is always bound.
     """
     try:
         for key in _candidates(text, prefixes):
@@ -59,18 +61,18 @@ def locality(text: str, prefixes: Mapping[str, str]) -> Locality | None:
 
 
 class _Unbounded(Exception):
-    """An error: answers may depend on any triple, whatever the key."""
+    """An error for a pattern whose answers may depend on any triple, whichever variable is the key."""
 
 
 class _NotJoined(Exception):
-    """An error: answers may depend on any triple for this key."""
+    """An error for a pattern whose answers may depend on any triple if this variable is the key."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """The triple patterns around a block, for one choice of alternatives in preceding UNIONs.
+    """The triple patterns around a block, if one alternative is chosen in each preceding UNION.
 
-    Variables that are not `visible` to the block are renamed to names that no pattern contains.
+    A variable that is not in `visible` cannot join the block. It is renamed to a name that no pattern contains.
     """
 
     patterns: tuple[Slots, ...]
@@ -79,7 +81,7 @@ class _Way:
 
 
 def _candidates(text: str, prefixes: Mapping[str, str]) -> list[str]:
-    """Return the variables of top-level triples, the most frequent ones first."""
+    """Return the variables that may be the key: those in triples outside of nested groups, most frequent first."""
     triple_parts = [part for part in elements(text) if part.kind == "triples"]
     slots = [name for triple in _triples(text, triple_parts, prefixes, 0) for name in set(_names([triple]))]
     counted = Counter(name for name in slots if not name.startswith(("[", "_")))
@@ -101,7 +103,7 @@ def _names(patterns: Iterable[Slots]) -> list[str]:
 
 
 class _Blocks:
-    """The blocks of a pattern, for one key."""
+    """The blocks of a pattern, collected for one choice of the key."""
 
     def __init__(self, prefixes: Mapping[str, str]) -> None:
         self.prefixes = prefixes
@@ -109,10 +111,12 @@ class _Blocks:
         self.made = 0
 
     def group(self, text: str, ways: list[_Way], outside: frozenset[str]) -> tuple[list[_Way], frozenset[str]]:
-        """Add the blocks of a group in braces, for each way that leads to it.
+        """Add the blocks of a group in braces.
 
-        Return the ways to whatever follows the group, and the variables that the group always binds. `outside`:
-        variables around the group that its FILTERs see.
+        - `ways`: the triple patterns before the group, once for each choice of UNION alternatives.
+        - `outside`: variables outside of the group that its FILTERs see.
+
+        Return the ways that lead past the group, and the variables that the group always binds.
         """
         bound: frozenset[str] = frozenset()
         parts, position = elements(text), 0
@@ -159,7 +163,10 @@ class _Blocks:
             self.group(text[nested_group.start : nested_group.end], [self._hidden(way, bound) for way in ways], outside)
 
     def _joined(self, way: _Way, own: tuple[Slots, ...]) -> _Way:
-        """Return a way extended by triple patterns, which become a block."""
+        """Add the triple patterns `own` as a block. Return the way extended by them.
+
+        Raise _NotJoined if some of them are not connected to the key.
+        """
         reached, left = {way.key}, [*way.patterns, *own]
         while near := [pattern for pattern in left if not reached.isdisjoint(_names([pattern]))]:
             reached.update(_names(near))
@@ -170,7 +177,7 @@ class _Blocks:
         return _Way((*way.patterns, *own), way.key, way.visible | set(_names(own)))
 
     def _hidden(self, way: _Way, visible: frozenset[str]) -> _Way:
-        """Return a way in which only these variables join the following patterns."""
+        """Return the way with all variables renamed that are not in `visible`."""
         self.made += 1
 
         def name(slot: str | ConstantTerm) -> str | ConstantTerm:

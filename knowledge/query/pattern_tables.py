@@ -1,4 +1,5 @@
-"""The answers to a basic graph pattern as a table that follows the knowledge: only changed parts are joined again."""
+"""The answers to a basic graph pattern, as a table that changes of the knowledge update. Only changed parts are joined
+again."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from cep.knowledge.rdf.triples import TripleColumns, TripleSet
 
 Row = tuple[int, ...]
 Resolve = Callable[[ConstantTerm], int]
-"""A function that returns the id of a constant, NONE while the knowledge lacks the term."""
+"""A function that returns the id of a constant, or NONE while the knowledge lacks the term."""
 
 _SINGLE = 64  # the maximum number of answers to add and remove one by one
 _LARGE = 8  # evaluate all anew if a change has more than one in this many triples
@@ -25,9 +26,11 @@ _LARGE = 8  # evaluate all anew if a change has more than one in this many tripl
 
 @dataclass(frozen=True, slots=True)
 class PatternComponent:
-    """Triple patterns that are connected by variables, and the distinct bindings of the wanted variables.
+    """Triple patterns that are connected by variables, and their answers.
 
-    `gone`, `new`: the bindings that the last change removed and added, if known.
+    - `wanted`: the variables whose values are needed.
+    - `bindings`: the distinct bindings of these variables.
+    - `gone`, `new`: the bindings that the last change removed and added; None if unknown.
     """
 
     patterns: tuple[sparql.TriplePattern, ...]
@@ -37,14 +40,14 @@ class PatternComponent:
     new: Bindings | None = None
 
     def solved(self, triples: TripleSet, resolve: Resolve, most: int) -> PatternComponent:
-        """Return the component with its bindings evaluated anew."""
+        """Evaluate the patterns anew. Return the component with the new bindings."""
         bindings = solve(self.resolved(resolve), triples, self.wanted, most=most)
         return replace(self, bindings=bindings, gone=None, new=None)
 
     def changed(
         self, before: TripleSet, after: TripleSet, added: TripleSet, removed: TripleSet, resolve: Resolve, most: int
     ) -> PatternComponent:
-        """Update the bindings for a change of the triples from `before` to `after`."""
+        """Return the component after a change of the triples from `before` to `after`, with updated bindings."""
         patterns, wanted = self.resolved(resolve), self.wanted
         lost = touching(patterns, before, removed, wanted, most)
         won = touching(patterns, after, added, wanted, most)
@@ -64,7 +67,7 @@ class PatternComponent:
         return replace(self, bindings=_bindings(here), gone=_bindings(went), new=_bindings(arrived))
 
     def resolved(self, resolve: Resolve) -> list[EncodedPattern]:
-        """Return the patterns with ids in place of constants."""
+        """Return the patterns with constants replaced by their ids."""
         return [
             tuple(resolve(slot) if isinstance(slot, ConstantTerm) else slot for slot in pattern.slots)  # type: ignore[misc]
             for pattern in self.patterns
@@ -73,7 +76,7 @@ class PatternComponent:
 
 @dataclass(frozen=True, slots=True)
 class PatternTable:
-    """A basic graph pattern as components. Its answers are all combinations of their answers."""
+    """A basic graph pattern, split into components. Its answers are all combinations of the components' answers."""
 
     variables: tuple[str, ...]
     components: tuple[PatternComponent, ...]
@@ -87,7 +90,7 @@ class PatternTable:
         return total
 
     def columns(self) -> list[Ints]:
-        """Return a column of ids for each variable."""
+        """Return one column of ids for each variable."""
         total, every = self.rows, 1
         columns: dict[str, Ints] = {}
         if not total:
@@ -102,7 +105,10 @@ class PatternTable:
     def changed(
         self, before: TripleSet, after: TripleSet, added: TripleSet, removed: TripleSet, resolve: Resolve, most: int
     ) -> PatternTable:
-        """Update the table for a change, see PatternComponent.changed. Raise TooLarge."""
+        """Return the table after a change of the triples from `before` to `after`.
+
+        Raise TooLarge if a component would have more than `most` cells.
+        """
         if (len(added) + len(removed)) * _LARGE > len(after):
             components = tuple(component.solved(after, resolve, most) for component in self.components)
         else:
@@ -120,7 +126,8 @@ def pattern_table(
     resolve: Resolve,
     most: int,
 ) -> PatternTable:
-    """Return the answers to a basic graph pattern as a table. Raise TooLarge."""
+    """Evaluate a basic graph pattern, and return its table. Raise TooLarge if a component would have more than `most`
+    cells."""
     components = [
         PatternComponent(
             group, tuple(name for name in variables if any(name in p.variables for p in group)), Bindings({}, 0)
@@ -138,8 +145,10 @@ def touching(
     most: int,
     last: int = 1 << 30,
 ) -> Bindings:
-    """Return the bindings with which all patterns match in `triples`, and one of the first `last` patterns matches in
-    `few`."""
+    """Return the bindings for which all patterns match in `triples`, and one of them matches in `few`.
+
+    `last`: only the first `last` patterns are tried in `few`.
+    """
     parts: list[Bindings] = []
     for i, pattern in enumerate(patterns) if len(few) else ():
         fits = np.full(len(few), i < last)
@@ -159,7 +168,7 @@ def touching(
 
 
 def _of_few(pattern: EncodedPattern, columns: TripleColumns, fits: NDArray[np.bool_]) -> Bindings:
-    """Return the bindings with which a pattern matches triples in the mask `fits`."""
+    """Return the bindings for which a pattern matches triples. `fits`: a mask of the rows of `columns` to try."""
     by_name: dict[str, Ints] = {}
     for slot, column in zip(pattern, columns):
         if isinstance(slot, str) and slot in by_name:
@@ -171,7 +180,7 @@ def _of_few(pattern: EncodedPattern, columns: TripleColumns, fits: NDArray[np.bo
 
 
 def _connected(patterns: Sequence[sparql.TriplePattern]) -> list[tuple[sparql.TriplePattern, ...]]:
-    """Group patterns that share variables, directly or through others, in the order of the text."""
+    """Group the patterns that share variables, directly or through other patterns. Keep the order of the text."""
     groups: list[list[int]] = []
     for i, pattern in enumerate(patterns):
         touching = [g for g in groups if any(set(patterns[j].variables) & set(pattern.variables) for j in g)]
@@ -183,9 +192,10 @@ def _connected(patterns: Sequence[sparql.TriplePattern]) -> list[tuple[sparql.Tr
 def _one_by_one(
     here: Bindings, gone: Bindings, still: Bindings, new: Bindings, names: Sequence[str]
 ) -> tuple[Bindings, Bindings, Bindings]:
-    """Update sorted bindings: remove rows of `gone` that are not in `still`, and add new ones.
+    """Update the sorted bindings `here` row by row: remove the rows of `gone` unless they are in `still`, and add
+    `new`.
 
-    Return the result, the removed and the added bindings.
+    Return the result, the rows that were removed, and the rows that were added.
     """
     kept = set(rows_of(still, names))
     columns = [here.columns[name] for name in names]
@@ -195,7 +205,7 @@ def _one_by_one(
 
 
 def edited(columns: Sequence[Ints], gone: Sequence[Row], new: Sequence[Row]) -> list[Ints]:
-    """Remove existing rows from sorted rows, and add new ones."""
+    """Remove the rows `gone` from sorted rows, and insert the rows `new`. All rows in `gone` must exist."""
     edited_columns = list(columns)
     for row in gone:
         start, _ = stretch_of(edited_columns, row)
@@ -207,7 +217,6 @@ def edited(columns: Sequence[Ints], gone: Sequence[Row], new: Sequence[Row]) -> 
 
 
 def rows_of(bindings: Bindings, names: Sequence[str]) -> list[Row]:
-    """Return bindings row by row."""
     return list(zip(*(bindings.columns[name].tolist() for name in names)))
 
 
@@ -220,13 +229,12 @@ def _few(rows: Sequence[Row], names: Sequence[str]) -> Bindings:
 
 
 def contains(columns: Sequence[Ints], row: Row) -> bool:
-    """Return True if a row is among sorted rows."""
     start, stop = stretch_of(columns, row)
     return stop > start
 
 
 def stretch_of(columns: Sequence[Ints], row: Row) -> tuple[int, int]:
-    """Return the range of the sorted rows that begin with these values; it may be empty."""
+    """Return the range of the sorted rows whose first values are those of `row`. The range may be empty."""
     start, stop = 0, len(columns[0])
     for column, value in zip(columns, row):
         within = column[start:stop]

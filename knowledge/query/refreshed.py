@@ -1,7 +1,7 @@
-"""The answers to a pattern that does not consist of triples alone, as a table that follows the knowledge.
+"""The answers to a pattern that contains more than triples, as a table that changes of the knowledge update.
 
-After a change, the pattern is evaluated only for the keys that the change affects (`locality.py`), in a small store
-with the triples reachable from these keys.
+After a change, the pattern is evaluated only for the values of the key that the change affects (see `locality.py`). It
+is evaluated in a small store, which contains only the triples that are reachable from these values.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _MANY = 1 << 12  # query all again after this many new terms, and at least as ma
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """The distinct rows of a pattern: one column of ids for its key and one for each other variable.
+    """The distinct rows of a pattern: one column of ids for its key, and one for each other variable.
 
     - `terms`: a separate dictionary, because a pattern may compute terms that the knowledge lacks.
-    - `first`: the initial number of terms in it.
-    - `by_key`: the rows, sorted, with columns `names`; the key is the first.
-    - `by_value`: the rows, sorted, with columns `variables`, followed by the key if it is not one of them.
+    - `first`: the number of terms that the dictionary had at the beginning.
+    - `by_key`: the rows with the columns `names` (the key is the first), sorted.
+    - `by_value`: the rows with the columns `variables`, followed by the key if it is not one of them, sorted.
     - `gone`, `new`: the rows of `variables` that the last change removed and added.
     """
 
@@ -59,7 +59,7 @@ class Refreshed:
         return len(self.columns()[0])
 
     def columns(self) -> list[Ints]:
-        """Return the distinct rows of the wanted variables."""
+        """Return one column of ids for each of `variables`. Rows are distinct."""
         columns = self.by_value[: len(self.variables)]
         first = np.ones(len(columns[0]), dtype=np.bool_)
         if len(self.by_value) > len(columns):
@@ -69,7 +69,7 @@ class Refreshed:
         return [column[first] for column in columns]
 
     def apart(self) -> Refreshed:
-        """Return a copy with its own dictionary, to which further terms can be added."""
+        """Return a copy that has its own dictionary, so that terms can be added to it."""
         return replace(self, terms=self.terms.copy())
 
     def changed(
@@ -79,10 +79,10 @@ class Refreshed:
         terms: Terms,
         resolve: Resolve,
     ) -> Refreshed | None:
-        """Update the rows for a change; None if the pattern should be evaluated anew. Raise TooLarge.
+        """Return the table after a change, or None if the pattern should be evaluated anew.
 
         `query`: the pattern's text and prefixes. `triples`: all triples before the change, all triples after it, the
-        added and the removed ones.
+        added triples, and the removed triples. Raise TooLarge if a join would have too many rows.
         """
         before, after, new, gone = triples
         if (len(new) + len(gone)) * _LARGE > len(after) or len(self.terms) > 2 * self.first + _MANY:
@@ -99,7 +99,7 @@ class Refreshed:
         return self._edited(sorted(known - rows), sorted(rows - known))
 
     def _touched(self, triples: TripleSet, few: TripleSet, resolve: Resolve) -> set[int]:
-        """Return the keys from which some of the few triples are reachable."""
+        """Return the values of the key from which a triple in `few` is reachable. `few` is a subset of `triples`."""
         keys: set[int] = set()
         for block in self.of.blocks if len(few) else ():
             patterns = [*_resolved(block.own, resolve), *_resolved(block.around, resolve)]
@@ -108,7 +108,7 @@ class Refreshed:
         return keys
 
     def _found(self, triples: TripleSet, keys: Ints, resolve: Resolve) -> TripleSet | None:
-        """Return the triples that are reachable from keys; None if there are too many."""
+        """Return the triples that are reachable from these values of the key, or None if there are too many."""
         parts: list[tuple[Ints, Ints, Ints]] = []
         for block in self.of.blocks:
             own = _resolved(block.own, resolve)
@@ -126,7 +126,7 @@ class Refreshed:
         return TripleSet.of(s, p, o)
 
     def _solved(self, query: tuple[str, Mapping[str, str]], few: Sequence[ox.Quad], keys: set[int]) -> set[Row]:
-        """Return the solutions over these quads whose first term is one of the keys."""
+        """Evaluate the pattern over the quads `few`. Return the rows whose first term, the key, is in `keys`."""
         small = ox.Store()
         small.extend(few)
         results = small.query(select_query(query[0], self.names), prefixes=dict(query[1]))
@@ -164,8 +164,7 @@ class Refreshed:
 
 
 def refreshed(of: Locality, wanted: tuple[str, ...], terms: Terms, columns: Sequence[Ints]) -> Refreshed:
-    """Build the table of a pattern from distinct rows. `columns`: the variables `names(of, wanted)`, as ids in
-    `terms`."""
+    """Build the table of a pattern. `columns`: distinct rows of ids in `terms`, in the order of `names(of, wanted)`."""
     named = dict(zip(names(of, wanted), columns))
     by_key, values = (_sorted([named[name] for name in order]) for order in (named, columns_by_value(of, wanted)))
     return Refreshed(of, wanted, terms, len(terms), by_key, values)
@@ -177,7 +176,11 @@ def tables_following(
     terms: Terms,
     resolve: Resolve,
 ) -> dict[PatternKey, Refreshed]:
-    """Return the tables that can follow a change (`Refreshed.changed`), by text, variables and prefixes."""
+    """Return the tables after a change. Leave out tables whose patterns must be evaluated anew.
+
+    A key of the mappings contains the pattern's text, its variables and its prefixes. `triples`: see
+    `Refreshed.changed`.
+    """
     renewed_tables: dict[PatternKey, Refreshed] = {}
     for key, refreshed in tables.items():
         try:
@@ -190,12 +193,12 @@ def tables_following(
 
 
 def names(of: Locality, wanted: Sequence[str]) -> tuple[str, ...]:
-    """Return the variables to query: the key, then the other wanted ones."""
+    """Return the variables in the order of `by_key`: the key, then the other wanted variables."""
     return (of.key, *(name for name in wanted if name != of.key))
 
 
 def columns_by_value(of: Locality, wanted: Sequence[str]) -> tuple[str, ...]:
-    """Return the wanted variables, then the key unless it is one of them."""
+    """Return the variables in the order of `by_value`: the wanted variables, then the key unless it is one of them."""
     return (*wanted, *({of.key} - set(wanted)))
 
 

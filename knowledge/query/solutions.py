@@ -1,4 +1,4 @@
-"""The solutions of SPARQL queries as columns of terms."""
+"""The solutions of SPARQL queries as columns of term ids."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _PIECE = 1 << 24  # bytes after which duplicates are removed
 
 
 def solution_columns(solutions: ox.QuerySolutions) -> tuple[Terms, list[Ints]]:
-    """Return the dictionary of the terms, and a column of ids for each variable, NONE where it is unbound.
+    """Return a dictionary of the solutions' terms, and one column of ids per variable. Unbound variables are NONE.
 
-    The dictionary is separate, because a query may compute terms that the knowledge lacks.
+    The dictionary is separate from that of the knowledge, because a query may compute terms that the knowledge lacks.
     """
     written = solutions.serialize(format=ox.QueryResultsFormat.TSV)
     assert written is not None, "without an output the text is given back"
@@ -34,7 +34,7 @@ def solution_columns(solutions: ox.QuerySolutions) -> tuple[Terms, list[Ints]]:
 
 
 class TooMany(Exception):
-    """An error for more than `rows` rows."""
+    """An error for a result that has more than `rows` rows."""
 
     def __init__(self, rows: int) -> None:
         super().__init__(rows)
@@ -42,9 +42,9 @@ class TooMany(Exception):
 
 
 def distinct_solutions(solutions: ox.QuerySolutions, most: int, most_read: int) -> tuple[Terms, list[Ints]]:
-    """Return the distinct rows of solutions as columns of ids, with the dictionary of their terms.
+    """Return the distinct solutions: a dictionary of their terms, and one column of ids per variable.
 
-    Raise TooMany for more than `most` distinct rows, or more than `most_read` rows in all.
+    Raise TooMany if there are more than `most` distinct rows, or more than `most_read` rows including duplicates.
     """
     rows = _SolutionRows(most, most_read)
     solutions.serialize(cast("IO[bytes]", rows), format=ox.QueryResultsFormat.TSV)
@@ -52,9 +52,9 @@ def distinct_solutions(solutions: ox.QuerySolutions, most: int, most_read: int) 
 
 
 class _SolutionRows:
-    """A file that receives TSV and collects its distinct lines, except the header.
+    """A file object that receives TSV text and collects its distinct lines, except the header.
 
-    Duplicates are removed whenever the data has doubled, so that a few rows, often repeated, take little memory.
+    Duplicates are removed whenever the data has doubled in size. So a few rows that repeat often take little memory.
     """
 
     def __init__(self, most: int, most_read: int) -> None:
@@ -98,7 +98,7 @@ class _SolutionRows:
 
 
 def _split(text: bytes) -> pl.Series:
-    """Split a text into lines. The last line must have its line end."""
+    """Split a text into lines. The text must end with a line feed."""
     if not text:
         return pl.Series([], dtype=pl.String)
     return pl.Series([text.decode().removesuffix("\n")]).str.split("\n").explode()

@@ -1,4 +1,4 @@
-"""Parsing of SPARQL between braces, as far as needed: tokens, and the triples of a basic graph pattern."""
+"""A partial parser of SPARQL: the tokens of a text, and the triples of a basic graph pattern."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 class SparqlToken(NamedTuple):
-    """A token. `kind`: string, iri, variable, blank, name (with a prefix), number, language, word or mark."""
+    """A token of SPARQL. `kind`: string, iri, variable, blank, name (with a prefix), number, language, word or mark."""
 
     kind: str
     text: str
@@ -51,10 +51,10 @@ class SparqlToken(NamedTuple):
 
 
 def tokens(text: str) -> list[SparqlToken]:
-    """Split SPARQL text into tokens with their offsets, without space and comments, in linear time.
+    """Split a SPARQL text into tokens with their offsets, without spaces and comments, in linear time.
 
-    A long text that fails to match as a name or string is not tried again from each of its characters, which would take
-    quadratic time.
+    An attempt to match a long string or name may fail at its end. It is not repeated at each further character, which
+    would take quadratic time.
     """
     read_tokens: list[SparqlToken] = []
     offset, tried = 0, dict.fromkeys((*_STRINGS, ":"), 0)
@@ -69,7 +69,8 @@ def tokens(text: str) -> list[SparqlToken]:
 def _one(text: str, offset: int, tried: dict[str, int]) -> tuple[str, int]:
     """Return the kind and the end of the token at an offset.
 
-    `tried`: for each kind of quotes, and for names (`:`), the offset before which another try is known to fail.
+    `tried`: for each kind of quotes, and for names (`:`), an offset. Attempts to match before this offset are known to
+    fail.
     """
     letter = text[offset]
     if letter in "\"'":
@@ -104,11 +105,11 @@ class ConstantTerm:
 
 
 VarOrTerm = str | ConstantTerm
-"""A position of a triple pattern: the name of a variable (`x`, or `_:x` for a blank node), or a constant."""
+"""A term of a triple pattern: the name of a variable (`x`, or `_:x` for a blank node), or a constant."""
 
 
 class TriplePattern(NamedTuple):
-    """A triple pattern, and the range of its text."""
+    """A triple pattern, and its position in the text."""
 
     slots: tuple[VarOrTerm, VarOrTerm, VarOrTerm]
     start: int
@@ -120,9 +121,10 @@ class TriplePattern(NamedTuple):
 
 
 def basic(text: str, prefixes: Mapping[str, str]) -> tuple[TriplePattern, ...] | None:
-    """Return the triples of a pattern that consists of triples only; None if it has, or may have, anything else.
+    """Return the triple patterns of a pattern that consists of triples only. Return None if it may contain anything
+    else.
 
-    Blank nodes become variables that nothing else can name.
+    Blank nodes become variables whose names cannot be written in SPARQL.
     """
     try:
         return tuple(_QueryReader(tokens(text), prefixes).group())

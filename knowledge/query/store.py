@@ -1,4 +1,4 @@
-"""Triples in an Oxigraph store, which evaluates SPARQL. It is filled from columns, and updated by changes."""
+"""An Oxigraph store of triples, which evaluates SPARQL. It is filled from columns of ids, and changes update it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _CHUNK = 200_000  # triples per batch
 
 
 def filled(terms: Terms, triples: TripleSet, graphs: Mapping[int, TripleSet], ordered: bool = False) -> ox.Store:
-    """Return a store with the triples in its default graph, and the named graphs of `graphs`.
+    """Return a store that contains the triples in its default graph, and the named graphs of `graphs`.
 
-    `ordered`: insert triples in the order of their texts. Then results that SPARQL leaves to the order of solutions
-    (LIMIT, SAMPLE, GROUP_CONCAT) depend only on the triples.
+    `ordered`: insert triples in the order of their texts. SPARQL does not define the order of solutions, on which
+    LIMIT, SAMPLE and GROUP_CONCAT depend. With `ordered`, their results depend only on the triples.
     """
     store = ox.Store()
     for graph, some in [(NONE, triples), *((graph, some) for graph, some in graphs.items() if graph != NONE)]:
@@ -38,7 +38,7 @@ def filled(terms: Terms, triples: TripleSet, graphs: Mapping[int, TripleSet], or
 
 
 def store_quads(terms: Terms, triples: TripleSet, graph: int = NONE) -> list[ox.Quad]:
-    """Convert a few triples to quads for a store."""
+    """Convert a few triples to quads of pyoxigraph. `graph`: the id of their graph."""
     term_by_id: dict[int, ox.NamedNode | ox.BlankNode | ox.Literal] = {}
     for column in triples.columns:
         term_by_id |= {id: terms.term(id) for id in set(column.tolist()) - term_by_id.keys()}
@@ -48,7 +48,7 @@ def store_quads(terms: Terms, triples: TripleSet, graph: int = NONE) -> list[ox.
 
 
 def follow(store: ox.Store, terms: Terms, changes: Sequence[tuple[int, TripleSet, TripleSet]]) -> None:
-    """Apply changes of graphs to a store. A change has the graph, the removed and the added triples."""
+    """Apply changes to a store. Each change is the id of a graph, the removed triples and the added triples."""
     for graph, less, more in changes:
         for quad in store_quads(terms, less, graph):
             store.remove(quad)
@@ -61,7 +61,7 @@ def _only(columns: TripleColumns, mask: np.ndarray[tuple[int], np.dtype[np.bool_
 
 
 def _written(terms: Terms, columns: TripleColumns) -> Iterator[str]:
-    """Yield triples as N-Triples, in batches."""
+    """Write triples in N-Triples. Yield the text in batches."""
     for start in range(0, len(columns[0]), _CHUNK):
         s, p, o = (terms.written(column[start : start + _CHUNK]) for column in columns)
         lines = pl.select(pl.concat_str([pl.lit(s), pl.lit(p), pl.lit(o), pl.lit(".\n")], separator=" "))

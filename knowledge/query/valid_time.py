@@ -14,7 +14,7 @@ from cep.rules.static.materialized import ALWAYS, NEVER, Column
 
 @dataclass(frozen=True, slots=True)
 class ValidTimeRows:
-    """Rows of ids with valid times: a row holds from `since` until before `until`. A row may appear several times."""
+    """Rows of ids with valid times: a row holds from `since` until just before `until`. Rows may repeat."""
 
     columns: tuple[Column, ...]
     since: Ints
@@ -28,9 +28,9 @@ class ValidTimeRows:
         return ValidTimeRows(tuple(column[chosen] for column in self.columns), self.since[chosen], self.until[chosen])
 
     def united(self) -> tuple[ValidTimeRows, Ints]:
-        """Merge touching and overlapping intervals of equal rows, and sort the rows.
+        """Merge the intervals of equal rows where they touch or overlap, and sort the rows.
 
-        Return also an original row for each result.
+        The second result contains, for each resulting row, the index of an original row that has the same ids.
         """
         order = np.lexsort([self.until, self.since, *reversed(self.columns)])
         if not self.rows:
@@ -57,7 +57,7 @@ def always(columns: tuple[Ints, ...], rows: int) -> ValidTimeRows:
 
 
 def concat_rows(parts: Sequence[ValidTimeRows]) -> ValidTimeRows:
-    """Concatenate rows, and merge intervals."""
+    """Concatenate rows, sort them, and merge the intervals of equal rows where they touch or overlap."""
     columns = tuple(np.concatenate(column) for column in zip(*(part.columns for part in parts)))
     since, until = (np.concatenate([getattr(part, name) for part in parts]) for name in ("since", "until"))
     return ValidTimeRows(columns, since, until).united()[0]

@@ -1,5 +1,7 @@
-"""Validation of graph patterns: they must be SPARQL, bind the variables of the rule, and have the same answers at all
-times."""
+"""Validation of graph patterns and queries before they are evaluated.
+
+A pattern must be valid SPARQL, bind the variables of the rule, and have the same answers whenever it is evaluated.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ DEEPEST = 200
 MOST_PARTS = 2_000
 """The maximum number of operators, triples and clauses in a query.
 
-Oxigraph nests most of them in each other. With some thousands its stack would overflow, which ends the process.
+Oxigraph nests most of them in each other. If there are some thousands, its stack overflows, which ends the process.
 """
 _CLAUSES = frozenset(("AS", "BIND", "FILTER", "GRAPH", "MINUS", "OPTIONAL", "SELECT", "UNION"))
 _OPERATORS = frozenset("+-*/|!=<>^.;") | {"||", "&&", "!=", "<=", ">="}
@@ -35,7 +37,7 @@ _LOADED = "load the data of the other endpoint from a file: `--knowledge FILE`"
 
 
 def check_pattern(graph: Graph, source: Source) -> None:
-    """Raise CepError, with the position in the braces, for a pattern that cannot be evaluated."""
+    """Raise CepError, with the position in the braces, if a pattern cannot be evaluated."""
     words = tokens(graph.text)
     if (large := too_large(words)) is not None:
         raise pattern_error(f"the pattern has {large[1]}", graph, source, large[0], _SMALLER)
@@ -76,7 +78,8 @@ def check_pattern(graph: Graph, source: Source) -> None:
 
 
 def too_large(words: Sequence[SparqlToken]) -> tuple[SparqlToken, str] | None:
-    """Return the first token at which a query is too large for a parser's stack, and the reason."""
+    """Return the first token at which a query becomes too large for a parser's stack, and the reason; None if it
+    fits."""
     depth, parts = 0, 0
     for token in words:
         if token.kind == "mark":
@@ -95,7 +98,7 @@ _TRIPLES = ("isTRIPLE", "TRIPLE", "SUBJECT", "PREDICATE", "OBJECT")
 
 
 def quoting(text: str) -> SparqlToken | None:
-    """Find a triple about a triple in a pattern or query: `<<`, `{|`, `~` after a triple, or `TRIPLE(...)`."""
+    """Return the token that writes a triple about a triple (`<<`, `{|`, `~` or `TRIPLE(...)`), or None."""
     words = tokens(text)
     for token, following in zip(words, words[1:]):
         joined = token.text + following.text
@@ -107,7 +110,7 @@ def quoting(text: str) -> SparqlToken | None:
 
 
 def _iri(token: SparqlToken, graph: Graph) -> str:
-    """Return the IRI that a token stands for; empty if it is not an IRI."""
+    """Return the IRI that a token stands for, or an empty text if it is not an IRI."""
     if token.text.startswith("<"):
         return token.text[1:-1]
     prefix, colon, local = token.text.partition(":")
@@ -117,13 +120,13 @@ def _iri(token: SparqlToken, graph: Graph) -> str:
 def pattern_error(
     message: str, graph: Graph, source: Source, token: SparqlToken | None = None, hint: str | None = None
 ) -> CepError:
-    """Return an error at a token of a pattern, or at the whole pattern."""
+    """Build an error for a pattern. Its position is the token, or the whole pattern if `token` is None."""
     span = graph.span if token is None else span_in_program(graph, token.start, token.end)
     return CepError(message, source, span, hint, "graph")
 
 
 def span_in_program(graph: Graph, start: int, end: int) -> Span:
-    """Return the position in the program of a part of a pattern's text."""
+    """Convert offsets in a pattern's text to a position in the program."""
     line, column = _position(graph, start)
     end_line, end_column = _position(graph, end)
     return Span(line, column, end_line, end_column)
@@ -138,7 +141,7 @@ def _position(graph: Graph, offset: int) -> tuple[int, int]:
 
 
 def no_query(error: str, text: str, prefixes: Mapping[str, str], name: str) -> CepError:
-    """Return an error for a query that SPARQL refuses with the message `error`."""
+    """Build the error for a query that Oxigraph refuses with the message `error`."""
     source = Source(text, name)
     offset = _offset(error, text)
     if offset is None:
@@ -151,8 +154,10 @@ def no_query(error: str, text: str, prefixes: Mapping[str, str], name: str) -> C
 
 
 def check_query(text: str, prefixes: Mapping[str, str], name: str) -> None:
-    """Raise CepError if a query asks another endpoint, or is nested too deeply. Raise SyntaxError for some invalid
-    queries."""
+    """Raise CepError if a query has a SERVICE clause, or is too large for the parser's stack.
+
+    Raise SyntaxError for some invalid queries.
+    """
     source, whole, words = Source(text, name), Graph(text, (), span=Span(1, 1, 1, 1)), tokens(text)
     if (large := too_large(words)) is not None:
         place = span_in_program(whole, large[0].start, large[0].end)
@@ -174,8 +179,10 @@ def _no_sparql(error: str, graph: Graph, source: Source) -> CepError:
 
 
 def _offset(error: str, text: str, before: int = 0) -> int | None:
-    """Return the offset in a text that an error message names. `before`: the number of lines inserted before the
-    text."""
+    """Return the offset in `text` of the position that an error message names, or None if it names none.
+
+    `before`: the number of lines that precede `text` in the parsed query.
+    """
     match = _ERROR.search(error)
     if match is None:
         return None
